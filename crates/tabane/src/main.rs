@@ -1,0 +1,2 @@
+//! The program `tabane`.
+fn main() {}
