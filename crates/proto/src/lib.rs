@@ -1,2 +1,19 @@
+//! The tabane protocol as a pure state machine: no clock, no socket, no thread,
+//! no randomness of its own.
+//!
+//! Sending goes down the folders, receiving up: [`op`] → [`segment`] → [`link`] →
+//! [`wire`].
 #![forbid(unsafe_code)]
-//! (being built)
+
+pub mod bundle;
+pub mod crypto;
+mod id;
+pub mod limits;
+pub mod link;
+pub mod op;
+pub mod segment;
+mod time;
+pub mod wire;
+
+pub use id::{LinkId, PeerId, StreamId};
+pub use time::Time;

@@ -1,0 +1,25 @@
+//! Numbers that name things.
+
+/// A link of this node, the network it is on, and the path to any peer over it:
+/// one number for all three, the same at both ends (0 to [`LINKS_MAX`] − 1).
+///
+/// [`LINKS_MAX`]: crate::limits::LINKS_MAX
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub u8);
+
+impl LinkId {
+    /// The link as an index into per-link arrays.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A peer, numbered by [`Node::add_peer`](crate::Node::add_peer). Never used again
+/// for another peer while the node lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PeerId(pub u32);
+
+/// A stream within a bundle. The node whose name sorts first opens even ones,
+/// the other odd ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StreamId(pub u32);

@@ -1,0 +1,19 @@
+//! Every limit of the protocol, named, with what it costs. `docs/protocol.md`
+//! lists the ones a second implementation must share.
+
+/// Links a node can have, and so paths a bundle can have.
+pub const LINKS_MAX: usize = 8;
+/// Largest datagram ever sent or accepted (jumbo frames: 9000 less IP and UDP).
+pub const DATAGRAM_BYTES_MAX: usize = 8972;
+/// Datagram size every path must carry; the size before path MTU discovery has
+/// spoken (IPv6 minimum link MTU 1280 less IPv6 and UDP headers, RFC 8200).
+pub const DATAGRAM_BYTES_MIN: usize = 1232;
+/// Longest node name in bytes.
+pub const NAME_BYTES_MAX: usize = 63;
+/// Largest frame of the virtual NIC, virtio header included.
+pub const FRAME_BYTES_MAX: usize = 512 * 1024;
+/// Largest message.
+pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Packets behind the newest one on a path that can still be accepted and
+/// acknowledged: the replay window.
+pub const REPLAY_WINDOW_PACKETS: usize = 8192;

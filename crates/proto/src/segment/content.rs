@@ -1,0 +1,59 @@
+//! What a packet carried that must arrive: remembered per packet until its fate
+//! is known. Packets are never resent; their content is.
+
+use crate::wire::UnitClass;
+
+/// One piece of content in flight. Small and `Copy`: millions live in rings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Bytes of a stream (`len` may be 0 when only the end or the opening is carried).
+    Stream {
+        /// Stream number.
+        id: u32,
+        /// Offset of the first byte.
+        offset: u64,
+        /// How many bytes.
+        len: u32,
+        /// Whether the stream's end was carried.
+        fin: bool,
+    },
+    /// Bytes of a frame or message.
+    Unit {
+        /// Frame or message.
+        class: UnitClass,
+        /// The unit's place in the sender's store.
+        slot: u32,
+        /// Tells a reused slot from its former owner.
+        generation: u32,
+        /// Offset of the first byte.
+        offset: u32,
+        /// How many bytes.
+        len: u32,
+    },
+    /// A stream's reset must arrive.
+    StreamReset {
+        /// Stream number.
+        id: u32,
+    },
+    /// A stream's stop must arrive.
+    StreamStop {
+        /// Stream number.
+        id: u32,
+    },
+    /// The newest window of a stream must arrive.
+    StreamWindow {
+        /// Stream number.
+        id: u32,
+    },
+    /// The newest window of the bundle must arrive.
+    BundleWindow,
+}
+
+/// What became of a piece of content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// A packet with it was acknowledged.
+    Acked,
+    /// A packet with it is lost or its path is suspect: carry it again if still needed.
+    Lost,
+}

@@ -1,0 +1,123 @@
+//! Reading big-endian fields from untrusted bytes.
+
+use core::fmt;
+
+/// Why bytes from the network could not be understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WireError {
+    /// The bytes end inside a field.
+    Truncated,
+    /// The first byte is no known packet kind.
+    BadKind,
+    /// A path number of [`LINKS_MAX`](crate::limits::LINKS_MAX) or more.
+    BadPath,
+    /// A record type this version does not know.
+    BadRecord,
+    /// A field whose value is outside its documented range.
+    BadValue,
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WireError::Truncated => "the packet ends inside a field",
+            WireError::BadKind => "unknown packet kind",
+            WireError::BadPath => "path number out of range",
+            WireError::BadRecord => "unknown record type",
+            WireError::BadValue => "field out of range",
+        })
+    }
+}
+
+impl core::error::Error for WireError {}
+
+/// A cursor over received bytes. Every read is checked; nothing panics.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of all of `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes }
+    }
+
+    /// Bytes not read yet.
+    pub const fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The next `n` bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if there are fewer; nothing is consumed then.
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], WireError> {
+        let (head, tail) = self.bytes.split_at_checked(n).ok_or(WireError::Truncated)?;
+        self.bytes = tail;
+        Ok(head)
+    }
+
+    /// The next `N` bytes as an array.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if there are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (head, tail) = self
+            .bytes
+            .split_first_chunk::<N>()
+            .ok_or(WireError::Truncated)?;
+        self.bytes = tail;
+        Ok(*head)
+    }
+
+    /// One byte.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    pub fn u8(&mut self) -> Result<u8, WireError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// Two bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    pub fn u16(&mut self) -> Result<u16, WireError> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    /// Three bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    pub fn u24(&mut self) -> Result<u32, WireError> {
+        let [a, b, c] = self.array()?;
+        Ok(u32::from_be_bytes([0, a, b, c]))
+    }
+
+    /// Four bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    pub fn u32(&mut self) -> Result<u32, WireError> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// Six bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    pub fn u48(&mut self) -> Result<u64, WireError> {
+        let [a, b, c, d, e, f] = self.array()?;
+        Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
+    /// Eight bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    pub fn u64(&mut self) -> Result<u64, WireError> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+}
