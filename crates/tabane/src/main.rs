@@ -1,2 +1,5 @@
 //! The program `tabane`.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    tabane::cli::main()
+}

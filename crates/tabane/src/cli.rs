@@ -1,0 +1,143 @@
+//! The command line: what can be asked of the program, and its exit code.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Cluster, ConfigError, DEFAULT_PATH, NodeIndex, Problem};
+use crate::{config, exit_codes, init};
+
+mod panic;
+
+/// Bundles several cheap Ethernet links into one fast, fault-tolerant cluster network.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tabane",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command line or cluster file, \
+3 no daemon here, 70 a bug in tabane."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a commented cluster file with a fresh key
+    ///
+    /// The file gets mode 0600; one that is already there is never overwritten.
+    /// Add the nodes to it, copy it to every node, run `tabane up` on each.
+    Init(InitArgs),
+    /// Run this node in the foreground
+    ///
+    /// Says `ready` when the links are up, ends on SIGTERM or Ctrl-C. Needs
+    /// CAP_NET_ADMIN only if the node has a `vnic`.
+    Up(UpArgs),
+}
+
+/// Arguments of `tabane init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// The file to write, such as /etc/tabane/cluster.toml
+    pub path: PathBuf,
+}
+
+/// Arguments of `tabane up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// The cluster file
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub config: PathBuf,
+    /// The node to be; found by this machine's addresses if not given
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+}
+
+impl UpArgs {
+    /// Reads and checks the cluster file for this machine, which has the
+    /// addresses `own`: the cluster, which node this is, and the warnings to
+    /// be logged.
+    ///
+    /// # Errors
+    /// Everything that is wrong, to be shown with [`report`].
+    pub fn prepare(
+        &self,
+        own: &[config::InterfaceAddress],
+    ) -> Result<(Cluster, NodeIndex, Vec<Problem>), ConfigError> {
+        let (cluster, mut warnings) = Cluster::load(&self.config)?;
+        let me = config::identify(&cluster, own, self.node.as_deref())?;
+        warnings.extend(config::check_here(&cluster, me, own));
+        if warnings
+            .iter()
+            .any(|p| p.severity == config::Severity::Error)
+        {
+            return Err(ConfigError { problems: warnings });
+        }
+        Ok((cluster, me, warnings))
+    }
+}
+
+/// Runs the program with the arguments of this process.
+pub fn main() -> ExitCode {
+    panic::install_hook();
+    let code = std::panic::catch_unwind(|| run(Cli::parse()));
+    // The hook has told the user already.
+    ExitCode::from(code.unwrap_or(exit_codes::INTERNAL))
+}
+
+fn run(cli: Cli) -> u8 {
+    match cli.command {
+        Command::Init(args) => run_init(&args.path),
+        Command::Up(_) => failure("this build has no daemon yet"),
+    }
+}
+
+fn run_init(path: &Path) -> u8 {
+    if let Err(error) = init::init(path, &[]) {
+        return failure(error);
+    }
+    let shown = path.display();
+    print(&format!(
+        "{shown} written, with a fresh key.\n\
+         Next: add your nodes to it, copy it to every node, and run there\n  \
+         tabane up --config {shown}\n"
+    ))
+}
+
+/// Tells the user what failed; returns the exit code for it.
+pub fn failure(message: impl std::fmt::Display) -> u8 {
+    eprintln_quietly(&format!("tabane: {message}"));
+    exit_codes::FAILURE
+}
+
+/// Tells the user everything that is wrong with the configuration; returns the
+/// exit code for it.
+pub fn report(error: &ConfigError) -> u8 {
+    eprintln_quietly(&error.to_string());
+    exit_codes::CONFIGURATION
+}
+
+/// Writes to standard output; returns the exit code. A reader that went away
+/// (`tabane status | head -1`) is no error.
+pub fn print(text: &str) -> u8 {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => exit_codes::OK,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit_codes::OK,
+        Err(error) => failure(format!("standard output: {}", config::plain(&error))),
+    }
+}
+
+/// `eprintln!` panics if standard error is closed; there is nobody to tell then.
+fn eprintln_quietly(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

@@ -1,0 +1,298 @@
+//! From the text of a cluster file to its entries, each checked by itself.
+
+use std::io;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::key::{self, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
+use super::problem::Findings;
+use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, node, plain};
+
+/// The entries of a cluster file; whatever was wrong is already reported.
+pub(super) struct Document {
+    pub(super) key: Option<ClusterKey>,
+    pub(super) wire: Wire,
+    pub(super) port: u16,
+    pub(super) nodes: Vec<NodeSpec>,
+}
+
+const KEYS: &[&str] = &["key", "key_file", "wire", "port", "node"];
+
+/// Permission bits that let users outside owner and group read or write.
+const OTHERS_READ: u32 = 0o004;
+const OTHERS_WRITE: u32 = 0o002;
+
+/// Reads the entries; `None` if the text is not TOML at all.
+pub(super) fn read(
+    file: &Path,
+    text: &str,
+    mode: u32,
+    findings: &mut Findings,
+) -> Option<Document> {
+    let (root, syntax_errors) = DeTable::parse_recoverable(text);
+    for error in &syntax_errors {
+        // Only the message: the error's own display quotes the line, which may be the key.
+        let line = error.span().map(|span| findings.line_of(&span));
+        let right = match error.message() {
+            "duplicate key" => "keep one of the two",
+            _ => "write `word = \"text\"`, and `[[node]]` before each node, as `tabane init` shows",
+        };
+        let what = format!("is not TOML: {}", error.message().replace('\n', ", "));
+        findings.error(line, what, right);
+    }
+    if !syntax_errors.is_empty() {
+        return None;
+    }
+    let root = root.get_ref();
+    unknown_keys(root, KEYS, "", findings);
+    check_mode(root, mode, findings);
+    Some(Document {
+        key: read_key(file, root, findings),
+        wire: read_wire(root, findings),
+        port: read_port(root, findings),
+        nodes: read_nodes(root, findings),
+    })
+}
+
+/// Reports every key of `table` that is not in `known`. `of_what` is " of a node" or the like.
+pub(super) fn unknown_keys(
+    table: &DeTable<'_>,
+    known: &[&str],
+    of_what: &str,
+    findings: &mut Findings,
+) {
+    for name in table.keys() {
+        let text = name.get_ref().as_ref();
+        if known.contains(&text) {
+            continue;
+        }
+        let line = findings.line_of(&name.span());
+        let right = match nearest(text, known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the keys{of_what} are {}", known.join(", ")),
+        };
+        findings.error(line, format!("unknown key `{}`", printable(text)), right);
+    }
+}
+
+/// The known word that was probably meant: at most a third of the letters differ.
+pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distance = |k: &str| strsim::osa_distance(&word.to_lowercase(), k);
+    let best = known.iter().min_by_key(|k| distance(k))?;
+    (distance(best) * 3 <= best.len()).then_some(*best)
+}
+
+/// Text of the file as it may go to a terminal: no control characters, not endless.
+pub(super) fn printable(text: &str) -> String {
+    let mut shown: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The value of `key` and its line.
+pub(super) fn entry<'a, 'i>(
+    table: &'a DeTable<'i>,
+    key: &str,
+    findings: &Findings,
+) -> Option<(&'a DeValue<'i>, u32)> {
+    let value: &Spanned<DeValue<'i>> = table.get(key)?;
+    Some((value.get_ref(), findings.line_of(&value.span())))
+}
+
+/// ssh refuses a private key others can read, and so do we: a warning in the
+/// log of a machine that starts anyway is a leaked key nobody noticed.
+/// Group access is left to the operator.
+fn check_mode(root: &DeTable<'_>, mode: u32, findings: &mut Findings) {
+    if let Some((_, line)) = entry(root, "key", findings)
+        && mode & (OTHERS_READ | OTHERS_WRITE) != 0
+    {
+        findings.error(
+            line,
+            format!("this file holds the key, and every user of this machine can read or write it (mode {mode:04o})"),
+            "run `chmod 600` on it, or move the key into a key_file of mode 0600",
+        );
+    } else if mode & OTHERS_WRITE != 0 {
+        findings.error(
+            None,
+            format!("every user of this machine can write this file (mode {mode:04o})"),
+            "run `chmod 644` on it",
+        );
+    }
+}
+
+fn read_key(file: &Path, root: &DeTable<'_>, findings: &mut Findings) -> Option<ClusterKey> {
+    let inline = entry(root, "key", findings);
+    let elsewhere = entry(root, "key_file", findings);
+    match (inline, elsewhere) {
+        (Some(_), Some((_, line))) => {
+            findings.error(
+                line,
+                "there are both `key` and `key_file`",
+                "keep one of them",
+            );
+            None
+        }
+        (None, None) => {
+            findings.error(
+                None,
+                "there is neither `key` nor `key_file`",
+                format!("add one; {RIGHT_KEY}"),
+            );
+            None
+        }
+        (Some((DeValue::String(text), line)), None) => match ClusterKey::from_hex(text) {
+            Ok(key) => Some(key),
+            Err(bad) => {
+                findings.error(line, format!("the key {bad}"), RIGHT_KEY);
+                None
+            }
+        },
+        (Some((_, line)), None) => {
+            findings.error(line, "`key` is not a text in quotes", RIGHT_KEY);
+            None
+        }
+        (None, Some((DeValue::String(path), line))) => {
+            read_key_file(file, Path::new(path.as_ref()), line, findings)
+        }
+        (None, Some((_, line))) => {
+            findings.error(
+                line,
+                "`key_file` is not a text in quotes",
+                "write the path of the file that holds the key",
+            );
+            None
+        }
+    }
+}
+
+/// Reads the key from `named`, relative to the directory of the cluster file.
+fn read_key_file(
+    file: &Path,
+    named: &Path,
+    line: u32,
+    findings: &mut Findings,
+) -> Option<ClusterKey> {
+    let path = file.parent().unwrap_or(Path::new("")).join(named);
+    let shown = printable(&path.to_string_lossy());
+    let (content, mode) = match key::read_file(&path, KEY_FILE_BYTES_MAX) {
+        Ok(read) => read,
+        Err(error) => {
+            let what = format!("key_file {shown} cannot be read: {}", plain(&error));
+            findings.error(line, what, right_for_unreadable(&error));
+            return None;
+        }
+    };
+    if mode & (OTHERS_READ | OTHERS_WRITE) != 0 {
+        findings.error(
+            line,
+            format!(
+                "every user of this machine can read or write key_file {shown} (mode {mode:04o})"
+            ),
+            "run `chmod 600` on it",
+        );
+    }
+    let text = String::from_utf8_lossy(&content);
+    ClusterKey::from_hex(text.trim_ascii())
+        .inspect_err(|bad| {
+            findings.error(
+                line,
+                format!("the key in key_file {shown} {bad}"),
+                RIGHT_KEY,
+            );
+        })
+        .ok()
+}
+
+/// What an operator would do about a file that cannot be read.
+pub(super) fn right_for_unreadable(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => "run as root or as the owner of the file",
+        io::ErrorKind::InvalidInput => "name a regular file, not a directory, pipe or device",
+        io::ErrorKind::FileTooLarge => "check that this is the file you mean",
+        _ => "check the disk and the path",
+    }
+}
+
+fn read_wire(root: &DeTable<'_>, findings: &mut Findings) -> Wire {
+    let Some((value, line)) = entry(root, "wire", findings) else {
+        return Wire::default();
+    };
+    match value.as_str() {
+        Some("encrypted") => Wire::Encrypted,
+        Some("plain") => Wire::Plain,
+        other => {
+            let what = match other {
+                Some(text) => format!("wire cannot be \"{}\"", printable(text)),
+                None => "`wire` is not a text in quotes".to_owned(),
+            };
+            findings.error(
+                line,
+                what,
+                "write \"encrypted\" (the default), or \"plain\" for trusted wires only",
+            );
+            Wire::default()
+        }
+    }
+}
+
+fn read_port(root: &DeTable<'_>, findings: &mut Findings) -> u16 {
+    let Some((value, line)) = entry(root, "port", findings) else {
+        return DEFAULT_PORT;
+    };
+    let number = value
+        .as_integer()
+        .and_then(|n| u16::from_str_radix(n.as_str(), n.radix()).ok())
+        .filter(|&port| port != 0);
+    number.unwrap_or_else(|| {
+        findings.error(
+            line,
+            "port is not a UDP port",
+            format!(
+                "write a number from 1 to 65535 without quotes, or leave it out for {DEFAULT_PORT}"
+            ),
+        );
+        DEFAULT_PORT
+    })
+}
+
+fn read_nodes(root: &DeTable<'_>, findings: &mut Findings) -> Vec<NodeSpec> {
+    const RIGHT: &str = "write `[[node]]` on a line of its own before each node, with `name` and \
+                         `links` below it";
+    let found = entry(root, "node", findings);
+    let Some((value, line)) = found.filter(|(v, _)| v.as_array().is_none_or(|a| !a.is_empty()))
+    else {
+        findings.error(
+            found.map(|(_, line)| line),
+            "there are no nodes yet",
+            "add a `[[node]]` with `name` and `links` for each machine; in a file made by \
+             `tabane init`, fill in the examples and remove the `#` before them",
+        );
+        return Vec::new();
+    };
+    let Some(array) = value.as_array() else {
+        findings.error(line, "`node` is not a list of nodes", RIGHT);
+        return Vec::new();
+    };
+    if array.len() > NODES_MAX {
+        findings.error(
+            line,
+            format!("there are {} nodes", array.len()),
+            format!("at most {NODES_MAX} are possible"),
+        );
+        return Vec::new();
+    }
+    let mut nodes = Vec::with_capacity(array.len());
+    for item in array.iter() {
+        let line = findings.line_of(&item.span());
+        match item.get_ref() {
+            DeValue::Table(table) => nodes.push(node::read(table, line, findings)),
+            _ => findings.error(line, "`node` has an entry that is no node", RIGHT),
+        }
+    }
+    nodes
+}

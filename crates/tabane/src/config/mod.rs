@@ -1,0 +1,178 @@
+//! The cluster file: read, checked as a whole, and turned into a [`Cluster`].
+//!
+//! Every error names the file, the line, what is wrong and what would be
+//! right; all that are found are reported at once. `docs/configuration.md`
+//! describes the file for operators.
+
+mod checks;
+mod document;
+mod here;
+mod key;
+mod network;
+mod node;
+mod problem;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use here::{InterfaceAddress, check_here, identify};
+pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
+pub use network::Network;
+pub use problem::{ConfigError, Problem, Severity};
+
+use problem::Findings;
+
+/// Where `tabane up` looks for the cluster file.
+pub const DEFAULT_PATH: &str = "/etc/tabane/cluster.toml";
+
+/// UDP port of every link if the file has no `port`.
+pub const DEFAULT_PORT: u16 = 7577;
+
+/// Most links a node may have; link numbers are 0..=7.
+pub const LINKS_MAX: usize = 8;
+
+/// Most nodes a cluster file may have.
+pub const NODES_MAX: usize = 16_384;
+
+/// Longest node name in bytes (that of a DNS label, RFC 1035 section 2.3.4).
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// Longest cluster file in bytes.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A node's place in [`Cluster::nodes`], counted from 0 in the order of the file.
+pub type NodeIndex = usize;
+
+/// A checked cluster file.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// Where it was read from, for messages.
+    pub file: PathBuf,
+    /// The secret that admits to the cluster.
+    pub key: ClusterKey,
+    /// Are packets encrypted?
+    pub wire: Wire,
+    /// UDP port of every link of every node.
+    pub port: u16,
+    /// All nodes, at least two, in the order of the file.
+    pub nodes: Vec<NodeSpec>,
+}
+
+/// How packets travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// Encrypted and authenticated.
+    #[default]
+    Encrypted,
+    /// In the clear with a checksum; for trusted wires only.
+    Plain,
+}
+
+/// One `[[node]]` of the cluster file.
+#[derive(Debug, Clone, Default)]
+pub struct NodeSpec {
+    /// Unique in the cluster; 1..=63 of letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// Its address on each network, at most [`LINKS_MAX`]; `None` where it has none.
+    pub links: Vec<Option<IpAddr>>,
+    /// Address and prefix length of its virtual NIC, if it is to have one.
+    pub vnic: Option<(IpAddr, u8)>,
+    /// Where these stand in the file.
+    pub lines: NodeLines,
+}
+
+/// The lines of the file a node's entries stand in, counted from 1.
+#[derive(Debug, Clone, Default)]
+pub struct NodeLines {
+    /// That of `[[node]]`.
+    pub node: u32,
+    /// Those of the entries of `links`.
+    pub links: Vec<u32>,
+    /// That of `vnic`, 0 if there is none.
+    pub vnic: u32,
+}
+
+impl NodeSpec {
+    /// The links it has: network number and address.
+    pub fn addresses(&self) -> impl Iterator<Item = (usize, IpAddr)> + '_ {
+        let numbered = self.links.iter().enumerate();
+        numbered.filter_map(|(number, address)| Some((number, (*address)?)))
+    }
+
+    /// The line in which link `number` stands.
+    fn link_line(&self, number: usize) -> u32 {
+        self.lines
+            .links
+            .get(number)
+            .copied()
+            .unwrap_or(self.lines.node)
+    }
+}
+
+impl Cluster {
+    /// Reads and checks the file at `path`, and the `key_file` if it names one.
+    /// Returns the warnings beside the cluster.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, warnings included.
+    pub fn load(path: &Path) -> Result<(Self, Vec<Problem>), ConfigError> {
+        let mut findings = Findings::new(path, "");
+        let text = match key::read_file(path, FILE_BYTES_MAX) {
+            Ok((bytes, mode)) => String::from_utf8(bytes).map(|text| (text, mode)),
+            Err(error) => {
+                let right = match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        "check the path after --config; `tabane init PATH` makes a new file"
+                    }
+                    _ => document::right_for_unreadable(&error),
+                };
+                findings.error(None, format!("cannot be read: {}", plain(&error)), right);
+                return findings.conclude(None);
+            }
+        };
+        match text {
+            Ok((text, mode)) => Self::parse(path, &text, mode),
+            Err(error) => {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let newlines = valid.iter().filter(|&&b| b == b'\n').count();
+                let line = u32::try_from(newlines + 1).unwrap_or(u32::MAX);
+                findings.error(line, "is not text in UTF-8", "save the file as UTF-8");
+                findings.conclude(None)
+            }
+        }
+    }
+
+    /// Checks `text`, the content of the file at `path`, which has the
+    /// permission bits `mode`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, warnings included.
+    pub fn parse(path: &Path, text: &str, mode: u32) -> Result<(Self, Vec<Problem>), ConfigError> {
+        let mut findings = Findings::new(path, text);
+        let Some(document) = document::read(path, text, mode, &mut findings) else {
+            return findings.conclude(None);
+        };
+        checks::check(&document.nodes, &mut findings);
+        let cluster = document.key.map(|key| Self {
+            file: path.to_owned(),
+            key,
+            wire: document.wire,
+            port: document.port,
+            nodes: document.nodes,
+        });
+        findings.conclude(cluster)
+    }
+}
+
+/// A system error in words, without Rust's `(os error 2)`.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_lowercase()
+}

@@ -1,0 +1,220 @@
+//! Files with a wrong entry outside of the nodes, or no TOML at all.
+
+use super::super::{Cluster, NODES_MAX};
+use super::{KEY, assert_table, fill, said};
+
+#[test]
+fn not_toml() {
+    assert_table(&[
+        (
+            "{KEY}wire = plain\n{N0}{N1}",
+            "c:2: is not TOML: string values must be quoted, expected literal string; write `word = \"text\"`, and `[[node]]` before each node, as `tabane init` shows",
+        ),
+        (
+            "{KEY}wire = \"plain\n{N0}{N1}",
+            "c:2: is not TOML: invalid basic string, expected `\"`; write `word = \"text\"`, and `[[node]]` before each node, as `tabane init` shows",
+        ),
+        (
+            "{KEY}[[node]\n",
+            "c:2: is not TOML: unclosed array table, expected `]`; write `word = \"text\"`, and `[[node]]` before each node, as `tabane init` shows",
+        ),
+        (
+            "{KEY}port = 1\nport = 2\n{N0}{N1}",
+            "c:3: is not TOML: duplicate key; keep one of the two",
+        ),
+        (
+            "\u{0}",
+            "c:1: is not TOML: key with no value, expected `=`; write `word = \"text\"`, and `[[node]]` before each node, as `tabane init` shows\nc:1: is not TOML: invalid unquoted key, expected letters, numbers, `-`, `_`; write `word = \"text\"`, and `[[node]]` before each node, as `tabane init` shows",
+        ),
+    ]);
+}
+
+/// A key is easily mistyped in ways that are no TOML.
+#[test]
+fn a_key_that_is_no_toml_is_not_shown() {
+    for file in [
+        format!("key = {KEY}\n"),
+        format!("key = \"{KEY}\n"),
+        format!("key = '{KEY}\"\n"),
+        format!("key \"{KEY}\"\n"),
+        format!("key : {KEY}\n"),
+        format!("{KEY}\n"),
+        format!("key = [{KEY}\n"),
+    ] {
+        let said = said(Cluster::parse("c".as_ref(), &file, 0o600));
+        assert!(said.starts_with("c:1: is not TOML: "), "{said}");
+        assert!(!said.contains(&KEY[8..16]), "shown: {said}");
+    }
+}
+
+#[test]
+fn unknown_keys() {
+    assert_table(&[
+        (
+            "{KEY}prot = 7577\n{N0}{N1}",
+            "c:2: unknown key `prot`; did you mean `port`?",
+        ),
+        (
+            "{KEY}Wire = \"plain\"\n{N0}{N1}",
+            "c:2: unknown key `Wire`; did you mean `wire`?",
+        ),
+        (
+            "{KEY}colour = \"red\"\n{N0}{N1}",
+            "c:2: unknown key `colour`; the keys are key, key_file, wire, port, node",
+        ),
+        (
+            "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
+            "c:5: unknown key `vinc`; did you mean `vnic`?",
+        ),
+        (
+            "{KEY}{N0}weight = 3\n{N1}",
+            "c:5: unknown key `weight`; the keys of a node are name, links, vnic",
+        ),
+        (
+            "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, wire, port, node",
+        ),
+        (
+            "{KEY}{N0}{N1}[mesh]\nx = 1\n",
+            "c:8: unknown key `mesh`; the keys are key, key_file, wire, port, node",
+        ),
+    ]);
+}
+
+#[test]
+fn keys() {
+    let digits = |n| format!("key = \"{}\"\n{{N0}}{{N1}}", &KEY.repeat(2)[..n]);
+    let zeros = format!("key = \"{}\"\n{{N0}}{{N1}}", "0".repeat(64));
+    assert_table(&[
+        (
+            "{N0}{N1}",
+            "c: there is neither `key` nor `key_file`; add one; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one",
+        ),
+        (
+            "key = \"\"\n{N0}{N1}",
+            "c:1: the key is too short: 0 of 64 digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one",
+        ),
+        (
+            &digits(63),
+            "c:1: the key is too short: 63 of 64 digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one",
+        ),
+        (
+            &digits(66),
+            "c:1: the key is too long: 66 digits instead of 64; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one",
+        ),
+        (
+            &zeros,
+            "c:1: the key can be guessed: all its bytes are the same; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one",
+        ),
+        (
+            "key = \"X42+LoreY1y4k3CBp5+qfA2eS8sE3y3sY9RkQmYy8lc=\"\n{N0}{N1}",
+            "c:1: the key has characters that are not hexadecimal digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one",
+        ),
+        (
+            "key = 12\n{N0}{N1}",
+            "c:1: `key` is not a text in quotes; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one",
+        ),
+        (
+            "{KEY}key_file = \"k\"\n{N0}{N1}",
+            "c:2: there are both `key` and `key_file`; keep one of them",
+        ),
+        (
+            "key_file = 3\n{N0}{N1}",
+            "c:1: `key_file` is not a text in quotes; write the path of the file that holds the key",
+        ),
+        (
+            "key_file = \"/nonexistent/k\"\n{N0}{N1}",
+            "c:1: key_file /nonexistent/k cannot be read: no such file or directory; check the path",
+        ),
+        (
+            "key_file = \"/\"\n{N0}{N1}",
+            "c:1: key_file / cannot be read: not a regular file; name a regular file, not a directory, pipe or device",
+        ),
+        (
+            "key_file = \"/dev/zero\"\n{N0}{N1}",
+            "c:1: key_file /dev/zero cannot be read: not a regular file; name a regular file, not a directory, pipe or device",
+        ),
+    ]);
+}
+
+#[test]
+fn wire_and_port() {
+    assert_table(&[
+        (
+            "{KEY}wire = \"clear\"\n{N0}{N1}",
+            "c:2: wire cannot be \"clear\"; write \"encrypted\" (the default), or \"plain\" for trusted wires only",
+        ),
+        (
+            "{KEY}wire = true\n{N0}{N1}",
+            "c:2: `wire` is not a text in quotes; write \"encrypted\" (the default), or \"plain\" for trusted wires only",
+        ),
+        (
+            "{KEY}port = 0\n{N0}{N1}",
+            "c:2: port is not a UDP port; write a number from 1 to 65535 without quotes, or leave it out for 7577",
+        ),
+        (
+            "{KEY}port = 65536\n{N0}{N1}",
+            "c:2: port is not a UDP port; write a number from 1 to 65535 without quotes, or leave it out for 7577",
+        ),
+        (
+            "{KEY}port = -1\n{N0}{N1}",
+            "c:2: port is not a UDP port; write a number from 1 to 65535 without quotes, or leave it out for 7577",
+        ),
+        (
+            "{KEY}port = \"7577\"\n{N0}{N1}",
+            "c:2: port is not a UDP port; write a number from 1 to 65535 without quotes, or leave it out for 7577",
+        ),
+        (
+            "{KEY}port = 7577.5\n{N0}{N1}",
+            "c:2: port is not a UDP port; write a number from 1 to 65535 without quotes, or leave it out for 7577",
+        ),
+    ]);
+}
+
+#[test]
+fn no_nodes() {
+    assert_table(&[
+        (
+            "{KEY}",
+            "c: there are no nodes yet; add a `[[node]]` with `name` and `links` for each machine; in a file made by `tabane init`, fill in the examples and remove the `#` before them",
+        ),
+        (
+            "{KEY}node = []\n",
+            "c:2: there are no nodes yet; add a `[[node]]` with `name` and `links` for each machine; in a file made by `tabane init`, fill in the examples and remove the `#` before them",
+        ),
+        (
+            "{KEY}node = 3\n",
+            "c:2: `node` is not a list of nodes; write `[[node]]` on a line of its own before each node, with `name` and `links` below it",
+        ),
+        (
+            "{KEY}node = [3]\n",
+            "c:2: `node` has an entry that is no node; write `[[node]]` on a line of its own before each node, with `name` and `links` below it",
+        ),
+        (
+            "{KEY}[node]\nname = \"n0\"\n",
+            "c:2: `node` is not a list of nodes; write `[[node]]` on a line of its own before each node, with `name` and `links` below it",
+        ),
+        (
+            "{KEY}{N0}",
+            "c:2: this is the only node; a cluster has at least two; add a `[[node]]` for each machine",
+        ),
+    ]);
+}
+
+#[test]
+fn more_nodes_than_possible() {
+    let text = fill("{KEY}") + &"[[node]]\n".repeat(NODES_MAX + 1);
+    assert_eq!(
+        said(Cluster::parse("c".as_ref(), &text, 0o600)),
+        "c:2: there are 16385 nodes; at most 16384 are possible"
+    );
+}
+
+#[test]
+fn everything_wrong_is_told_at_once_in_the_order_of_the_file() {
+    assert_table(&[(
+        "prot = 3\nkey = \"12\"\nwire = \"no\"\n[[node]]\nname = \"a b\"\nlinks = [\"x\"]\n\
+         [[node]]\nlinks = [\"10.0.0.2\"]\nvnic = \"10.99.0.1\"\n",
+        "c:1: unknown key `prot`; did you mean `port`?\nc:2: the key is too short: 2 of 64 digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one\nc:3: wire cannot be \"no\"; write \"encrypted\" (the default), or \"plain\" for trusted wires only\nc:5: \"a b\" cannot be a node's name; a name has 1 to 63 letters, digits, `-`, `_` or `.`, and begins with a letter or digit\nc:6: link 0, \"x\", is not an IP address; write an address such as \"10.77.0.1\" or \"fd00::1\", not a host name, without port or interface\nc:7: this node has no `name`; add name = \"…\"\nc:9: vnic \"10.99.0.1\" is not an address with the length of its network; write an address and the length of its network, such as \"10.99.0.1/24\"",
+    )]);
+}

@@ -1,0 +1,108 @@
+//! What depends on the file itself: reading it, its mode, the `key_file`.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::super::{Cluster, KEY_FILE_BYTES_MAX};
+use super::{KEY, fill, said};
+use crate::test_dir::TestDir;
+
+/// Loads `path` and shows what is said, with `dir` as `DIR`.
+fn load(dir: &TestDir, path: &Path) -> String {
+    said(Cluster::load(path)).replace(&*dir.path().to_string_lossy(), "DIR")
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) {
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let dir = TestDir::new("unreadable");
+    let path = dir.path().join("c");
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c: cannot be read: no such file or directory; check the path after --config; `tabane init PATH` makes a new file"
+    );
+    assert_eq!(
+        load(&dir, dir.path()),
+        "DIR: cannot be read: not a regular file; name a regular file, not a directory, pipe or device"
+    );
+    assert_eq!(
+        load(&dir, Path::new("/dev/zero")),
+        "/dev/zero: cannot be read: not a regular file; name a regular file, not a directory, pipe or device"
+    );
+    write(&path, b"# \xc3\xbc\nkey = \"\xe9\"\n", 0o600);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:2: is not text in UTF-8; save the file as UTF-8"
+    );
+}
+
+#[test]
+fn a_key_others_can_read_is_refused() {
+    let dir = TestDir::new("mode");
+    let path = dir.path().join("c");
+    write(&path, fill("# mine\n{KEY}{N0}{N1}"), 0o644);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:2: this file holds the key, and every user of this machine can read or write it (mode 0644); run `chmod 600` on it, or move the key into a key_file of mode 0600"
+    );
+    for good in [0o400, 0o600, 0o640, 0o660] {
+        fs::set_permissions(&path, Permissions::from_mode(good)).unwrap();
+        assert_eq!(load(&dir, &path), "", "{good:o}");
+    }
+}
+
+#[test]
+fn the_key_may_be_in_a_file_beside_it() {
+    let dir = TestDir::new("key-file");
+    let path = dir.path().join("c");
+    let key = dir.path().join("k");
+    write(&path, fill("key_file = \"k\"\n{N0}{N1}"), 0o644);
+    write(&key, format!("{KEY}\n"), 0o600);
+    let (cluster, warnings) = Cluster::load(&path).unwrap();
+    assert_eq!(cluster.key.to_hex(), KEY);
+    assert!(warnings.is_empty());
+
+    fs::set_permissions(&key, Permissions::from_mode(0o604)).unwrap();
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:1: every user of this machine can read or write key_file DIR/k (mode 0604); run `chmod 600` on it"
+    );
+    write(&key, &KEY[1..], 0o600);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:1: the key in key_file DIR/k is too short: 63 of 64 digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one"
+    );
+    write(&key, [0xff; 64], 0o600);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:1: the key in key_file DIR/k has characters that are not hexadecimal digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one"
+    );
+    write(&key, " ".repeat(KEY_FILE_BYTES_MAX as usize + 1), 0o600);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:1: key_file DIR/k cannot be read: longer than 1024 bytes; check that this is the file you mean"
+    );
+    fs::remove_file(&key).unwrap();
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:1: key_file DIR/k cannot be read: no such file or directory; check the path"
+    );
+}
+
+/// Who can write the file can name another key_file.
+#[test]
+fn a_file_others_can_write_is_refused() {
+    let dir = TestDir::new("writable");
+    let path = dir.path().join("c");
+    write(&dir.path().join("k"), KEY, 0o600);
+    write(&path, fill("key_file = \"k\"\n{N0}{N1}"), 0o666);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c: every user of this machine can write this file (mode 0666); run `chmod 644` on it"
+    );
+}

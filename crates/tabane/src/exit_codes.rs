@@ -1,0 +1,12 @@
+//! What the program's exit code tells a script.
+
+/// Everything went well. Also if whoever read the output went away.
+pub const OK: u8 = 0;
+/// It could not be done; the message says why.
+pub const FAILURE: u8 = 1;
+/// The command line or the cluster file is wrong; trying again changes nothing.
+pub const CONFIGURATION: u8 = 2;
+/// No daemon runs in this network namespace (`tabane status`).
+pub const NO_DAEMON: u8 = 3;
+/// A bug in tabane (`EX_SOFTWARE` of sysexits.h).
+pub const INTERNAL: u8 = 70;

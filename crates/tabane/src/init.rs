@@ -1,0 +1,202 @@
+//! `tabane init`: a new cluster file with a fresh key.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::config::{ClusterKey, InterfaceAddress, KEY_BYTES, plain};
+
+/// Why no cluster file was written. To be acted on by the operator.
+#[derive(Debug)]
+pub enum InitError {
+    /// There is something at the path; it was not touched.
+    Exists(PathBuf),
+    /// The directory the file should be in does not exist.
+    NoDirectory(PathBuf),
+    /// The system gave no random bytes for the key.
+    Entropy(io::Error),
+    /// The file could not be written; nothing is left of it.
+    Write(PathBuf, io::Error),
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exists(path) => write!(
+                f,
+                "{}: is already there and was not touched; name another file or move it away",
+                path.display()
+            ),
+            Self::NoDirectory(directory) => write!(
+                f,
+                "{0}: there is no such directory; make it with `mkdir -p {0}`",
+                directory.display()
+            ),
+            Self::Entropy(error) => {
+                write!(f, "no random bytes for the key: {}", plain(error))
+            }
+            Self::Write(path, error) => {
+                write!(f, "{}: cannot be written: {}", path.display(), plain(error))
+            }
+        }
+    }
+}
+
+impl std::error::Error for InitError {}
+
+/// Writes a commented cluster file with a fresh key to `path`, mode 0600, and
+/// has it on the disk when it returns. Never overwrites. `own` are this
+/// machine's addresses, to be shown in the file's comments; may be empty.
+///
+/// # Errors
+/// As [`InitError`] says; then no file is left.
+pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if !directory.is_dir() {
+        return Err(InitError::NoDirectory(directory.to_owned()));
+    }
+    let key = fresh_key().map_err(InitError::Entropy)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => InitError::Exists(path.to_owned()),
+            _ => InitError::Write(path.to_owned(), error),
+        })?;
+    let written = file
+        .write_all(content(&key, own).as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| File::open(directory)?.sync_all());
+    written.map_err(|error| {
+        // Half a file would only be in the way; that the first error is told matters more
+        // than whether this one succeeds.
+        let _ = std::fs::remove_file(path);
+        InitError::Write(path.to_owned(), error)
+    })
+}
+
+fn fresh_key() -> io::Result<ClusterKey> {
+    let mut bytes = [0; KEY_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(ClusterKey::new(bytes))
+}
+
+/// The text of a new cluster file.
+fn content(key: &ClusterKey, own: &[InterfaceAddress]) -> String {
+    let found: String = own
+        .iter()
+        .filter(|o| !o.address.is_loopback())
+        .map(|o| format!("#   {:15} {}/{}\n", o.interface, o.address, o.prefix))
+        .collect();
+    let found = if found.is_empty() {
+        found
+    } else {
+        format!("#\n# Addresses found on this machine:\n{found}")
+    };
+    TEMPLATE
+        .replace("{key}", &key.to_hex())
+        .replace("{found}", &found)
+}
+
+const TEMPLATE: &str = include_str!("init/cluster.toml");
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::config::Cluster;
+    use crate::test_dir::TestDir;
+
+    fn eth0() -> InterfaceAddress {
+        InterfaceAddress {
+            interface: "eth0".to_owned(),
+            address: "10.77.0.1".parse().unwrap(),
+            prefix: 24,
+        }
+    }
+
+    #[test]
+    fn the_file_asks_for_nodes_and_is_right_once_they_are_there() {
+        let dir = TestDir::new("init");
+        let path = dir.path().join("cluster.toml");
+        init(&path, &[eth0()]).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        let error = Cluster::load(&path).unwrap_err();
+        assert_eq!(error.problems.len(), 1);
+        assert!(
+            error.to_string().contains("there are no nodes yet"),
+            "{error}"
+        );
+
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("\n#   eth0            10.77.0.1/24\n"),
+            "{text}"
+        );
+        let (before, nodes) = text.split_once("addresses:\n").unwrap();
+        let filled_in = format!("{before}\n{}", nodes.replace("# ", ""));
+        std::fs::write(&path, filled_in).unwrap();
+        let (cluster, warnings) = Cluster::load(&path).unwrap();
+        assert_eq!(cluster.nodes.len(), 2);
+        assert_eq!(warnings, []);
+    }
+
+    #[test]
+    fn two_files_have_different_keys() {
+        let dir = TestDir::new("init-keys");
+        let key_of = |name: &str| {
+            let path = dir.path().join(name);
+            init(&path, &[]).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            text.lines()
+                .find(|l| l.starts_with("key = "))
+                .unwrap()
+                .to_owned()
+        };
+        assert_ne!(key_of("a"), key_of("b"));
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let dir = TestDir::new("init-exists");
+        let path = dir.path().join("cluster.toml");
+        std::fs::write(&path, "mine").unwrap();
+        let error = init(&path, &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{}: is already there and was not touched; name another file or move it away",
+                path.display()
+            )
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+        // A link to nowhere is something, too.
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
+        assert!(matches!(init(&link, &[]), Err(InitError::Exists(_))));
+    }
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let dir = TestDir::new("init-missing");
+        let missing = dir.path().join("no/such");
+        let error = init(&missing.join("cluster.toml"), &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{0}: there is no such directory; make it with `mkdir -p {0}`",
+                missing.display()
+            )
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! The program `tabane`: command line, cluster file, daemon, virtual NIC, status.
+//!
+//! A library only so that its parts can be tested and so that `main.rs` is a
+//! single call; other programs use `libtabane`.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod exit_codes;
+pub mod init;
+pub mod vswitch;
+
+#[cfg(test)]
+mod test_dir;
