@@ -1,0 +1,121 @@
+//! What the kernel knows about links: a list now ([`interfaces`]), and changes
+//! as they happen ([`LinkMonitor`]). Both see the network namespace of the
+//! thread that asks (or asked first).
+
+mod interfaces;
+mod message;
+mod monitor;
+pub(crate) mod route;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+pub use interfaces::{Interface, InterfaceAddress, interfaces};
+pub use monitor::{Change, LinkMonitor};
+
+use message::{Message, attributes, text, u32_at};
+
+/// `operstate` values that mean "no packets pass" (RFC 2863, `IF_OPER_…` of
+/// linux/if.h): not present, down, lower layer down.
+const OPERSTATES_DOWN: [u8; 3] = [1, 2, 3];
+
+/// What an `RTM_NEWLINK` or `RTM_DELLINK` says about a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkFacts {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    pub(crate) mac: Option<[u8; 6]>,
+    pub(crate) mtu: u32,
+    pub(crate) up: bool,
+    pub(crate) carrier: bool,
+    /// IFLA_IFALIAS, the free text of a device.
+    pub(crate) alias: String,
+    pub(crate) gso_bytes_max: u32,
+    pub(crate) gso_ipv4_bytes_max: u32,
+}
+
+impl LinkFacts {
+    /// `None` for other messages and for those that are about a bridge port
+    /// (AF_BRIDGE) rather than a device.
+    fn read(message: Message<'_>) -> Option<LinkFacts> {
+        if ![libc::RTM_NEWLINK, libc::RTM_DELLINK].contains(&message.kind) {
+            return None;
+        }
+        let body = message.body;
+        if i32::from(*body.first()?) != libc::AF_UNSPEC {
+            return None;
+        }
+        let flags = u32_at(body, 8)?;
+        let set = |flag: libc::c_int| flags & flag as u32 != 0;
+        let mut facts = LinkFacts {
+            index: u32_at(body, 4)?,
+            name: String::new(),
+            mac: None,
+            mtu: 0,
+            up: set(libc::IFF_UP),
+            carrier: set(libc::IFF_LOWER_UP),
+            alias: String::new(),
+            gso_bytes_max: 0,
+            gso_ipv4_bytes_max: 0,
+        };
+        for (kind, value) in attributes(body.get(16..)?) {
+            match kind {
+                libc::IFLA_IFNAME => facts.name = text(value),
+                libc::IFLA_ADDRESS => facts.mac = value.try_into().ok(),
+                libc::IFLA_MTU => facts.mtu = u32_at(value, 0)?,
+                libc::IFLA_OPERSTATE => {
+                    facts.carrier &= !OPERSTATES_DOWN.contains(value.first()?);
+                }
+                libc::IFLA_IFALIAS => facts.alias = text(value),
+                route::IFLA_GSO_MAX_SIZE => facts.gso_bytes_max = u32_at(value, 0)?,
+                route::IFLA_GSO_IPV4_MAX_SIZE => facts.gso_ipv4_bytes_max = u32_at(value, 0)?,
+                _ => {}
+            }
+        }
+        (!facts.name.is_empty()).then_some(facts)
+    }
+}
+
+/// What an `RTM_NEWADDR` or `RTM_DELADDR` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AddressFacts {
+    pub(crate) index: u32,
+    pub(crate) address: InterfaceAddress,
+}
+
+impl AddressFacts {
+    fn read(message: Message<'_>) -> Option<AddressFacts> {
+        if ![libc::RTM_NEWADDR, libc::RTM_DELADDR].contains(&message.kind) {
+            return None;
+        }
+        let body = message.body;
+        let (mut local, mut plain) = (None, None);
+        for (kind, value) in attributes(body.get(8..)?) {
+            match kind {
+                // On a point-to-point device IFA_ADDRESS is the other end and
+                // IFA_LOCAL is ours; IPv6 mostly has IFA_ADDRESS alone.
+                libc::IFA_LOCAL => local = read_ip(value),
+                libc::IFA_ADDRESS => plain = read_ip(value),
+                _ => {}
+            }
+        }
+        let address = InterfaceAddress {
+            ip: local.or(plain)?,
+            prefix: *body.get(1)?,
+        };
+        Some(AddressFacts {
+            index: u32_at(body, 4)?,
+            address,
+        })
+    }
+}
+
+fn read_ip(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => Some(<[u8; 4]>::try_from(value).ok()?.into()),
+        16 => Some(<[u8; 16]>::try_from(value).ok()?.into()),
+        _ => None,
+    }
+}

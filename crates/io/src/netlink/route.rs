@@ -1,0 +1,189 @@
+//! Making and changing devices.
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::LinkFacts;
+use super::message::{Request, address_header, link_header};
+use super::socket::{Refused, Socket};
+
+// linux/if_link.h and linux/veth.h; not in the libc crate.
+pub(super) const IFLA_GSO_MAX_SIZE: u16 = 41;
+const IFLA_GRO_MAX_SIZE: u16 = 58;
+pub(super) const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
+const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const ADDR_GEN_MODE_NONE: u8 = 1;
+
+/// IPv6 addresses are given without duplicate address detection: the cluster
+/// file says whose they are, and for its second or two they would be unusable.
+const NO_DUPLICATE_DETECTION: u8 = libc::IFA_F_NODAD as u8;
+
+const ACK: i32 = libc::NLM_F_ACK;
+
+/// Asks for all links.
+pub(super) fn list_links() -> Request {
+    Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &link_header(0, 0, 0))
+}
+
+/// Asks for all addresses.
+pub(super) fn list_addresses() -> Request {
+    Request::new(
+        libc::RTM_GETADDR,
+        libc::NLM_F_DUMP,
+        &address_header(0, 0, 0, 0),
+    )
+}
+
+/// What to set on a device; `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkSettings<'a> {
+    pub(crate) mtu: Option<u32>,
+    pub(crate) mac: Option<[u8; 6]>,
+    pub(crate) tx_queue_length: Option<u32>,
+    pub(crate) alias: Option<&'a str>,
+    pub(crate) up: bool,
+}
+
+impl Socket {
+    /// The device of this name, if there is one.
+    pub(crate) fn link(&mut self, name: &str) -> Result<Option<LinkFacts>, Refused> {
+        let links = self.dump(list_links, LinkFacts::read)?;
+        Ok(links.into_iter().find(|link| link.name == name))
+    }
+
+    /// Makes a veth pair: `name` here and `peer` in the network namespace
+    /// `peer_namespace`, or here too.
+    pub(crate) fn add_veth(
+        &mut self,
+        name: &str,
+        peer: &str,
+        peer_namespace: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Refused> {
+        let flags = ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let mut request = Request::new(libc::RTM_NEWLINK, flags, &link_header(0, 0, 0));
+        request
+            .text(libc::IFLA_IFNAME, name)
+            .nested(libc::IFLA_LINKINFO, |info| {
+                info.text(IFLA_INFO_KIND, "veth")
+                    .nested(IFLA_INFO_DATA, |data| {
+                        data.nested(VETH_INFO_PEER, |other| {
+                            other
+                                .fixed(&link_header(0, 0, 0))
+                                .text(libc::IFLA_IFNAME, peer);
+                            if let Some(namespace) = peer_namespace {
+                                other.number(libc::IFLA_NET_NS_FD, namespace.as_raw_fd() as u32);
+                            }
+                        });
+                    });
+            });
+        self.execute(request)
+    }
+
+    /// Changes the device `index`.
+    pub(crate) fn set_link(&mut self, index: u32, set: LinkSettings<'_>) -> Result<(), Refused> {
+        let up = if set.up { libc::IFF_UP as u32 } else { 0 };
+        let mut request = Request::new(libc::RTM_SETLINK, ACK, &link_header(index, up, up));
+        if let Some(mtu) = set.mtu {
+            request.number(libc::IFLA_MTU, mtu);
+        }
+        if let Some(mac) = set.mac {
+            request.attribute(libc::IFLA_ADDRESS, &mac);
+        }
+        if let Some(length) = set.tx_queue_length {
+            request.number(libc::IFLA_TXQLEN, length);
+        }
+        if let Some(alias) = set.alias {
+            // The one string of rtnetlink that is not ended by a zero byte.
+            request.attribute(libc::IFLA_IFALIAS, alias.as_bytes());
+        }
+        self.execute(request)
+    }
+
+    /// Sets the largest packets the stack may hand to (GSO) and join from (GRO)
+    /// the device. More than 64 KiB is BIG TCP: IPv6 since Linux 5.19, IPv4
+    /// since 6.3 (older ones ignore that half).
+    pub(crate) fn set_offload_bytes(&mut self, index: u32, bytes: u32) -> Result<(), Refused> {
+        let mut request = Request::new(libc::RTM_SETLINK, ACK, &link_header(index, 0, 0));
+        request
+            .number(IFLA_GSO_MAX_SIZE, bytes)
+            .number(IFLA_GRO_MAX_SIZE, bytes)
+            .number(IFLA_GSO_IPV4_MAX_SIZE, bytes)
+            .number(IFLA_GRO_IPV4_MAX_SIZE, bytes);
+        self.execute(request)
+    }
+
+    /// Keeps the device from giving itself an IPv6 address and from the
+    /// multicast traffic that comes with one.
+    pub(crate) fn silence_ipv6(&mut self, index: u32) -> Result<(), Refused> {
+        let mut request = Request::new(libc::RTM_SETLINK, ACK, &link_header(index, 0, 0));
+        request.nested(libc::IFLA_AF_SPEC, |families| {
+            families.nested(libc::AF_INET6 as u16, |ipv6| {
+                ipv6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
+            });
+        });
+        self.execute(request)
+    }
+
+    /// Removes the device `index` and, if it is a veth, its peer.
+    pub(crate) fn delete_link(&mut self, index: u32) -> Result<(), Refused> {
+        self.execute(Request::new(
+            libc::RTM_DELLINK,
+            ACK,
+            &link_header(index, 0, 0),
+        ))
+    }
+
+    /// Gives the device `index` an address; the kernel adds the route to its network.
+    pub(crate) fn add_address(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix: u8,
+    ) -> Result<(), Refused> {
+        let (family, octets) = match address {
+            IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
+            IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+        };
+        let flags = if address.is_ipv6() {
+            NO_DUPLICATE_DETECTION
+        } else {
+            0
+        };
+        let header = address_header(family as u8, prefix, flags, index);
+        let how = ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let mut request = Request::new(libc::RTM_NEWADDR, how, &header);
+        request
+            .attribute(libc::IFA_LOCAL, &octets)
+            .attribute(libc::IFA_ADDRESS, &octets);
+        if let (IpAddr::V4(ip), 1..=30) = (address, prefix) {
+            let broadcast = u32::from(ip) | u32::MAX >> prefix;
+            request.attribute(libc::IFA_BROADCAST, &broadcast.to_be_bytes());
+        }
+        self.execute(request)
+    }
+
+    /// Takes an address away.
+    #[cfg(test)]
+    pub(crate) fn delete_address(
+        &mut self,
+        index: u32,
+        address: std::net::Ipv4Addr,
+        prefix: u8,
+    ) -> Result<(), Refused> {
+        let header = address_header(libc::AF_INET as u8, prefix, 0, index);
+        let mut request = Request::new(libc::RTM_DELADDR, ACK, &header);
+        request.attribute(libc::IFA_LOCAL, &address.octets());
+        self.execute(request)
+    }
+
+    /// Switches a device off.
+    #[cfg(test)]
+    pub(crate) fn set_down(&mut self, index: u32) -> Result<(), Refused> {
+        let header = link_header(index, 0, libc::IFF_UP as u32);
+        self.execute(Request::new(libc::RTM_SETLINK, ACK, &header))
+    }
+}

@@ -1,0 +1,236 @@
+//! Asking the kernel and being told.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::{error, fmt, mem};
+
+use super::message::{Message, Request, attributes, messages, text, u32_at};
+use crate::sys::{check, check_fd, check_len, retry, set_option};
+
+/// The kernel never makes a dump message larger than 32 KiB, and a single one
+/// only with many virtual functions; twice that is roomy.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// Longest wait for the kernel's answer. It answers within the call; this only
+/// keeps us from hanging should it not.
+const ANSWER_TIMEOUT_S: libc::time_t = 5;
+
+/// linux/netlink.h; not in the libc crate.
+const NLMSGERR_ATTR_MSG: u16 = 1;
+
+/// How often a dump is begun anew when things changed while it was taken.
+const DUMP_TRIES: usize = 10;
+
+/// A request the kernel refused, with its reason in words where it gives one.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) source: io::Error,
+    detail: Option<String>,
+}
+
+impl From<io::Error> for Refused {
+    fn from(source: io::Error) -> Refused {
+        Refused {
+            source,
+            detail: None,
+        }
+    }
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> io::Error {
+        match refused.detail {
+            None => refused.source,
+            Some(_) => io::Error::new(refused.source.kind(), refused),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.detail {
+            Some(detail) => write!(f, "{} ({detail})", self.source),
+            None => self.source.fmt(f),
+        }
+    }
+}
+
+impl error::Error for Refused {}
+
+/// A NETLINK_ROUTE socket. It belongs to the network namespace it was made in,
+/// wherever its user goes.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    /// A socket that asks and waits for answers.
+    pub(crate) fn new() -> io::Result<Socket> {
+        let socket = Socket::open(0, 0)?;
+        set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)?;
+        set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1)?;
+        let timeout = libc::timeval {
+            tv_sec: ANSWER_TIMEOUT_S,
+            tv_usec: 0,
+        };
+        set_option(&socket.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
+        Ok(socket)
+    }
+
+    /// A non-blocking socket that is told of what happens in `groups`
+    /// (`RTNLGRP_…`).
+    pub(crate) fn subscribed(groups: &[u32]) -> io::Result<Socket> {
+        let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
+        Socket::open(libc::SOCK_NONBLOCK, mask)
+    }
+
+    fn open(flags: libc::c_int, groups: u32) -> io::Result<Socket> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
+        // SAFETY: takes no pointers.
+        let fd = check_fd(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
+        let mut address = no_address();
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = groups;
+        // SAFETY: the pointer and the length describe `address`.
+        check(unsafe {
+            libc::bind(
+                fd.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of_val(&address) as libc::socklen_t,
+            )
+        })?;
+        Ok(Socket {
+            fd,
+            sequence: 0,
+            buffer: vec![0; RECEIVE_BYTES],
+        })
+    }
+
+    /// Asks for a larger receive buffer; what is granted is good enough.
+    pub(crate) fn grow(&self, bytes: usize) -> io::Result<()> {
+        let fd = self.fd.as_fd();
+        crate::sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes).map(drop)
+    }
+
+    /// The next datagram from the kernel.
+    pub(crate) fn receive(&mut self) -> io::Result<&[u8]> {
+        loop {
+            let mut from = no_address();
+            let mut from_bytes = size_of_val(&from) as libc::socklen_t;
+            let (fd, buffer) = (self.fd.as_raw_fd(), &mut self.buffer);
+            let length = retry(|| {
+                // SAFETY: both pointers go with their lengths; all outlive the call.
+                check_len(unsafe {
+                    libc::recvfrom(
+                        fd,
+                        buffer.as_mut_ptr().cast(),
+                        buffer.len(),
+                        libc::MSG_TRUNC,
+                        (&raw mut from).cast(),
+                        &raw mut from_bytes,
+                    )
+                })
+            })?;
+            // Any process may write to our address; only number 0 is the kernel.
+            if from.nl_pid != 0 {
+                continue;
+            }
+            if length > self.buffer.len() {
+                return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
+            }
+            return Ok(&self.buffer[..length]);
+        }
+    }
+
+    fn send(&mut self, request: Request) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let bytes = request.finish(self.sequence);
+        retry(|| {
+            let fd = self.fd.as_raw_fd();
+            // SAFETY: the pointer and the length describe `bytes`.
+            check_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) })
+        })?;
+        Ok(())
+    }
+
+    /// Has the kernel do something; the request must carry `NLM_F_ACK`.
+    pub(crate) fn execute(&mut self, request: Request) -> Result<(), Refused> {
+        self.send(request)?;
+        self.collect(&mut |_| ()).map(drop)
+    }
+
+    /// Has the kernel list things: `make` makes the request, which must carry
+    /// `NLM_F_DUMP`; every answer goes through `read`.
+    pub(crate) fn dump<T>(
+        &mut self,
+        make: impl Fn() -> Request,
+        read: impl Fn(Message<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, Refused> {
+        for _ in 0..DUMP_TRIES {
+            let mut found = Vec::new();
+            self.send(make())?;
+            if self.collect(&mut |message| found.extend(read(message)))? {
+                return Ok(found);
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::Interrupted,
+            "links keep changing while listed",
+        )
+        .into())
+    }
+
+    /// Reads the answers to the last request to the end. False: inconsistent,
+    /// ask again.
+    fn collect(&mut self, each: &mut dyn FnMut(Message<'_>)) -> Result<bool, Refused> {
+        let mut consistent = true;
+        loop {
+            let sequence = self.sequence;
+            for message in messages(self.receive()?) {
+                let Some(message) = message else {
+                    return Err(io::Error::from(io::ErrorKind::InvalidData).into());
+                };
+                if message.sequence != sequence {
+                    continue;
+                }
+                consistent &= message.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
+                match i32::from(message.kind) {
+                    libc::NLMSG_DONE => return Ok(consistent),
+                    libc::NLMSG_ERROR => return read_error(message.body).map(|()| consistent),
+                    _ => each(message),
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// `struct nlmsgerr`: a negated error number (0: done), the header of the
+/// request, and attributes.
+fn read_error(body: &[u8]) -> Result<(), Refused> {
+    let errno = u32_at(body, 0).map_or(libc::EBADMSG, |number| (number as i32).wrapping_neg());
+    if errno == 0 {
+        return Ok(());
+    }
+    let details = body.get(20..).unwrap_or(&[]);
+    let detail = attributes(details)
+        .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
+        .map(|(_, value)| text(value));
+    Err(Refused {
+        source: io::Error::from_raw_os_error(errno),
+        detail,
+    })
+}
+
+fn no_address() -> libc::sockaddr_nl {
+    // SAFETY: integers only; zero is a value.
+    unsafe { mem::zeroed() }
+}

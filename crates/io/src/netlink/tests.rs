@@ -1,0 +1,210 @@
+//! Devices made and watched in a namespace of their own; bytes that make no sense.
+
+use std::net::Ipv4Addr;
+
+use super::message::{Request, link_header};
+use super::monitor::read_changes;
+use super::route::LinkSettings;
+use super::socket::Socket;
+use super::*;
+use crate::namespace::isolated;
+
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
+
+#[test]
+fn the_loopback_device_is_listed() {
+    let all = interfaces().unwrap();
+    let lo = all.iter().find(|interface| interface.name == "lo").unwrap();
+    assert!(lo.index > 0 && lo.mtu > 0);
+    assert!(all.is_sorted_by_key(|interface| interface.index));
+}
+
+#[test]
+fn a_device_is_watched_from_birth_to_death() {
+    isolated(
+        "netlink::tests::a_device_is_watched_from_birth_to_death",
+        || {
+            let mut monitor = LinkMonitor::new().unwrap();
+            assert_eq!(monitor.poll().unwrap(), []);
+            let mut socket = Socket::new().unwrap();
+            socket.add_veth("a", "b", None).unwrap();
+            let (a, b) = (
+                socket.link("a").unwrap().unwrap(),
+                socket.link("b").unwrap().unwrap(),
+            );
+            assert!(!a.up && !a.carrier && a.mac.is_some());
+            let state = |changes: &[Change], wanted: u32| {
+                changes.iter().rev().find_map(|change| match change {
+                    Change::Link {
+                        index, up, carrier, ..
+                    } if *index == wanted => Some((*up, *carrier)),
+                    _ => None,
+                })
+            };
+            assert_eq!(
+                state(&monitor.poll().unwrap(), a.index),
+                Some((false, false))
+            );
+
+            let up = LinkSettings {
+                up: true,
+                mtu: Some(1400),
+                ..Default::default()
+            };
+            socket.set_link(a.index, up).unwrap();
+            socket
+                .set_link(
+                    b.index,
+                    LinkSettings {
+                        up: true,
+                        ..Default::default()
+                    },
+                )
+                .unwrap();
+            socket.add_address(a.index, ADDRESS.into(), 24).unwrap();
+            let changes = wait_for(&mut monitor, |changes| {
+                state(changes, a.index) == Some((true, true))
+                    && changes
+                        .iter()
+                        .any(|change| matches!(change, Change::AddressAdded { .. }))
+            });
+            let added = Change::AddressAdded {
+                index: a.index,
+                address: ADDRESS.into(),
+                prefix: 24,
+            };
+            assert!(changes.contains(&added), "{changes:?}");
+            let listed = interfaces().unwrap();
+            let found = listed
+                .iter()
+                .find(|interface| interface.name == "a")
+                .unwrap();
+            assert!(found.up && found.carrier && found.mtu == 1400 && found.mac == a.mac);
+            let wanted = InterfaceAddress {
+                ip: ADDRESS.into(),
+                prefix: 24,
+            };
+            assert!(found.addresses.contains(&wanted), "{found:?}");
+
+            socket.delete_address(a.index, ADDRESS, 24).unwrap();
+            let removed = Change::AddressRemoved {
+                index: a.index,
+                address: ADDRESS.into(),
+                prefix: 24,
+            };
+            assert!(monitor.poll().unwrap().contains(&removed));
+            // The other end goes down: carrier loss without being switched off.
+            socket.set_down(b.index).unwrap();
+            wait_for(&mut monitor, |changes| {
+                state(changes, a.index) == Some((true, false))
+            });
+            socket.delete_link(a.index).unwrap();
+            let gone = Change::LinkGone {
+                index: a.index,
+                name: "a".into(),
+            };
+            assert!(monitor.poll().unwrap().contains(&gone));
+            assert_eq!(socket.link("a").unwrap(), None);
+        },
+    );
+}
+
+/// Collects changes until they are what is wanted.
+fn wait_for(monitor: &mut LinkMonitor, wanted: impl Fn(&[Change]) -> bool) -> Vec<Change> {
+    let (mut all, mut ready) = (Vec::new(), Vec::new());
+    let mut poller = crate::poll::Poller::new().unwrap();
+    poller
+        .register(&*monitor, 0, crate::poll::Interest::Read)
+        .unwrap();
+    while !wanted(&all) {
+        poller
+            .wait(Some(std::time::Duration::from_secs(10)), &mut ready)
+            .unwrap();
+        assert!(!ready.is_empty(), "the kernel told only {all:?}");
+        all.extend(monitor.poll().unwrap());
+    }
+    all
+}
+
+#[test]
+fn lost_changes_are_told() {
+    isolated("netlink::tests::lost_changes_are_told", || {
+        let mut monitor = LinkMonitor::new().unwrap();
+        crate::sys::set_option(&monitor, libc::SOL_SOCKET, libc::SO_RCVBUF, 2048).unwrap();
+        let mut socket = Socket::new().unwrap();
+        for n in 0..20 {
+            socket
+                .add_veth(&format!("a{n}"), &format!("b{n}"), None)
+                .unwrap();
+        }
+        assert!(monitor.poll().unwrap().contains(&Change::Resync));
+        assert_eq!(
+            interfaces()
+                .unwrap()
+                .iter()
+                .filter(|i| i.name.starts_with('a'))
+                .count(),
+            20
+        );
+    });
+}
+
+#[test]
+fn a_refusal_carries_the_reason() {
+    isolated("netlink::tests::a_refusal_carries_the_reason", || {
+        let mut socket = Socket::new().unwrap();
+        socket.add_veth("a", "b", None).unwrap();
+        let refused = socket.add_veth("a", "c", None).unwrap_err();
+        assert_eq!(refused.source.raw_os_error(), Some(libc::EEXIST));
+        let a = socket.link("a").unwrap().unwrap().index;
+        let refused = socket.set_offload_bytes(a, u32::MAX).unwrap_err();
+        assert!(
+            refused.to_string().contains('('),
+            "no reason given: {refused}"
+        );
+    });
+}
+
+#[test]
+fn ports_of_a_bridge_are_not_devices() {
+    let mut header = link_header(5, 0, 0);
+    header[0] = libc::AF_BRIDGE as u8;
+    let mut request = Request::new(libc::RTM_DELLINK, 0, &header);
+    request.text(libc::IFLA_IFNAME, "eth0");
+    let mut changes = Vec::new();
+    read_changes(&request.finish(0), &mut changes);
+    assert_eq!(changes, []);
+}
+
+#[test]
+fn nonsense_never_panics() {
+    let mut link = Request::new(libc::RTM_NEWLINK, 0, &link_header(5, 1, 0));
+    link.text(libc::IFLA_IFNAME, "eth0")
+        .number(libc::IFLA_MTU, 1500);
+    link.attribute(libc::IFLA_OPERSTATE, &[6])
+        .attribute(libc::IFLA_ADDRESS, &[2; 6]);
+    let mut address = Request::new(libc::RTM_NEWADDR, 0, &message::address_header(2, 24, 0, 5));
+    address.attribute(libc::IFA_ADDRESS, &[10, 0, 0, 1]);
+    let valid = [link.finish(1), address.finish(2)].concat();
+    // A small linear congruential generator; any numbers will do.
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let mut changes = Vec::new();
+    for length in 0..=valid.len() {
+        read_changes(&valid[..length], &mut changes);
+    }
+    for _ in 0..200_000 {
+        let mut bytes = valid.clone();
+        for _ in 0..=random(4) {
+            bytes[random(valid.len())] = random(256) as u8;
+        }
+        bytes.truncate(1 + random(valid.len()));
+        changes.clear();
+        read_changes(&bytes, &mut changes);
+    }
+}

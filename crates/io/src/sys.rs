@@ -1,0 +1,114 @@
+//! The few shapes every system call of this crate has.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::c_int;
+
+/// Turns the C convention "-1 and errno" into a `Result`.
+pub(crate) fn check(returned: c_int) -> io::Result<c_int> {
+    if returned < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(returned)
+    }
+}
+
+/// As [`check`], for calls that return a byte count.
+pub(crate) fn check_len(returned: isize) -> io::Result<usize> {
+    usize::try_from(returned).map_err(|_| io::Error::last_os_error())
+}
+
+/// As [`check`], for calls that return a new descriptor.
+pub(crate) fn check_fd(returned: RawFd) -> io::Result<OwnedFd> {
+    let fd = check(returned)?;
+    // SAFETY: the kernel has just handed us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Repeats a call that a signal handler interrupted.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => return result,
+        }
+    }
+}
+
+/// Values that may be handed to the kernel as socket options: plain old data
+/// for which every bit pattern is valid and which have no padding to leak.
+///
+/// # Safety
+/// Implementors must be `repr(C)` or primitive, without references.
+pub(crate) unsafe trait SocketOption: Copy {}
+// SAFETY: a primitive.
+unsafe impl SocketOption for c_int {}
+// SAFETY: three integers of 32 bits, no padding.
+unsafe impl SocketOption for libc::ucred {}
+// SAFETY: a 32-bit and two 16-bit words and eight bytes, no padding.
+unsafe impl SocketOption for libc::packet_mreq {}
+// SAFETY: two integers of register width, no padding.
+unsafe impl SocketOption for libc::timeval {}
+
+/// `setsockopt(2)`.
+pub(crate) fn set_option<T: SocketOption>(
+    fd: impl AsFd,
+    level: c_int,
+    name: c_int,
+    value: T,
+) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// `getsockopt(2)`, starting from `initial`.
+pub(crate) fn get_option<T: SocketOption>(
+    fd: impl AsFd,
+    level: c_int,
+    name: c_int,
+    initial: T,
+) -> io::Result<T> {
+    let mut value = initial;
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `value`, and every
+    // bit pattern of a `SocketOption` is valid.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(value)
+}
+
+/// Asks for a kernel socket buffer of `wanted` bytes and says how many were
+/// granted. `force` (CAP_NET_ADMIN) may exceed `net.core.[rw]mem_max`,
+/// `plain` may not.
+pub(crate) fn grow_buffer(
+    fd: BorrowedFd<'_>,
+    force: c_int,
+    plain: c_int,
+    wanted: usize,
+) -> io::Result<usize> {
+    let bytes = c_int::try_from(wanted).unwrap_or(c_int::MAX / 2);
+    if set_option(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+        set_option(fd, libc::SOL_SOCKET, plain, bytes)?;
+    }
+    let doubled = get_option(fd, libc::SOL_SOCKET, plain, 0)?;
+    // The kernel doubles what one asks for, to pay for its own bookkeeping
+    // (socket(7)), and reports the double.
+    Ok(usize::try_from(doubled).unwrap_or(0) / 2)
+}

@@ -1,0 +1,235 @@
+//! Bursts over loopback.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use super::*;
+use crate::poll::{Interest, Poller};
+
+fn loopback() -> LinkSocket {
+    LinkSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), None)
+        .unwrap()
+        .0
+}
+
+fn address(socket: &LinkSocket) -> SocketAddr {
+    socket.local_address().unwrap()
+}
+
+/// Receives until `wanted` datagrams are there.
+fn receive(
+    socket: &LinkSocket,
+    batch: &mut ReceiveBatch,
+    wanted: usize,
+) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut poller = Poller::new().unwrap();
+    poller.register(socket, 0, Interest::Read).unwrap();
+    let (mut got, mut ready) = (Vec::new(), Vec::new());
+    while got.len() < wanted {
+        poller
+            .wait(Some(Duration::from_secs(5)), &mut ready)
+            .unwrap();
+        assert!(
+            !ready.is_empty(),
+            "only {} of {wanted} datagrams arrived",
+            got.len()
+        );
+        let count = socket.recv(batch).unwrap();
+        let before = got.len();
+        got.extend(
+            batch
+                .datagrams()
+                .map(|(from, datagram)| (from, datagram.to_vec())),
+        );
+        assert_eq!(got.len() - before, count);
+    }
+    got
+}
+
+/// Datagrams of `segment` bytes that are told apart by their content.
+fn numbered(bytes: usize, segment: usize) -> Vec<u8> {
+    (0..bytes)
+        .map(|i| (i / segment * 7 + i % segment) as u8)
+        .collect()
+}
+
+#[test]
+fn bursts_arrive_whole_in_order_and_cut_as_they_were_sent() {
+    let (a, b, mut batch) = (loopback(), loopback(), ReceiveBatch::new());
+    for (bytes, segment) in [
+        (1, 1),
+        (1430, 1430),
+        (64 * 1000, 1000),
+        (44 * 1430 + 17, 1430),
+        (65_507, 65_507),
+    ] {
+        let sent = numbered(bytes, segment);
+        a.send(address(&b), &sent, segment).unwrap();
+        let got = receive(&b, &mut batch, bytes.div_ceil(segment));
+        assert!(got.iter().all(|(from, _)| *from == address(&a)));
+        let wanted: Vec<_> = sent.chunks(segment).collect();
+        assert_eq!(
+            got.iter()
+                .map(|(_, datagram)| &datagram[..])
+                .collect::<Vec<_>>(),
+            wanted
+        );
+    }
+    assert_eq!((a.counters(), b.counters()), Default::default());
+}
+
+#[test]
+fn ipv6_works_alike() {
+    let bind = || {
+        LinkSocket::bind("[::1]:0".parse().unwrap(), None)
+            .unwrap()
+            .0
+    };
+    let (a, b, mut batch) = (bind(), bind(), ReceiveBatch::new());
+    let sent = numbered(20_000, 1200);
+    a.send(address(&b), &sent, 1200).unwrap();
+    let got = receive(&b, &mut batch, 17);
+    assert_eq!(got[0].0, address(&a));
+    assert_eq!(
+        got.into_iter()
+            .flat_map(|(_, datagram)| datagram)
+            .collect::<Vec<_>>(),
+        sent
+    );
+}
+
+#[test]
+fn datagrams_may_be_changed_in_place() {
+    let (a, b, mut batch) = (loopback(), loopback(), ReceiveBatch::new());
+    a.send(address(&b), &[1; 300], 100).unwrap();
+    receive(&b, &mut batch, 3);
+    for (_, datagram) in batch.datagrams() {
+        datagram.fill(9);
+    }
+    assert!(batch.datagrams().all(|(_, datagram)| datagram == [9; 100]));
+}
+
+#[test]
+fn a_batch_takes_several_senders_and_leaves_the_rest_waiting() {
+    let (a, b, c, mut batch) = (loopback(), loopback(), loopback(), ReceiveBatch::new());
+    for n in 0..BATCH_RECEIVES as u8 + 4 {
+        let sender = if n % 2 == 0 { &a } else { &b };
+        sender.send(address(&c), &[n; 10], 10).unwrap();
+    }
+    let got = receive(&c, &mut batch, BATCH_RECEIVES + 4);
+    for (n, (from, datagram)) in got.iter().enumerate() {
+        assert_eq!(*from, address(if n % 2 == 0 { &a } else { &b }));
+        assert_eq!(datagram[..], [n as u8; 10]);
+    }
+    assert_eq!(c.recv(&mut batch).unwrap(), 0);
+    assert_eq!(batch.datagrams().count(), 0);
+}
+
+#[test]
+fn what_does_not_fit_the_buffer_is_dropped_and_counted() {
+    let (a, b) = (loopback(), loopback());
+    let mut small = ReceiveBatch::with_buffer_bytes(100);
+    a.send(address(&b), &[1; 101], 101).unwrap();
+    a.send(address(&b), &[2; 100], 100).unwrap();
+    let got = receive(&b, &mut small, 1);
+    assert_eq!(got[0].1, [2; 100]);
+    assert_eq!(b.counters().truncated, 1);
+}
+
+#[test]
+fn what_overflows_the_receive_buffer_is_counted() {
+    let (a, b, mut batch) = (loopback(), loopback(), ReceiveBatch::new());
+    let burst = numbered(60_000, 1000);
+    let mut sent = 0;
+    for _ in 0..RECEIVE_BUFFER_BYTES * 4 / burst.len() {
+        a.send(address(&b), &burst, 1000).unwrap();
+        sent += 60;
+    }
+    let mut got = 0;
+    loop {
+        match b.recv(&mut batch).unwrap() {
+            0 => break,
+            count => got += count,
+        }
+    }
+    // The counter comes along with the next datagram that does arrive.
+    a.send(address(&b), b"x", 1).unwrap();
+    receive(&b, &mut batch, 1);
+    assert!(got < sent, "the buffer did not overflow");
+    assert!(b.counters().kernel_drops > 0);
+}
+
+#[test]
+fn a_port_nobody_listens_on_is_no_link_failure() {
+    let a = loopback();
+    let closed = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for _ in 0..20 {
+        a.send(closed, &[0; 2000], 100).unwrap();
+        assert_eq!(a.recv(&mut ReceiveBatch::new()).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_burst_beyond_the_limits_is_refused_before_the_kernel_sees_it() {
+    let (a, to) = (loopback(), "127.0.0.1:9".parse().unwrap());
+    for (bytes, segment) in [(65, 1), (BURST_BYTES_MAX + 1, 40_000), (10, 0)] {
+        let error = a.send(to, &vec![0; bytes], segment).unwrap_err();
+        assert!(matches!(error, SendError::Other(e) if e.kind() == io::ErrorKind::InvalidInput));
+    }
+}
+
+#[test]
+fn errors_are_sorted_by_what_to_do() {
+    let sorted = |errno| SendError::from(io::Error::from_raw_os_error(errno));
+    assert!(matches!(sorted(libc::EAGAIN), SendError::WouldBlock));
+    assert!(matches!(sorted(libc::ENOBUFS), SendError::NoBuffers));
+    assert!(matches!(sorted(libc::EMSGSIZE), SendError::TooBig));
+    assert!(matches!(sorted(libc::EPERM), SendError::Other(_)));
+    for errno in [
+        libc::ENETDOWN,
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::ENODEV,
+        libc::EINVAL,
+    ] {
+        assert!(matches!(sorted(errno), SendError::LinkDown(_)));
+    }
+}
+
+#[test]
+fn binding_tells_what_is_wrong_and_what_would_be_right() {
+    let error = LinkSocket::bind("192.0.2.1:7577".parse().unwrap(), None).unwrap_err();
+    assert!(error.is_link_down());
+    assert!(
+        error.to_string().contains("192.0.2.1:7577: could not bind"),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("one of this host's own"),
+        "{error}"
+    );
+    let a = loopback();
+    let error = LinkSocket::bind(address(&a), None).unwrap_err();
+    assert!(!error.is_link_down());
+    assert!(error.to_string().contains("choose another port"), "{error}");
+    let error = LinkSocket::bind("127.0.0.1:0".parse().unwrap(), Some("nosuch0")).unwrap_err();
+    assert!(error.to_string().contains("on nosuch0"), "{error}");
+}
+
+#[test]
+fn buffers_are_as_large_as_reported_and_the_device_is_kept() {
+    let (a, sizes) = LinkSocket::bind("127.0.0.1:0".parse().unwrap(), Some("lo")).unwrap();
+    assert!(sizes.receive_bytes > 0 && sizes.receive_bytes <= RECEIVE_BUFFER_BYTES);
+    assert!(sizes.send_bytes > 0 && sizes.send_bytes <= SEND_BUFFER_BYTES);
+    assert!(matches!(
+        a.device_binding(),
+        DeviceBinding::Bound | DeviceBinding::Refused(_)
+    ));
+    assert!(matches!(
+        loopback().device_binding(),
+        DeviceBinding::Unasked
+    ));
+}
