@@ -1,0 +1,81 @@
+//! Virtual time: what will happen, in order. Events of one instant happen in the
+//! order in which they were planned, so a run is the same every time.
+
+use super::PacketId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Nanoseconds of virtual time since the run began, as an observer outside of all
+/// nodes would measure them.
+pub type Ns = u64;
+
+/// One microsecond.
+pub const US: Ns = 1_000;
+/// One millisecond.
+pub const MS: Ns = 1_000_000;
+/// One second.
+pub const SECOND: Ns = 1_000_000_000;
+
+/// Something that happens at an instant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Happening {
+    /// A packet has left its sender's wire and is at the switch.
+    AtSwitch(PacketId),
+    /// A packet has reached a host's socket.
+    AtHost(PacketId),
+    /// A host is due: packets wait, a timer ran out, or its application wants to act.
+    Wake(usize),
+    /// The schedule's fault with this index.
+    Fault(usize),
+    /// The attacker acts.
+    Attack,
+    /// The checkers that look at regular intervals look.
+    Check,
+}
+
+/// The heap of everything planned.
+#[derive(Debug, Default)]
+pub struct Events {
+    heap: BinaryHeap<Reverse<(Ns, u64, Happening)>>,
+    planned: u64,
+}
+
+impl Events {
+    /// Plans `what` for the instant `at`.
+    pub fn plan(&mut self, at: Ns, what: Happening) {
+        self.planned += 1;
+        self.heap.push(Reverse((at, self.planned, what)));
+    }
+
+    /// The next thing that happens, and when.
+    pub fn next(&mut self) -> Option<(Ns, Happening)> {
+        self.heap.pop().map(|Reverse((at, _, what))| (at, what))
+    }
+
+    /// How many events were ever planned: the run's length in steps.
+    pub fn planned(&self) -> u64 {
+        self.planned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_by_order_of_planning() {
+        let mut events = Events::default();
+        events.plan(5, Happening::Wake(1));
+        events.plan(3, Happening::Check);
+        events.plan(5, Happening::Attack);
+        let order: Vec<_> = std::iter::from_fn(|| events.next()).collect();
+        assert_eq!(
+            order,
+            [
+                (3, Happening::Check),
+                (5, Happening::Wake(1)),
+                (5, Happening::Attack)
+            ]
+        );
+    }
+}
