@@ -1,0 +1,311 @@
+//! Where things are in a frame of the virtual NIC. The only place here that
+//! knows offsets of Ethernet, IP and their neighbour protocols.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Mac;
+
+/// Length of the `virtio_net_hdr` in front of every frame
+/// (`linux/virtio_net.h`, without `num_buffers`: what a TAP with `IFF_VNET_HDR` uses).
+pub const VNET_HDR_BYTES: usize = 10;
+
+pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
+pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPE_VLAN: u16 = 0x8100;
+const ETHERTYPE_QINQ: u16 = 0x88a8;
+
+/// Most VLAN tags looked behind.
+const TAGS_MAX: usize = 2;
+
+pub(super) const PROTOCOL_ICMPV6: u8 = 58;
+
+/// An Ethernet frame, tags skipped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ethernet<'a> {
+    pub(super) destination: Mac,
+    pub(super) source: Mac,
+    /// Of the payload, behind any tags.
+    pub(super) ethertype: u16,
+    /// Has it a VLAN tag? Then it is not of the network of the vnic addresses.
+    pub(super) tagged: bool,
+    pub(super) payload: &'a [u8],
+}
+
+impl<'a> Ethernet<'a> {
+    /// `None` if `frame` (with its `virtio_net_hdr`) is too short.
+    pub(super) fn parse(frame: &'a [u8]) -> Option<Self> {
+        let frame = frame.get(VNET_HDR_BYTES..)?;
+        let (destination, rest) = frame.split_first_chunk()?;
+        let (source, mut rest) = rest.split_first_chunk()?;
+        let mut ethertype = take_u16(&mut rest)?;
+        let mut tagged = false;
+        for _ in 0..TAGS_MAX {
+            if ethertype != ETHERTYPE_VLAN && ethertype != ETHERTYPE_QINQ {
+                break;
+            }
+            tagged = true;
+            take_u16(&mut rest)?;
+            ethertype = take_u16(&mut rest)?;
+        }
+        Some(Self {
+            destination: *destination,
+            source: *source,
+            ethertype,
+            tagged,
+            payload: rest,
+        })
+    }
+
+    /// Is it for several stations (broadcast is one kind of multicast)?
+    pub(super) fn is_multicast(&self) -> bool {
+        self.destination[0] & 1 == 1
+    }
+}
+
+fn take_u16(rest: &mut &[u8]) -> Option<u16> {
+    let (bytes, tail) = rest.split_first_chunk()?;
+    *rest = tail;
+    Some(u16::from_be_bytes(*bytes))
+}
+
+/// The `N` bytes at `offset`.
+pub(super) fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..)?.first_chunk().copied()
+}
+
+/// An ARP packet for IPv4 over Ethernet (RFC 826).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arp {
+    pub(super) is_request: bool,
+    pub(super) sender_mac: Mac,
+    pub(super) sender: Ipv4Addr,
+    pub(super) target: Ipv4Addr,
+}
+
+impl Arp {
+    /// Hardware Ethernet, protocol IPv4, addresses of 6 and 4 bytes.
+    const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+    pub(super) fn parse(payload: &[u8]) -> Option<Self> {
+        if bytes_at(payload, 0)? != Self::KIND {
+            return None;
+        }
+        Some(Self {
+            is_request: match bytes_at(payload, 6)? {
+                [0, 1] => true,
+                [0, 2] => false,
+                _ => return None,
+            },
+            sender_mac: bytes_at(payload, 8)?,
+            sender: bytes_at::<4>(payload, 14)?.into(),
+            target: bytes_at::<4>(payload, 24)?.into(),
+        })
+    }
+
+    /// The whole frame that tells `self`'s sender that its target has `mac`.
+    pub(super) fn reply_frame(&self, mac: Mac) -> Vec<u8> {
+        let mut frame = start_frame(self.sender_mac, mac, ETHERTYPE_ARP);
+        frame.extend_from_slice(&Self::KIND);
+        frame.extend_from_slice(&[0, 2]);
+        frame.extend_from_slice(&mac);
+        frame.extend_from_slice(&self.target.octets());
+        frame.extend_from_slice(&self.sender_mac);
+        frame.extend_from_slice(&self.sender.octets());
+        frame
+    }
+}
+
+/// A message of IPv6 neighbour discovery (RFC 4861).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Neighbour {
+    pub(super) kind: NeighbourKind,
+    /// The IPv6 source; unspecified for duplicate address detection.
+    pub(super) source: Ipv6Addr,
+    /// What is asked for or advertised; unspecified for other kinds.
+    pub(super) target: Ipv6Addr,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NeighbourKind {
+    Solicitation,
+    Advertisement,
+    Redirect,
+    /// Router solicitation or advertisement.
+    Router,
+}
+
+/// Length of a neighbour advertisement with one link-layer address option.
+const ADVERTISEMENT_BYTES: u8 = 32;
+
+impl Neighbour {
+    /// `None` for everything that is not neighbour discovery. The checksum is
+    /// not looked at: in a frame of our own kernel it may be left to offload.
+    pub(super) fn parse(ipv6: &[u8]) -> Option<Self> {
+        let header: [u8; 40] = bytes_at(ipv6, 0)?;
+        if header[0] >> 4 != 6 || header[6] != PROTOCOL_ICMPV6 {
+            return None;
+        }
+        let icmp = &ipv6[40..];
+        let kind = match icmp.first()? {
+            133 | 134 => NeighbourKind::Router,
+            135 => NeighbourKind::Solicitation,
+            136 => NeighbourKind::Advertisement,
+            137 => NeighbourKind::Redirect,
+            _ => return None,
+        };
+        let target = match kind {
+            NeighbourKind::Router => Ipv6Addr::UNSPECIFIED,
+            _ => bytes_at::<16>(icmp, 8)?.into(),
+        };
+        Some(Self {
+            kind,
+            source: bytes_at::<16>(ipv6, 8)?.into(),
+            target,
+        })
+    }
+
+    /// The whole frame that tells the sender of this solicitation, whose MAC
+    /// is `asker`, that its target has `mac` (RFC 4861 sections 4.4, 7.2.4).
+    pub(super) fn reply_frame(&self, asker: Mac, mac: Mac) -> Vec<u8> {
+        const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+        const ALL_NODES_MAC: Mac = [0x33, 0x33, 0, 0, 0, 1];
+        const SOLICITED: u8 = 0x40;
+        const OVERRIDE: u8 = 0x20;
+        let (to, to_mac, flags) = if self.source.is_unspecified() {
+            (ALL_NODES, ALL_NODES_MAC, OVERRIDE)
+        } else {
+            (self.source, asker, SOLICITED | OVERRIDE)
+        };
+        let mut icmp = [0; ADVERTISEMENT_BYTES as usize];
+        icmp[0] = 136;
+        icmp[4] = flags;
+        icmp[8..24].copy_from_slice(&self.target.octets());
+        // Option: target link-layer address, one unit of 8 bytes.
+        icmp[24..26].copy_from_slice(&[2, 1]);
+        icmp[26..].copy_from_slice(&mac);
+        let sum = icmpv6_checksum(self.target, to, &icmp);
+        icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+
+        let mut frame = start_frame(to_mac, mac, ETHERTYPE_IPV6);
+        let length = ADVERTISEMENT_BYTES;
+        frame.extend_from_slice(&[0x60, 0, 0, 0, 0, length, PROTOCOL_ICMPV6, 255]);
+        frame.extend_from_slice(&self.target.octets());
+        frame.extend_from_slice(&to.octets());
+        frame.extend_from_slice(&icmp);
+        frame
+    }
+}
+
+/// An empty `virtio_net_hdr` (no offloads) and an Ethernet header.
+fn start_frame(destination: Mac, source: Mac, ethertype: u16) -> Vec<u8> {
+    let mut frame = vec![0; VNET_HDR_BYTES];
+    frame.extend_from_slice(&destination);
+    frame.extend_from_slice(&source);
+    frame.extend_from_slice(&ethertype.to_be_bytes());
+    frame
+}
+
+/// RFC 4443 section 2.3, over the pseudo-header of RFC 8200 section 8.1. 0 over
+/// a message that bears the right checksum.
+pub(super) fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
+    let words = |bytes: &[u8]| -> u32 {
+        let pairs = bytes.chunks(2);
+        pairs
+            .map(|p| u32::from(p[0]) << 8 | u32::from(*p.get(1).unwrap_or(&0)))
+            .sum()
+    };
+    let pseudo = words(&from.octets())
+        + words(&to.octets())
+        + message.len() as u32
+        + u32::from(PROTOCOL_ICMPV6);
+    let mut sum = pseudo + words(message);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// What tells one flow from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FlowKey {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) protocol: u8,
+    /// Source and destination port; zeros if there are none to be read, or the
+    /// packet is a fragment (only the first one has them).
+    pub(super) ports: [u8; 4],
+}
+
+/// Protocols whose first four bytes are the ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
+impl FlowKey {
+    /// RFC 791.
+    pub(super) fn of_ipv4(packet: &[u8]) -> Option<Self> {
+        let header: [u8; 20] = bytes_at(packet, 0)?;
+        let header_bytes = usize::from(header[0] & 0xf) * 4;
+        if header[0] >> 4 != 4 || header_bytes < header.len() {
+            return None;
+        }
+        // More fragments, or an offset.
+        let is_fragment = header[6] & 0x3f != 0 || header[7] != 0;
+        let protocol = header[9];
+        Some(Self {
+            source: Ipv4Addr::from(bytes_at::<4>(&header, 12)?).into(),
+            destination: Ipv4Addr::from(bytes_at::<4>(&header, 16)?).into(),
+            protocol,
+            ports: ports(packet, header_bytes, protocol, is_fragment),
+        })
+    }
+
+    /// RFC 8200.
+    pub(super) fn of_ipv6(packet: &[u8]) -> Option<Self> {
+        let header: [u8; 40] = bytes_at(packet, 0)?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let (protocol, offset, is_fragment) = behind_extensions(packet, header[6]);
+        Some(Self {
+            source: Ipv6Addr::from(bytes_at::<16>(&header, 8)?).into(),
+            destination: Ipv6Addr::from(bytes_at::<16>(&header, 24)?).into(),
+            protocol,
+            ports: ports(packet, offset, protocol, is_fragment),
+        })
+    }
+}
+
+fn ports(packet: &[u8], offset: usize, protocol: u8, is_fragment: bool) -> [u8; 4] {
+    if is_fragment || !WITH_PORTS.contains(&protocol) {
+        return [0; 4];
+    }
+    bytes_at(packet, offset).unwrap_or_default()
+}
+
+/// Most extension headers looked behind.
+const EXTENSIONS_MAX: usize = 4;
+
+/// The protocol behind the extension headers, its offset, and whether the packet is a fragment.
+fn behind_extensions(packet: &[u8], first: u8) -> (u8, usize, bool) {
+    const HOP_BY_HOP: u8 = 0;
+    const ROUTING: u8 = 43;
+    const FRAGMENT: u8 = 44;
+    const DESTINATION: u8 = 60;
+    let (mut protocol, mut offset, mut is_fragment) = (first, 40, false);
+    for _ in 0..EXTENSIONS_MAX {
+        if ![HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION].contains(&protocol) {
+            break;
+        }
+        let Some([next, length]) = bytes_at(packet, offset) else {
+            break;
+        };
+        if protocol == FRAGMENT {
+            is_fragment = true;
+            offset += 8;
+        } else {
+            offset += 8 + 8 * usize::from(length);
+        }
+        protocol = next;
+    }
+    (protocol, offset, is_fragment)
+}
