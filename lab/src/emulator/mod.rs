@@ -1,0 +1,128 @@
+//! Delay on a link, in user space: the kernels we meet need not have netem.
+//!
+//! A cable with a delay has a gap (see `wiring.rs`). The emulator takes every
+//! frame that reaches the gap from the node, holds it for the delay and puts
+//! it in on the switch's side. Frames keep their virtio header, so a
+//! segmentation-offloaded packet of 64 KiB crosses whole, in two system calls.
+//! The delay is constant, so a queue per cable keeps the order by itself.
+
+mod packet;
+mod queue;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use self::packet::PacketSocket;
+use self::queue::{FRAME_BYTES_MAX, Queue};
+use crate::namespace::Place;
+use crate::{LabError, sys, wiring};
+
+/// Frames taken from one cable before the others get their turn.
+const TURN_FRAMES: usize = 64;
+
+/// One cable's gap, in the direction from node to switch.
+#[derive(Debug)]
+pub(crate) struct Cable {
+    input: PacketSocket,
+    output: PacketSocket,
+    delay: Duration,
+    queue: Queue,
+}
+
+impl Cable {
+    /// `rate_bits_per_s` sizes the queue: what the line can hold in that time.
+    pub fn new(
+        switch: &Place,
+        node: usize,
+        delay: Duration,
+        rate_bits_per_s: Option<u64>,
+    ) -> io::Result<Self> {
+        let input = PacketSocket::receiver(switch, &wiring::emulator_input(node))?;
+        let output = PacketSocket::sender(switch, &wiring::emulator_output(node))?;
+        Ok(Cable {
+            input,
+            output,
+            delay,
+            queue: Queue::for_line(rate_bits_per_s, delay),
+        })
+    }
+
+    fn take_in(&mut self) {
+        for _ in 0..TURN_FRAMES {
+            let Some(room) = self.queue.room() else {
+                // Full: the line is fed faster than it drains. A real one drops too.
+                self.input.discard();
+                continue;
+            };
+            match self.input.receive(room) {
+                // The clock is read after the frame came: never too early.
+                Some(bytes) if bytes <= FRAME_BYTES_MAX => {
+                    self.queue
+                        .push(bytes, sys::monotonic_ns() + self.delay.as_nanos() as u64);
+                }
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+
+    /// Put in what is due; returns when the next frame is.
+    fn put_out(&mut self) -> Option<u64> {
+        while let Some((frame, due_ns)) = self.queue.front() {
+            if due_ns > sys::monotonic_ns() {
+                return Some(due_ns);
+            }
+            self.output.send(frame);
+            self.queue.pop();
+        }
+        None
+    }
+}
+
+/// Carry the cables' frames until the process of the pidfd `ends` has ended.
+pub(crate) fn run(mut cables: Vec<Cable>, ends: BorrowedFd) {
+    sys::wake_precisely();
+    let watch = |fd: BorrowedFd| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut watched: Vec<libc::pollfd> = cables
+        .iter()
+        .map(|cable| watch(cable.input.as_fd()))
+        .collect();
+    watched.push(watch(ends));
+    loop {
+        let mut next_ns: Option<u64> = None;
+        for (cable, watched) in cables.iter_mut().zip(&watched) {
+            if watched.revents != 0 {
+                cable.take_in();
+            }
+            next_ns = next_ns.into_iter().chain(cable.put_out()).min();
+        }
+        if watched.last().is_some_and(|ends| ends.revents != 0) {
+            return;
+        }
+        sys::poll_until(&mut watched, next_ns);
+    }
+}
+
+/// As [`run`], in a process of its own that outlives this one; its process id.
+pub(crate) fn run_in_background(cables: Vec<Cable>, ends: OwnedFd) -> Result<u32, LabError> {
+    let starting = || LabError::io("starting the emulator");
+    let mut keep = vec![ends.as_raw_fd()];
+    keep.extend(
+        cables
+            .iter()
+            .flat_map(|cable| [cable.input.as_fd(), cable.output.as_fd()])
+            .map(|fd| fd.as_raw_fd()),
+    );
+    let pid = sys::fork_alone().map_err(starting())?;
+    if pid == 0 {
+        sys::leave_caller(&mut keep);
+        run(cables, ends.as_fd());
+        sys::exit_now();
+    }
+    Ok(pid)
+}

@@ -1,0 +1,100 @@
+//! Packet sockets (packet(7)) on a device inside a lab, used from outside.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::namespace::Place;
+use crate::sys;
+
+const PACKET_VNET_HDR: libc::c_int = 15;
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+/// Asked for; an ordinary user gets `net.core.rmem_max`.
+const RECEIVE_BUFFER_BYTES: libc::c_int = 64 << 20;
+
+/// Sends or receives whole frames with their virtio-net header in front.
+#[derive(Debug)]
+pub(super) struct PacketSocket(OwnedFd);
+
+impl PacketSocket {
+    /// Gets what arrives at the device, and never what leaves by it.
+    pub fn receiver(place: &Place, device: &str) -> io::Result<Self> {
+        let socket = PacketSocket::new(place)?;
+        sys::set_option(socket.as_fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+        let fd = socket.as_fd();
+        sys::set_option(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            RECEIVE_BUFFER_BYTES,
+        )
+        .or_else(|_| {
+            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        })?;
+        socket.bind(device, libc::ETH_P_ALL)?;
+        Ok(socket)
+    }
+
+    /// Sends by the device.
+    pub fn sender(place: &Place, device: &str) -> io::Result<Self> {
+        let socket = PacketSocket::new(place)?;
+        socket.bind(device, 0)?;
+        Ok(socket)
+    }
+
+    fn new(place: &Place) -> io::Result<Self> {
+        let kind = (libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0);
+        let socket = place
+            .sockets(&[kind])?
+            .pop()
+            .ok_or_else(|| io::Error::other("no socket came"))?;
+        sys::set_option(socket.as_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
+        Ok(PacketSocket(socket))
+    }
+
+    fn bind(&self, device: &str, protocol: libc::c_int) -> io::Result<()> {
+        let index = sys::device_index(self.as_fd(), device)?;
+        // SAFETY: all zeroes is a valid address, then filled; its size is given.
+        sys::check(unsafe {
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = (protocol as u16).to_be();
+            address.sll_ifindex = index;
+            let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), size)
+        })
+        .map(drop)
+    }
+
+    /// The next frame's length, or `None` when there is none now. It can be
+    /// longer than `buffer`; then only its beginning is there.
+    pub fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
+        // SAFETY: `buffer` is writable for its whole length.
+        let got = unsafe {
+            libc::recv(
+                self.0.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                libc::MSG_TRUNC,
+            )
+        };
+        // Errors are the device going down; it comes up again.
+        usize::try_from(got).ok()
+    }
+
+    /// Take the next frame and forget it.
+    pub fn discard(&self) {
+        self.receive(&mut [0; 16]);
+    }
+
+    /// A frame the kernel refuses (the device is down) is lost, as on any cable.
+    pub fn send(&self, frame: &[u8]) {
+        // SAFETY: `frame` is readable for its whole length.
+        unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

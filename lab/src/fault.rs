@@ -1,0 +1,114 @@
+//! What can break.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::config::parse_loss;
+
+/// A fault of a link. Several may be in force at once; `heal` undoes all of a
+/// link's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// Nothing passes the switch, in either direction, though every NIC still
+    /// has carrier: a hung switch (paper 000's soft failure).
+    Silent,
+    /// The switch's ports go down, the NICs lose carrier: a cable pulled.
+    Carrier,
+    /// What the node sends vanishes, what it is sent arrives. The node is the
+    /// one named, n0 if none is.
+    OneWay,
+    /// Frames vanish at random in the switch, one by one (never in bursts).
+    Loss {
+        /// Share of frames lost, 0 to 100.
+        percent: f64,
+    },
+    /// Frames longer than this vanish on leaving the switch, and nobody is
+    /// told: a black hole for path MTU discovery.
+    Mtu {
+        /// Longest packet that passes, bytes without the Ethernet header.
+        bytes: u32,
+    },
+}
+
+/// Below this even IPv4's minimum does not pass.
+const MTU_MIN: u32 = 68;
+const MTU_MAX: u32 = 65_521;
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mode, value) = text
+            .split_once('=')
+            .map_or((text, None), |(mode, value)| (mode, Some(value)));
+        match (mode, value) {
+            ("silent", None) => Ok(Fault::Silent),
+            ("carrier", None) => Ok(Fault::Carrier),
+            ("oneway", None) => Ok(Fault::OneWay),
+            ("loss", Some(value)) => Ok(Fault::Loss {
+                percent: parse_loss(value)?,
+            }),
+            ("mtu", Some(value)) => match value.parse() {
+                Ok(bytes) if (MTU_MIN..=MTU_MAX).contains(&bytes) => Ok(Fault::Mtu { bytes }),
+                _ => Err(format!(
+                    "mtu {value:?}: give it in bytes, {MTU_MIN} to {MTU_MAX}, as in mtu=1400"
+                )),
+            },
+            _ => Err(format!(
+                "mode {text:?}: must be silent, carrier, oneway, loss=5% or mtu=1400"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Silent => f.write_str("silent"),
+            Fault::Carrier => f.write_str("carrier"),
+            Fault::OneWay => f.write_str("oneway"),
+            Fault::Loss { percent } => write!(f, "loss={percent}%"),
+            Fault::Mtu { bytes } => write!(f, "mtu={bytes}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_is_read_and_written_alike() {
+        for text in [
+            "silent",
+            "carrier",
+            "oneway",
+            "loss=5%",
+            "loss=0.5%",
+            "mtu=1400",
+        ] {
+            assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn wrong_modes_are_answered_with_right_ones() {
+        for wrong in [
+            "",
+            "loud",
+            "silent=1",
+            "loss",
+            "loss=200%",
+            "mtu=10",
+            "mtu=x",
+        ] {
+            let message = wrong.parse::<Fault>().unwrap_err();
+            assert!(
+                ["mode", "loss", "mtu"]
+                    .iter()
+                    .any(|word| message.starts_with(word)),
+                "{message}"
+            );
+        }
+    }
+}

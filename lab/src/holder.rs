@@ -1,0 +1,208 @@
+//! The process that owns a lab's namespaces.
+//!
+//! It is made in the gap between fork and exec of `/bin/sh`, by system calls
+//! alone: one network namespace after another is unshared and kept as an open
+//! descriptor, then a shell waits there for the end of its input. A fork that
+//! went on as a copy of the caller would be unsound (a test binary has other
+//! threads, whose locks it would inherit), and a helper binary of our own would
+//! have to be found by every test of every crate; the shell is always there.
+//!
+//! Its input is a pipe. When the lab belongs to a process (a test, the demo),
+//! that process has the other end, so the lab dies with it, even by SIGKILL.
+//! A lab in the background has both ends in the holder's own hands.
+
+use std::ffi::{CString, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use crate::{LabError, sys};
+
+/// Where the namespaces' descriptors begin; above what programs use themselves.
+const FIRST_DESCRIPTOR: RawFd = 64;
+
+/// Who keeps the lab up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Keeper {
+    /// The calling process, and no longer than it lives.
+    Caller,
+    /// Nobody: until `lab down`.
+    Background,
+}
+
+pub(crate) struct Holder {
+    pub child: Child,
+    /// Closing it ends the holder; `None` in the background.
+    pub lifeline: Option<OwnedFd>,
+    /// `/proc/PID/fd/N` and inode of each network namespace, in order.
+    pub namespaces: Vec<(CString, u64)>,
+    /// `/proc/PID/ns/user`, if it has its own.
+    pub user: Option<CString>,
+}
+
+/// Start the holder of `count` network namespaces. It keeps `lock` open for
+/// as long as it lives.
+pub(crate) fn spawn(
+    name: &str,
+    count: usize,
+    lock: &File,
+    keeper: Keeper,
+) -> Result<Holder, LabError> {
+    let (input, lifeline) = io::pipe().map_err(LabError::io("pipe"))?;
+    let lifeline = OwnedFd::from(lifeline);
+    let own_user = !may_make_namespaces();
+    let plan = Plan {
+        user_maps: own_user.then(UserMaps::of_caller),
+        count,
+        lock: lock.as_raw_fd(),
+        lifeline: (keeper == Keeper::Background).then_some(lifeline.as_raw_fd()),
+    };
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "read -r _", "tabane-lab", name]);
+    command.env_clear().current_dir("/");
+    command
+        .stdin(input)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // SAFETY: `carry_out` only makes system calls.
+    unsafe { command.pre_exec(move || plan.carry_out()) };
+    let child = command.spawn().map_err(why_refused)?;
+    let (namespaces, user) = match found(child.id(), count, own_user) {
+        Ok(found) => found,
+        Err(error) => {
+            let mut child = child;
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
+        }
+    };
+    let lifeline = (keeper == Keeper::Caller).then_some(lifeline);
+    Ok(Holder {
+        child,
+        lifeline,
+        namespaces,
+        user,
+    })
+}
+
+/// Everything needed after the fork, made before it.
+struct Plan {
+    user_maps: Option<UserMaps>,
+    count: usize,
+    lock: RawFd,
+    lifeline: Option<RawFd>,
+}
+
+impl Plan {
+    fn carry_out(&self) -> io::Result<()> {
+        sys::new_session();
+        sys::close_rest_at_exec()?;
+        if let Some(maps) = &self.user_maps {
+            sys::unshare(libc::CLONE_NEWUSER)?;
+            // Without this the kernel refuses an ordinary user the group map.
+            sys::write_all(c"/proc/self/setgroups", b"deny")?;
+            sys::write_all(c"/proc/self/uid_map", &maps.uid)?;
+            sys::write_all(c"/proc/self/gid_map", &maps.gid)?;
+        }
+        for fd in [Some(self.lock), self.lifeline].into_iter().flatten() {
+            // SAFETY: both were opened by the caller, who keeps them open over the spawn.
+            sys::keep_through_exec(unsafe { BorrowedFd::borrow_raw(fd) }, 3)?;
+        }
+        for _ in 0..self.count {
+            sys::unshare(libc::CLONE_NEWNET)?;
+            let net = sys::open(c"/proc/self/ns/net", libc::O_RDONLY)?;
+            sys::keep_through_exec(net.as_fd(), FIRST_DESCRIPTOR)?;
+        }
+        Ok(())
+    }
+}
+
+/// The caller alone, as root inside: more than one id would need privilege.
+struct UserMaps {
+    uid: Vec<u8>,
+    gid: Vec<u8>,
+}
+
+impl UserMaps {
+    fn of_caller() -> Self {
+        UserMaps {
+            uid: format!("0 {} 1", sys::effective_uid()).into_bytes(),
+            gid: format!("0 {} 1", sys::effective_gid()).into_bytes(),
+        }
+    }
+}
+
+/// Whether this process has CAP_SYS_ADMIN and CAP_NET_ADMIN. Then the lab
+/// needs no user namespace, and programs in it have root's whole power (larger
+/// socket buffers, BPF).
+fn may_make_namespaces() -> bool {
+    const NEEDED: u64 = 1 << 21 | 1 << 12;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|effective| effective & NEEDED == NEEDED)
+}
+
+type Found = (Vec<(CString, u64)>, Option<CString>);
+
+/// The descriptors are in the order of their numbers: each was the lowest free
+/// one when it was made.
+fn found(pid: u32, count: usize, own_user: bool) -> Result<Found, LabError> {
+    let directory = format!("/proc/{pid}/fd");
+    let reading = || LabError::io(format!("reading {directory}"));
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(&directory).map_err(reading())? {
+        let entry = entry.map_err(reading())?;
+        let is_net =
+            fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("net:["));
+        if let (true, Some(number)) = (is_net, number_of(entry.file_name())) {
+            numbers.push(number);
+        }
+    }
+    numbers.sort_unstable();
+    if numbers.len() != count {
+        return Err(LabError::Io {
+            what: format!("{} namespaces of {count} were kept", numbers.len()),
+            source: io::Error::other("the holder ended early"),
+        });
+    }
+    let mut namespaces = Vec::with_capacity(count);
+    for number in numbers {
+        let path = c_path(format!("{directory}/{number}"))?;
+        let fd = sys::open(&path, libc::O_RDONLY).map_err(reading())?;
+        namespaces.push((path, sys::inode(fd.as_fd()).map_err(reading())?));
+    }
+    let user = own_user
+        .then(|| c_path(format!("/proc/{pid}/ns/user")))
+        .transpose()?;
+    Ok((namespaces, user))
+}
+
+fn number_of(name: OsString) -> Option<RawFd> {
+    name.to_str()?.parse().ok()
+}
+
+pub(crate) fn c_path(path: String) -> Result<CString, LabError> {
+    CString::new(path).map_err(|_| LabError::BadInput("a path with a zero byte".into()))
+}
+
+fn why_refused(source: io::Error) -> LabError {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS) => LabError::NotPermitted {
+            what: "making namespaces",
+            source,
+        },
+        Some(libc::EINVAL | libc::ENOSYS) => LabError::MissingFeature {
+            what: format!("making namespaces: {source}"),
+            feature: "CONFIG_USER_NS, CONFIG_NET_NS or close_range(2) (Linux 5.11)",
+        },
+        _ => LabError::Io {
+            what: "starting the lab's holder (/bin/sh)".into(),
+            source,
+        },
+    }
+}

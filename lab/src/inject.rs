@@ -1,0 +1,167 @@
+//! Putting faults in force and undoing them.
+
+use crate::LabError;
+use crate::fault::Fault;
+use crate::lab::Lab;
+use crate::netlink::Change;
+use crate::sys::monotonic_ns;
+use crate::tools::{NFT, TC};
+use crate::wiring::{self, BRIDGE_INDEX, FORWARD, Pieces, cable_end, nic, port, shaper};
+
+/// When a fault, or its healing, took effect: somewhere between these two
+/// instants of `CLOCK_MONOTONIC` ([`crate::monotonic_ns`]), nanoseconds.
+/// `Silent` and `Carrier` take well under a millisecond per port, the others
+/// the few milliseconds of starting `nft` or `tc`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Injection {
+    /// Before it was asked of the kernel.
+    pub begun_ns: u64,
+    /// After the kernel said it was done.
+    pub done_ns: u64,
+}
+
+impl Injection {
+    fn of(act: impl FnOnce() -> Result<(), LabError>) -> Result<Injection, LabError> {
+        let begun_ns = monotonic_ns();
+        act()?;
+        Ok(Injection {
+            begun_ns,
+            done_ns: monotonic_ns(),
+        })
+    }
+}
+
+impl Lab {
+    /// Break a link for every node, or for one (see [`Fault`] for what each
+    /// mode means then). Faults add up until [`Lab::heal`].
+    ///
+    /// # Errors
+    /// No such link or node; the kernel or a tool refused.
+    pub fn fail(
+        &self,
+        link: usize,
+        fault: Fault,
+        node: Option<usize>,
+    ) -> Result<Injection, LabError> {
+        self.check_link(link)?;
+        if let Some(node) = node {
+            self.check_node(node)?;
+        }
+        Injection::of(|| match fault {
+            Fault::Silent => self.change_ports(link, node, Change::Master(0)),
+            Fault::Carrier => {
+                let nodes = self
+                    .chosen(node)
+                    .map(|node| (self.cable_end(node, link), Change::Up(false)));
+                self.change(link, &nodes.collect::<Vec<_>>())
+            }
+            Fault::OneWay => {
+                let from = port(node.unwrap_or(0));
+                self.drop_in_switch(link, &[format!("iifname \"{from}\" drop")])
+            }
+            Fault::Loss { percent } => self.lose(link, percent, node),
+            Fault::Mtu { bytes } => {
+                let rate = self.link(link).rate_bits_per_s;
+                let one = |node| shaper(rate, self.mtu(), Pieces::Frames(bytes), &port(node));
+                TC.run(
+                    self.switch(link),
+                    &self.chosen(node).map(one).collect::<String>(),
+                )
+            }
+        })
+    }
+
+    /// Undo every fault of a link.
+    ///
+    /// # Errors
+    /// No such link; the kernel or a tool refused.
+    pub fn heal(&self, link: usize) -> Result<Injection, LabError> {
+        self.check_link(link)?;
+        Injection::of(|| {
+            // The quick ones first, so that they are over right after `begun_ns`.
+            let up = |node| (self.cable_end(node, link), Change::Up(true));
+            let back = |node| (port(node), Change::Master(BRIDGE_INDEX));
+            let changes: Vec<_> = self
+                .chosen(None)
+                .flat_map(|node| [back(node), up(node)])
+                .collect();
+            self.change(link, &changes)?;
+            NFT.run(
+                self.switch(link),
+                "table bridge fault\ndelete table bridge fault\n",
+            )?;
+            TC.run(self.switch(link), &self.port_shapers(link))?;
+            let pieces = wiring::usual_pieces(self.link(link), self.mtu());
+            self.chosen(None)
+                .try_for_each(|node| TC.run(self.node(node), &self.nic_shaper(link, pieces)))
+        })
+    }
+}
+
+/// The steps.
+impl Lab {
+    fn chosen(&self, node: Option<usize>) -> impl Iterator<Item = usize> {
+        let all = 0..self.nodes();
+        node.map_or(all, |node| node..node + 1)
+    }
+
+    fn cable_end(&self, node: usize, link: usize) -> String {
+        cable_end(node, self.link(link))
+    }
+
+    fn change_ports(
+        &self,
+        link: usize,
+        node: Option<usize>,
+        change: Change,
+    ) -> Result<(), LabError> {
+        let changes: Vec<_> = self.chosen(node).map(|node| (port(node), change)).collect();
+        self.change(link, &changes)
+    }
+
+    fn drop_in_switch(&self, link: usize, rules: &[String]) -> Result<(), LabError> {
+        let rules = rules.join("; ");
+        NFT.run(
+            self.switch(link),
+            &format!("table bridge fault {{ chain c {{ {FORWARD} {rules}; }}\n}}\n"),
+        )
+    }
+
+    /// Senders must send frame by frame first, or one loss would take all of
+    /// a segmentation-offloaded packet.
+    fn lose(&self, link: usize, percent: f64, node: Option<usize>) -> Result<(), LabError> {
+        for node in self.chosen(None) {
+            TC.run(
+                self.node(node),
+                &self.nic_shaper(link, Pieces::Frames(self.mtu())),
+            )?;
+        }
+        let lost = wiring::lose(percent);
+        match node.map(port) {
+            None => self.drop_in_switch(link, &[lost]),
+            Some(port) => self.drop_in_switch(
+                link,
+                &[
+                    format!("iifname \"{port}\" {lost}"),
+                    format!("oifname \"{port}\" {lost}"),
+                ],
+            ),
+        }
+    }
+
+    pub(crate) fn nic_shaper(&self, link: usize, pieces: Pieces) -> String {
+        shaper(
+            self.link(link).rate_bits_per_s,
+            self.mtu(),
+            pieces,
+            &nic(link),
+        )
+    }
+
+    pub(crate) fn port_shapers(&self, link: usize) -> String {
+        let rate = self.link(link).rate_bits_per_s;
+        self.chosen(None)
+            .map(|node| shaper(rate, self.mtu(), Pieces::Whole, &port(node)))
+            .collect()
+    }
+}

@@ -1,0 +1,391 @@
+//! A lab that is up.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::config::{LabConfig, LinkSpec, address};
+use crate::emulator::{self, Cable};
+use crate::holder::{self, Holder, Keeper, c_path};
+use crate::namespace::Place;
+use crate::netlink::{Change, Netlink};
+use crate::processes::{self, TOKEN_VARIABLE};
+use crate::state::{self, Claim, Summary};
+use crate::tools::{IP, NFT, TC};
+use crate::{LabError, sys, wiring};
+
+/// How long the holder, once killed, may take to be gone.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A virtual cluster that is up.
+///
+/// One made by [`Lab::up`] ends when it is dropped, and also when the process
+/// that made it dies; one found by [`Lab::open`] stays up.
+#[derive(Debug)]
+pub struct Lab {
+    summary: Summary,
+    nodes: Vec<Place>,
+    switches: Vec<Place>,
+    /// One per switch, made when first needed.
+    netlinks: Vec<Mutex<Option<Netlink>>>,
+    /// The holder; `None` once the lab is down.
+    holder: Option<OwnedFd>,
+    owned: Option<Owned>,
+}
+
+/// What only the maker of a lab has.
+#[derive(Debug)]
+struct Owned {
+    child: Child,
+    lifeline: Option<OwnedFd>,
+    emulator: Option<JoinHandle<()>>,
+}
+
+impl Lab {
+    /// Build a lab that lives no longer than the returned value, nor than this
+    /// process.
+    ///
+    /// # Errors
+    /// The configuration is out of its limits, the name is taken, a tool is
+    /// missing, or the kernel refuses; nothing is left behind then.
+    pub fn up(config: &LabConfig) -> Result<Lab, LabError> {
+        let (mut lab, mut claim) = build(config, Keeper::Caller)?;
+        let cables = lab.cables()?;
+        if !cables.is_empty() {
+            let ends = sys::pidfd(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
+            let run = move || emulator::run(cables, ends.as_fd());
+            let thread = std::thread::Builder::new()
+                .name("lab-delay".into())
+                .spawn(run);
+            let thread = thread.map_err(LabError::io("starting the emulator"))?;
+            if let Some(owned) = &mut lab.owned {
+                owned.emulator = Some(thread);
+            }
+        }
+        claim.publish(&lab.summary)?;
+        Ok(lab)
+    }
+
+    /// Build a lab that stays up until [`Lab::down`], whatever becomes of this
+    /// process. With delays, a process is forked for their emulator, so this
+    /// is only for a process with a single thread (a command line).
+    ///
+    /// # Errors
+    /// As [`Lab::up`].
+    pub fn up_in_background(config: &LabConfig) -> Result<Lab, LabError> {
+        let (mut lab, mut claim) = build(config, Keeper::Background)?;
+        let cables = lab.cables()?;
+        if !cables.is_empty() {
+            let ends = sys::pidfd(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
+            lab.summary.emulator = Some(emulator::run_in_background(cables, ends)?);
+        }
+        claim.publish(&lab.summary)?;
+        lab.owned = None;
+        Ok(lab)
+    }
+
+    /// The lab of this name that is up already.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(name: &str) -> Result<Lab, LabError> {
+        let Some(summary) = state::find(name)? else {
+            let known = state::list()?.into_iter().map(|lab| lab.name).collect();
+            return Err(LabError::NoSuchLab {
+                name: name.to_string(),
+                known,
+            });
+        };
+        Lab::of(summary, None)
+    }
+
+    fn of(summary: Summary, owned: Option<Owned>) -> Result<Lab, LabError> {
+        let holder = sys::pidfd(summary.holder).map_err(LabError::io("the lab's holder"))?;
+        let user = summary.user.clone().map(c_path).transpose()?;
+        let mut places = Vec::with_capacity(summary.namespaces.len());
+        for (index, (path, inode)) in summary.namespaces.iter().enumerate() {
+            let name = match index.checked_sub(summary.nodes) {
+                None => format!("n{index}"),
+                Some(switch) => format!("switch {switch}"),
+            };
+            places.push(Place {
+                name,
+                net: c_path(path.clone())?,
+                inode: *inode,
+                user: user.clone(),
+            });
+        }
+        let switches = places.split_off(summary.nodes.min(places.len()));
+        let netlinks = switches.iter().map(|_| Mutex::default()).collect();
+        Ok(Lab {
+            summary,
+            nodes: places,
+            switches,
+            netlinks,
+            holder: Some(holder),
+            owned,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.summary.name
+    }
+
+    /// How many nodes it has.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many links it has.
+    pub fn links(&self) -> usize {
+        self.switches.len()
+    }
+
+    /// What `lab list` shows of it.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// The address of a node's NIC on a link.
+    pub fn address(&self, node: usize, link: usize) -> IpAddr {
+        address(node, link)
+    }
+
+    /// A command that runs on a node: it sees that node's NICs, `/sys` and host
+    /// name, and nothing else of it differs (files, process ids). The process
+    /// spawned is the program itself, to be signalled and waited for as any.
+    ///
+    /// For a node the lab does not have, spawning fails with `ENODEV`.
+    pub fn command(&self, node: usize, program: impl AsRef<OsStr>) -> Command {
+        let mut command = match self.nodes.get(node) {
+            Some(place) => place.machine_command(program),
+            None => crate::namespace::nowhere(program),
+        };
+        command.env(TOKEN_VARIABLE, &self.summary.token);
+        command
+            .env("TABANE_LAB", self.name())
+            .env("TABANE_LAB_NODE", format!("n{node}"));
+        command
+    }
+
+    /// End the lab and every program in it. A second time does nothing.
+    ///
+    /// # Errors
+    /// The holder would not die, or its traces cannot be removed.
+    pub fn down(mut self) -> Result<(), LabError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), LabError> {
+        let Some(holder) = self.holder.take() else {
+            return Ok(());
+        };
+        let inodes: Vec<u64> = self
+            .nodes
+            .iter()
+            .chain(&self.switches)
+            .map(|place| place.inode)
+            .collect();
+        let holder_pid = self.summary.holder;
+        let mut inside = processes::inside(&inodes);
+        inside.retain(|&pid| pid != holder_pid);
+        processes::end(&inside);
+        self.netlinks.clear();
+        let emulator = self.summary.emulator.and_then(|pid| sys::pidfd(pid).ok());
+        let _ = sys::signal(holder.as_fd(), libc::SIGKILL);
+        if let Some(mut owned) = self.owned.take() {
+            drop(owned.lifeline.take());
+            owned
+                .child
+                .wait()
+                .map_err(LabError::io("waiting for the lab's holder"))?;
+            let _ = owned.emulator.take().map(JoinHandle::join);
+        }
+        let gone = |process: &OwnedFd| sys::wait_end(process.as_fd(), END_TIMEOUT);
+        if !gone(&holder) || !emulator.as_ref().is_none_or(gone) {
+            return Err(LabError::Io {
+                what: format!("ending lab {:?}", self.name()),
+                source: std::io::ErrorKind::TimedOut.into(),
+            });
+        }
+        state::forget(self.name())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.owned.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+/// For the rest of the crate.
+impl Lab {
+    pub(crate) fn check_node(&self, node: usize) -> Result<(), LabError> {
+        let known = node < self.nodes();
+        known.then_some(()).ok_or_else(|| LabError::NoSuchNode {
+            node: format!("n{node}"),
+            nodes: self.nodes(),
+        })
+    }
+
+    pub(crate) fn check_link(&self, link: usize) -> Result<(), LabError> {
+        let known = link < self.links();
+        known.then_some(()).ok_or_else(|| LabError::NoSuchLink {
+            link: link.to_string(),
+            links: self.links(),
+        })
+    }
+
+    pub(crate) fn mtu(&self) -> u32 {
+        self.summary.mtu
+    }
+
+    pub(crate) fn link(&self, link: usize) -> &LinkSpec {
+        &self.summary.links[link]
+    }
+
+    pub(crate) fn node(&self, node: usize) -> &Place {
+        &self.nodes[node]
+    }
+
+    pub(crate) fn switch(&self, link: usize) -> &Place {
+        &self.switches[link]
+    }
+
+    /// Change devices of a switch.
+    pub(crate) fn change(&self, link: usize, changes: &[(String, Change)]) -> Result<(), LabError> {
+        let what = || LabError::io(format!("changing switch {link}"));
+        // A panic while it was held leaves a socket that is as good as before.
+        let mut netlink = self.netlinks[link]
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        if netlink.is_none() {
+            *netlink = Some(Netlink::inside(&self.switches[link]).map_err(what())?);
+        }
+        match netlink.as_ref() {
+            Some(netlink) => netlink.change(changes).map_err(what()),
+            None => Ok(()),
+        }
+    }
+
+    /// The cables that have a delay.
+    fn cables(&self) -> Result<Vec<Cable>, LabError> {
+        let mut cables = Vec::new();
+        for (link, spec) in self
+            .summary
+            .links
+            .iter()
+            .enumerate()
+            .filter(|(_, spec)| !spec.delay.is_zero())
+        {
+            for node in 0..self.nodes() {
+                let cable =
+                    Cable::new(&self.switches[link], node, spec.delay, spec.rate_bits_per_s);
+                cables.push(
+                    cable.map_err(LabError::io(format!("emulating the delay of link {link}")))?,
+                );
+            }
+        }
+        Ok(cables)
+    }
+}
+
+/// Everything but the emulator; the claim must be dropped before the lab is.
+fn build(config: &LabConfig, keeper: Keeper) -> Result<(Lab, Claim), LabError> {
+    config.check()?;
+    for tool in [IP, TC, NFT] {
+        tool.find()?;
+    }
+    let name = config.name.clone().unwrap_or_else(unique_name);
+    let claim = state::claim(&name)?;
+    let count = config.nodes + config.links.len();
+    let Holder {
+        child,
+        lifeline,
+        namespaces,
+        user,
+    } = match holder::spawn(&name, count, &claim.file, keeper) {
+        Ok(holder) => holder,
+        Err(error) => {
+            claim.give_up();
+            return Err(error);
+        }
+    };
+    let text = |path: std::ffi::CString| path.to_string_lossy().into_owned();
+    let summary = Summary {
+        name,
+        nodes: config.nodes,
+        links: config.links.clone(),
+        mtu: config.mtu,
+        holder: child.id(),
+        emulator: None,
+        token: token(child.id()),
+        namespaces: namespaces
+            .into_iter()
+            .map(|(path, inode)| (text(path), inode))
+            .collect(),
+        user: user.map(text),
+    };
+    // From here on the drop of `lab` undoes everything.
+    let lab = Lab::of(
+        summary,
+        Some(Owned {
+            child,
+            lifeline,
+            emulator: None,
+        }),
+    )?;
+    match wire(&lab, config) {
+        Ok(()) => Ok((lab, claim)),
+        Err(error) => {
+            drop(claim);
+            Err(error)
+        }
+    }
+}
+
+fn wire(lab: &Lab, config: &LabConfig) -> Result<(), LabError> {
+    let node_paths: Vec<String> = lab
+        .nodes
+        .iter()
+        .map(|node| node.net.to_string_lossy().into_owned())
+        .collect();
+    for (link, switch) in lab.switches.iter().enumerate() {
+        let spec = &config.links[link];
+        IP.run(switch, &wiring::switch_links(config, link, &node_paths))?;
+        TC.run(switch, &lab.port_shapers(link))?;
+        NFT.run(switch, &wiring::switch_rules(spec, config.nodes))?;
+        lab.change(link, &[])?;
+    }
+    for (node, place) in lab.nodes.iter().enumerate() {
+        IP.run(place, &wiring::node_links(config.links.len(), node))?;
+        let one = |link| lab.nic_shaper(link, wiring::usual_pieces(lab.link(link), config.mtu));
+        TC.run(place, &(0..config.links.len()).map(one).collect::<String>())?;
+    }
+    Ok(())
+}
+
+/// Two labs of one process, or of two, never share it.
+fn unique_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "lab-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// Process ids come again, boots do not, nor does the clock.
+fn token(holder: u32) -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{holder}-{}-{}", sys::monotonic_ns(), boot.trim())
+}

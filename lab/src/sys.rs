@@ -1,0 +1,306 @@
+//! The system calls the rest needs and std lacks. Everything here that is
+//! called between fork and exec neither allocates nor locks.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Now on `CLOCK_MONOTONIC`, nanoseconds: the clock of [`crate::Injection`].
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a valid place for the answer; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+pub(crate) fn effective_gid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::getegid() }
+}
+
+pub(crate) fn open(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: a valid C string; the descriptor returned is ours alone.
+    unsafe {
+        Ok(OwnedFd::from_raw_fd(check(libc::open(
+            path.as_ptr(),
+            flags | libc::O_CLOEXEC,
+        ))?))
+    }
+}
+
+pub(crate) fn write_all(path: &CStr, bytes: &[u8]) -> io::Result<()> {
+    let file = open(path, libc::O_WRONLY)?;
+    // SAFETY: `bytes` is readable for its whole length.
+    let written = unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    if written == bytes.len() as isize {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+pub(crate) fn may_write(path: &CStr) -> bool {
+    // SAFETY: a valid C string.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
+}
+
+pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
+    // SAFETY: all zeroes is a valid `stat`, which the call then fills.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        check(libc::fstat(fd.as_raw_fd(), &mut stat))?;
+        Ok(stat.st_ino)
+    }
+}
+
+pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: plain integers.
+    check(unsafe { libc::unshare(flags) }).map(drop)
+}
+
+pub(crate) fn setns(fd: BorrowedFd, kind: libc::c_int) -> io::Result<()> {
+    // SAFETY: plain integers.
+    check(unsafe { libc::setns(fd.as_raw_fd(), kind) }).map(drop)
+}
+
+/// Let a descriptor pass through exec, at the lowest free number from `from`.
+pub(crate) fn keep_through_exec(fd: BorrowedFd, from: RawFd) -> io::Result<()> {
+    // SAFETY: plain integers; the new descriptor lives as long as the process.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, from) }).map(drop)
+}
+
+/// Have every descriptor from 3 up close at exec. A background process must
+/// not hold the pipes of whoever started it.
+pub(crate) fn close_rest_at_exec() -> io::Result<()> {
+    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+    // SAFETY: plain integers; marks, closes nothing.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3,
+            libc::c_uint::MAX,
+            CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    check(result as libc::c_int).map(drop)
+}
+
+pub(crate) fn new_session() {
+    // SAFETY: no arguments; fails only for a group leader, which is as good.
+    unsafe { libc::setsid() };
+}
+
+pub(crate) fn socket(
+    family: libc::c_int,
+    kind: libc::c_int,
+    protocol: libc::c_int,
+) -> io::Result<OwnedFd> {
+    // SAFETY: plain integers; the descriptor returned is ours alone.
+    unsafe {
+        Ok(OwnedFd::from_raw_fd(check(libc::socket(
+            family,
+            kind | libc::SOCK_CLOEXEC,
+            protocol,
+        ))?))
+    }
+}
+
+/// `setsockopt` with an `int`.
+pub(crate) fn set_option(
+    fd: BorrowedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` is an int and `size` says so.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
+    check(result).map(drop)
+}
+
+/// A lock that lives as long as any process holds this open file; `false` if
+/// another has it.
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: plain integers.
+    match check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A handle on a process that cannot come to mean another one.
+pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: plain integers; the descriptor returned is ours alone.
+    unsafe {
+        Ok(OwnedFd::from_raw_fd(check(
+            libc::syscall(libc::SYS_pidfd_open, pid, 0) as libc::c_int,
+        )?))
+    }
+}
+
+pub(crate) fn signal(pidfd: BorrowedFd, signal: libc::c_int) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: a null siginfo is allowed and means a plain kill.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            none,
+            0,
+        )
+    } as libc::c_int)
+    .map(drop)
+}
+
+/// Wait until the process of a pidfd has ended; `false` if it has not in time.
+pub(crate) fn wait_end(pidfd: BorrowedFd, at_most: Duration) -> bool {
+    let until = monotonic_ns() + at_most.as_nanos() as u64;
+    loop {
+        let left_ms = until.saturating_sub(monotonic_ns()).div_ceil(1_000_000);
+        let mut poll = libc::pollfd {
+            fd: pidfd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd, as said.
+        match unsafe { libc::poll(&mut poll, 1, left_ms.min(60_000) as libc::c_int) } {
+            1.. => return true,
+            0 if left_ms == 0 => return false,
+            _ => {}
+        }
+    }
+}
+
+/// Number of a device in the network namespace the socket was made in.
+pub(crate) fn device_index(socket: BorrowedFd, device: &str) -> io::Result<libc::c_int> {
+    // SAFETY: all zeroes is a valid request; the name is shorter than its
+    // field, so it stays terminated; the kernel fills in the index.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        let room = request.ifr_name.len() - 1;
+        for (to, from) in request.ifr_name[..room].iter_mut().zip(device.bytes()) {
+            *to = from as libc::c_char;
+        }
+        check(libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCGIFINDEX,
+            &mut request,
+        ))?;
+        Ok(request.ifr_ifru.ifru_ifindex)
+    }
+}
+
+/// Have this thread woken when asked, not up to 50 µs later, and run soon
+/// after it wakes: it works little and often. Both are improvements only.
+pub(crate) fn wake_precisely() {
+    /// `struct sched_attr` of sched_setattr(2); a short slice (Linux 6.12)
+    /// gives an ordinary thread an early turn.
+    #[repr(C)]
+    #[derive(Default)]
+    struct SchedAttr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    }
+    let mut attributes = SchedAttr {
+        size: size_of::<SchedAttr>() as u32,
+        runtime_ns: 100_000,
+        ..SchedAttr::default()
+    };
+    // SAFETY: plain integers; then a filled structure that states its size.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+        libc::syscall(libc::SYS_sched_setattr, 0, &raw mut attributes, 0);
+    }
+}
+
+/// Wait for any of these, or until an instant of [`monotonic_ns`].
+pub(crate) fn poll_until(watched: &mut [libc::pollfd], until_ns: Option<u64>) {
+    let left_ns = until_ns.map(|until| until.saturating_sub(monotonic_ns()));
+    let timeout = left_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the slice's own length; the timeout outlives the call.
+    let ready = unsafe {
+        libc::ppoll(
+            watched.as_mut_ptr(),
+            watched.len() as libc::nfds_t,
+            timeout,
+            std::ptr::null(),
+        )
+    };
+    if ready < 0 {
+        // Interrupted: what `revents` says is old.
+        watched.iter_mut().for_each(|w| w.revents = 0);
+    }
+}
+
+/// fork(2), refused when other threads run: the child would inherit the locks
+/// they hold. Returns 0 in the child.
+pub(crate) fn fork_alone() -> io::Result<u32> {
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!(
+            "{threads} threads run in this process; it must be one"
+        )));
+    }
+    // SAFETY: the only thread of the process forks, so the child is whole.
+    check(unsafe { libc::fork() }).map(|pid| pid as u32)
+}
+
+/// In a forked child: hold on to nothing of the caller's but these descriptors.
+pub(crate) fn leave_caller(keep: &mut [RawFd]) {
+    new_session();
+    keep.sort_unstable();
+    // SAFETY: the child's own copies are closed, nobody uses them any more:
+    // `keep` is all it goes on with.
+    unsafe {
+        libc::chdir(c"/".as_ptr());
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for standard in 0..3 {
+            libc::dup2(null, standard);
+        }
+        let mut from: RawFd = 3;
+        for &fd in keep.iter().chain(&[RawFd::MAX]) {
+            if fd > from {
+                libc::syscall(libc::SYS_close_range, from, fd - 1, 0);
+            }
+            from = fd.saturating_add(1);
+        }
+    }
+}
+
+pub(crate) fn exit_now() -> ! {
+    // SAFETY: ends the process without the caller's exit handlers.
+    unsafe { libc::_exit(0) }
+}

@@ -1,0 +1,90 @@
+//! The programs of iproute2 and nftables that do the wiring.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::LabError;
+use crate::namespace::Place;
+
+/// An ordinary user's PATH often leaves these out.
+const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// A program the lab runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Tool {
+    name: &'static str,
+    package: &'static str,
+    /// Arguments with which it reads its orders from its input.
+    batch: &'static [&'static str],
+}
+
+pub(crate) const IP: Tool = Tool {
+    name: "ip",
+    package: "iproute2",
+    batch: &["-batch", "-"],
+};
+pub(crate) const TC: Tool = Tool {
+    name: "tc",
+    package: "iproute2",
+    batch: &["-batch", "-"],
+};
+pub(crate) const NFT: Tool = Tool {
+    name: "nft",
+    package: "nftables",
+    batch: &["-f", "-"],
+};
+
+impl Tool {
+    pub fn find(&self) -> Result<PathBuf, LabError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let directories = std::env::split_paths(&path).chain(SYSTEM_DIRECTORIES.map(PathBuf::from));
+        let mut candidates = directories.map(|directory| directory.join(self.name));
+        candidates
+            .find(|candidate| Path::is_file(candidate))
+            .ok_or(LabError::MissingTool {
+                tool: self.name,
+                package: self.package,
+            })
+    }
+
+    /// Run a batch of orders in a namespace.
+    pub fn run(&self, place: &Place, orders: &str) -> Result<(), LabError> {
+        if orders.is_empty() {
+            return Ok(());
+        }
+        let failed = |message: String| LabError::ToolFailed {
+            tool: self.name,
+            place: place.name.clone(),
+            message,
+        };
+        let mut command = place.command(self.find()?);
+        command.args(self.batch);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| gone(error, failed))?;
+        let fed = child
+            .stdin
+            .take()
+            .map_or(Ok(()), |mut input| input.write_all(orders.as_bytes()));
+        let output = child.wait_with_output().map_err(LabError::io(self.name))?;
+        if output.status.success() {
+            return fed.map_err(LabError::io(self.name));
+        }
+        Err(failed(format!(
+            "{}\nits orders were:\n{orders}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )))
+    }
+}
+
+fn gone(error: io::Error, failed: impl Fn(String) -> LabError) -> LabError {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH) => {
+            failed("the lab's holder has ended; start the lab anew".into())
+        }
+        _ => failed(format!("could not start: {error}")),
+    }
+}

@@ -1,0 +1,222 @@
+//! The orders that make a lab's cables and switches, and heal them.
+//!
+//! Every cable is a veth pair, `ethLINK` in the node and `pNODE` in the
+//! switch, with `tc tbf` at both ends: NICs and switches alike send at line
+//! rate. A cable with a delay is two pairs and the emulator between them, in
+//! the switch's namespace:
+//! ```text
+//! eth0 ─── uNODE ──emulator──► wNODE ─── pNODE ─ bridge
+//!          uNODE ◄──nft fwd─── wNODE
+//! ```
+//! Only the way from node to switch passes the emulator, so every frame is
+//! delayed once and copied once; the way back is the kernel's.
+
+use std::fmt::Write;
+
+use crate::config::{LabConfig, LinkSpec, address};
+
+pub(crate) const BRIDGE: &str = "switch";
+/// Fixed, so that a port can be put back in one message.
+pub(crate) const BRIDGE_INDEX: u32 = 1000;
+const ETHERNET_HEADER_BYTES: u32 = 14;
+/// What a switch holds back for a full port before it drops.
+const QUEUE_LATENCY: &str = "50ms";
+/// `rate 1gbit` gets the 128 KiB that measured best; other rates as much time.
+const BURST_US: u64 = 1049;
+/// `tbf` insists on a rate; this one never limits.
+const UNLIMITED_BITS_PER_S: u64 = 400_000_000_000;
+
+pub(crate) fn port(node: usize) -> String {
+    format!("p{node}")
+}
+
+/// The switch-side end of the pair whose other end is the node's NIC.
+pub(crate) fn cable_end(node: usize, link: &LinkSpec) -> String {
+    if link.delay.is_zero() {
+        port(node)
+    } else {
+        emulator_input(node)
+    }
+}
+
+pub(crate) fn emulator_input(node: usize) -> String {
+    format!("u{node}")
+}
+
+pub(crate) fn emulator_output(node: usize) -> String {
+    format!("w{node}")
+}
+
+pub(crate) fn nic(link: usize) -> String {
+    format!("eth{link}")
+}
+
+/// `ip` orders for a switch; `node_paths` are the nodes' namespaces.
+pub(crate) fn switch_links(config: &LabConfig, link: usize, node_paths: &[String]) -> String {
+    let mut orders = String::new();
+    let (mtu, spec) = (config.mtu, &config.links[link]);
+    let mut say = |order: String| orders.extend([order.as_str(), "\n"]);
+    say("link set lo up".into());
+    say(format!(
+        "link add name {BRIDGE} index {BRIDGE_INDEX} mtu {mtu} type bridge stp_state 0 mcast_snooping 0"
+    ));
+    say(format!("link set {BRIDGE} addrgenmode none up"));
+    for (node, path) in node_paths.iter().enumerate() {
+        let (port, end, nic) = (port(node), cable_end(node, spec), nic(link));
+        let address = format!("02:7a:62:00:{link:02x}:{:02x}", node + 1);
+        say(format!(
+            "link add name {end} mtu {mtu} type veth peer name {nic} address {address} mtu {mtu} netns {path}"
+        ));
+        say(format!("link set {end} addrgenmode none up"));
+        if !spec.delay.is_zero() {
+            let inner = emulator_output(node);
+            say(format!(
+                "link add name {port} mtu {mtu} type veth peer name {inner} mtu {mtu}"
+            ));
+            say(format!("link set {inner} addrgenmode none up"));
+        }
+        say(format!(
+            "link set {port} master {BRIDGE} addrgenmode none up"
+        ));
+    }
+    orders
+}
+
+/// `ip` orders for a node.
+pub(crate) fn node_links(links: usize, node: usize) -> String {
+    let mut orders = String::from("link set lo up\n");
+    for link in 0..links {
+        let (nic, address) = (nic(link), address(node, link));
+        let _ = writeln!(
+            orders,
+            "link set {nic} addrgenmode none up\naddress add {address}/24 dev {nic}"
+        );
+    }
+    orders
+}
+
+/// `nft` orders for a switch: its own loss, and the way around the emulator.
+pub(crate) fn switch_rules(link: &LinkSpec, nodes: usize) -> String {
+    let mut orders = String::new();
+    if link.loss_percent > 0.0 {
+        let loss = lose(link.loss_percent);
+        let _ = writeln!(
+            orders,
+            "table bridge line {{ chain c {{ {FORWARD} {loss}; }}\n}}"
+        );
+    }
+    if !link.delay.is_zero() {
+        for node in 0..nodes {
+            let (from, to) = (emulator_output(node), emulator_input(node));
+            let hook =
+                |device: &str| format!("type filter hook ingress device \"{device}\" priority 0;");
+            let (back, dead) = (hook(&from), hook(&to));
+            let _ = writeln!(orders, "table netdev cable{node} {{");
+            let _ = writeln!(orders, "  chain back {{ {back} fwd to \"{to}\"; }}");
+            // The emulator has its copy by now.
+            let _ = writeln!(orders, "  chain taken {{ {dead} drop; }}\n}}");
+        }
+    }
+    orders
+}
+
+/// Head of a chain every forwarded frame passes.
+pub(crate) const FORWARD: &str = "type filter hook forward priority 0; policy accept;";
+
+/// A verdict that drops so many of a hundred frames.
+pub(crate) fn lose(percent: f64) -> String {
+    const SCALE: f64 = 1_000_000.0;
+    if percent >= 100.0 {
+        return "drop".into();
+    }
+    format!(
+        "numgen random mod {SCALE} < {} drop",
+        (percent / 100.0 * SCALE).round()
+    )
+}
+
+/// What the shaper of one end of a cable does besides its rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Pieces {
+    /// Passes packets of up to 64 KiB whole (TSO), as veth does.
+    Whole,
+    /// Cuts them to single frames and silently drops frames longer than this
+    /// MTU (bytes without the Ethernet header).
+    Frames(u32),
+}
+
+/// `tc` order for one end of a cable, whatever was there before.
+///
+/// `tbf` cuts a segmentation-offloaded packet when it is longer than its
+/// largest allowed packet, and drops it if even its segments are. A peak rate
+/// with the MTU as its burst sets that size exactly without slowing anything.
+pub(crate) fn shaper(
+    rate_bits_per_s: Option<u64>,
+    mtu: u32,
+    pieces: Pieces,
+    device: &str,
+) -> String {
+    let largest = match (rate_bits_per_s, pieces) {
+        (None, Pieces::Whole) => return format!("qdisc replace dev {device} root noqueue\n"),
+        (_, Pieces::Whole) => String::new(),
+        (rate, Pieces::Frames(bytes)) => {
+            let peak = rate
+                .unwrap_or(UNLIMITED_BITS_PER_S)
+                .saturating_mul(10)
+                .max(UNLIMITED_BITS_PER_S)
+                * 2;
+            format!(" peakrate {peak} mtu {}", bytes + ETHERNET_HEADER_BYTES)
+        }
+    };
+    let rate = rate_bits_per_s.unwrap_or(UNLIMITED_BITS_PER_S);
+    let floor = u64::from(2 * (mtu + ETHERNET_HEADER_BYTES));
+    let burst = (rate / 8 * BURST_US / 1_000_000).clamp(floor, 16 << 20);
+    format!(
+        "qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {QUEUE_LATENCY}{largest}\n"
+    )
+}
+
+/// How a link's senders cut their packets when it is in order: a lossy link
+/// loses frames, not bursts of forty.
+pub(crate) fn usual_pieces(link: &LinkSpec, mtu: u32) -> Pieces {
+    if link.loss_percent > 0.0 {
+        Pieces::Frames(mtu)
+    } else {
+        Pieces::Whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_measured_line_gets_its_measured_burst() {
+        let order = shaper(Some(1_000_000_000), 1500, Pieces::Whole, "eth0");
+        assert_eq!(
+            order,
+            "qdisc replace dev eth0 root tbf rate 1000000000 burst 131125 latency 50ms\n"
+        );
+    }
+
+    #[test]
+    fn a_slow_line_still_passes_full_frames() {
+        let order = shaper(Some(64_000), 9000, Pieces::Whole, "eth0");
+        assert!(order.contains("burst 18028 "), "{order}");
+    }
+
+    #[test]
+    fn unshaped_means_no_queue_at_all() {
+        assert_eq!(
+            shaper(None, 1500, Pieces::Whole, "eth0"),
+            "qdisc replace dev eth0 root noqueue\n"
+        );
+        assert!(shaper(None, 1500, Pieces::Frames(1400), "eth0").contains("mtu 1414"));
+    }
+
+    #[test]
+    fn loss_is_spelled_in_millionths() {
+        assert_eq!(lose(5.0), "numgen random mod 1000000 < 50000 drop");
+        assert_eq!(lose(100.0), "drop");
+    }
+}
