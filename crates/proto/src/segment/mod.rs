@@ -2,7 +2,9 @@
 //! stream or unit have arrived.
 
 mod content;
+mod pool;
 mod ranges;
 
 pub use content::{Content, Fate};
+pub use pool::{LARGE_BUFFER_BYTES, Pool, SMALL_BUFFER_BYTES};
 pub use ranges::RangeSet;

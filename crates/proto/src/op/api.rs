@@ -1,0 +1,214 @@
+//! The words in which an application speaks with a bundle's [`Ops`](super::Ops).
+
+use core::fmt;
+
+use crate::StreamId;
+
+/// How content is spread over the paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// Every packet on the path that delivers it soonest.
+    #[default]
+    Stripe,
+    /// Every packet on two paths: no gap at all when one dies.
+    Mirror,
+    /// On two paths while small and alone, striped in bulk.
+    Auto,
+}
+
+/// Whether there is something to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pending {
+    /// Nothing.
+    None,
+    /// More than fits one packet: order paths by delivery, fill bursts.
+    Bulk,
+    /// Little, and nothing else queued, or control records: the fastest path, at once.
+    Urgent,
+}
+
+/// A received message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The flow it was sent in; messages of a flow arrive in the order of sending.
+    pub flow: u32,
+    /// Its tag, if it was sent with one.
+    pub tag: Option<u64>,
+    /// Its bytes. May be given to [`recycle`](super::Ops::recycle) when done with.
+    pub data: Vec<u8>,
+}
+
+/// What [`read_stream`](super::Ops::read_stream) read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Read {
+    /// How many bytes.
+    pub len: usize,
+    /// Whether the stream ends behind them. The stream may be forgotten then.
+    pub fin: bool,
+}
+
+/// Something the application should know. None is repeated until it was acted on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpEvent {
+    /// The peer opened a stream.
+    StreamOpened {
+        /// The stream.
+        id: StreamId,
+        /// The service it asks for.
+        service: u32,
+    },
+    /// There is something to read, an end included. Comes again only after a read.
+    Readable(StreamId),
+    /// A stream that was full takes bytes again.
+    Writable(StreamId),
+    /// Everything written to the stream and its end were acknowledged.
+    Finished(StreamId),
+    /// The peer gave up sending; what was not read yet is gone.
+    Reset {
+        /// The stream.
+        id: StreamId,
+        /// The peer's reason.
+        code: u32,
+    },
+    /// The peer wants no more of what this end sends; sending was reset.
+    Stopped {
+        /// The stream.
+        id: StreamId,
+        /// The peer's reason.
+        code: u32,
+    },
+    /// The peer started afresh and the stream with all in it is gone.
+    Broken(StreamId),
+    /// The peer started afresh before so many messages were acknowledged; whether
+    /// they arrived is not known.
+    MessagesBroken {
+        /// How many.
+        count: usize,
+    },
+    /// [`receive_message`](super::Ops::receive_message) has something. Comes again only after it had nothing.
+    MessageReady,
+    /// [`send_message`](super::Ops::send_message), once full, takes messages again.
+    MessageRoom,
+}
+
+/// An operation that the caller must do otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpError {
+    /// No such stream: never opened, or over in both directions.
+    UnknownStream,
+    /// The direction was finished or reset by this end, or stopped by the peer.
+    Closed,
+    /// The peer gave up sending for this reason.
+    Reset(u32),
+    /// As many streams are open as may be.
+    TooManyStreams,
+    /// As many message flows are used as may be; use an old one.
+    TooManyFlows,
+    /// Queues are full; [`OpEvent::MessageRoom`] follows.
+    Full,
+    /// Longer than a message may be.
+    TooLarge {
+        /// How long it may be, in bytes.
+        bytes_max: usize,
+    },
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpError::UnknownStream => f.write_str("no such stream, or it is over"),
+            OpError::Closed => f.write_str("the stream's direction is closed"),
+            OpError::Reset(code) => write!(f, "the peer reset the stream with code {code}"),
+            OpError::TooManyStreams => f.write_str("too many streams are open with this peer"),
+            OpError::TooManyFlows => {
+                f.write_str("too many message flows are in use with this peer")
+            }
+            OpError::Full => f.write_str("the send queue is full; try again when there is room"),
+            OpError::TooLarge { bytes_max } => {
+                write!(f, "longer than {bytes_max} bytes, the longest message")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OpError {}
+
+/// The peer did what the protocol forbids. Nothing changed here; an end that
+/// keeps the rules never causes one, so the session is worth nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// Stream bytes beyond the window granted to the stream.
+    BeyondStreamWindow,
+    /// Stream bytes or messages beyond the window granted to the bundle.
+    BeyondBundleWindow,
+    /// A stream's end moved, or bytes came behind it.
+    FinalSize,
+    /// A stream that only this end could have opened, and did not.
+    UnknownStream,
+    /// Far more streams than may be open.
+    TooManyStreams,
+    /// More message flows than there may be.
+    TooManyFlows,
+    /// A unit whose length is out of range, or not what an earlier piece said.
+    UnitLength,
+    /// A message that is not well formed.
+    BadMessage,
+    /// Pieces so small and scattered that remembering them would cost too much.
+    TooScattered,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Violation::BeyondStreamWindow => "stream bytes beyond the stream's window",
+            Violation::BeyondBundleWindow => "bytes beyond the bundle's window",
+            Violation::FinalSize => "the end of a stream moved",
+            Violation::UnknownStream => "a stream that was never opened",
+            Violation::TooManyStreams => "too many streams",
+            Violation::TooManyFlows => "too many message flows",
+            Violation::UnitLength => "length of a frame or message out of range or changed",
+            Violation::BadMessage => "malformed message",
+            Violation::TooScattered => "too many separate pieces",
+        })
+    }
+}
+
+impl core::error::Error for Violation {}
+
+/// What happened since the bundle began (counters survive
+/// [`reset`](super::Ops::reset)), and what is there now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpStats {
+    /// Segments written, of anything, first time or not.
+    pub segments_sent: u64,
+    /// Of them, lost content carried again.
+    pub segments_resent: u64,
+    /// Of them, second copies for mirroring or rescue.
+    pub segments_mirrored: u64,
+    /// Frames sent at least once completely.
+    pub frames_sent: u64,
+    /// Frames handed over in order.
+    pub frames_delivered: u64,
+    /// Frames whose turn had passed when they came complete or in part (pieces counted).
+    pub frame_pieces_late: u64,
+    /// Frames this end as sender did not resend any more since they were too old.
+    pub frames_given_up: u64,
+    /// Frames this end as receiver did not wait for any more.
+    pub frames_skipped: u64,
+    /// Frames dropped since memory was short (see [`OpLimits::frame_reassembly_bytes`](super::OpLimits)).
+    pub frames_dropped: u64,
+    /// Pieces that had arrived before.
+    pub pieces_duplicate: u64,
+    /// Messages handed over.
+    pub messages_delivered: u64,
+    /// Messages acknowledged by the peer.
+    pub messages_acked: u64,
+    /// Stream bytes handed to readers.
+    pub stream_bytes_read: u64,
+    /// Streams of the peer refused since too many were open.
+    pub streams_refused: u64,
+    /// Streams open now.
+    pub streams_open: u64,
+    /// Bytes sent and neither acknowledged nor given up now.
+    pub in_flight_bytes: u64,
+}

@@ -1,0 +1,285 @@
+//! Frames on their way in: rejoined, put in order, waited for but not for long.
+
+use std::collections::VecDeque;
+
+use crate::Time;
+use crate::limits::FRAME_BYTES_MAX;
+use crate::op::limits::{FRAME_SPAN_MAX, FRAME_WAIT, OpLimits};
+use crate::op::unit::{Arrival, Partials};
+use crate::op::{OpStats, Violation};
+use crate::segment::Pool;
+use crate::wire::UnitSegment;
+
+/// Flows there can be: a flow's number is one byte.
+const FLOWS: u32 = 256;
+/// No piece of this frame has come.
+const NOTHING: u32 = u32::MAX;
+
+/// One of the 256 flows.
+#[derive(Debug, Default)]
+struct Flow {
+    /// The frame to be handed over next.
+    next: u32,
+    /// Slots of frame `next` and those behind it; [`NOTHING`] where no piece has come.
+    ring: VecDeque<u32>,
+    /// Whole frames that wait for earlier ones, and since when, in the order in which they
+    /// became whole. Handed-over ones stay until they are at the front.
+    waiting: VecDeque<(u32, Time)>,
+    /// Whether it stands in the list of flows that wait.
+    in_blocked: bool,
+}
+
+/// All frames from their first piece until they are handed over.
+#[derive(Debug, Default)]
+pub(in crate::op) struct FrameReceiver {
+    /// As many as the highest flow used so far.
+    flows: Vec<Flow>,
+    partials: Partials,
+    /// Whole and in order.
+    ready: VecDeque<Vec<u8>>,
+    /// Memory of `ready`.
+    ready_bytes: usize,
+    /// Flows with something waiting; some may not wait any more.
+    blocked: Vec<u8>,
+}
+
+impl FrameReceiver {
+    /// A piece came.
+    ///
+    /// # Errors
+    /// [`Violation`]; nothing changed then.
+    #[inline]
+    pub fn on_piece(
+        &mut self,
+        now: Time,
+        seg: &UnitSegment<'_>,
+        limits: &OpLimits,
+        pool: &mut Pool,
+        stats: &mut OpStats,
+    ) -> Result<(), Violation> {
+        check(seg)?;
+        let index = seg.flow as usize;
+        if self.flows.len() <= index {
+            self.flows.resize_with(index + 1, Flow::default);
+        }
+        let mut ahead = seg.sequence.wrapping_sub(self.flows[index].next);
+        if ahead > u32::MAX / 2 {
+            stats.frame_pieces_late += 1;
+            return Ok(());
+        }
+        if ahead >= FRAME_SPAN_MAX {
+            let end = seg.sequence.wrapping_sub(FRAME_SPAN_MAX - 1);
+            self.skip_to(index, end, pool, stats);
+            ahead = seg.sequence.wrapping_sub(self.flows[index].next);
+        }
+        let slot = match self.flows[index].ring.get(ahead as usize) {
+            Some(&slot) if slot != NOTHING => slot,
+            _ => {
+                if !self.make_room(seg.total as usize, limits, pool, stats) {
+                    stats.frames_dropped += 1;
+                    return Ok(());
+                }
+                // Making room may have moved the flow on.
+                ahead = seg.sequence.wrapping_sub(self.flows[index].next);
+                if ahead > u32::MAX / 2 {
+                    stats.frame_pieces_late += 1;
+                    return Ok(());
+                }
+                let slot = self.partials.insert(now, seg.total, pool);
+                let ring = &mut self.flows[index].ring;
+                while ring.len() <= ahead as usize {
+                    ring.push_back(NOTHING);
+                }
+                ring[ahead as usize] = slot;
+                slot
+            }
+        };
+        match self.partials.on_piece(slot, seg)? {
+            Arrival::Incomplete => {}
+            Arrival::Duplicate => stats.pieces_duplicate += 1,
+            Arrival::Complete if ahead == 0 => self.deliver(index, stats),
+            Arrival::Complete => self.wait(now, index, seg.sequence),
+        }
+        Ok(())
+    }
+
+    /// A whole frame waits for earlier ones.
+    fn wait(&mut self, now: Time, index: usize, sequence: u32) {
+        let flow = &mut self.flows[index];
+        flow.waiting.push_back((sequence, now));
+        if !flow.in_blocked {
+            flow.in_blocked = true;
+            self.blocked.push(index as u8);
+        }
+    }
+
+    /// Hands over all frames that are whole and next.
+    fn deliver(&mut self, index: usize, stats: &mut OpStats) {
+        let flow = &mut self.flows[index];
+        while let Some(&slot) = flow.ring.front() {
+            if slot == NOTHING || !self.partials.is_complete(slot) {
+                break;
+            }
+            flow.ring.pop_front();
+            flow.next = flow.next.wrapping_add(1);
+            let frame = self.partials.remove(slot);
+            self.ready_bytes += frame.capacity();
+            self.ready.push_back(frame);
+            stats.frames_delivered += 1;
+        }
+        while let Some(&(sequence, _)) = flow.waiting.front() {
+            if sequence.wrapping_sub(flow.next) <= u32::MAX / 2 {
+                break;
+            }
+            flow.waiting.pop_front();
+        }
+    }
+
+    /// Waits no more for frames before `end`: hands over those that are whole,
+    /// and goes on from there.
+    fn skip_to(&mut self, index: usize, end: u32, pool: &mut Pool, stats: &mut OpStats) {
+        let flow = &mut self.flows[index];
+        while flow.next != end {
+            let Some(slot) = flow.ring.pop_front() else {
+                stats.frames_skipped += u64::from(end.wrapping_sub(flow.next));
+                flow.next = end;
+                break;
+            };
+            flow.next = flow.next.wrapping_add(1);
+            if slot == NOTHING {
+                stats.frames_skipped += 1;
+                continue;
+            }
+            let whole = self.partials.is_complete(slot);
+            let frame = self.partials.remove(slot);
+            if whole {
+                self.ready_bytes += frame.capacity();
+                self.ready.push_back(frame);
+                stats.frames_delivered += 1;
+            } else {
+                pool.give(frame);
+                stats.frames_skipped += 1;
+            }
+        }
+        self.deliver(index, stats);
+    }
+
+    /// Memory that counts against the limit.
+    fn held_bytes(&self) -> usize {
+        self.partials.held_bytes() + self.ready_bytes
+    }
+
+    /// Whether there is memory for another frame. From three quarters of the limit on, the
+    /// oldest gap is given up for each frame that comes.
+    fn make_room(
+        &mut self,
+        bytes: usize,
+        limits: &OpLimits,
+        pool: &mut Pool,
+        stats: &mut OpStats,
+    ) -> bool {
+        if self.held_bytes() + bytes > limits.frame_reassembly_bytes / 4 * 3 {
+            self.give_up_oldest(pool, stats);
+        }
+        self.held_bytes() + bytes <= limits.frame_reassembly_bytes
+    }
+
+    /// Gives up the frame whose first piece came first, with all before it in its flow.
+    fn give_up_oldest(&mut self, pool: &mut Pool, stats: &mut OpStats) {
+        let oldest = self
+            .flows
+            .iter()
+            .enumerate()
+            .filter_map(|(index, flow)| {
+                let ahead = flow.ring.iter().position(|s| *s != NOTHING)?;
+                let arrived = self.partials.first_arrived(flow.ring[ahead]);
+                Some((arrived, index, flow.next.wrapping_add(ahead as u32 + 1)))
+            })
+            .min();
+        if let Some((_, index, end)) = oldest {
+            self.skip_to(index, end, pool, stats);
+        }
+    }
+
+    /// Waits no more for frames that others of their flow have waited [`FRAME_WAIT`] for.
+    pub fn on_timeout(&mut self, now: Time, pool: &mut Pool, stats: &mut OpStats) {
+        let mut i = 0;
+        while i < self.blocked.len() {
+            let index = usize::from(self.blocked[i]);
+            while let Some(&(sequence, since)) = self.flows[index].waiting.front() {
+                if now < since + FRAME_WAIT {
+                    break;
+                }
+                self.skip_to(index, sequence, pool, stats);
+            }
+            if self.flows[index].waiting.is_empty() {
+                self.flows[index].in_blocked = false;
+                self.blocked.swap_remove(i);
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// When [`on_timeout`](FrameReceiver::on_timeout) has something to do.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let since = self
+            .blocked
+            .iter()
+            .filter_map(|flow| self.flows[usize::from(*flow)].waiting.front())
+            .map(|waiting| waiting.1)
+            .min()?;
+        Some(since + FRAME_WAIT)
+    }
+
+    /// The next frame in order, if any.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Vec<u8>> {
+        let frame = self.ready.pop_front()?;
+        self.ready_bytes -= frame.capacity();
+        Some(frame)
+    }
+
+    /// Forgets what is not handed over yet, except what is ready for it; all flows begin at 0.
+    pub fn reset(&mut self, pool: &mut Pool, stats: &mut OpStats) {
+        for flow in &mut self.flows {
+            for slot in flow.ring.drain(..) {
+                if slot != NOTHING {
+                    pool.give(self.partials.remove(slot));
+                    stats.frames_skipped += 1;
+                }
+            }
+        }
+        self.flows.clear();
+        self.blocked.clear();
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let rings: usize = self
+            .flows
+            .iter()
+            .map(|f| {
+                f.ring.capacity() * size_of::<u32>()
+                    + f.waiting.capacity() * size_of::<(u32, Time)>()
+            })
+            .sum();
+        self.partials.memory_bytes()
+            + self.ready_bytes
+            + self.ready.capacity() * size_of::<Vec<u8>>()
+            + self.flows.capacity() * size_of::<Flow>()
+            + rings
+    }
+}
+
+/// Whether the piece can be one of a frame.
+fn check(seg: &UnitSegment<'_>) -> Result<(), Violation> {
+    if seg.flow >= FLOWS {
+        return Err(Violation::TooManyFlows);
+    }
+    let end = seg.offset as usize + seg.data.len();
+    if seg.data.is_empty() || seg.total as usize > FRAME_BYTES_MAX || end > seg.total as usize {
+        return Err(Violation::UnitLength);
+    }
+    Ok(())
+}

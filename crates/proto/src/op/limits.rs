@@ -1,0 +1,101 @@
+//! Limits and constants of what a bundle carries. The protocol constants must be
+//! the same at both ends; the fields of [`OpLimits`] are each end's own.
+
+use core::time::Duration;
+
+use crate::limits::MESSAGE_BYTES_MAX;
+
+/// How long a complete frame waits at most for an earlier one of its flow. A
+/// silently failed path is noticed within 25 ms and what it lost is resent at
+/// once; this leaves room for a second round trip.
+pub const FRAME_WAIT: Duration = Duration::from_millis(60);
+/// How long after it was first sent a frame's lost pieces are still resent. Later
+/// than that, the program's own protocol has noticed.
+pub const FRAME_LIFETIME: Duration = Duration::from_millis(100);
+/// Frames of one flow that may wait at the receiver, the missing ones included:
+/// 25 ms of small frames at 2.5 million a second.
+pub const FRAME_SPAN_MAX: u32 = 65_536;
+
+/// Bytes behind a message's data that say whether it has a tag, and which.
+pub const MESSAGE_TRAILER_BYTES_MAX: usize = 9;
+/// What a message costs of the bundle's window beside its bytes: about what the
+/// receiver needs to remember one.
+pub const MESSAGE_OVERHEAD_BYTES: u64 = 256;
+/// Message flows that a bundle has at most, each way. They are never forgotten.
+pub const MESSAGE_FLOWS_MAX: usize = 65_536;
+
+/// The window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it.
+pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 1024 * 1024;
+/// The bundle's window before any [`BundleWindow`](crate::wire::Record::BundleWindow), and the
+/// smallest share a receiver grants: three quarters of it, what may be open
+/// before a new window is announced, must admit the largest message.
+pub const BUNDLE_WINDOW_BYTES_MIN: u64 = 2 * 1024 * 1024;
+const _: () =
+    assert!(BUNDLE_WINDOW_BYTES_MIN / 4 * 3 >= MESSAGE_BYTES_MAX as u64 + MESSAGE_OVERHEAD_BYTES);
+/// The code of a stream that the receiver refuses since too many are open.
+pub const CODE_REFUSED: u32 = u32::MAX;
+
+/// Separate ranges that may have arrived of one stream or unit. A sender whose
+/// pieces are packets cannot come near.
+pub const RANGES_MAX: usize = 16_384;
+
+/// A piece is cut to fit what is left of a packet only if this much goes in.
+pub const USEFUL_BYTES: usize = 64;
+/// What one stream or flow sends before the next has its turn: one burst.
+pub const TURN_BYTES: usize = 64 * 1024;
+/// What a stream or flow that had nothing to send for a while sends ahead of the
+/// others (the new flows of FQ-CoDel, RFC 8290 section 4.2).
+pub const FRESH_BYTES: usize = 3_000;
+/// [`Pending::Urgent`](super::Pending::Urgent) up to so many bytes.
+pub const URGENT_BYTES: usize = 2_048;
+/// Lone content up to so many bytes is mirrored under [`Policy::Auto`](super::Policy::Auto)…
+pub const MIRROR_BYTES: usize = 1_600;
+/// …while no more than this is in flight.
+pub const MIRROR_IN_FLIGHT_BYTES: usize = 8 * 1024;
+
+/// What one end grants its bundle with one peer. The defaults cost at most about
+/// 200 MB if a peer and a local program do their worst together, next to nothing when idle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpLimits {
+    /// Frames accepted and not yet sent, in bytes; [`send_frame`](super::Ops::send_frame) gives a
+    /// frame back beyond it. Default 4 MB. At least one frame is always accepted.
+    pub frame_queue_bytes: usize,
+    /// Frames held until acknowledged or too old, in bytes of memory. Default 32 MB.
+    pub frame_held_bytes: usize,
+    /// Frames being rejoined or waiting for earlier ones, in bytes of memory; over it
+    /// the oldest gap is given up. Default 32 MB.
+    pub frame_reassembly_bytes: usize,
+    /// Messages accepted and not yet acknowledged, in bytes. Default 16 MB.
+    pub message_queue_bytes: usize,
+    /// Bytes written to one stream and not yet acknowledged. Default 8 MB.
+    pub stream_send_bytes: usize,
+    /// The same over all streams. Default 64 MB.
+    pub streams_send_bytes: usize,
+    /// The largest window a stream's receiver grows to when its reader keeps up. Default 8 MB.
+    pub stream_window_bytes_max: u64,
+    /// The bundle's window: all unread stream bytes and messages together; see
+    /// [`set_window_share`](super::Ops::set_window_share). Default 32 MB.
+    pub bundle_window_bytes: u64,
+    /// Streams that may be open at once, opened by this end, and again by the peer. Default 65,536.
+    pub streams_max: usize,
+    /// Empty buffers kept for use again. Default 16 MB.
+    pub pool_bytes: usize,
+}
+
+impl Default for OpLimits {
+    fn default() -> OpLimits {
+        const MB: usize = 1024 * 1024;
+        OpLimits {
+            frame_queue_bytes: 4 * MB,
+            frame_held_bytes: 32 * MB,
+            frame_reassembly_bytes: 32 * MB,
+            message_queue_bytes: 16 * MB,
+            stream_send_bytes: 8 * MB,
+            streams_send_bytes: 64 * MB,
+            stream_window_bytes_max: 8 * MB as u64,
+            bundle_window_bytes: 32 * MB as u64,
+            streams_max: 65_536,
+            pool_bytes: 16 * MB,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Whose turn it is to send: streams, message flows and frame flows one after
+//! the other, a burst each, those that were quiet first.
+
+use std::collections::VecDeque;
+
+use super::limits::{FRESH_BYTES, TURN_BYTES};
+
+/// Something that sends new content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// A frame flow.
+    Frames(u8),
+    /// A message flow, by its index here.
+    Messages(u32),
+    /// A stream, by its slot here.
+    Stream(u32),
+}
+
+/// Where a source stands; kept by the source itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Turn {
+    /// In no list: it had nothing to send for a round, and is served first when it has.
+    #[default]
+    Idle,
+    /// In a list, with nothing to send: whoever empties his queue and fills it
+    /// again at once is not served first again (RFC 8290 section 4.2).
+    Resting,
+    /// In a list, with something to send.
+    Active,
+}
+
+/// The lists of FQ-CoDel (RFC 8290) without its packet dropping: sources that
+/// were idle go first for a packet or two, all others in turn.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    fresh: VecDeque<Source>,
+    ring: VecDeque<Source>,
+    /// Bytes that the source at the front has sent in its turn.
+    spent: usize,
+    /// Sources that are [`Turn::Active`].
+    active: usize,
+}
+
+impl Turns {
+    /// `source`, whose state is `turn`, has something to send.
+    #[inline]
+    pub fn wake(&mut self, source: Source, turn: &mut Turn) {
+        match turn {
+            Turn::Active => return,
+            Turn::Resting => {}
+            Turn::Idle => self.fresh.push_back(source),
+        }
+        *turn = Turn::Active;
+        self.active += 1;
+    }
+
+    /// The source `turn` belongs to has nothing to send any more, at the moment.
+    #[inline]
+    pub fn rest(&mut self, turn: &mut Turn) {
+        if *turn == Turn::Active {
+            *turn = Turn::Resting;
+            self.active -= 1;
+        }
+    }
+
+    /// Whether no source has anything to send.
+    #[inline]
+    pub const fn is_idle(&self) -> bool {
+        self.active == 0
+    }
+
+    /// The source whose turn it is. It may be resting: then it is to be
+    /// [`retire`](Turns::retire)d.
+    #[inline]
+    pub fn front(&self) -> Option<Source> {
+        self.fresh.front().or_else(|| self.ring.front()).copied()
+    }
+
+    /// The source at the front, found resting, goes to the end once, and the
+    /// second time out.
+    pub fn retire(&mut self, turn: &mut Turn) {
+        self.spent = 0;
+        if let Some(source) = self.fresh.pop_front() {
+            self.ring.push_back(source);
+        } else {
+            self.ring.pop_front();
+            *turn = Turn::Idle;
+        }
+    }
+
+    /// The source at the front is taken out though it has something to send (it
+    /// waits for the peer).
+    pub fn suspend(&mut self, turn: &mut Turn) {
+        self.rest(turn);
+        self.spent = 0;
+        if self.fresh.pop_front().is_none() {
+            self.ring.pop_front();
+        }
+        *turn = Turn::Idle;
+    }
+
+    /// The source at the front sent `bytes`; `whole`: this is a good moment to
+    /// let the next one have its turn.
+    #[inline]
+    pub fn spend(&mut self, bytes: usize, whole: bool) {
+        self.spent += bytes;
+        if !whole {
+            return;
+        }
+        let allowed = if self.fresh.is_empty() {
+            TURN_BYTES
+        } else {
+            FRESH_BYTES
+        };
+        if self.spent >= allowed {
+            self.spent = 0;
+            let front = self.fresh.pop_front().or_else(|| self.ring.pop_front());
+            self.ring.extend(front);
+        }
+    }
+
+    /// Forgets all sources. Their states are to be forgotten too.
+    pub fn clear(&mut self) {
+        *self = Turns::default();
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        (self.fresh.capacity() + self.ring.capacity()) * size_of::<Source>()
+    }
+}

@@ -1,0 +1,297 @@
+//! Units on their way out: kept until every byte is acknowledged.
+
+use crate::op::Policy;
+use crate::op::codec;
+use crate::op::limits::USEFUL_BYTES;
+use crate::segment::{Content, RangeSet};
+use crate::wire::{Record, UnitClass, UnitSegment, Writer};
+
+/// A frame or message being sent.
+#[derive(Debug)]
+pub(in crate::op) struct Unit {
+    pub class: UnitClass,
+    pub policy: Policy,
+    /// Whether a slot is in use.
+    live: bool,
+    /// Whether it stands in the list of those with lost pieces.
+    pub in_lost_list: bool,
+    pub flow: u32,
+    sequence: u32,
+    generation: u32,
+    /// Everything before it was sent at least once.
+    next: u32,
+    /// What the peer has.
+    acked: RangeSet,
+    /// What is to be sent again.
+    lost: RangeSet,
+    data: Vec<u8>,
+}
+
+impl Unit {
+    /// Its length in bytes.
+    pub fn total(&self) -> u32 {
+        self.data.len() as u32
+    }
+
+    /// Whether nothing of it was sent yet.
+    pub fn is_unsent(&self) -> bool {
+        self.next == 0
+    }
+
+    /// Bytes sent and not acknowledged.
+    fn in_flight(&self) -> usize {
+        self.next as usize - self.acked.covered() as usize
+    }
+
+    /// Writes a piece that starts at `offset`, is at most `len_max` long, and
+    /// fits; `None` if no useful piece fits.
+    #[inline]
+    fn write(
+        &self,
+        slot: u32,
+        offset: u32,
+        len_max: u32,
+        w: &mut Writer<'_>,
+    ) -> Option<(Content, u32)> {
+        let header_bytes = match self.class {
+            UnitClass::Frame => codec::UNIT_FRAME_HEADER_BYTES,
+            UnitClass::Message => codec::UNIT_MESSAGE_HEADER_BYTES,
+        };
+        let room = w.room().checked_sub(header_bytes)?;
+        let len = room.min(len_max as usize).min(usize::from(u16::MAX));
+        if len == 0 || (len < len_max as usize && len < USEFUL_BYTES) {
+            return None;
+        }
+        let start = offset as usize;
+        codec::write(
+            &Record::Unit(UnitSegment {
+                class: self.class,
+                flow: self.flow,
+                sequence: self.sequence,
+                offset,
+                total: self.total(),
+                data: &self.data[start..start + len],
+            }),
+            w,
+        );
+        let len = len as u32;
+        let content = Content::Unit {
+            class: self.class,
+            slot,
+            generation: self.generation,
+            offset,
+            len,
+        };
+        Some((content, len))
+    }
+}
+
+/// All units being sent, in slots that are used again.
+#[derive(Debug, Default)]
+pub(in crate::op) struct Units {
+    slots: Vec<Unit>,
+    free: Vec<u32>,
+    /// Sent and not acknowledged, in bytes.
+    in_flight_bytes: usize,
+    /// Marked lost and not yet sent again, in bytes.
+    lost_bytes: usize,
+    /// Memory of the units' data.
+    held_bytes: usize,
+}
+
+impl Units {
+    /// Takes a unit in; `data` must not be empty. Returns its slot.
+    pub fn insert(
+        &mut self,
+        class: UnitClass,
+        policy: Policy,
+        flow: u32,
+        sequence: u32,
+        data: Vec<u8>,
+    ) -> u32 {
+        self.held_bytes += data.capacity();
+        let Some(slot) = self.free.pop() else {
+            let slot = self.slots.len() as u32;
+            self.slots.push(Unit {
+                class,
+                policy,
+                live: true,
+                in_lost_list: false,
+                flow,
+                sequence,
+                generation: 0,
+                next: 0,
+                acked: RangeSet::new(),
+                lost: RangeSet::new(),
+                data,
+            });
+            return slot;
+        };
+        let unit = &mut self.slots[slot as usize];
+        unit.class = class;
+        unit.policy = policy;
+        unit.live = true;
+        unit.flow = flow;
+        unit.sequence = sequence;
+        unit.data = data;
+        slot
+    }
+
+    /// The unit in `slot`, which is in use.
+    pub fn get(&self, slot: u32) -> &Unit {
+        &self.slots[slot as usize]
+    }
+
+    /// The number that tells the slot's unit from former ones.
+    pub fn generation(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].generation
+    }
+
+    /// The unit in `slot` if it is still the one of `generation`.
+    #[inline]
+    pub fn find(&self, slot: u32, generation: u32) -> Option<&Unit> {
+        self.slots
+            .get(slot as usize)
+            .filter(|u| u.live && u.generation == generation)
+    }
+
+    /// Takes a unit out and returns its buffer.
+    pub fn remove(&mut self, slot: u32) -> Vec<u8> {
+        let unit = &mut self.slots[slot as usize];
+        self.in_flight_bytes -= unit.in_flight();
+        self.lost_bytes -= unit.lost.covered() as usize;
+        unit.live = false;
+        unit.generation = unit.generation.wrapping_add(1);
+        unit.in_lost_list = false;
+        unit.next = 0;
+        unit.acked.clear();
+        unit.lost.clear();
+        let data = core::mem::take(&mut unit.data);
+        self.held_bytes -= data.capacity();
+        self.free.push(slot);
+        data
+    }
+
+    /// Writes the next piece that was never sent. The second value: whether
+    /// that was the last.
+    #[inline]
+    pub fn write_next(&mut self, slot: u32, w: &mut Writer<'_>) -> Option<(Content, u32, bool)> {
+        let unit = &mut self.slots[slot as usize];
+        let (content, len) = unit.write(slot, unit.next, unit.total() - unit.next, w)?;
+        unit.next += len;
+        self.in_flight_bytes += len as usize;
+        Some((content, len, unit.next == unit.total()))
+    }
+
+    /// Whether a unit is still here and has something lost. If it has nothing
+    /// lost any more, it is noted as out of the list.
+    pub fn has_lost(&mut self, slot: u32, generation: u32) -> bool {
+        let Some(unit) = self
+            .slots
+            .get_mut(slot as usize)
+            .filter(|u| u.live && u.generation == generation)
+        else {
+            return false;
+        };
+        unit.in_lost_list = !unit.lost.is_empty();
+        unit.in_lost_list
+    }
+
+    /// Writes the first lost piece again. `None` if it does not fit (or nothing is lost).
+    pub fn write_lost(&mut self, slot: u32, w: &mut Writer<'_>) -> Option<Content> {
+        let unit = &mut self.slots[slot as usize];
+        let range = unit.lost.first()?;
+        let (content, len) = unit.write(
+            slot,
+            range.start as u32,
+            (range.end - range.start) as u32,
+            w,
+        )?;
+        unit.lost.pop_front(u64::from(len));
+        self.lost_bytes -= len as usize;
+        Some(content)
+    }
+
+    /// Writes of `offset..offset + len`, already sent, what the peer lacks first and fits.
+    pub fn write_again(
+        &self,
+        slot: u32,
+        generation: u32,
+        offset: u32,
+        len: u32,
+        w: &mut Writer<'_>,
+    ) -> Option<Content> {
+        let unit = self.slots.get(slot as usize)?;
+        if !unit.live || unit.generation != generation {
+            return None;
+        }
+        let end = offset.saturating_add(len).min(unit.next);
+        let gap = unit.acked.first_gap(u64::from(offset)..u64::from(end))?;
+        let (content, _) = unit.write(slot, gap.start as u32, (gap.end - gap.start) as u32, w)?;
+        Some(content)
+    }
+
+    /// A piece arrived. Returns whether the peer now has the whole unit.
+    #[inline]
+    pub fn on_acked(&mut self, slot: u32, generation: u32, offset: u32, len: u32) -> bool {
+        let Some(unit) = self
+            .slots
+            .get_mut(slot as usize)
+            .filter(|u| u.live && u.generation == generation)
+        else {
+            return false;
+        };
+        let range = u64::from(offset)..u64::from(offset) + u64::from(len);
+        if !unit.lost.is_empty() {
+            self.lost_bytes -= unit.lost.remove(range.clone()) as usize;
+        }
+        self.in_flight_bytes -= unit.acked.insert(range) as usize;
+        unit.acked.covered() == u64::from(unit.total())
+    }
+
+    /// A piece is lost. Returns whether the unit is new among those with lost pieces.
+    pub fn on_lost(&mut self, slot: u32, generation: u32, offset: u32, len: u32) -> bool {
+        let Some(unit) = self
+            .slots
+            .get_mut(slot as usize)
+            .filter(|u| u.live && u.generation == generation)
+        else {
+            return false;
+        };
+        let mut rest = u64::from(offset)..u64::from(offset) + u64::from(len);
+        while let Some(gap) = unit.acked.first_gap(rest.clone()) {
+            rest.start = gap.end;
+            self.lost_bytes += unit.lost.insert(gap) as usize;
+        }
+        let new = !unit.lost.is_empty() && !unit.in_lost_list;
+        unit.in_lost_list |= new;
+        new
+    }
+
+    /// Sent and neither acknowledged nor given up, in bytes.
+    pub const fn in_flight_bytes(&self) -> usize {
+        self.in_flight_bytes
+    }
+
+    /// Lost and to be sent again, in bytes.
+    pub const fn lost_bytes(&self) -> usize {
+        self.lost_bytes
+    }
+
+    /// Memory of the units' data, in bytes.
+    pub const fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Units here.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.held_bytes
+            + self.slots.capacity() * size_of::<Unit>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+}
