@@ -11,9 +11,11 @@ mod id;
 pub mod limits;
 pub mod link;
 pub mod op;
+mod random;
 pub mod segment;
 mod time;
 pub mod wire;
 
 pub use id::{LinkId, PeerId, StreamId};
+pub use random::Random;
 pub use time::Time;

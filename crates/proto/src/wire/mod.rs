@@ -1,14 +1,30 @@
 //! Bytes on the wire: the only place that knows offsets. Both directions of
 //! every codec stand side by side. `docs/protocol.md` is the same in prose.
 
+mod codec;
+mod handshake;
 mod header;
+mod name;
 mod reader;
 mod record;
+#[cfg(test)]
+mod tests;
 mod writer;
 
+pub use codec::{
+    ACK_HEADER_BYTES, MESSAGE_OVERHEAD_BYTES_MAX, OFFSET_MAX, PROBE_BYTES, STREAM_HEADER_BYTES,
+    STREAM_OPEN_HEADER_BYTES, UNIT_FRAME_HEADER_BYTES, UNIT_MESSAGE_HEADER_BYTES,
+};
+pub use handshake::{
+    COOKIE_BYTES, COOKIE_DATAGRAM_BYTES, CookieParts, HANDSHAKE_HEADER_BYTES, HELLO_BYTES,
+    HandshakeHeader, Hello, INIT_BYTES, InitParts, MAC_BYTES, NOISE_BYTES, RESPONSE_BYTES,
+    ResponseParts, VERSION, WireMode,
+};
 pub use header::{HEADER_BYTES, Header, Kind};
+pub use name::{Name, NameError};
 pub use reader::{Reader, WireError};
 pub use record::{
-    Ack, LinkVerdict, Record, Records, StreamSegment, UnitClass, UnitSegment, Witness,
+    ACK_WORDS_MAX, Ack, LinkVerdict, Record, Records, StreamSegment, UnitClass, UnitSegment,
+    Witness,
 };
 pub use writer::Writer;

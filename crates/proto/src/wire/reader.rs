@@ -63,12 +63,20 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`WireError::Truncated`] if there are fewer.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        self.array_ref().copied()
+    }
+
+    /// The next `N` bytes, not copied.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if there are fewer.
+    pub fn array_ref<const N: usize>(&mut self) -> Result<&'a [u8; N], WireError> {
         let (head, tail) = self
             .bytes
             .split_first_chunk::<N>()
             .ok_or(WireError::Truncated)?;
         self.bytes = tail;
-        Ok(*head)
+        Ok(head)
     }
 
     /// One byte.

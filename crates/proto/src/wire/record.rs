@@ -20,7 +20,7 @@ pub struct Ack {
     pub delay_us: u16,
     /// How many of `words` count (0 to [`ACK_WORDS_MAX`]); nothing is said of older packets.
     pub word_count: u8,
-    /// Bit `i` (least significant first) of word `w` stands for packet `largest − 1 − (64·w + i)`.
+    /// Zero beyond `word_count`. Bit `i` (least significant first) of word `w` stands for packet `largest − 1 − (64·w + i)`.
     pub words: [u64; ACK_WORDS_MAX],
 }
 
@@ -181,7 +181,7 @@ pub enum Record<'a> {
 /// The records of one opened packet, in order.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    reader: Reader<'a>,
+    pub(super) reader: Reader<'a>,
 }
 
 impl<'a> Records<'a> {

@@ -1,0 +1,80 @@
+//! The cluster key: who has it belongs to the cluster.
+
+use crate::wire::MAC_BYTES;
+use core::fmt;
+use ring::{hkdf, hmac};
+
+/// The key that all nodes of a cluster share, and what follows from it.
+#[derive(Clone)]
+pub struct ClusterKey {
+    /// The pre-shared key of the Noise handshake.
+    pub(super) psk: [u8; 32],
+    mac: hmac::Key,
+}
+
+impl ClusterKey {
+    /// The key of 32 secret bytes (the cluster file's `key`).
+    pub fn new(secret: [u8; 32]) -> ClusterKey {
+        let cluster = hkdf::Salt::new(hkdf::HKDF_SHA256, b"tabane").extract(&secret);
+        let mac: [u8; 32] = expand(&cluster, b"tabane mac");
+        ClusterKey {
+            psk: expand(&cluster, b"tabane psk"),
+            mac: hmac::Key::new(hmac::HMAC_SHA256, &mac),
+        }
+    }
+
+    /// Fills the last [`MAC_BYTES`] of a handshake datagram with the MAC of those before.
+    pub(super) fn sign(&self, datagram: &mut [u8]) {
+        let (body, mac) = datagram.split_at_mut(datagram.len() - MAC_BYTES);
+        mac.copy_from_slice(hmac::sign(&self.mac, body).as_ref());
+    }
+
+    /// Whether `datagram` ends with the MAC of what stands before it.
+    pub(super) fn signed(&self, datagram: &[u8]) -> bool {
+        datagram
+            .split_last_chunk::<MAC_BYTES>()
+            .is_some_and(|(body, mac)| hmac::verify(&self.mac, body, mac).is_ok())
+    }
+}
+
+impl fmt::Debug for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterKey(..)")
+    }
+}
+
+/// `N` bytes by HKDF-Expand (RFC 5869) with `label` as info.
+pub(super) fn expand<const N: usize>(key: &hkdf::Prk, label: &[u8]) -> [u8; N] {
+    struct Bytes(usize);
+    impl hkdf::KeyType for Bytes {
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+    let mut out = [0; N];
+    key.expand(&[label], Bytes(N))
+        .and_then(|okm| okm.fill(&mut out))
+        .expect("HKDF-SHA256 gives up to 8160 bytes");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_key_verifies() {
+        let mut datagram = [3; 60];
+        ClusterKey::new([1; 32]).sign(&mut datagram);
+        assert!(ClusterKey::new([1; 32]).signed(&datagram));
+        assert!(!ClusterKey::new([2; 32]).signed(&datagram));
+        datagram[0] ^= 1;
+        assert!(!ClusterKey::new([1; 32]).signed(&datagram));
+        assert!(!ClusterKey::new([1; 32]).signed(&datagram[..20]));
+    }
+
+    #[test]
+    fn debug_output_has_no_secret() {
+        assert_eq!(format!("{:?}", ClusterKey::new([1; 32])), "ClusterKey(..)");
+    }
+}

@@ -1,0 +1,303 @@
+//! The datagrams of the handshake: their header in the clear, where their parts
+//! lie, and the encrypted [`Hello`] of both sides.
+
+use super::{Kind, Name, Reader, WireError, Writer};
+use crate::limits::NAME_BYTES_MAX;
+
+/// The protocol version of this crate: nodes of different versions do not talk.
+pub const VERSION: u16 = 1;
+
+/// Length of [`HandshakeHeader`].
+pub const HANDSHAKE_HEADER_BYTES: usize = 8;
+/// Length of the authenticator at the end of every handshake datagram, in every version to come.
+pub const MAC_BYTES: usize = 32;
+/// Length of a cookie.
+pub const COOKIE_BYTES: usize = 32;
+/// Length of an encoded [`Hello`].
+pub const HELLO_BYTES: usize = 28 + 2 * NAME_FIELD_BYTES;
+/// A Noise message: ephemeral key, encrypted [`Hello`], tag.
+pub const NOISE_BYTES: usize = 32 + HELLO_BYTES + 16;
+
+/// Length of a [`Kind::Init`] datagram: header, Noise message, cookie, MAC.
+pub const INIT_BYTES: usize = HANDSHAKE_HEADER_BYTES + NOISE_BYTES + COOKIE_BYTES + MAC_BYTES;
+/// Length of a [`Kind::Response`] datagram: header, Noise message, MAC.
+pub const RESPONSE_BYTES: usize = HANDSHAKE_HEADER_BYTES + NOISE_BYTES + MAC_BYTES;
+/// Length of a [`Kind::Cookie`] datagram: header, cookie, MAC.
+pub const COOKIE_DATAGRAM_BYTES: usize = HANDSHAKE_HEADER_BYTES + COOKIE_BYTES + MAC_BYTES;
+
+/// Length byte and the name, filled up with zeros.
+const NAME_FIELD_BYTES: usize = 1 + NAME_BYTES_MAX;
+
+// No answer may be longer than what asked for it: a forged source address must
+// not turn a node into an amplifier.
+const _: () = assert!(RESPONSE_BYTES <= INIT_BYTES && COOKIE_DATAGRAM_BYTES <= INIT_BYTES);
+
+/// What every handshake datagram begins with, in every version to come.
+///
+/// ```text
+///  0      1      2             6             8
+///  ┌──────┬──────┬─────────────┬─────────────┐
+///  │ kind │ zero │ session u32 │ version u16 │
+///  └──────┴──────┴─────────────┴─────────────┘
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandshakeHeader {
+    /// Any kind but [`Kind::Data`].
+    pub kind: Kind,
+    /// The initiator's number for the session: that of the sender in an Init,
+    /// that of the receiver in a Response or Cookie.
+    pub session: u32,
+    /// The sender's [`VERSION`].
+    pub version: u16,
+}
+
+impl HandshakeHeader {
+    /// Writes the 8 bytes.
+    pub fn write(&self, w: &mut Writer<'_>) {
+        w.u8(self.kind as u8);
+        w.u8(0);
+        w.u32(self.session);
+        w.u16(self.version);
+    }
+
+    /// Reads the 8 bytes. The version may be any.
+    ///
+    /// # Errors
+    /// Too short, no handshake kind, or a second byte that is not zero.
+    pub fn read(r: &mut Reader<'_>) -> Result<HandshakeHeader, WireError> {
+        let kind = Kind::from_byte(r.u8()?).ok_or(WireError::BadKind)?;
+        if kind == Kind::Data {
+            return Err(WireError::BadKind);
+        }
+        if r.u8()? != 0 {
+            return Err(WireError::BadValue);
+        }
+        Ok(HandshakeHeader {
+            kind,
+            session: r.u32()?,
+            version: r.u16()?,
+        })
+    }
+}
+
+/// A [`Kind::Init`] datagram, taken apart. Its MAC stands behind these parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitParts<'a> {
+    /// The first eight bytes.
+    pub header: HandshakeHeader,
+    /// The first Noise message.
+    pub noise: &'a [u8; NOISE_BYTES],
+    /// The cookie that the responder gave, or zeros.
+    pub cookie: [u8; COOKIE_BYTES],
+}
+
+impl<'a> InitParts<'a> {
+    /// Everything before the cookie: what a cookie is made for.
+    pub const COOKIE_OFFSET: usize = HANDSHAKE_HEADER_BYTES + NOISE_BYTES;
+
+    /// Takes apart a whole datagram. Does not check the MAC.
+    ///
+    /// # Errors
+    /// Another kind or length.
+    pub fn read(datagram: &'a [u8]) -> Result<InitParts<'a>, WireError> {
+        let mut r = expect(datagram, Kind::Init, INIT_BYTES)?;
+        Ok(InitParts {
+            header: HandshakeHeader::read(&mut r)?,
+            noise: r.array_ref()?,
+            cookie: r.array()?,
+        })
+    }
+
+    /// Writes the parts; the MAC is to be appended.
+    pub fn write(&self, w: &mut Writer<'_>) {
+        self.header.write(w);
+        w.put(self.noise);
+        w.put(&self.cookie);
+    }
+}
+
+/// A [`Kind::Response`] datagram, taken apart. Its MAC stands behind these parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResponseParts<'a> {
+    /// The first eight bytes.
+    pub header: HandshakeHeader,
+    /// The second Noise message.
+    pub noise: &'a [u8; NOISE_BYTES],
+}
+
+impl<'a> ResponseParts<'a> {
+    /// Takes apart a whole datagram. Does not check the MAC.
+    ///
+    /// # Errors
+    /// Another kind or length.
+    pub fn read(datagram: &'a [u8]) -> Result<ResponseParts<'a>, WireError> {
+        let mut r = expect(datagram, Kind::Response, RESPONSE_BYTES)?;
+        Ok(ResponseParts {
+            header: HandshakeHeader::read(&mut r)?,
+            noise: r.array_ref()?,
+        })
+    }
+
+    /// Writes the parts; the MAC is to be appended.
+    pub fn write(&self, w: &mut Writer<'_>) {
+        self.header.write(w);
+        w.put(self.noise);
+    }
+}
+
+/// A [`Kind::Cookie`] datagram, taken apart. Its MAC stands behind these parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CookieParts {
+    /// The first eight bytes.
+    pub header: HandshakeHeader,
+    /// What to put into the next Init.
+    pub cookie: [u8; COOKIE_BYTES],
+}
+
+impl CookieParts {
+    /// Takes apart a whole datagram. Does not check the MAC.
+    ///
+    /// # Errors
+    /// Another kind or length.
+    pub fn read(datagram: &[u8]) -> Result<CookieParts, WireError> {
+        let mut r = expect(datagram, Kind::Cookie, COOKIE_DATAGRAM_BYTES)?;
+        Ok(CookieParts {
+            header: HandshakeHeader::read(&mut r)?,
+            cookie: r.array()?,
+        })
+    }
+
+    /// Writes the parts; the MAC is to be appended.
+    pub fn write(&self, w: &mut Writer<'_>) {
+        self.header.write(w);
+        w.put(&self.cookie);
+    }
+}
+
+fn expect(datagram: &[u8], kind: Kind, bytes: usize) -> Result<Reader<'_>, WireError> {
+    if datagram.first() != Some(&(kind as u8)) {
+        return Err(WireError::BadKind);
+    }
+    if datagram.len() < bytes {
+        return Err(WireError::Truncated);
+    }
+    if datagram.len() > bytes {
+        return Err(WireError::BadValue);
+    }
+    Ok(Reader::new(datagram))
+}
+
+/// How packets travel. Both ends must be configured alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum WireMode {
+    /// Encrypted and authenticated: the default.
+    Encrypted = 0,
+    /// In the clear with a checksum and a secret token: for trusted wires only.
+    Plain = 1,
+}
+
+/// What both ends tell each other, encrypted, in the handshake.
+///
+/// ```text
+///  0            2      3      4             8            16            24             28
+///  ┌────────────┬──────┬──────┬─────────────┬────────────┬─────────────┬──────────────┐
+///  │version u16 │ wire │ aes  │ session u32 │ bundle u64 │ peer bundle │ receive      │
+///  │            │ u8   │ u8   │             │            │ u64         │ buffer u32   │
+///  └────────────┴──────┴──────┴─────────────┴────────────┴─────────────┴──────────────┘
+///  28                    92                   156
+///  ┌─────────┬───────────┬─────────┬───────────┐
+///  │ len u8  │ from 63 B │ len u8  │ to 63 B   │   names filled up with zeros
+///  └─────────┴───────────┴─────────┴───────────┘
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// [`VERSION`] of the sender.
+    pub version: u16,
+    /// How its packets travel.
+    pub wire: WireMode,
+    /// Whether its CPU has fast AES: with both, packets use AES-128-GCM, else ChaCha20-Poly1305.
+    pub cipher_aes: bool,
+    /// The number under which the sender of this Hello will receive.
+    pub session: u32,
+    /// The sender's name.
+    pub from: Name,
+    /// The name of the node it means to talk to.
+    pub to: Name,
+    /// Random, never 0: names the sender's bundle state. New state, new number.
+    pub bundle: u64,
+    /// The peer's `bundle` as last known, 0 = none. If both ends' match, the
+    /// bundle goes on under new keys; else both start afresh.
+    pub peer_bundle: u64,
+    /// UDP receive buffer behind each of the sender's links, in bytes: caps what may be in flight to it on a path.
+    pub receive_buffer_bytes: u32,
+}
+
+impl Hello {
+    /// Writes the [`HELLO_BYTES`] bytes.
+    pub fn write(&self, w: &mut Writer<'_>) {
+        w.u16(self.version);
+        w.u8(self.wire as u8);
+        w.u8(u8::from(self.cipher_aes));
+        w.u32(self.session);
+        w.u64(self.bundle);
+        w.u64(self.peer_bundle);
+        w.u32(self.receive_buffer_bytes);
+        write_name(&self.from, w);
+        write_name(&self.to, w);
+    }
+
+    /// Reads the [`HELLO_BYTES`] bytes.
+    ///
+    /// # Errors
+    /// Too short, or a field out of its range.
+    pub fn read(r: &mut Reader<'_>) -> Result<Hello, WireError> {
+        let version = r.u16()?;
+        let wire = match r.u8()? {
+            0 => WireMode::Encrypted,
+            1 => WireMode::Plain,
+            _ => return Err(WireError::BadValue),
+        };
+        let cipher_aes = match r.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(WireError::BadValue),
+        };
+        let session = r.u32()?;
+        let bundle = r.u64()?;
+        if bundle == 0 {
+            return Err(WireError::BadValue);
+        }
+        Ok(Hello {
+            version,
+            wire,
+            cipher_aes,
+            session,
+            bundle,
+            peer_bundle: r.u64()?,
+            receive_buffer_bytes: r.u32()?,
+            from: read_name(r)?,
+            to: read_name(r)?,
+        })
+    }
+}
+
+fn write_name(name: &Name, w: &mut Writer<'_>) {
+    let text = name.as_str().as_bytes();
+    w.u8(text.len() as u8);
+    w.put(text);
+    w.zeros(NAME_BYTES_MAX - text.len());
+}
+
+fn read_name(r: &mut Reader<'_>) -> Result<Name, WireError> {
+    let len = usize::from(r.u8()?);
+    let field: [u8; NAME_BYTES_MAX] = r.array()?;
+    let (text, rest) = field.split_at_checked(len).ok_or(WireError::BadValue)?;
+    if rest.iter().any(|&b| b != 0) {
+        return Err(WireError::BadValue);
+    }
+    core::str::from_utf8(text)
+        .ok()
+        .and_then(|text| Name::new(text).ok())
+        .ok_or(WireError::BadValue)
+}
