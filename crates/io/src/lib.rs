@@ -1,18 +1,25 @@
 //! The system calls of tabane behind small safe interfaces.
 //!
 //! This room knows nothing of the protocol: it moves batches of datagrams
-//! ([`udp`]), tells what the kernel says about links ([`netlink`]), readiness
-//! and time ([`poll`], [`clock`]), and gives seeds ([`entropy`]).
+//! ([`udp`]), frames of a virtual NIC ([`vnic`]), what the kernel says about
+//! links ([`netlink`]), readiness and time ([`poll`], [`clock`]), and the few
+//! things a well-behaved daemon needs ([`signals`], [`systemd`], [`control`],
+//! [`entropy`]). All `unsafe` of the data path and the daemon lives here.
 //!
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
 
 pub mod clock;
+pub mod control;
 pub mod entropy;
+mod ethtool;
 pub mod netlink;
 pub mod poll;
+pub mod signals;
 mod sys;
+pub mod systemd;
 pub mod udp;
+pub mod vnic;
 
 #[cfg(test)]
 mod namespace;

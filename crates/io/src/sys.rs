@@ -46,8 +46,8 @@ pub(crate) unsafe trait SocketOption: Copy {}
 unsafe impl SocketOption for c_int {}
 // SAFETY: three integers of 32 bits, no padding.
 unsafe impl SocketOption for libc::ucred {}
-// SAFETY: a 32-bit and two 16-bit words and eight bytes, no padding.
-unsafe impl SocketOption for libc::packet_mreq {}
+// SAFETY: two integers, no padding.
+unsafe impl SocketOption for [u32; 2] {}
 // SAFETY: two integers of register width, no padding.
 unsafe impl SocketOption for libc::timeval {}
 
@@ -111,4 +111,20 @@ pub(crate) fn grow_buffer(
     // The kernel doubles what one asks for, to pay for its own bookkeeping
     // (socket(7)), and reports the double.
     Ok(usize::try_from(doubled).unwrap_or(0) / 2)
+}
+
+/// A `struct ifreq` for the device `name`.
+///
+/// # Errors
+/// `InvalidInput` where no device can have that name.
+pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: integers and a union with pointers; all zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
 }

@@ -167,6 +167,13 @@ pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     ))
 }
 
+/// The 64-bit number at `offset`, in the machine's byte order.
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(
+        bytes.get(offset..offset + 8)?.try_into().ok()?,
+    ))
+}
+
 /// The text of a string attribute, without the zero byte that ends it.
 pub(crate) fn text(value: &[u8]) -> String {
     let end = value

@@ -15,11 +15,17 @@ use std::net::IpAddr;
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
 pub use monitor::{Change, LinkMonitor};
 
-use message::{Message, attributes, text, u32_at};
+pub(crate) use message::text;
+pub(crate) use socket::Socket as RouteSocket;
+
+use message::{Message, attributes, u32_at, u64_at};
 
 /// `operstate` values that mean "no packets pass" (RFC 2863, `IF_OPER_…` of
 /// linux/if.h): not present, down, lower layer down.
 const OPERSTATES_DOWN: [u8; 3] = [1, 2, 3];
+
+/// Where `struct rtnl_link_stats64` has `tx_dropped`, its eighth number.
+const STATS64_TX_DROPPED: usize = 56;
 
 /// What an `RTM_NEWLINK` or `RTM_DELLINK` says about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +40,8 @@ pub(crate) struct LinkFacts {
     pub(crate) alias: String,
     pub(crate) gso_bytes_max: u32,
     pub(crate) gso_ipv4_bytes_max: u32,
+    /// Packets the device dropped instead of sending.
+    pub(crate) tx_dropped: u64,
 }
 
 impl LinkFacts {
@@ -59,22 +67,34 @@ impl LinkFacts {
             alias: String::new(),
             gso_bytes_max: 0,
             gso_ipv4_bytes_max: 0,
+            tx_dropped: 0,
         };
         for (kind, value) in attributes(body.get(16..)?) {
-            match kind {
-                libc::IFLA_IFNAME => facts.name = text(value),
-                libc::IFLA_ADDRESS => facts.mac = value.try_into().ok(),
-                libc::IFLA_MTU => facts.mtu = u32_at(value, 0)?,
-                libc::IFLA_OPERSTATE => {
-                    facts.carrier &= !OPERSTATES_DOWN.contains(value.first()?);
-                }
-                libc::IFLA_IFALIAS => facts.alias = text(value),
-                route::IFLA_GSO_MAX_SIZE => facts.gso_bytes_max = u32_at(value, 0)?,
-                route::IFLA_GSO_IPV4_MAX_SIZE => facts.gso_ipv4_bytes_max = u32_at(value, 0)?,
-                _ => {}
-            }
+            facts.note(kind, value);
         }
         (!facts.name.is_empty()).then_some(facts)
+    }
+
+    /// Takes in one attribute; one that is too short says nothing.
+    fn note(&mut self, kind: u16, value: &[u8]) {
+        let number = u32_at(value, 0).unwrap_or(0);
+        match kind {
+            libc::IFLA_IFNAME => self.name = text(value),
+            libc::IFLA_ADDRESS => self.mac = value.try_into().ok(),
+            libc::IFLA_MTU => self.mtu = number,
+            libc::IFLA_OPERSTATE => {
+                self.carrier &= !value
+                    .first()
+                    .is_some_and(|state| OPERSTATES_DOWN.contains(state));
+            }
+            libc::IFLA_IFALIAS => self.alias = text(value),
+            libc::IFLA_STATS64 => {
+                self.tx_dropped = u64_at(value, STATS64_TX_DROPPED).unwrap_or(0);
+            }
+            route::IFLA_GSO_MAX_SIZE => self.gso_bytes_max = number,
+            route::IFLA_GSO_IPV4_MAX_SIZE => self.gso_ipv4_bytes_max = number,
+            _ => {}
+        }
     }
 }
 

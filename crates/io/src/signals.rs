@@ -1,0 +1,118 @@
+//! Signals as something to read.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use crate::sys::{check_fd, check_len};
+
+/// What a daemon is asked to do from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: end cleanly.
+    Terminate,
+    /// SIGINT (Ctrl-C): end cleanly.
+    Interrupt,
+    /// SIGHUP: the terminal is gone, or, by custom, read the configuration anew.
+    Hangup,
+}
+
+/// A descriptor that becomes readable when SIGTERM, SIGINT or SIGHUP arrives.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Takes the three signals out of their usual course for this thread and
+    /// those it starts from now on. So it must be called before any thread is
+    /// started: one that does not know of it would be killed by the signal.
+    /// They stay blocked for good. (`std::process::Command` unblocks all
+    /// signals in the programs it starts.)
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn new() -> io::Result<Signals> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `sigemptyset` initialises the set before it is used; the
+        // signal numbers are valid, so none of these can fail.
+        let set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            set.assume_init()
+        };
+        // SAFETY: `set` is valid; the old mask is not asked for.
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) } {
+            0 => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: `set` is valid; -1 asks for a new descriptor.
+        let fd = check_fd(unsafe { libc::signalfd(-1, &raw const set, flags) })?;
+        Ok(Signals { fd })
+    }
+
+    /// The next signal that arrived, or `None`.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn read(&mut self) -> io::Result<Option<Signal>> {
+        // SAFETY: integers only; zero is a value.
+        let mut info: libc::signalfd_siginfo = unsafe { mem::zeroed() };
+        // SAFETY: pointer and length describe `info`.
+        let read = check_len(unsafe {
+            libc::read(
+                self.fd.as_raw_fd(),
+                (&raw mut info).cast(),
+                size_of_val(&info),
+            )
+        });
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        Ok(match info.ssi_signo as libc::c_int {
+            libc::SIGTERM => Some(Signal::Terminate),
+            libc::SIGINT => Some(Signal::Interrupt),
+            libc::SIGHUP => Some(Signal::Hangup),
+            _ => None,
+        })
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_read_instead_of_killing() {
+        // In a process of its own, where no other test's thread is in the way.
+        crate::namespace::isolated(
+            "signals::tests::signals_are_read_instead_of_killing",
+            || {
+                let mut signals = Signals::new().unwrap();
+                assert_eq!(signals.read().unwrap(), None);
+                for (number, wanted) in [
+                    (libc::SIGTERM, Signal::Terminate),
+                    (libc::SIGINT, Signal::Interrupt),
+                    (libc::SIGHUP, Signal::Hangup),
+                ] {
+                    // SAFETY: sends this thread a signal it has blocked.
+                    unsafe { libc::raise(number) };
+                    assert_eq!(signals.read().unwrap(), Some(wanted));
+                }
+                assert_eq!(signals.read().unwrap(), None);
+            },
+        );
+    }
+}

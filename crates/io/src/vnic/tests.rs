@@ -1,0 +1,402 @@
+//! Two hosts (network namespaces) joined by nothing but their virtual NICs and
+//! a thread that carries the frames from one to the other.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::namespace::isolated;
+use crate::poll::{Interest, Poller};
+use crate::sys::check;
+
+const NAME: &str = "tab0";
+
+fn options(backend: Backend, addresses: &[(IpAddr, u8)]) -> VnicOptions<'_> {
+    VnicOptions {
+        name: NAME,
+        mac: [
+            2,
+            0,
+            0,
+            0,
+            0,
+            if addresses.is_empty() {
+                9
+            } else {
+                host(addresses[0].0)
+            },
+        ],
+        mtu: 9000,
+        addresses,
+        gso_bytes_max: 180_000,
+        tx_queue_length: 1000,
+        backend,
+    }
+}
+
+/// The number of a host: the last byte of its address.
+fn host(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(ip) => ip.octets()[3],
+        IpAddr::V6(ip) => ip.octets()[15],
+    }
+}
+
+fn open(backend: Backend, host: u8) -> Result<Vnic, VnicError> {
+    let ipv6 = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host];
+    let addresses = [
+        (Ipv4Addr::new(10, 9, 9, host).into(), 24),
+        (ipv6.into(), 64),
+    ];
+    Vnic::open(&options(backend, &addresses))
+}
+
+/// Puts this thread into a new network namespace.
+fn new_host() {
+    // SAFETY: takes no pointers; concerns this thread alone.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).unwrap();
+}
+
+/// A TAP needs a device file that an ordinary user may not have; then the
+/// error must say so, and that is all that can be shown.
+fn has_tap() -> bool {
+    match std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+    {
+        Ok(_) => true,
+        Err(_) => {
+            let error = open(Backend::Tap, 1).unwrap_err();
+            assert!(error.to_string().contains("/dev/net/tun"), "{error}");
+            false
+        }
+    }
+}
+
+/// Carries frames both ways until told to stop; returns the longest.
+fn carry(mut ends: [Vnic; 2], stop: &AtomicBool) -> usize {
+    let mut poller = Poller::new().unwrap();
+    for (token, end) in ends.iter().enumerate() {
+        poller.register(end, token as u64, Interest::Read).unwrap();
+    }
+    let mut buffer = vec![0; ends[0].frame_bytes_max()];
+    let (mut ready, mut longest) = (Vec::new(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        poller
+            .wait(Some(Duration::from_millis(20)), &mut ready)
+            .unwrap();
+        for from in ready.iter().map(|ready| ready.token as usize) {
+            while let Some(bytes) = ends[from].read(&mut buffer).unwrap() {
+                longest = longest.max(bytes);
+                let (header, frame) = buffer[..bytes].split_at(HEADER_BYTES);
+                ends[1 - from]
+                    .write(&[IoSlice::new(header), IoSlice::new(frame)])
+                    .unwrap();
+            }
+        }
+    }
+    for mut end in ends {
+        assert_eq!(end.counters().unwrap(), VnicCounters::default());
+    }
+    longest
+}
+
+/// What `client` and `server` do on two hosts joined by virtual NICs; the
+/// longest frame that passed.
+fn joined(backend: Backend, server: impl FnOnce() + Send, client: impl FnOnce() + Send) -> usize {
+    let (opened, ends) = std::sync::mpsc::channel();
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let hosts: [(u8, Box<dyn FnOnce() + Send>); 2] =
+            [(1, Box::new(server)), (2, Box::new(client))];
+        let hosts = hosts.map(|(number, work)| {
+            let opened = opened.clone();
+            scope.spawn(move || {
+                new_host();
+                opened.send(open(backend, number)).unwrap();
+                drop(opened);
+                work();
+            })
+        });
+        let ends = [ends.recv().unwrap().unwrap(), ends.recv().unwrap().unwrap()];
+        let carrier = scope.spawn(move || carry(ends, stop));
+        let results = hosts.map(|host| host.join());
+        stop.store(true, Ordering::Relaxed);
+        let longest = carrier.join().unwrap();
+        for result in results {
+            result.unwrap();
+        }
+        longest
+    })
+}
+
+/// A listening socket that is ready before anyone asks for it.
+fn tcp_both_ways(ip: &'static str) -> (impl FnOnce() + Send, impl FnOnce() + Send) {
+    let data: Vec<u8> = (0..8_000_000u32).map(|n| (n / 7) as u8).collect();
+    let wanted = data.clone();
+    let server = move || {
+        let (mut stream, _) = TcpListener::bind((ip, 7000)).unwrap().accept().unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == wanted, "{} bytes, not those sent", got.len());
+        stream.write_all(&got[..1_000_000]).unwrap();
+    };
+    let client = move || {
+        let mut stream = connect((ip.parse::<IpAddr>().unwrap(), 7000).into());
+        stream.write_all(&data).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == data[..1_000_000]);
+    };
+    (server, client)
+}
+
+/// Connects as soon as the other host is up and listens.
+fn connect(to: SocketAddr) -> TcpStream {
+    for _ in 0..500 {
+        if let Ok(stream) = TcpStream::connect_timeout(&to, Duration::from_secs(5)) {
+            return stream;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no connection to {to}");
+}
+
+#[test]
+fn tcp_through_the_packet_backend_passes_in_packets_beyond_64_kib() {
+    isolated(
+        "vnic::tests::tcp_through_the_packet_backend_passes_in_packets_beyond_64_kib",
+        || {
+            for ip in ["10.9.9.1", "fd00::1"] {
+                let (server, client) = tcp_both_ways(ip);
+                let longest = joined(Backend::Packet, server, client);
+                assert!(longest > 65_536, "longest frame over {ip}: {longest}");
+            }
+        },
+    );
+}
+
+#[test]
+fn tcp_through_the_tap_passes_in_packets_beyond_the_mtu() {
+    isolated(
+        "vnic::tests::tcp_through_the_tap_passes_in_packets_beyond_the_mtu",
+        || {
+            if !has_tap() {
+                return;
+            }
+            for ip in ["10.9.9.1", "fd00::1"] {
+                let (server, client) = tcp_both_ways(ip);
+                let longest = joined(Backend::Tap, server, client);
+                assert!(
+                    longest > 30_000 && longest < 65_536 + 100,
+                    "over {ip}: {longest}"
+                );
+            }
+        },
+    );
+}
+
+/// Datagrams of all sizes, some larger than the MTU, come back as they went.
+fn udp_echo(backend: Backend) {
+    let sizes = [0, 1, 100, 8972, 8973, 30_000];
+    let server = move || {
+        let socket = UdpSocket::bind("10.9.9.1:7001").unwrap();
+        let mut buffer = [0; 65536];
+        for _ in sizes {
+            let (bytes, from) = socket.recv_from(&mut buffer).unwrap();
+            socket.send_to(&buffer[..bytes], from).unwrap();
+        }
+        drop(
+            TcpListener::bind("10.9.9.1:7000")
+                .unwrap()
+                .accept()
+                .unwrap(),
+        );
+    };
+    let client = move || {
+        let socket = UdpSocket::bind("10.9.9.2:0").unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        let mut buffer = [0; 65536];
+        for bytes in sizes {
+            let sent: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
+            let mut tries = 0..200;
+            let got = loop {
+                // The first go nowhere while the server is not up.
+                assert!(tries.next().is_some(), "{bytes} bytes did not come back");
+                let _ = socket.send_to(&sent, "10.9.9.1:7001");
+                if let Ok(got) = socket.recv(&mut buffer) {
+                    break got;
+                }
+            };
+            assert!(buffer[..got] == sent, "{got} bytes came back for {bytes}");
+        }
+        drop(connect("10.9.9.1:7000".parse().unwrap()));
+    };
+    joined(backend, server, client);
+}
+
+#[test]
+fn udp_passes_whatever_its_size() {
+    isolated("vnic::tests::udp_passes_whatever_its_size", || {
+        udp_echo(Backend::Packet);
+        if has_tap() {
+            udp_echo(Backend::Tap);
+        }
+    });
+}
+
+fn names() -> Vec<String> {
+    let mut names: Vec<_> = crate::netlink::interfaces()
+        .unwrap()
+        .into_iter()
+        .map(|link| link.name)
+        .collect();
+    names.retain(|name| name != "lo" && !name.contains(char::is_numeric) || name == NAME);
+    names
+}
+
+#[test]
+fn the_device_is_as_asked_for_alone_and_gone_in_the_end() {
+    isolated(
+        "vnic::tests::the_device_is_as_asked_for_alone_and_gone_in_the_end",
+        || {
+            let backends = if has_tap() {
+                &[Backend::Tap, Backend::Packet][..]
+            } else {
+                &[Backend::Packet]
+            };
+            for &backend in backends {
+                let vnic = open(backend, 3).unwrap();
+                assert_eq!(vnic.backend(), backend);
+                assert!(vnic.is_peer_hidden());
+                assert_eq!(vnic.mtu(), 9000);
+                assert_eq!(
+                    vnic.gso_bytes_max(),
+                    if backend == Backend::Tap {
+                        65_536
+                    } else {
+                        180_000
+                    }
+                );
+                assert_eq!(names(), [NAME]);
+                let all = crate::netlink::interfaces().unwrap();
+                let tab0 = all.iter().find(|link| link.index == vnic.index()).unwrap();
+                assert!(tab0.up && tab0.carrier);
+                assert_eq!((tab0.mtu, tab0.mac), (9000, Some([2, 0, 0, 0, 0, 3])));
+                let ips: Vec<_> = tab0
+                    .addresses
+                    .iter()
+                    .map(|a| (a.ip.to_string(), a.prefix))
+                    .collect();
+                assert!(
+                    ips.contains(&("10.9.9.3".into(), 24)) && ips.contains(&("fd00::3".into(), 64))
+                );
+                let on = crate::ethtool::switched_on(&vnic.route, NAME);
+                assert!(on.contains(&"tx-tcp-segmentation".into()), "{on:?}");
+                assert!(on.iter().all(|feature| is_carried(feature)), "{on:?}");
+                drop(vnic);
+                assert_eq!(names(), [""; 0]);
+            }
+        },
+    );
+}
+
+#[test]
+fn what_a_crashed_process_left_is_replaced_and_what_others_made_is_not() {
+    isolated(
+        "vnic::tests::what_a_crashed_process_left_is_replaced_and_what_others_made_is_not",
+        || {
+            // The descriptor stays open, so the pair stays too.
+            let crashed = open(Backend::Packet, 1).unwrap();
+            let old = crashed.index();
+            std::mem::forget(crashed);
+            let vnic = open(Backend::Packet, 1).unwrap();
+            assert_ne!(vnic.index(), old);
+            drop(vnic);
+
+            let mut route = RouteSocket::new().unwrap();
+            route.add_veth(NAME, "other", None).unwrap();
+            for backend in [Backend::Packet, Backend::Tap, Backend::Auto] {
+                let error = open(backend, 1).unwrap_err();
+                assert!(matches!(error, VnicError::NameTaken { .. }), "{error}");
+                assert!(error.to_string().contains("ip link delete tab0"), "{error}");
+            }
+            assert_eq!(names(), ["other", NAME]);
+        },
+    );
+}
+
+#[test]
+fn without_privileges_the_error_says_which_are_needed() {
+    isolated(
+        "vnic::tests::without_privileges_the_error_says_which_are_needed",
+        || {
+            // capset(2), version 3: no capabilities for this thread.
+            let header = [0x2008_0522u32, 0];
+            let none = [0u32; 6];
+            // SAFETY: both structures are as long as version 3 wants them.
+            check(
+                unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } as i32,
+            )
+            .unwrap();
+            for backend in [Backend::Packet, Backend::Auto] {
+                let error = open(backend, 1).unwrap_err();
+                assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
+            }
+            assert_eq!(names(), [""; 0]);
+        },
+    );
+}
+
+#[test]
+fn wrong_options_and_buffers_are_refused() {
+    isolated("vnic::tests::wrong_options_and_buffers_are_refused", || {
+        for name in ["", "sixteen-letters-", "a/b", "a b", ".", "a:b", "a\0"] {
+            let wrong = VnicOptions {
+                name,
+                ..options(Backend::Auto, &[])
+            };
+            assert!(
+                matches!(Vnic::open(&wrong), Err(VnicError::InvalidName { .. })),
+                "{name:?}"
+            );
+        }
+        let wrong = VnicOptions {
+            mtu: 1 << 20,
+            ..options(Backend::Packet, &[])
+        };
+        let error = Vnic::open(&wrong).unwrap_err();
+        assert!(error.to_string().contains("set the MTU"), "{error}");
+        assert_eq!(names(), [""; 0]);
+
+        let mut vnic = open(Backend::Packet, 1).unwrap();
+        assert_eq!(
+            vnic.read(&mut [0; 100]).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+        for nonsense in [&[][..], &[0; 9], &[0xff; 300], &[0; 12]] {
+            assert!(
+                vnic.write(&[IoSlice::new(nonsense)]).is_err(),
+                "{} bytes",
+                nonsense.len()
+            );
+        }
+        RouteSocket::new()
+            .unwrap()
+            .delete_link(vnic.index())
+            .unwrap();
+        let mut buffer = vec![0; vnic.frame_bytes_max()];
+        let mut outcome = vnic.read(&mut buffer);
+        while let Ok(Some(_)) = outcome {
+            outcome = vnic.read(&mut buffer);
+        }
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::NetworkDown);
+    });
+}
