@@ -60,26 +60,31 @@ pub(crate) fn switch_links(config: &LabConfig, link: usize, node_paths: &[String
     say(format!(
         "link add name {BRIDGE} index {BRIDGE_INDEX} mtu {mtu} type bridge stp_state 0 mcast_snooping 0"
     ));
-    say(format!("link set {BRIDGE} addrgenmode none up"));
+    say(quietly_up(BRIDGE));
     for (node, path) in node_paths.iter().enumerate() {
         let (port, end, nic) = (port(node), cable_end(node, spec), nic(link));
         let address = format!("02:7a:62:00:{link:02x}:{:02x}", node + 1);
         say(format!(
             "link add name {end} mtu {mtu} type veth peer name {nic} address {address} mtu {mtu} netns {path}"
         ));
-        say(format!("link set {end} addrgenmode none up"));
+        say(quietly_up(&end));
         if !spec.delay.is_zero() {
             let inner = emulator_output(node);
             say(format!(
                 "link add name {port} mtu {mtu} type veth peer name {inner} mtu {mtu}"
             ));
-            say(format!("link set {inner} addrgenmode none up"));
+            say(quietly_up(&inner));
         }
-        say(format!(
-            "link set {port} master {BRIDGE} addrgenmode none up"
-        ));
+        say(format!("link set {port} master {BRIDGE}"));
+        say(quietly_up(&port));
     }
     orders
+}
+
+/// Up without an IPv6 address, whose discovery chatters on an idle link. One
+/// order would do the second half first.
+fn quietly_up(device: &str) -> String {
+    format!("link set {device} addrgenmode none\nlink set {device} up")
 }
 
 /// `ip` orders for a node.
@@ -89,7 +94,8 @@ pub(crate) fn node_links(links: usize, node: usize) -> String {
         let (nic, address) = (nic(link), address(node, link));
         let _ = writeln!(
             orders,
-            "link set {nic} addrgenmode none up\naddress add {address}/24 dev {nic}"
+            "{}\naddress add {address}/24 dev {nic}",
+            quietly_up(&nic)
         );
     }
     orders
