@@ -1,12 +1,15 @@
 //! The command line: what can be asked of the program, and its exit code.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Cluster, ConfigError, DEFAULT_PATH, NodeIndex, Problem};
+use crate::config::{
+    Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
+};
+use crate::status::{self, AskError, Colours, StatusReport};
 use crate::{config, exit_codes, init};
 
 mod panic;
@@ -42,6 +45,18 @@ pub enum Command {
     /// Says `ready` when the links are up, ends on SIGTERM or Ctrl-C. Needs
     /// CAP_NET_ADMIN only if the node has a `vnic`.
     Up(UpArgs),
+    /// Show how the daemon of this network namespace, its peers and paths are
+    Status(StatusArgs),
+    /// Build and break virtual clusters on this machine, to try things out
+    Lab(tabane_lab::cli::LabArgs),
+}
+
+/// Arguments of `tabane status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// One line of JSON instead of a table; docs/status.md describes it
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `tabane init`.
@@ -71,15 +86,12 @@ impl UpArgs {
     /// Everything that is wrong, to be shown with [`report`].
     pub fn prepare(
         &self,
-        own: &[config::InterfaceAddress],
+        own: &[InterfaceAddress],
     ) -> Result<(Cluster, NodeIndex, Vec<Problem>), ConfigError> {
         let (cluster, mut warnings) = Cluster::load(&self.config)?;
         let me = config::identify(&cluster, own, self.node.as_deref())?;
         warnings.extend(config::check_here(&cluster, me, own));
-        if warnings
-            .iter()
-            .any(|p| p.severity == config::Severity::Error)
-        {
+        if warnings.iter().any(|p| p.severity == Severity::Error) {
             return Err(ConfigError { problems: warnings });
         }
         Ok((cluster, me, warnings))
@@ -89,20 +101,31 @@ impl UpArgs {
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
     panic::install_hook();
-    let code = std::panic::catch_unwind(|| run(Cli::parse()));
-    // The hook has told the user already.
-    ExitCode::from(code.unwrap_or(exit_codes::INTERNAL))
+    // What a command made is removed as its stack unwinds; the hook has told the user already.
+    std::panic::catch_unwind(|| run(Cli::parse())).unwrap_or_else(|payload| {
+        let is_quiet = panic::is_broken_pipe(&*payload);
+        ExitCode::from(if is_quiet {
+            exit_codes::OK
+        } else {
+            exit_codes::INTERNAL
+        })
+    })
 }
 
-fn run(cli: Cli) -> u8 {
-    match cli.command {
+fn run(cli: Cli) -> ExitCode {
+    let code = match cli.command {
         Command::Init(args) => run_init(&args.path),
-        Command::Up(_) => failure("this build has no daemon yet"),
-    }
+        Command::Up(args) => run_up(&args),
+        Command::Status(args) => run_status(&args),
+        Command::Lab(args) => return tabane_lab::cli::run(args),
+    };
+    ExitCode::from(code)
 }
 
 fn run_init(path: &Path) -> u8 {
-    if let Err(error) = init::init(path, &[]) {
+    // They only go into comments of the file: it is as good without them.
+    let own = own_addresses().unwrap_or_default();
+    if let Err(error) = init::init(path, &own) {
         return failure(error);
     }
     let shown = path.display();
@@ -111,6 +134,61 @@ fn run_init(path: &Path) -> u8 {
          Next: add your nodes to it, copy it to every node, and run there\n  \
          tabane up --config {shown}\n"
     ))
+}
+
+fn run_up(args: &UpArgs) -> u8 {
+    let own = match own_addresses() {
+        Ok(own) => own,
+        Err(error) => {
+            let error = config::plain(&error);
+            return failure(format!(
+                "the addresses of this machine cannot be listed: {error}"
+            ));
+        }
+    };
+    match args.prepare(&own) {
+        Ok(_) => failure("this build has no daemon yet"),
+        Err(error) => report(&error),
+    }
+}
+
+fn run_status(args: &StatusArgs) -> u8 {
+    let shown = status::ask_status(status::SOCKET_NAME).and_then(|value| {
+        if args.json {
+            return Ok(format!("{value}\n"));
+        }
+        let report: StatusReport =
+            serde_json::from_value(value).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
+        let colours = Colours::wanted(io::stdout().is_terminal());
+        Ok(status::render(&report, colours))
+    });
+    match shown {
+        Ok(text) => print(&text),
+        Err(error) => {
+            failure(&error);
+            error.exit_code()
+        }
+    }
+}
+
+/// The addresses of this machine's interfaces, as seen in this network namespace.
+///
+/// # Errors
+/// If the kernel refuses to list them.
+pub fn own_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let interfaces = tabane_io::netlink::interfaces()?;
+    let of_one = |interface: tabane_io::netlink::Interface| {
+        let name = interface.name;
+        interface
+            .addresses
+            .into_iter()
+            .map(move |a| InterfaceAddress {
+                interface: name.clone(),
+                address: a.ip,
+                prefix: a.prefix,
+            })
+    };
+    Ok(interfaces.into_iter().flat_map(of_one).collect())
 }
 
 /// Tells the user what failed; returns the exit code for it.

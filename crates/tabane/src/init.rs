@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::{ClusterKey, InterfaceAddress, KEY_BYTES, plain};
+use crate::config::{ClusterKey, InterfaceAddress, plain};
 
 /// Why no cluster file was written. To be acted on by the operator.
 #[derive(Debug)]
@@ -60,7 +60,8 @@ pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
     if !directory.is_dir() {
         return Err(InitError::NoDirectory(directory.to_owned()));
     }
-    let key = fresh_key().map_err(InitError::Entropy)?;
+    let seed = tabane_io::entropy::seed().map_err(InitError::Entropy)?;
+    let key = ClusterKey::new(seed);
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -80,12 +81,6 @@ pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
         let _ = std::fs::remove_file(path);
         InitError::Write(path.to_owned(), error)
     })
-}
-
-fn fresh_key() -> io::Result<ClusterKey> {
-    let mut bytes = [0; KEY_BYTES];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(ClusterKey::new(bytes))
 }
 
 /// The text of a new cluster file.

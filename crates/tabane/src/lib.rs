@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 pub mod exit_codes;
 pub mod init;
+pub mod status;
 pub mod vswitch;
 
 #[cfg(test)]

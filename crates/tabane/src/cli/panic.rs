@@ -1,5 +1,6 @@
 //! No panic reaches a user as Rust prints it.
 
+use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
@@ -10,6 +11,9 @@ use std::panic::PanicHookInfo;
 /// `RUST_BACKTRACE` asks for one.
 pub(super) fn install_hook() {
     std::panic::set_hook(Box::new(|info| {
+        if is_broken_pipe(info.payload()) {
+            return;
+        }
         let mut err = io::stderr().lock();
         // Nobody is left to tell if standard error is gone.
         let _ = writeln!(err, "{}", line(info));
@@ -20,22 +24,31 @@ pub(super) fn install_hook() {
     }));
 }
 
+/// Is this the panic of `println!` because the reader of standard output went
+/// away (`| head`)? That is no bug, and ends the program quietly.
+pub(super) fn is_broken_pipe(payload: &(dyn Any + Send)) -> bool {
+    let message = text(payload);
+    message.starts_with("failed printing to stdout") && message.contains("Broken pipe")
+}
+
+fn text(payload: &(dyn Any + Send)) -> &str {
+    match payload.downcast_ref::<&str>() {
+        Some(text) => text,
+        None => payload
+            .downcast_ref::<String>()
+            .map_or("no message", String::as_str),
+    }
+}
+
 fn line(info: &PanicHookInfo<'_>) -> String {
     let place = match info.location() {
         Some(location) => format!(" at {}:{}", location.file(), location.line()),
         None => String::new(),
     };
-    let payload = info.payload();
-    let message = match payload.downcast_ref::<&str>() {
-        Some(text) => text,
-        None => payload
-            .downcast_ref::<String>()
-            .map_or("no message", String::as_str),
-    };
     format!(
         "tabane: this is a bug in tabane {}, please report it with this line and what you did: {}{place}",
         env!("CARGO_PKG_VERSION"),
-        message.replace('\n', " "),
+        text(info.payload()).replace('\n', " "),
     )
 }
 

@@ -1,0 +1,111 @@
+//! Asking the daemon of this network namespace.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::control::Request;
+use crate::config::plain;
+use crate::exit_codes;
+
+/// How long a daemon may be silent before it counts as hung.
+pub const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Longest answer that is read.
+pub const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Why there is no answer. To be acted on by the operator.
+#[derive(Debug)]
+pub enum AskError {
+    /// Nobody listens: no daemon runs in this network namespace.
+    NoDaemon,
+    /// The daemon says nothing.
+    Silent,
+    /// The daemon refused; its words.
+    Refused(String),
+    /// The answer makes no sense here; a daemon of another version, perhaps.
+    NotUnderstood(String),
+    /// The connection failed.
+    Connection(io::Error),
+}
+
+impl AskError {
+    /// The exit code of a program that fails for this.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoDaemon => exit_codes::NO_DAEMON,
+            _ => exit_codes::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDaemon => f.write_str(
+                "no daemon runs here; start one with `tabane up` (each network namespace has its own)",
+            ),
+            Self::Silent => write!(
+                f,
+                "the daemon did not answer within {} s; look at its log, restart it if it hangs",
+                SILENCE_MAX.as_secs()
+            ),
+            Self::Refused(words) => {
+                let words: String = words.chars().flat_map(char::escape_debug).collect();
+                write!(f, "the daemon refused: {words}")
+            }
+            Self::NotUnderstood(what) => write!(
+                f,
+                "the daemon's answer is not understood ({what}); is it of another version than this program?"
+            ),
+            Self::Connection(error) => {
+                write!(f, "the connection to the daemon failed: {}", plain(error))
+            }
+        }
+    }
+}
+
+impl std::error::Error for AskError {}
+
+impl From<io::Error> for AskError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => Self::NoDaemon,
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Silent,
+            _ => Self::Connection(error),
+        }
+    }
+}
+
+/// Asks the daemon that listens at the abstract socket `name` for its status:
+/// the JSON of a [`StatusReport`](super::StatusReport), as it came.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_status(name: &str) -> Result<Value, AskError> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    stream.set_read_timeout(Some(SILENCE_MAX))?;
+    stream.set_write_timeout(Some(SILENCE_MAX))?;
+    stream.write_all(&Request::Status.to_line())?;
+    let mut line = Vec::new();
+    let mut limited = BufReader::new(stream).take(ANSWER_BYTES_MAX);
+    limited.read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(AskError::NotUnderstood("it was cut short".to_owned()));
+    }
+    let mut answer: Value =
+        serde_json::from_slice(&line).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
+    if let Some(words) = answer.get("error").and_then(Value::as_str) {
+        return Err(AskError::Refused(words.to_owned()));
+    }
+    match answer.get_mut("status").map(Value::take) {
+        Some(status) if status.is_object() => Ok(status),
+        _ => Err(AskError::NotUnderstood(
+            "there is no status in it".to_owned(),
+        )),
+    }
+}

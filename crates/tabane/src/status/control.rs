@@ -1,0 +1,177 @@
+//! The control protocol, daemon's side: one JSON line asks, one JSON line
+//! answers, then the daemon closes. Never blocks and starts no thread.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use serde::{Deserialize, Serialize};
+
+use super::report::StatusReport;
+
+/// Longest request, with its newline.
+pub const REQUEST_BYTES_MAX: usize = 4096;
+
+/// What a client may ask: `{"command":"status"}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase")]
+pub enum Request {
+    /// How are you?
+    Status,
+}
+
+/// The answer: `{"status":{…}}` or `{"error":"…"}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Response {
+    /// To [`Request::Status`].
+    Status(Box<StatusReport>),
+    /// The request was not understood; says why.
+    Error(String),
+}
+
+impl Request {
+    /// Reads one line, with or without its newline.
+    ///
+    /// # Errors
+    /// The answer to give if it is no request.
+    pub fn parse(line: &[u8]) -> Result<Self, Response> {
+        serde_json::from_slice(line).map_err(|error| {
+            Response::Error(format!(
+                "not understood: {error}; a request is one line such as {{\"command\":\"status\"}}"
+            ))
+        })
+    }
+
+    /// The request as a line.
+    pub fn to_line(&self) -> Vec<u8> {
+        to_line(self)
+    }
+}
+
+impl Response {
+    /// The answer as a line.
+    pub fn to_line(&self) -> Vec<u8> {
+        to_line(self)
+    }
+}
+
+fn to_line(value: &impl Serialize) -> Vec<u8> {
+    // These types have only string keys, so this does not fail; if it ever did, an answer is due.
+    let mut line = serde_json::to_vec(value)
+        .unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}").into_bytes());
+    line.push(b'\n');
+    line
+}
+
+/// What a [`Client`] waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Call again when its socket is readable.
+    WaitReadable,
+    /// Call again when its socket is writable.
+    WaitWritable,
+    /// Finished, one way or another: drop it.
+    Done,
+}
+
+/// One accepted connection. Holds at most [`REQUEST_BYTES_MAX`] of request and
+/// one answer.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    request: Vec<u8>,
+    /// The answer, empty until it is known.
+    answer: Vec<u8>,
+    /// How much of it is sent.
+    sent: usize,
+}
+
+impl Client {
+    /// For a stream that was just accepted.
+    ///
+    /// # Errors
+    /// If the stream cannot be made non-blocking.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            request: Vec::new(),
+            answer: Vec::new(),
+            sent: 0,
+        })
+    }
+
+    /// Does what can be done now without waiting; `answer` is called at most
+    /// once in a client's life, when the request is complete and right.
+    ///
+    /// A client that closes before it has its answer is dropped, also one that
+    /// only closes its sending side, if the answer does not fit the socket's buffer.
+    pub fn advance(&mut self, answer: impl FnOnce(Request) -> Response) -> Progress {
+        if self.answer.is_empty() {
+            match self.read_request() {
+                Ok(Some(Ok(request))) => self.answer = answer(request).to_line(),
+                Ok(Some(Err(refusal))) => self.answer = refusal.to_line(),
+                Ok(None) => return Progress::WaitReadable,
+                Err(_) => return Progress::Done,
+            }
+        } else if self.is_gone() {
+            return Progress::Done;
+        }
+        self.write_answer()
+    }
+
+    /// The request once it is complete, `None` before.
+    fn read_request(&mut self) -> io::Result<Option<Result<Request, Response>>> {
+        let mut chunk = [0; 512];
+        loop {
+            let length = match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            self.request.extend_from_slice(&chunk[..length]);
+            if let Some(end) = self.request.iter().position(|&b| b == b'\n')
+                && end < REQUEST_BYTES_MAX
+            {
+                return Ok(Some(Request::parse(&self.request[..end])));
+            }
+            if self.request.len() >= REQUEST_BYTES_MAX {
+                let what = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
+                return Ok(Some(Err(Response::Error(what))));
+            }
+        }
+    }
+
+    /// Whether the client closed while its answer waits; what else it says is ignored.
+    fn is_gone(&mut self) -> bool {
+        let mut ignored = [0; 512];
+        match self.stream.read(&mut ignored) {
+            Ok(length) => length == 0,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    fn write_answer(&mut self) -> Progress {
+        while let Some(rest) = self.answer.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write(rest) {
+                Ok(0) => return Progress::Done,
+                Ok(length) => self.sent += length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Progress::WaitWritable;
+                }
+                Err(_) => return Progress::Done,
+            }
+        }
+        Progress::Done
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,141 @@
+//! What a node tells about itself. The names are an interface for programs:
+//! they stay; new ones may come. `docs/status.md` describes them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Wire;
+
+/// Value of [`StatusReport::schema`]. Grows if a name changes its meaning or goes.
+pub const SCHEMA: u32 = 1;
+
+/// The state of a node, its peers and paths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// Version of these names: [`SCHEMA`].
+    pub schema: u32,
+    /// The node itself.
+    pub node: NodeStatus,
+    /// All other nodes of the cluster file, in its order.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// The node that was asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// Version of its daemon.
+    pub version: String,
+    /// Seconds since the daemon started.
+    pub uptime_s: u64,
+    /// How packets travel.
+    pub wire: Wire,
+    /// How often each limit was hit since the start; only those that were.
+    pub limits_hit: BTreeMap<String, u64>,
+    /// Its virtual NIC, if it has one.
+    pub vnic: Option<VnicStatus>,
+}
+
+/// A virtual NIC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VnicStatus {
+    /// The device: `tab0`.
+    pub name: String,
+    /// Address and prefix length: `10.99.0.1/24`.
+    pub address: String,
+    /// Its MTU.
+    pub mtu_bytes: u32,
+    /// What it is made of: `tap` or `veth`.
+    pub backend: String,
+}
+
+/// Another node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// Is it connected?
+    pub state: PeerState,
+    /// When this state began, milliseconds since 1970-01-01 UTC.
+    pub since_unix_ms: u64,
+    /// How long ago that is, seconds.
+    pub since_s: u64,
+    /// Why it is in this state, in words; `null` if there is nothing to say.
+    pub why: Option<String>,
+    /// Seconds since the last handshake; `null` before the first.
+    pub session_age_s: Option<u64>,
+    /// Memory held for it.
+    pub memory_bytes: u64,
+    /// The paths to it, by link number.
+    pub paths: Vec<PathStatus>,
+}
+
+/// Is a peer connected?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerState {
+    /// No handshake has succeeded yet.
+    Connecting,
+    /// At least one path works.
+    Up,
+    /// It was connected; now no path works.
+    Down,
+}
+
+/// One link here with the peer's on the same network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// Number of the link and network: 0..=7.
+    pub link: u8,
+    /// The link's own address.
+    pub local: IpAddr,
+    /// Where packets to the peer go.
+    pub remote: SocketAddr,
+    /// Does it work?
+    pub state: PathState,
+    /// When this state began, milliseconds since 1970-01-01 UTC.
+    pub since_unix_ms: u64,
+    /// How long ago that is, seconds.
+    pub since_s: u64,
+    /// Why it is in this state: which witness said so; `null` if there is nothing to say.
+    pub why: Option<String>,
+    /// Smoothed round trip time; `null` before the first.
+    pub rtt_us: Option<u32>,
+    /// What was sent lately, megabits per second.
+    pub tx_rate_mbps: f64,
+    /// What was received lately, megabits per second.
+    pub rx_rate_mbps: f64,
+    /// What the path can carry, by estimate; `null` before there is one.
+    pub capacity_mbps: Option<f64>,
+    /// Packets lost lately of those sent; `null` if none were sent.
+    pub loss_percent: Option<f64>,
+    /// Packets sent since the path is there.
+    pub tx_packets: u64,
+    /// Bytes sent, of UDP payload.
+    pub tx_bytes: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received, of UDP payload.
+    pub rx_bytes: u64,
+    /// Bytes of content that were sent here and had to be sent once more.
+    pub resent_bytes: u64,
+    /// Largest UDP payload that passes, as found out.
+    pub mtu_bytes: u32,
+}
+
+/// Does a path work?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathState {
+    /// Not yet known to work.
+    Connecting,
+    /// It works.
+    Up,
+    /// It may have failed; it is being probed and gets no new content.
+    Suspect,
+    /// It failed; probes go on.
+    Down,
+}

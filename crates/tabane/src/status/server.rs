@@ -1,0 +1,108 @@
+//! The control socket of a daemon, to be turned by the daemon's loop.
+
+use std::io::{self, ErrorKind};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use tabane_io::poll::{Interest, Poller};
+
+use super::control::{Client, Progress, Request, Response};
+use super::report::StatusReport;
+
+/// Name of the abstract Unix socket, `@tabane`. Such names belong to a network
+/// namespace: daemons in different ones never meet.
+pub const SOCKET_NAME: &str = "tabane";
+
+/// Most clients at a time; the one that came first goes for the next.
+pub const CLIENTS_MAX: usize = 8;
+
+/// The listening socket and its clients, registered with the daemon's poller.
+#[derive(Debug)]
+pub struct ControlServer {
+    listener: UnixListener,
+    first_token: u64,
+    /// A client and when it came, counted in clients.
+    slots: [Option<(Client, u64)>; CLIENTS_MAX],
+    accepted: u64,
+}
+
+impl ControlServer {
+    /// How many tokens of the poller it uses, from the first one on.
+    pub const TOKENS: u64 = 1 + CLIENTS_MAX as u64;
+
+    /// Listens at [`SOCKET_NAME`] (`name`), registered with `poller` under the
+    /// tokens `first_token..first_token + TOKENS`.
+    ///
+    /// # Errors
+    /// `AddrInUse` if another daemon runs in this network namespace.
+    pub fn bind(name: &str, poller: &Poller, first_token: u64) -> io::Result<Self> {
+        let address = SocketAddr::from_abstract_name(name)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        listener.set_nonblocking(true)?;
+        poller.register(&listener, first_token, Interest::Read)?;
+        Ok(Self {
+            listener,
+            first_token,
+            slots: Default::default(),
+            accepted: 0,
+        })
+    }
+
+    /// Is this token one of its own? Then call [`ControlServer::turn`].
+    pub fn owns(&self, token: u64) -> bool {
+        (self.first_token..self.first_token + Self::TOKENS).contains(&token)
+    }
+
+    /// Accepts, reads, answers and writes whatever is possible without waiting.
+    /// `report` is called once for each request that is answered.
+    ///
+    /// # Errors
+    /// Those of the poller and of `accept`, such as no descriptor left; the
+    /// server goes on with the next call.
+    pub fn turn(
+        &mut self,
+        poller: &Poller,
+        mut report: impl FnMut() -> StatusReport,
+    ) -> io::Result<()> {
+        let accepted = self.accept(poller);
+        let mut answer = |request| match request {
+            Request::Status => Response::Status(Box::new(report())),
+        };
+        for (token, slot) in (self.first_token + 1..).zip(&mut self.slots) {
+            let Some((client, _)) = slot else {
+                continue;
+            };
+            match client.advance(&mut answer) {
+                Progress::WaitReadable => {}
+                Progress::WaitWritable => poller.modify(&*client, token, Interest::ReadWrite)?,
+                // Closing it takes it out of the poller.
+                Progress::Done => *slot = None,
+            }
+        }
+        accepted
+    }
+
+    fn accept(&mut self, poller: &Poller) -> io::Result<()> {
+        // Bounded, so that a storm of clients does not hold up the daemon's loop.
+        for _ in 0..CLIENTS_MAX {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let client = Client::new(stream)?;
+            // Free slots count as oldest.
+            let age = |slot: &Option<(Client, u64)>| slot.as_ref().map_or(0, |(_, came)| *came);
+            let Some(index) = (0..CLIENTS_MAX).min_by_key(|&i| age(&self.slots[i])) else {
+                return Ok(());
+            };
+            self.slots[index] = None;
+            let token = self.first_token + 1 + index as u64;
+            poller.register(&client, token, Interest::Read)?;
+            self.accepted += 1;
+            self.slots[index] = Some((client, self.accepted));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,295 @@
+//! The status report for people.
+
+use std::fmt::Write;
+
+use super::report::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
+use crate::config::Wire;
+
+/// Whether to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colours {
+    /// Plain text.
+    Off,
+    /// ANSI sequences, for a terminal.
+    On,
+}
+
+impl Colours {
+    /// On for a terminal that is not dumb, unless `NO_COLOR` is set and not
+    /// empty (<https://no-color.org>).
+    pub fn wanted(is_terminal: bool) -> Self {
+        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let is_dumb = var("TERM").is_none_or(|term| term == "dumb");
+        if is_terminal && !is_dumb && var("NO_COLOR").is_none() {
+            Self::On
+        } else {
+            Self::Off
+        }
+    }
+}
+
+/// What a state is to the eye.
+#[derive(Clone, Copy)]
+enum Mood {
+    Good,
+    Uncertain,
+    Bad,
+}
+
+/// The report as a table. At most 80 columns wide as long as names are short
+/// and addresses are IPv4.
+pub fn render(report: &StatusReport, colours: Colours) -> String {
+    let mut out = String::new();
+    head(report, &mut out);
+    if report.peers.is_empty() {
+        return out;
+    }
+    let label_width = label_width(report);
+    let titles = [
+        "STATE", "SINCE", "RTT", "OUT b/s", "IN b/s", "LOSS", "RESENT",
+    ];
+    row(
+        &mut out,
+        ("PEER, LINK", label_width),
+        titles.map(str::to_owned),
+        None,
+    );
+    for peer in &report.peers {
+        peer_rows(peer, label_width, colours, &mut out);
+    }
+    out
+}
+
+fn head(report: &StatusReport, out: &mut String) {
+    let node = &report.node;
+    let wire = match node.wire {
+        Wire::Encrypted => "encrypted",
+        Wire::Plain => "plain, not encrypted",
+    };
+    line(
+        out,
+        &format!(
+            "{}: tabane {}, up {}, wire {wire}",
+            clean(&node.name),
+            clean(&node.version),
+            duration(node.uptime_s)
+        ),
+    );
+    if let Some(vnic) = &node.vnic {
+        line(
+            out,
+            &format!(
+                "{}: {}, MTU {}, {}",
+                clean(&vnic.name),
+                clean(&vnic.address),
+                vnic.mtu_bytes,
+                clean(&vnic.backend)
+            ),
+        );
+    }
+    for (limit, count) in &node.limits_hit {
+        line(out, &format!("limit hit: {} {count}", clean(limit)));
+    }
+    if !report.peers.is_empty() {
+        out.push('\n');
+    }
+}
+
+/// Width of the first column.
+fn label_width(report: &StatusReport) -> usize {
+    let peers = report.peers.iter().map(|p| clean(&p.name).chars().count());
+    let paths = report
+        .peers
+        .iter()
+        .flat_map(|p| &p.paths)
+        .map(|p| path_label(p).len());
+    peers
+        .chain(paths)
+        .max()
+        .unwrap_or(0)
+        .max("PEER, LINK".len())
+}
+
+fn path_label(path: &PathStatus) -> String {
+    format!("  {} {}", path.link, path.remote.ip())
+}
+
+fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut String) {
+    let (state, mood) = match peer.state {
+        PeerState::Connecting => ("connecting", Mood::Uncertain),
+        PeerState::Up => ("up", Mood::Good),
+        PeerState::Down => ("down", Mood::Bad),
+    };
+    let mut cells: [String; 7] = Default::default();
+    cells[0] = state.to_owned();
+    cells[1] = duration(peer.since_s);
+    let painted = Some((colours, mood));
+    row(out, (&clean(&peer.name), label_width), cells, painted);
+    why_line(peer.why.as_deref(), "  ", out);
+    for path in &peer.paths {
+        path_row(path, label_width, colours, out);
+        why_line(path.why.as_deref(), "    ", out);
+    }
+}
+
+fn path_row(path: &PathStatus, label_width: usize, colours: Colours, out: &mut String) {
+    let (state, mood) = match path.state {
+        PathState::Connecting => ("connecting", Mood::Uncertain),
+        PathState::Up => ("up", Mood::Good),
+        PathState::Suspect => ("suspect", Mood::Uncertain),
+        PathState::Down => ("down", Mood::Bad),
+    };
+    let unknown = || "-".to_owned();
+    let cells = [
+        state.to_owned(),
+        duration(path.since_s),
+        path.rtt_us.map_or_else(unknown, round_trip),
+        metric(path.tx_rate_mbps * 1e6),
+        metric(path.rx_rate_mbps * 1e6),
+        path.loss_percent
+            .map_or_else(unknown, |loss| format!("{loss:.1}%")),
+        metric(path.resent_bytes as f64) + "B",
+    ];
+    let painted = Some((colours, mood));
+    row(out, (&path_label(path), label_width), cells, painted);
+}
+
+fn why_line(why: Option<&str>, indent: &str, out: &mut String) {
+    if let Some(why) = why {
+        line(out, &format!("{indent}({})", clean(why)));
+    }
+}
+
+/// Widths of the columns behind the first; all but the state are right-aligned.
+const WIDTHS: [usize; 7] = [10, 6, 6, 7, 6, 6, 6];
+
+fn row(
+    out: &mut String,
+    (label, label_width): (&str, usize),
+    cells: [String; 7],
+    painted: Option<(Colours, Mood)>,
+) {
+    let mut text = format!("{label:label_width$}");
+    let [state, others @ ..] = cells;
+    let padding = " ".repeat(WIDTHS[0].saturating_sub(state.len()));
+    // Writing to a String cannot fail.
+    let _ = match painted {
+        Some((Colours::On, mood)) => {
+            let colour = match mood {
+                Mood::Good => 32,
+                Mood::Uncertain => 33,
+                Mood::Bad => 31,
+            };
+            write!(text, "  \x1b[{colour}m{state}\x1b[0m{padding}")
+        }
+        _ => write!(text, "  {state}{padding}"),
+    };
+    for (cell, width) in others.iter().zip(&WIDTHS[1..]) {
+        let _ = write!(text, "  {cell:>width$}");
+    }
+    line(out, &text);
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+/// Text from the daemon as it may go to a terminal.
+fn clean(text: &str) -> String {
+    let is_safe = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(is_safe).collect()
+}
+
+/// At most six characters: `59s`, `3m12s`, `23h59m`, `999d`.
+pub(crate) fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
+        3600..86400 => format!("{hours}h{:02}m", minutes % 60),
+        86400..8_640_000 => format!("{days}d{:02}h", hours % 24),
+        _ => format!("{days}d"),
+    }
+}
+
+/// `850us`, `1.2ms`, `120ms`, `2.1s`.
+fn round_trip(us: u32) -> String {
+    let ms = f64::from(us) / 1e3;
+    match us {
+        0..1000 => format!("{us}us"),
+        1000..100_000 => format!("{ms:.1}ms"),
+        100_000..1_000_000 => format!("{ms:.0}ms"),
+        _ => format!("{:.1}s", ms / 1e3),
+    }
+}
+
+/// Three digits and a decimal prefix: `0`, `950`, `9.5k`, `941M`, `1.88G`.
+fn metric(value: f64) -> String {
+    const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    if !value.is_finite() || value < 0.5 {
+        return "0".to_owned();
+    }
+    let mut scaled = value;
+    let mut prefix = 0;
+    // 999.5 would be shown as 1000.
+    while scaled >= 999.5 && prefix + 1 < PREFIXES.len() {
+        scaled /= 1000.0;
+        prefix += 1;
+    }
+    let digits = match scaled {
+        _ if prefix == 0 => 0,
+        s if s < 9.995 => 2,
+        s if s < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.digits$}{}", PREFIXES[prefix])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let durations = [(0, "0s"), (59, "59s"), (192, "3m12s"), (3599, "59m59s")];
+        let long = [
+            (11520, "3h12m"),
+            (86399, "23h59m"),
+            (90000, "1d01h"),
+            (8_640_000, "100d"),
+        ];
+        for (seconds, expected) in durations.into_iter().chain(long) {
+            assert_eq!(duration(seconds), expected);
+        }
+        let trips = [
+            (0, "0us"),
+            (999, "999us"),
+            (1250, "1.2ms"),
+            (250_000, "250ms"),
+        ];
+        for (us, expected) in trips.into_iter().chain([(2_100_000, "2.1s")]) {
+            assert_eq!(round_trip(us), expected);
+        }
+        let metrics = [
+            (0.0, "0"),
+            (f64::NAN, "0"),
+            (-3.0, "0"),
+            (950.0, "950"),
+            (999.6, "1.00k"),
+            (9_500.0, "9.50k"),
+            (12_345.0, "12.3k"),
+            (941e6, "941M"),
+            (1.88e9, "1.88G"),
+            (99.96e9, "100G"),
+        ];
+        for (value, expected) in metrics {
+            assert_eq!(metric(value), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_daemon_controls_the_terminal() {
+        assert_eq!(clean("a\x1b[31mb\nc\u{9b}"), "a?[31mb?c?");
+    }
+}

@@ -1,0 +1,154 @@
+//! What users and scripts rely on: the names in the JSON, the table, and a
+//! control socket that answers everybody and hangs for nobody.
+
+mod exchange;
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::config::Wire;
+
+/// One of everything: a peer that is fine, one that is half gone, one that never came.
+pub(super) fn example() -> StatusReport {
+    let path = |link: u8, host: u8, state| PathStatus {
+        link,
+        local: format!("10.77.{link}.1").parse().unwrap(),
+        remote: format!("10.77.{link}.{host}:7577").parse().unwrap(),
+        state,
+        since_unix_ms: 1_800_000_000_000,
+        since_s: 11_520,
+        why: None,
+        rtt_us: Some(120),
+        tx_rate_mbps: 941.25,
+        rx_rate_mbps: 12.5,
+        capacity_mbps: Some(956.0),
+        loss_percent: Some(0.0),
+        tx_packets: 1_000_000,
+        tx_bytes: 1_440_000_000,
+        rx_packets: 500_000,
+        rx_bytes: 32_000_000,
+        resent_bytes: 1_234_567,
+        mtu_bytes: 1472,
+    };
+    let failed = PathStatus {
+        since_s: 4,
+        since_unix_ms: 1_800_011_516_000,
+        why: Some("nothing arrived while other links worked".to_owned()),
+        rtt_us: None,
+        tx_rate_mbps: 0.0,
+        rx_rate_mbps: 0.0,
+        capacity_mbps: None,
+        loss_percent: Some(100.0),
+        ..path(1, 3, PathState::Down)
+    };
+    let peer = |name: &str, state, paths| PeerStatus {
+        name: name.to_owned(),
+        state,
+        since_unix_ms: 1_800_000_000_000,
+        since_s: 11_520,
+        why: None,
+        session_age_s: Some(720),
+        memory_bytes: 4_194_304,
+        paths,
+    };
+    let absent = PeerStatus {
+        why: Some("no answer on any link".to_owned()),
+        session_age_s: None,
+        ..peer("storage-3.rack2", PeerState::Connecting, vec![])
+    };
+    let fine = vec![path(0, 2, PathState::Up), path(1, 2, PathState::Suspect)];
+    let half = vec![path(0, 3, PathState::Up), failed];
+    StatusReport {
+        schema: SCHEMA,
+        node: NodeStatus {
+            name: "n0".to_owned(),
+            version: "0.1.0".to_owned(),
+            uptime_s: 90_061,
+            wire: Wire::Encrypted,
+            limits_hit: BTreeMap::from([("vnic_dropped_unknown_destination".to_owned(), 3)]),
+            vnic: Some(VnicStatus {
+                name: "tab0".to_owned(),
+                address: "10.99.0.1/24".to_owned(),
+                mtu_bytes: 62_000,
+                backend: "tap".to_owned(),
+            }),
+        },
+        peers: vec![
+            peer("n1", PeerState::Up, fine),
+            peer("n2", PeerState::Up, half),
+            absent,
+        ],
+    }
+}
+
+#[test]
+fn the_table() {
+    let table = render(&example(), Colours::Off);
+    assert_eq!(table, include_str!("status.txt"), "\n{table}");
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 80),
+        "wider than 80 columns"
+    );
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let coloured = render(&example(), Colours::On);
+    assert!(coloured.contains("\x1b[31mdown\x1b[0m"));
+    let mut plain = coloured;
+    for sequence in ["\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"] {
+        plain = plain.replace(sequence, "");
+    }
+    assert_eq!(plain, render(&example(), Colours::Off));
+    assert_eq!(Colours::wanted(false), Colours::Off);
+}
+
+#[test]
+fn the_json() {
+    let json = serde_json::to_string_pretty(&example()).unwrap() + "\n";
+    assert_eq!(json, include_str!("status.json"), "\n{json}");
+    let read: StatusReport = serde_json::from_str(&json).unwrap();
+    assert_eq!(read, example());
+}
+
+/// A newer daemon may tell more.
+#[test]
+fn unknown_names_are_ignored() {
+    let json = serde_json::to_string(&example()).unwrap();
+    let more = json
+        .replacen('{', "{\"new\":[1],", 1)
+        .replace("\"link\":0", "\"new\":1,\"link\":0");
+    let read: StatusReport = serde_json::from_str(&more).unwrap();
+    assert_eq!(read, example());
+}
+
+/// The documentation describes exactly the names there are.
+#[test]
+fn every_name_is_documented() {
+    let documentation = include_str!("../../../../../docs/status.md");
+    let mut names = Vec::new();
+    collect_names(&serde_json::to_value(example()).unwrap(), &mut names);
+    for name in names {
+        assert!(
+            documentation.contains(&format!("| `{name}`")),
+            "{name} is missing in docs/status.md"
+        );
+    }
+}
+
+fn collect_names(value: &serde_json::Value, names: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, inner) in object {
+                // The names inside are those of limits.
+                if name != "limits_hit" {
+                    collect_names(inner, names);
+                }
+                names.push(name.clone());
+            }
+            names.retain(|name| !name.starts_with("vnic_dropped"));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|i| collect_names(i, names)),
+        _ => {}
+    }
+}

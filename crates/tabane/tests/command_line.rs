@@ -1,0 +1,156 @@
+//! The program as a user and a script meet it: output, and exit codes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn tabane() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tabane"))
+}
+
+fn run(args: &[&str]) -> (Option<i32>, String, String) {
+    told(tabane().args(args).output().unwrap())
+}
+
+fn told(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// A path that no other test and no earlier run uses, with nothing there.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("tabane-cli-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        // There is something only if an earlier run with this process id was killed.
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Best effort: a file left in /tmp fails no test.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn help_and_version() {
+    let (code, out, err) = run(&["--version"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_eq!(out, format!("tabane {}\n", env!("CARGO_PKG_VERSION")));
+    let (code, out, err) = run(&["--help"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    for command in ["init", "up", "status", "lab"] {
+        assert!(
+            out.contains(&format!("\n  {command} ")),
+            "{command} is missing in {out}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_2() {
+    for args in [&["frobnicate"][..], &["up", "--nodes", "3"], &["init"], &[]] {
+        let (code, out, err) = run(args);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}");
+        assert!(err.contains("Usage: tabane"), "{err}");
+    }
+}
+
+#[test]
+fn init_writes_once() {
+    let file = Scratch::new("init");
+    let (code, out, err) = run(&["init", file.text()]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(
+        out.contains(&format!("tabane up --config {}", file.text())),
+        "{out}"
+    );
+    let before = std::fs::read(file.path()).unwrap();
+
+    let (code, out, err) = run(&["init", file.text()]);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert_eq!(
+        err,
+        format!(
+            "tabane: {}: is already there and was not touched; name another file or move it away\n",
+            file.text()
+        )
+    );
+    assert_eq!(std::fs::read(file.path()).unwrap(), before);
+}
+
+#[test]
+fn a_wrong_cluster_file_is_2() {
+    let file = Scratch::new("up");
+    run(&["init", file.text()]);
+    let (code, out, err) = run(&["up", "--config", file.text()]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert_eq!(
+        err,
+        format!(
+            "{}: there are no nodes yet; add a `[[node]]` with `name` and `links` for each \
+             machine; in a file made by `tabane init`, fill in the examples and remove the `#` \
+             before them\n",
+            file.text()
+        )
+    );
+    let missing = Scratch::new("missing");
+    let (code, _, err) = run(&["up", "--config", missing.text()]);
+    assert_eq!(code, Some(2));
+    assert!(
+        err.starts_with(&format!("{}: cannot be read: ", missing.text())),
+        "{err}"
+    );
+}
+
+/// `tabane … | head -0`: the reader is gone before anything is written.
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    for args in [&["--help"][..], &["lab", "list"], &["init", "FILE"]] {
+        let file = Scratch::new("pipe");
+        let args = args
+            .iter()
+            .map(|&a| if a == "FILE" { file.text() } else { a });
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = tabane();
+        let child = command.args(args).stdout(writer).stderr(Stdio::piped());
+        let (code, _, err) = told(child.output().unwrap());
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{command:?}");
+    }
+}
+
+/// `/dev/full` refuses every byte.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let file = Scratch::new("full");
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = tabane();
+    let output = command
+        .args(["init", file.text()])
+        .stdout(full)
+        .output()
+        .unwrap();
+    let (code, _, err) = told(output);
+    assert_eq!(code, Some(1));
+    assert_eq!(err, "tabane: standard output: no space left on device\n");
+}
