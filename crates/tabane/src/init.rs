@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::{ClusterKey, InterfaceAddress, plain};
+use crate::config::{ClusterKey, InterfaceAddress, is_for_others, plain};
 
 /// Why no cluster file was written. To be acted on by the operator.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
 fn content(key: &ClusterKey, own: &[InterfaceAddress]) -> String {
     let found: String = own
         .iter()
-        .filter(|o| !o.address.is_loopback())
+        .filter(|o| is_for_others(o.address))
         .map(|o| format!("#   {:15} {}/{}\n", o.interface, o.address, o.prefix))
         .collect();
     let found = if found.is_empty() {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::checks::named;
 use super::document::nearest;
 use super::problem::Findings;
-use super::{Cluster, ConfigError, Network, NodeIndex, NodeSpec, Problem, Severity};
+use super::{Cluster, ConfigError, Network, NodeIndex, NodeSpec, Problem, Severity, is_for_others};
 
 /// An address of one of this machine's interfaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,11 +81,11 @@ pub fn identify(
 /// Addresses listed in a message before "and N more".
 const LISTED_MAX: usize = 8;
 
-/// Addresses in words, loopback ones only if there are no others.
+/// Addresses in words; those that are of no use only if there are no others.
 fn list(addresses: impl Iterator<Item = IpAddr>) -> String {
-    let (loopback, mut shown): (Vec<_>, Vec<_>) = addresses.partition(IpAddr::is_loopback);
+    let (mut shown, useless): (Vec<_>, Vec<_>) = addresses.partition(|&a| is_for_others(a));
     if shown.is_empty() {
-        shown = loopback;
+        shown = useless;
     }
     if shown.is_empty() {
         return "none".to_owned();

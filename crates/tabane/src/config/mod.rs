@@ -170,6 +170,15 @@ impl Cluster {
     }
 }
 
+/// Can this address be of use to a cluster: not loopback, not link-local?
+pub(crate) fn is_for_others(address: IpAddr) -> bool {
+    let is_link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !is_link_local && !address.is_loopback()
+}
+
 /// A system error in words, without Rust's `(os error 2)`.
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
