@@ -78,4 +78,12 @@ mod tests {
         assert!(told.contains("panic.rs:"), "{told}");
         assert_eq!(told.lines().count(), 1);
     }
+
+    #[test]
+    fn a_broken_pipe_is_told_from_other_panics() {
+        let of_println = "failed printing to stdout: Broken pipe (os error 32)".to_owned();
+        assert!(is_broken_pipe(&of_println));
+        assert!(!is_broken_pipe(&"Broken pipe"));
+        assert!(!is_broken_pipe(&3));
+    }
 }
