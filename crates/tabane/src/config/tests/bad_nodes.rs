@@ -91,6 +91,12 @@ fn links_by_themselves() {
             "[\"fe80::1%eth0\"]",
             "c:7: link 0, \"fe80::1%eth0\", is not an IP address; write an address such as \"10.77.0.1\" or \"fd00::1\", not a host name, without port or interface",
         ),
+    ]);
+}
+
+#[test]
+fn links_no_nic_can_have() {
+    links(&[
         (
             "[\"0.0.0.0\"]",
             "c:7: link 0, \"0.0.0.0\", stands for any address; write the address of the node's own NIC on that network",
@@ -166,9 +172,10 @@ fn vnics(cases: &[(&str, &str, &str)]) {
     }
 }
 
+const GOOD: &str = "\"10.99.0.1/24\"";
+
 #[test]
-fn virtual_nics() {
-    const GOOD: &str = "\"10.99.0.1/24\"";
+fn virtual_nics_by_themselves() {
     vnics(&[
         (
             GOOD,
@@ -225,6 +232,12 @@ fn virtual_nics() {
             "\"fe80::1/64\"",
             "c:9: vnic \"fe80::1/64\" is a link-local address, which says nothing without its interface; write an address and the length of its network, such as \"10.99.0.1/24\"",
         ),
+    ]);
+}
+
+#[test]
+fn virtual_nics_beside_each_other_and_links() {
+    vnics(&[
         (
             GOOD,
             "\"10.99.0.1/24\"",
