@@ -38,6 +38,7 @@ mod inject;
 mod lab;
 mod namespace;
 mod netlink;
+pub mod peers;
 mod processes;
 mod state;
 mod sys;

@@ -35,6 +35,17 @@ pub(crate) const NFT: Tool = Tool {
     batch: &["-f", "-"],
 };
 
+pub(crate) const SH: Tool = Tool {
+    name: "sh",
+    package: "dash",
+    batch: &["-e"],
+};
+pub(crate) const MPTCPIZE: Tool = Tool {
+    name: "mptcpize",
+    package: "mptcpize",
+    batch: &[],
+};
+
 impl Tool {
     pub fn find(&self) -> Result<PathBuf, LabError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
