@@ -11,7 +11,8 @@
 //! address is missing from the NIC, a state we must come back from; it drops
 //! truncated datagrams uncounted; it does not read the kernel's drop counter;
 //! and it switches on a time stamp and two more control messages for every
-//! packet that nobody here reads.
+//! packet that nobody here reads, which cost 4% of processor time on bursts of
+//! 44 and 13% on lone datagrams (send and receive over loopback).
 
 mod error;
 mod receive;

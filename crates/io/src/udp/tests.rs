@@ -4,6 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use super::*;
+use crate::namespace::isolated;
+use crate::netlink::RouteSocket;
+use crate::netlink::route::LinkSettings;
 use crate::poll::{Interest, Poller};
 
 fn loopback() -> LinkSocket {
@@ -232,4 +235,81 @@ fn buffers_are_as_large_as_reported_and_the_device_is_kept() {
         loopback().device_binding(),
         DeviceBinding::Unasked
     ));
+}
+
+#[test]
+fn where_the_device_will_not_segment_datagrams_go_singly() {
+    let (a, b, mut batch) = (loopback(), loopback(), ReceiveBatch::new());
+    // Without checksums the kernel refuses to segment, as it does for some devices.
+    set_option(&a, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    let sent = numbered(10_000, 900);
+    for round in 1..=3 {
+        a.send(address(&b), &sent, 900).unwrap();
+        let got = receive(&b, &mut batch, 12);
+        assert_eq!(
+            got.into_iter().flat_map(|(_, d)| d).collect::<Vec<_>>(),
+            sent
+        );
+        assert_eq!(a.counters().gso_refused, round);
+    }
+}
+
+#[test]
+fn a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back() {
+    let name = "udp::tests::a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back";
+    isolated(name, || {
+        let ip = Ipv4Addr::new(10, 1, 2, 1);
+        let mut route = RouteSocket::new().unwrap();
+        route.add_veth("a", "b", None).unwrap();
+        let [a, b] = ["a", "b"].map(|name| route.link(name).unwrap().unwrap().index);
+        let up = LinkSettings {
+            up: true,
+            mtu: Some(1400),
+            ..Default::default()
+        };
+        for index in [a, b] {
+            route.set_link(index, up).unwrap();
+        }
+        route.add_address(a, ip.into(), 24).unwrap();
+        for device in [Some("a"), None] {
+            let (socket, _) = LinkSocket::bind((ip, 7577).into(), device).unwrap();
+            let to = "10.1.2.2:7577".parse().unwrap();
+            let send = || socket.send(to, &[0; 3000], 1000);
+            let is_down = |result| matches!(result, Err(SendError::LinkDown(_)));
+            send().unwrap();
+            route.delete_address(a, ip, 24).unwrap();
+            let result = send();
+            assert!(is_down(result), "address gone");
+            assert!(
+                LinkSocket::bind((ip, 1).into(), None)
+                    .unwrap_err()
+                    .is_link_down()
+            );
+            route.add_address(a, ip.into(), 24).unwrap();
+            send().unwrap();
+            route.set_down(a).unwrap();
+            assert!(is_down(send()), "device off");
+            route.set_link(a, up).unwrap();
+            send().unwrap();
+            assert_eq!(
+                socket.counters().gso_refused,
+                0,
+                "segmenting was given up for good"
+            );
+
+            for bytes in [1373, 2746] {
+                let result = socket.send(to, &vec![0; bytes], 1373);
+                assert!(
+                    matches!(result, Err(SendError::TooBig)),
+                    "{bytes}: {result:?}"
+                );
+                socket.send(to, &vec![0; bytes], 1372).unwrap();
+            }
+        }
+        let (socket, _) = LinkSocket::bind((ip, 7577).into(), Some("a")).unwrap();
+        route.delete_link(a).unwrap();
+        let result = socket.send("10.1.2.2:7577".parse().unwrap(), &[0; 3000], 1000);
+        assert!(matches!(result, Err(SendError::LinkDown(_))), "{result:?}");
+        assert_eq!(socket.recv(&mut ReceiveBatch::new()).unwrap(), 0);
+    });
 }

@@ -5,6 +5,12 @@
 //! side's kernel would only check again. There are two ways to make such a
 //! device, a TAP ([`Backend::Tap`]) and a veth pair whose other end is read
 //! through a packet socket ([`Backend::Packet`]).
+//!
+//! The packet backend is better in bulk because it admits packets beyond 64 KiB:
+//! through two processes and UDP, one TCP stream had a third more throughput
+//! for a fifth less processor time per byte (350 KB packets, MTU 1500) than
+//! through TAPs of MTU 62000. It adds some 2 µs to a lone packet, and at equal
+//! packet size the two are alike.
 
 mod error;
 mod packet;
@@ -21,6 +27,7 @@ use crate::netlink::{LinkFacts, RouteSocket};
 use crate::sys::{check_len, retry};
 
 pub use error::VnicError;
+pub use packet::QUEUE_BYTES as PACKET_QUEUE_BYTES;
 
 /// The length of the `virtio_net_hdr` in front of every frame (the short form
 /// of the virtio specification, 5.1.6, in the machine's byte order).
@@ -90,6 +97,7 @@ pub struct Vnic {
     link: LinkFacts,
     gso_bytes_max: u32,
     hidden: bool,
+    queue_bytes: Option<usize>,
     truncated: u64,
     packet_drops: u64,
 }
@@ -100,6 +108,7 @@ struct Made {
     backend: Backend,
     hidden: bool,
     gso_bytes_max: u32,
+    queue_bytes: Option<usize>,
 }
 
 impl Vnic {
@@ -136,6 +145,7 @@ impl Vnic {
             link,
             gso_bytes_max: made.gso_bytes_max,
             hidden: made.hidden,
+            queue_bytes: made.queue_bytes,
             truncated: 0,
             packet_drops: 0,
         };
@@ -208,6 +218,14 @@ impl Vnic {
     #[must_use]
     pub fn is_peer_hidden(&self) -> bool {
         self.hidden
+    }
+
+    /// How many bytes may wait for us in the packet backend's queue, as granted:
+    /// [`PACKET_QUEUE_BYTES`], or `net.core.rmem_max` where the process has no
+    /// CAP_NET_ADMIN outside of its own namespaces. `None` for a TAP.
+    #[must_use]
+    pub fn queue_bytes(&self) -> Option<usize> {
+        self.queue_bytes
     }
 
     /// The room [`Vnic::read`] needs, bytes, header included.

@@ -18,9 +18,9 @@ use crate::sys::{check, check_fd, get_option, grow_buffer, set_option};
 /// The largest packet of a veth (`GSO_MAX_SIZE`).
 const GSO_BYTES_MAX: u32 = 524_280;
 
-/// What the socket may hold for us to read, bytes; the counterpart of a
-/// transmit queue of a thousand frames.
-const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
+/// What the packet backend may hold for us to read, bytes; the counterpart of
+/// a TAP's transmit queue of a thousand frames.
+pub const QUEUE_BYTES: usize = 64 << 20;
 
 /// What may be on its way into the host, bytes.
 const SEND_BUFFER_BYTES: usize = 8 << 20;
@@ -36,6 +36,7 @@ const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 /// The far end's place: sockets of the namespace it is in.
 struct FarSide {
     packets: OwnedFd,
+    queue_bytes: usize,
     route: RouteSocket,
     hidden: bool,
 }
@@ -44,11 +45,7 @@ struct FarSide {
 pub(super) fn make(near: &mut RouteSocket, options: &VnicOptions<'_>) -> Result<Made, VnicError> {
     let mut far = match hidden_side() {
         Ok(far) => far,
-        Err(_) => FarSide {
-            packets: packet_socket().map_err(VnicError::step("open a packet socket"))?,
-            route: RouteSocket::new().map_err(VnicError::step("ask the kernel about links"))?,
-            hidden: false,
-        },
+        Err(_) => far_side(false).map_err(VnicError::step("open a packet socket"))?,
     };
     let peer = peer_name(options.name);
     let namespace = namespace_of(&far).map_err(VnicError::step("find the hidden namespace"))?;
@@ -67,6 +64,7 @@ pub(super) fn make(near: &mut RouteSocket, options: &VnicOptions<'_>) -> Result<
         backend: Backend::Packet,
         hidden: far.hidden,
         gso_bytes_max,
+        queue_bytes: Some(far.queue_bytes),
     })
 }
 
@@ -107,11 +105,7 @@ fn hidden_side() -> io::Result<FarSide> {
     let make = || {
         // SAFETY: takes no pointers; concerns this thread alone.
         check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
-        Ok(FarSide {
-            packets: packet_socket()?,
-            route: RouteSocket::new()?,
-            hidden: true,
-        })
+        far_side(true)
     };
     let thread = std::thread::Builder::new().spawn(make)?;
     thread
@@ -129,17 +123,23 @@ fn namespace_of(far: &FarSide) -> io::Result<Option<OwnedFd>> {
     check_fd(unsafe { libc::ioctl(fd, libc::SIOCGSKNS as _) }).map(Some)
 }
 
-/// A packet socket that hears nothing yet.
-fn packet_socket() -> io::Result<OwnedFd> {
+/// Sockets in the namespace of this thread; the packet socket hears nothing yet.
+fn far_side(hidden: bool) -> io::Result<FarSide> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
-    let fd = check_fd(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    set_option(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
-    set_option(&fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
-    let (read, write) = (RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES);
-    grow_buffer(fd.as_fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, read)?;
-    grow_buffer(fd.as_fd(), libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, write)?;
-    Ok(fd)
+    let packets = check_fd(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+    set_option(&packets, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
+    set_option(&packets, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+    let (read, write) = (QUEUE_BYTES, SEND_BUFFER_BYTES);
+    let fd = packets.as_fd();
+    let queue_bytes = grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, read)?;
+    grow_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, write)?;
+    Ok(FarSide {
+        packets,
+        queue_bytes,
+        route: RouteSocket::new()?,
+        hidden,
+    })
 }
 
 /// Has the socket hear, and speak for, the device `index`.

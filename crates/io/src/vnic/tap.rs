@@ -45,6 +45,7 @@ pub(super) fn make(options: &VnicOptions<'_>) -> Result<Made, VnicError> {
         backend: Backend::Tap,
         hidden: true,
         gso_bytes_max,
+        queue_bytes: None,
     })
 }
 

@@ -83,7 +83,7 @@ fn carry(mut ends: [Vnic; 2], stop: &AtomicBool) -> usize {
     for (token, end) in ends.iter().enumerate() {
         poller.register(end, token as u64, Interest::Read).unwrap();
     }
-    let mut buffer = vec![0; ends[0].frame_bytes_max()];
+    let mut buffer = vec![0; ends.iter().map(Vnic::frame_bytes_max).max().unwrap()];
     let (mut ready, mut longest) = (Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {
         poller
@@ -107,7 +107,11 @@ fn carry(mut ends: [Vnic; 2], stop: &AtomicBool) -> usize {
 
 /// What `client` and `server` do on two hosts joined by virtual NICs; the
 /// longest frame that passed.
-fn joined(backend: Backend, server: impl FnOnce() + Send, client: impl FnOnce() + Send) -> usize {
+fn joined(
+    backends: [Backend; 2],
+    server: impl FnOnce() + Send,
+    client: impl FnOnce() + Send,
+) -> usize {
     let (opened, ends) = std::sync::mpsc::channel();
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
@@ -117,7 +121,9 @@ fn joined(backend: Backend, server: impl FnOnce() + Send, client: impl FnOnce() 
             let opened = opened.clone();
             scope.spawn(move || {
                 new_host();
-                opened.send(open(backend, number)).unwrap();
+                opened
+                    .send(open(backends[usize::from(number) - 1], number))
+                    .unwrap();
                 drop(opened);
                 work();
             })
@@ -174,7 +180,7 @@ fn tcp_through_the_packet_backend_passes_in_packets_beyond_64_kib() {
         || {
             for ip in ["10.9.9.1", "fd00::1"] {
                 let (server, client) = tcp_both_ways(ip);
-                let longest = joined(Backend::Packet, server, client);
+                let longest = joined([Backend::Packet; 2], server, client);
                 assert!(longest > 65_536, "longest frame over {ip}: {longest}");
             }
         },
@@ -191,11 +197,28 @@ fn tcp_through_the_tap_passes_in_packets_beyond_the_mtu() {
             }
             for ip in ["10.9.9.1", "fd00::1"] {
                 let (server, client) = tcp_both_ways(ip);
-                let longest = joined(Backend::Tap, server, client);
+                let longest = joined([Backend::Tap; 2], server, client);
                 assert!(
                     longest > 30_000 && longest < 65_536 + 100,
                     "over {ip}: {longest}"
                 );
+            }
+        },
+    );
+}
+
+#[test]
+fn hosts_with_different_backends_understand_each_other() {
+    isolated(
+        "vnic::tests::hosts_with_different_backends_understand_each_other",
+        || {
+            if !has_tap() {
+                return;
+            }
+            for ip in ["10.9.9.1", "fd00::1"] {
+                let (server, client) = tcp_both_ways(ip);
+                let longest = joined([Backend::Tap, Backend::Packet], server, client);
+                assert!(longest > 65_536, "longest frame over {ip}: {longest}");
             }
         },
     );
@@ -239,7 +262,7 @@ fn udp_echo(backend: Backend) {
         }
         drop(connect("10.9.9.1:7000".parse().unwrap()));
     };
-    joined(backend, server, client);
+    joined([backend; 2], server, client);
 }
 
 #[test]
@@ -252,14 +275,13 @@ fn udp_passes_whatever_its_size() {
     });
 }
 
+/// Ours and those made by tests; the kernel may add some of its own.
 fn names() -> Vec<String> {
-    let mut names: Vec<_> = crate::netlink::interfaces()
-        .unwrap()
-        .into_iter()
+    let links = crate::netlink::interfaces().unwrap().into_iter();
+    links
         .map(|link| link.name)
-        .collect();
-    names.retain(|name| name != "lo" && !name.contains(char::is_numeric) || name == NAME);
-    names
+        .filter(|name| name.starts_with(NAME) || name == "other")
+        .collect()
 }
 
 #[test]
@@ -333,19 +355,50 @@ fn what_a_crashed_process_left_is_replaced_and_what_others_made_is_not() {
     );
 }
 
+/// Leaves this thread only those capabilities whose bits are set.
+fn keep_capabilities(bits: u32) {
+    // capset(2), version 3: effective, permitted, inheritable, for low and high bits.
+    let header = [0x2008_0522u32, 0];
+    let sets = [bits, bits, 0, 0, 0, 0];
+    // SAFETY: both structures are as long as version 3 wants them.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } as i32)
+        .unwrap();
+}
+
+#[test]
+fn with_some_privileges_the_best_device_they_permit_is_made() {
+    isolated(
+        "vnic::tests::with_some_privileges_the_best_device_they_permit_is_made",
+        || {
+            let tap = has_tap();
+            const NET_ADMIN: u32 = 1 << 12;
+            const NET_RAW: u32 = 1 << 13;
+            keep_capabilities(NET_ADMIN | NET_RAW);
+            let vnic = open(Backend::Auto, 1).unwrap();
+            assert_eq!(
+                (vnic.backend(), vnic.is_peer_hidden()),
+                (Backend::Packet, false)
+            );
+            assert_eq!(names(), ["tab0-peer", NAME]);
+            // Also what was left of such a pair is replaced.
+            std::mem::forget(vnic);
+            drop(open(Backend::Auto, 1).unwrap());
+            assert_eq!(names(), [""; 0]);
+            keep_capabilities(NET_ADMIN);
+            match open(Backend::Auto, 1) {
+                Ok(vnic) => assert_eq!((tap, vnic.backend()), (true, Backend::Tap)),
+                Err(error) => assert!(!tap && error.to_string().contains("CAP_NET_RAW"), "{error}"),
+            }
+        },
+    );
+}
+
 #[test]
 fn without_privileges_the_error_says_which_are_needed() {
     isolated(
         "vnic::tests::without_privileges_the_error_says_which_are_needed",
         || {
-            // capset(2), version 3: no capabilities for this thread.
-            let header = [0x2008_0522u32, 0];
-            let none = [0u32; 6];
-            // SAFETY: both structures are as long as version 3 wants them.
-            check(
-                unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } as i32,
-            )
-            .unwrap();
+            keep_capabilities(0);
             for backend in [Backend::Packet, Backend::Auto] {
                 let error = open(backend, 1).unwrap_err();
                 assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
