@@ -1,0 +1,66 @@
+# What can be asked of this project; `make help` lists it.
+
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin
+SHELL := /bin/bash
+
+# For `make install`.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+# How many fault schedules `make test` and `make soak` run, and the first seed.
+SEED    ?= 0
+# How long `make fuzz` spends on each target.
+FUZZ_SECONDS ?= 60
+# Options for the programs behind `make demo` and `make bench`.
+ARGS ?=
+
+BINARY = $(shell cargo metadata --format-version 1 --no-deps 2>/dev/null | \
+	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release/tabane
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test soak bench lint audit fuzz install uninstall clean
+
+help: ## list what can be asked
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
+		awk '{ word = $$2; $$1 = $$2 = ""; printf "  make %-10s%s\n", word, $$0 }'
+
+setup: ## install what building, tests, demo and bench need (apt; nothing if all is there)
+	@tools/setup.sh
+
+build: setup ## build the program `tabane`
+	cargo build --release -p tabane
+
+demo: setup ## two nodes, two switches, one iperf3: watch a switch die (under a minute)
+	cargo run --quiet --release -p tabane --bin tabane -- demo $(ARGS)
+
+test: setup ## every test, as root also as an ordinary user; 10,000 fault schedules
+	@SEED=$(SEED) tools/test.sh
+
+soak: SCHEDULES ?= 1000000
+soak: setup ## SCHEDULES=1000000 SEED=0: the simulator's long run
+	cargo run --quiet --release -p tabane-sim --bin sim -- run \
+		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) ))
+
+bench: setup ## the figures of docs/measured.md: tabane beside TCP, MPTCP and balance-rr
+	cargo build --quiet --release -p tabane
+	cargo run --quiet --release -p tabane-lab --bin bench -- $(ARGS)
+
+lint: ## clippy, formatting, licences of dependencies, the rules of the house
+	@tools/setup.sh lint
+	@tools/lint.sh
+
+audit: ## known vulnerabilities of dependencies (fetches the advisory database)
+	@tools/setup.sh lint
+	cargo deny check advisories
+
+fuzz: ## FUZZ_SECONDS=60: feed noise to everything that reads foreign bytes
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh
+
+install: ## PREFIX=/usr/local: install the program
+	if command -v cargo >/dev/null; then cargo build --release -p tabane; fi
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/tabane
+
+uninstall: ## remove it again
+	rm -f $(DESTDIR)$(PREFIX)/bin/tabane
+
+clean: ## remove what was built
+	cargo clean

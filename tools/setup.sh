@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Installs what this project needs and the machine lacks. Does nothing when all
+# is there.
+#
+#   tools/setup.sh          what building, testing, the demo and bench need
+#   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
+#
+# No service is started or left enabled by it.
+set -euo pipefail
+export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+# What is looked for (a program, or a file if it begins with "/") and the
+# Debian/Ubuntu package that has it.
+NEEDED='
+cc                       gcc
+/usr/include/stdlib.h    libc6-dev
+ip                       iproute2
+tc                       iproute2
+nft                      nftables
+setpriv                  util-linux
+unshare                  util-linux
+ps                       procps
+ping                     iputils-ping
+ethtool                  ethtool
+iperf3                   iperf3
+curl                     curl
+nginx                    nginx-light
+redis-server             redis-server
+redis-benchmark          redis-tools
+tcpdump                  tcpdump
+/etc/ssl/certs/ca-certificates.crt ca-certificates
+'
+# Nice to have: bench leaves out what needs them, and says so.
+OPTIONAL='
+mptcpize                 mptcpize
+perf                     linux-perf
+'
+# Services that come with those packages.
+SERVICES='nginx redis-server iperf3'
+
+say() { echo "setup: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+is_there() {
+    case $1 in
+        /*) [ -e "$1" ] ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+# missing TABLE: the packages of what is not there, one a line.
+missing() {
+    local thing package
+    while read -r thing package; do
+        if [ -n "$thing" ] && ! is_there "$thing"; then echo "$package"; fi
+    done <<<"$1" | sort -u
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif [ -t 0 ]; then
+        sudo "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 \
+        -o APT::Install-Recommends=false "$@"
+}
+
+# Packages start their services as they are installed, unless policy-rc.d
+# forbids it; whatever rule was there comes back afterwards.
+POLICY=/usr/sbin/policy-rc.d
+OURS='# by tabane tools/setup.sh, while it installs'
+forbid_services() {
+    trap allow_services EXIT
+    if [ -e "$POLICY" ] && ! grep -q "$OURS" "$POLICY"; then
+        as_root mv "$POLICY" "$POLICY.before-setup"
+    fi
+    printf '#!/bin/sh\n%s\nexit 101\n' "$OURS" | as_root tee "$POLICY" >/dev/null
+    as_root chmod 755 "$POLICY"
+}
+allow_services() {
+    as_root rm -f "$POLICY"
+    if [ -e "$POLICY.before-setup" ]; then
+        as_root mv "$POLICY.before-setup" "$POLICY"
+    fi
+    trap - EXIT
+}
+
+# disable SERVICE…: not started at the next boot either.
+disable() {
+    local service
+    for service; do
+        if command -v systemctl >/dev/null; then
+            as_root systemctl disable "$service" >/dev/null 2>&1 || true
+        elif command -v update-rc.d >/dev/null; then
+            as_root update-rc.d "$service" disable >/dev/null 2>&1 || true
+        fi
+    done
+}
+
+install_packages() {
+    local packages=$1 optional=$2 service fresh=''
+    for service in $SERVICES; do
+        is_there "$service" || fresh="$fresh $service"
+    done
+    forbid_services
+    # The lists of a fresh machine are empty or old: fetch them only then.
+    # shellcheck disable=SC2086
+    if ! apt install $packages >/dev/null 2>&1; then
+        say "fetching the package lists"
+        apt update >&2
+        apt install $packages >&2
+    fi
+    local package
+    for package in $optional; do
+        apt install "$package" >/dev/null 2>&1 || say "no package $package here; going on without it"
+    done
+    allow_services
+    # shellcheck disable=SC2086
+    disable $fresh
+}
+
+system_packages() {
+    local packages optional
+    packages=$(missing "$NEEDED" | tr '\n' ' ')
+    optional=$(missing "$OPTIONAL" | tr '\n' ' ')
+    [ -n "$packages" ] || return 0
+    if ! command -v apt-get >/dev/null; then
+        die "this machine has no apt; install what Debian calls: $packages"
+    fi
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        die "as root, run: apt-get install $packages"
+    fi
+    say "installing $packages$optional"
+    install_packages "$packages" "$optional" ||
+        die "could not install; as root, run: apt-get install $packages"
+    packages=$(missing "$NEEDED" | tr '\n' ' ')
+    [ -z "$packages" ] || die "still missing after the installation: $packages"
+}
+
+rust() {
+    command -v cargo >/dev/null ||
+        die "Rust is missing: install the stable toolchain (rustup), then try again"
+}
+
+# component NAME COMMAND…: a part of the Rust toolchain, through rustup.
+component() {
+    local name=$1
+    shift
+    "$@" >/dev/null 2>&1 && return
+    command -v rustup >/dev/null ||
+        die "\`$*\` does not work and there is no rustup; install $name for your Rust"
+    say "adding $name"
+    rustup component add "$name"
+}
+
+lint_tools() {
+    component rustfmt cargo fmt --version
+    component clippy cargo clippy --version
+    if ! command -v cargo-deny >/dev/null; then
+        say "installing cargo-deny; this takes some minutes, once"
+        cargo install --locked cargo-deny
+    fi
+}
+
+system_packages
+rust
+case ${1-} in
+    '') ;;
+    lint) lint_tools ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [lint]" ;;
+esac
