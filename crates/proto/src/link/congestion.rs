@@ -1,0 +1,258 @@
+//! How much may be in flight: enough to keep the link busy and a short queue
+//! before it, never less for random loss.
+//!
+//! window = rate × (least RTT + queue target), in the manner of BBR's rate and
+//! Vegas's queue. On a LAN the queue target is many times the RTT, so that an
+//! estimate that is too low raises itself within a round trip or two; on a long
+//! path the target is a quarter of the RTT. No pacing timer: packets leave in
+//! bursts of at most half a millisecond ([`Congestion::burst_bytes`]).
+
+use core::time::Duration;
+
+use super::rate::MaxRate;
+use super::rtt::Rtt;
+use super::thresholds::{
+    BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
+    QUEUE_TARGET_RATE, RATE_INITIAL, ROUND_MIN, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
+};
+use crate::Time;
+
+/// What an acknowledgement says about the path's speed.
+#[derive(Clone, Copy, Debug)]
+pub struct AckSample {
+    /// Delivery rate in bytes per second.
+    pub rate: f64,
+    /// RTT of the newest packet.
+    pub rtt: Duration,
+    /// Number of the newest packet acknowledged.
+    pub number: u64,
+    /// When it was sent.
+    pub sent: Time,
+    /// The next number to be sent.
+    pub next_number: u64,
+    /// Share of packets lost lately.
+    pub loss_ratio: f64,
+}
+
+/// One round trip of judgement.
+#[derive(Debug)]
+struct Round {
+    began: Time,
+    /// It ends when a packet of this number or higher is acknowledged.
+    ends_at: u64,
+    rtt_least: Duration,
+    rate_max: f64,
+    rate_at_start: f64,
+    /// Whether the window was full all the time.
+    limited: bool,
+}
+
+impl Round {
+    const fn new(now: Time, ends_at: u64, rate: f64) -> Round {
+        Round {
+            began: now,
+            ends_at,
+            rtt_least: Duration::MAX,
+            rate_max: 0.0,
+            rate_at_start: rate,
+            limited: true,
+        }
+    }
+}
+
+/// Congestion state of one path.
+#[derive(Debug)]
+pub struct Congestion {
+    rate: MaxRate,
+    round: Round,
+    window: u64,
+    window_max: u64,
+    packet: u64,
+    /// The window is still doubling; how many rounds the rate has not grown, and the rate it must outgrow.
+    startup: bool,
+    rounds_without_growth: u8,
+    rate_to_outgrow: f64,
+    /// Rounds in a row that ended with far too long a queue.
+    rounds_queued: u8,
+    /// When the window was last full: samples of packets sent before say what the link can do.
+    window_full_at: Option<Time>,
+    drain_until: Option<Time>,
+    queue_seen_empty: Time,
+}
+
+impl Congestion {
+    pub fn new(now: Time, packet_bytes: usize, window_max: u64) -> Congestion {
+        let packet = packet_bytes as u64;
+        let mut congestion = Congestion {
+            rate: MaxRate::new(now),
+            round: Round::new(now, 0, 0.0),
+            window: 0,
+            window_max,
+            packet,
+            startup: true,
+            rounds_without_growth: 0,
+            rate_to_outgrow: 0.0,
+            rounds_queued: 0,
+            window_full_at: None,
+            drain_until: None,
+            queue_seen_empty: now,
+        };
+        congestion.window = congestion.bounded(WINDOW_INITIAL_PACKETS * packet);
+        congestion
+    }
+
+    /// The path's packets are of another size now.
+    pub fn set_packet_bytes(&mut self, packet_bytes: usize) {
+        self.packet = packet_bytes as u64;
+        self.window = self.bounded(self.window);
+    }
+
+    /// The path begins anew (it was failed): what is known is kept, but the window opens from the start.
+    pub fn restart(&mut self, now: Time) {
+        self.startup = true;
+        self.rounds_without_growth = 0;
+        self.rate_to_outgrow = 0.0;
+        self.rounds_queued = 0;
+        self.drain_until = None;
+        self.queue_seen_empty = now;
+        self.window = self.bounded(WINDOW_INITIAL_PACKETS * self.packet);
+    }
+
+    pub const fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// Delivery rate in bytes per second; a guess before the first sample.
+    pub fn rate(&self) -> f64 {
+        match self.rate.get() {
+            r if r > 0.0 => r,
+            _ => RATE_INITIAL,
+        }
+    }
+
+    /// Delivery rate in bytes per second; 0 before the first sample.
+    pub const fn known_rate(&self) -> f64 {
+        self.rate.get()
+    }
+
+    /// How much to hand over at once.
+    pub fn burst_bytes(&self) -> usize {
+        let burst = (self.rate() * BURST.as_secs_f64()) as usize;
+        burst.clamp(self.packet as usize, BURST_BYTES_MAX)
+    }
+
+    /// Something was sent; `in_flight` includes it.
+    pub fn on_sent(&mut self, now: Time, in_flight: u64) {
+        if in_flight + self.burst_bytes() as u64 >= self.window {
+            self.window_full_at = Some(now);
+        }
+    }
+
+    /// Something arrived.
+    pub fn on_ack(&mut self, now: Time, sample: &AckSample, rtt: &Rtt) {
+        let draining = self.drain_until.is_some_and(|until| now < until);
+        let limited = !draining && self.window_full_at.is_some_and(|at| at >= sample.sent);
+        let rate = if self.startup {
+            sample.rate
+        } else {
+            sample.rate.min(self.round.rate_at_start * 2.0)
+        };
+        self.rate.sample(now, rate, limited, rtt.smoothed());
+        self.round.rate_max = self.round.rate_max.max(sample.rate);
+        self.round.rtt_least = self.round.rtt_least.min(sample.rtt);
+        self.round.limited &= limited;
+        let long_enough = self.startup || now.since(self.round.began) >= ROUND_MIN;
+        if sample.number >= self.round.ends_at && long_enough {
+            self.end_round(now, rtt);
+            self.round = Round::new(now, sample.next_number, self.rate.get());
+        }
+        self.drain(now, rtt);
+        self.window = self.wanted(now, rtt, sample.loss_ratio);
+    }
+
+    fn end_round(&mut self, now: Time, rtt: &Rtt) {
+        let queue = self.round.rtt_least.saturating_sub(rtt.least());
+        let target = self.queue_target(rtt);
+        if queue < target / 4 {
+            self.queue_seen_empty = now;
+        }
+        if !self.round.limited {
+            self.rounds_queued = 0;
+            return;
+        }
+        if self.startup {
+            self.judge_startup(queue, target);
+        }
+        // The link was busy for whole rounds and the queue is long: what arrived is what it can do.
+        if queue > target + target / 2 + QUEUE_TARGET / 2 {
+            self.rounds_queued += 1;
+            if self.rounds_queued >= 2 {
+                let floor = self.rate.get() / 2.0;
+                self.rate.lower(now, self.round.rate_max.max(floor));
+                self.rounds_queued = 1;
+            }
+        } else {
+            self.rounds_queued = 0;
+        }
+    }
+
+    fn judge_startup(&mut self, queue: Duration, target: Duration) {
+        let rate = self.rate.get();
+        if rate >= self.rate_to_outgrow * 1.25 {
+            self.rate_to_outgrow = rate;
+            self.rounds_without_growth = 0;
+        } else {
+            self.rounds_without_growth += 1;
+        }
+        if self.rounds_without_growth >= 3 || queue > target {
+            self.startup = false;
+        }
+    }
+
+    /// Now and then the window is halved for a moment, so that the path's own standing queue does not pass for RTT.
+    fn drain(&mut self, now: Time, rtt: &Rtt) {
+        match self.drain_until {
+            Some(until) if now >= until => {
+                self.drain_until = None;
+                self.queue_seen_empty = now;
+            }
+            None if now.since(self.queue_seen_empty) > DRAIN_INTERVAL + rtt.least() * 50 => {
+                self.drain_until = Some(now + rtt.smoothed() + rtt.least() + ROUND_MIN / 2);
+            }
+            _ => {}
+        }
+    }
+
+    /// The queue aimed at, as a time on the link.
+    fn queue_target(&self, rtt: &Rtt) -> Duration {
+        let scale = (QUEUE_TARGET_RATE / self.rate().max(1.0)).sqrt().sqrt();
+        QUEUE_TARGET
+            .mul_f64(scale)
+            .clamp(QUEUE_TARGET_MIN, QUEUE_TARGET_MAX)
+            .max(rtt.least() / 4)
+    }
+
+    fn wanted(&self, now: Time, rtt: &Rtt, loss_ratio: f64) -> u64 {
+        let rate = self.rate.get();
+        if rate == 0.0 {
+            return self.window;
+        }
+        // What is lost behind the bottleneck is in flight as well.
+        let least = rtt.least().as_secs_f64() / (1.0 - loss_ratio.min(0.5));
+        if self.drain_until.is_some_and(|until| now < until) {
+            return self.bounded((rate * least / 2.0) as u64);
+        }
+        let gain = if self.startup { 2.0 } else { 1.0 };
+        let window = (rate * (least * gain + self.queue_target(rtt).as_secs_f64())) as u64;
+        if self.startup {
+            self.bounded(window.max(WINDOW_INITIAL_PACKETS * self.packet))
+        } else {
+            self.bounded(window)
+        }
+    }
+
+    fn bounded(&self, window: u64) -> u64 {
+        let least = (WINDOW_MIN_PACKETS * self.packet).max(2 * self.burst_bytes() as u64);
+        window.min(self.window_max).max(least)
+    }
+}

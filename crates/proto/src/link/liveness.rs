@@ -1,0 +1,438 @@
+//! Whether a path is alive.
+//!
+//! Three silences are watched, each against the other paths' life:
+//! - *unanswered*: what was sent is not acknowledged (witness: age);
+//! - *missing*: what the peer says it sent does not arrive (witness: skew, paper 000 section 3.3.3);
+//! - *unprobed*: probes bring nothing back on this path (a path that works one way only).
+//!
+//! A silence makes the path suspect first: it is probed at a quick pace and
+//! given nothing new. It fails when the silence stands out for long enough and
+//! enough packets were lost in a row that chance is ruled out.
+
+use core::time::Duration;
+
+use super::agreement::{OwnVerdict, PeerVerdict};
+use super::evidence::Silence;
+use super::probes::Probes;
+use super::rtt::Rtt;
+use super::thresholds as t;
+use crate::Time;
+use crate::wire::{LinkVerdict, Witness};
+
+/// State of a path: both ends' verdicts together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum PathState {
+    /// Never answered yet.
+    Untested,
+    /// Works.
+    Up,
+    /// Silent for longer than usual: it is probed, and carries nothing new while another path does.
+    Suspect,
+    /// Failed: only probes go there.
+    Down,
+}
+
+/// A path failed or came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathEvent {
+    /// It carries (again).
+    Up {
+        /// Who noticed.
+        witness: Witness,
+        /// When.
+        at: Time,
+    },
+    /// It failed.
+    Down {
+        /// Who noticed.
+        witness: Witness,
+        /// When.
+        at: Time,
+    },
+}
+
+/// What a path wants sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathControl {
+    /// A probe, on this path and alone in its packet.
+    Probe {
+        /// To be repeated in the answer.
+        token: u32,
+        /// Pad the datagram to this length: an MTU probe, to be recorded as not eliciting. 0: no padding, eliciting.
+        pad_to_bytes: usize,
+    },
+    /// [`Record::LinkState`](crate::wire::Record::LinkState), on this path and on one that carries.
+    LinkState {
+        /// Its generation.
+        generation: u32,
+        /// The verdict.
+        verdict: LinkVerdict,
+        /// What told it.
+        witness: Witness,
+    },
+}
+
+/// How another path of the bundle showed life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Packets sent on it were acknowledged for the first time.
+    Acks,
+    /// Packets arrived on it.
+    Arrivals,
+}
+
+/// Liveness of one path.
+#[derive(Debug)]
+pub struct Liveness {
+    pub own: OwnVerdict,
+    pub peer: PeerVerdict,
+    pub probes: Probes,
+    unanswered: Silence,
+    missing: Silence,
+    unprobed: Silence,
+    /// Probes sent during the silence `unprobed`.
+    unprobed_count: u32,
+    /// Whether the path was ever answered.
+    proven: bool,
+    /// A probe timeout passed without an answer.
+    overdue: bool,
+    last_arrival: Time,
+    last_progress: Option<Time>,
+    keepalive: Duration,
+    untested_wait: Duration,
+    suspect_probes: u32,
+    probe_wanted: bool,
+    /// When own probing of a failed path began to be eager.
+    eager_since: Time,
+    /// When probes on a failed path began to be answered.
+    answered_since: Option<Time>,
+    returned_at: Option<Time>,
+    /// Returns within [`FLAP_MEMORY`](t::FLAP_MEMORY), and how many of them failed at once.
+    returns: u32,
+    flaps: u32,
+}
+
+impl Liveness {
+    pub fn new(now: Time) -> Liveness {
+        Liveness {
+            own: OwnVerdict::new(),
+            peer: PeerVerdict::new(),
+            probes: Probes::default(),
+            unanswered: Silence::default(),
+            missing: Silence::default(),
+            unprobed: Silence::default(),
+            unprobed_count: 0,
+            proven: false,
+            overdue: false,
+            last_arrival: now,
+            last_progress: None,
+            keepalive: t::KEEPALIVE,
+            untested_wait: t::PROBE_UNTESTED,
+            suspect_probes: 0,
+            probe_wanted: true,
+            eager_since: now,
+            answered_since: None,
+            returned_at: None,
+            returns: 0,
+            flaps: 0,
+        }
+    }
+
+    pub fn state(&self, now: Time, rtt: &Rtt) -> PathState {
+        if self.own.is_down() || self.peer.is_down() {
+            PathState::Down
+        } else if !self.proven {
+            PathState::Untested
+        } else if self.overdue || self.is_unprobed(now, rtt) || self.missing.half_way().is_some() {
+            PathState::Suspect
+        } else {
+            PathState::Up
+        }
+    }
+
+    pub fn is_down(&self) -> bool {
+        self.own.is_down() || self.peer.is_down()
+    }
+
+    fn is_unprobed(&self, now: Time, rtt: &Rtt) -> bool {
+        self.unprobed
+            .since()
+            .is_some_and(|since| now.since(since) >= rtt.patience())
+    }
+
+    /// The path is proven by a handshake on it.
+    pub const fn prove(&mut self) {
+        self.proven = true;
+    }
+
+    // ---- what happens on the path ----
+
+    /// A packet that wants an answer was sent.
+    pub fn on_sent(&mut self, now: Time, with_content: bool, rtt: &Rtt) {
+        if with_content {
+            self.keepalive = t::KEEPALIVE;
+        }
+        if self.unanswered.since().is_none() {
+            let busy = self
+                .last_progress
+                .is_some_and(|at| now.since(at) <= t::BUSY);
+            self.unanswered.begin(now, busy, rtt.silence());
+        }
+    }
+
+    /// Packets were acknowledged for the first time; whether newer ones still wait.
+    pub fn on_progress(&mut self, now: Time, others_wait: bool, rtt: &Rtt) {
+        self.last_progress = Some(now);
+        self.overdue = false;
+        self.unanswered.end();
+        if others_wait {
+            self.unanswered.begin(now, true, rtt.silence());
+        }
+    }
+
+    /// A packet arrived; whether the peer is known to have sent later ones.
+    pub fn on_arrival(&mut self, now: Time, more_sent: bool, rtt: &Rtt) {
+        self.last_arrival = now;
+        self.unprobed.end();
+        self.missing.end();
+        if more_sent {
+            self.missing.begin(now, true, rtt.silence());
+        }
+    }
+
+    /// The peer says that it sent packets which have not arrived.
+    pub fn on_missing(&mut self, now: Time, rtt: &Rtt) {
+        if self.missing.since().is_none() {
+            let busy = now.since(self.last_arrival) <= t::BUSY;
+            self.missing.begin(now, busy, rtt.silence());
+        }
+    }
+
+    pub fn on_others_progress(&mut self, now: Time, progress: Progress) {
+        match progress {
+            Progress::Acks => self.unanswered.others_progress(now),
+            Progress::Arrivals => {
+                self.missing.others_progress(now);
+                self.unprobed.others_progress(now);
+            }
+        }
+    }
+
+    /// A probe timeout passed.
+    pub const fn on_overdue(&mut self) {
+        self.overdue = true;
+    }
+
+    /// Whether a silence cannot be judged for want of life on other paths.
+    pub fn lacks_comparison(&self, now: Time, rtt: &Rtt) -> bool {
+        self.state(now, rtt) == PathState::Suspect
+            && (self.unanswered.lacks_comparison(now) || self.unprobed.lacks_comparison(now))
+    }
+
+    // ---- judging ----
+
+    /// Whether the path has failed, and who says so. `unanswered` and `missing` count packets in a row.
+    pub fn judge(&mut self, now: Time, rtt: &Rtt, counts: &Counts) -> Option<Witness> {
+        if self.own.is_down() || !self.proven {
+            return None;
+        }
+        let least = rtt.silence();
+        let needed = u64::from(counts.needed);
+        if self.unanswered.check(now, least, 0) && self.overdue && counts.unanswered >= needed {
+            return Some(match counts.content_waits {
+                true => Witness::UnackedAge,
+                false => Witness::ProbeTimeout,
+            });
+        }
+        if self.missing.check(now, least, counts.peer_next) {
+            let known = self.missing.half_way().unwrap_or(0);
+            if known.saturating_sub(counts.received_next) >= t::SKEW_PACKETS {
+                return Some(Witness::ArrivalSkew);
+            }
+            self.missing.recount(now, least, counts.peer_next);
+        }
+        let unprobed = u64::from(self.unprobed_count);
+        let probes_needed = needed.max(u64::from(t::PROBES_UNANSWERED));
+        if self.unprobed.check(now, least, 0) && unprobed >= probes_needed {
+            return Some(Witness::ProbeTimeout);
+        }
+        let alone = [&self.unanswered, &self.unprobed]
+            .into_iter()
+            .filter_map(Silence::since)
+            .any(|since| now.since(since) >= t::SILENCE_ALONE.max(least * 4));
+        (alone && unprobed >= probes_needed).then_some(Witness::ProbeTimeout)
+    }
+
+    /// This end's verdict becomes "down".
+    pub fn fail(&mut self, now: Time, witness: Witness) {
+        self.own.change(now, LinkVerdict::Down, witness);
+        if let Some(at) = self.returned_at {
+            let lived = now.since(at);
+            if lived < t::FLAP {
+                self.flaps = (self.flaps + 1).min(16);
+            } else {
+                let healed = (lived.as_millis() / t::FLAP.as_millis()) as u32;
+                self.flaps = self.flaps.saturating_sub(healed);
+            }
+            if lived > t::FLAP_MEMORY {
+                self.returns = 0;
+            }
+        }
+        self.eager_since = now;
+        self.on_down();
+    }
+
+    /// The path is down by anyone's verdict.
+    pub fn on_down(&mut self) {
+        self.unanswered.end();
+        self.missing.end();
+        self.unprobed.end();
+        self.overdue = false;
+        self.suspect_probes = 0;
+        self.answered_since = None;
+        self.probes.clear();
+    }
+
+    /// How long probes must be answered before a failed path returns.
+    fn hold(&self) -> Duration {
+        let hold = t::RETURN_HOLD * (1 << self.flaps.min(10)) + t::FLAP_STEP * self.returns.min(50);
+        hold.min(t::RETURN_HOLD_MAX)
+    }
+
+    /// A probe was answered. Returns whether this end's verdict becomes "up".
+    pub fn on_answered(&mut self, now: Time) -> bool {
+        self.proven = true;
+        self.suspect_probes = 0;
+        if !self.own.is_down() {
+            return false;
+        }
+        let since = *self.answered_since.get_or_insert(now);
+        if self.probes.answered() < t::RETURN_PROBES || now.since(since) < self.hold() {
+            return false;
+        }
+        if self
+            .returned_at
+            .is_some_and(|at| now.since(at) > t::FLAP_MEMORY)
+        {
+            self.returns = 0;
+        }
+        self.returned_at = Some(now);
+        self.returns += 1;
+        self.own
+            .change(now, LinkVerdict::Up, Witness::ProbesAnswered);
+        self.answered_since = None;
+        self.keepalive = t::KEEPALIVE;
+        true
+    }
+
+    /// The kernel says that the link is there again.
+    pub const fn on_link_back(&mut self, now: Time) {
+        self.eager_since = now;
+        self.probe_wanted = true;
+    }
+
+    // ---- probing ----
+
+    /// Asks for a probe soon, unless one was just sent.
+    pub const fn request_probe(&mut self) {
+        self.probe_wanted = true;
+    }
+
+    /// When the next probe is due.
+    pub fn probe_at(&self, now: Time, rtt: &Rtt) -> Time {
+        let Some(last) = self.probes.last_sent() else {
+            return if self.probe_wanted {
+                now
+            } else {
+                now + self.untested_wait
+            };
+        };
+        let wait = match self.state(now, rtt) {
+            PathState::Untested => self.untested_wait,
+            PathState::Down if self.answered_since.is_some() => t::PROBE_RETURNING,
+            PathState::Down if now.since(self.eager_since) < t::PROBE_DOWN_EAGER => t::PROBE_DOWN,
+            PathState::Down => t::PROBE_DOWN_SLOW,
+            PathState::Suspect => self.suspect_wait(rtt),
+            PathState::Up => {
+                let keepalive = last.max(self.last_arrival) + self.keepalive;
+                let overdue = self
+                    .unprobed
+                    .since()
+                    .map_or(Time::NEVER, |since| since + rtt.patience());
+                let wanted = match self.probe_wanted {
+                    true => last + t::PROBE_SUSPECT,
+                    false => Time::NEVER,
+                };
+                return keepalive.min(overdue).min(wanted);
+            }
+        };
+        let at = last + wait;
+        match self.probe_wanted {
+            true => at.min(last + t::PROBE_SUSPECT),
+            false => at,
+        }
+    }
+
+    fn suspect_wait(&self, rtt: &Rtt) -> Duration {
+        let pace = t::PROBE_SUSPECT.max(rtt.smoothed() / 8);
+        let slower = self.suspect_probes.saturating_sub(t::PROBE_SUSPECT_COUNT) / 4;
+        (pace * (1 << slower.min(10))).min(t::PROBE_SUSPECT_MAX.max(pace))
+    }
+
+    /// A probe leaves now.
+    pub fn on_probe_sent(&mut self, now: Time, token: u32, rtt: &Rtt) {
+        match self.state(now, rtt) {
+            PathState::Untested => {
+                self.untested_wait = (self.untested_wait * 2).min(t::PROBE_UNTESTED_MAX);
+            }
+            PathState::Suspect => self.suspect_probes += 1,
+            PathState::Up => {
+                self.suspect_probes = 0;
+                if !self.probe_wanted {
+                    self.keepalive = (self.keepalive * 2).min(t::KEEPALIVE_MAX);
+                }
+            }
+            PathState::Down => {}
+        }
+        self.probe_wanted = false;
+        self.probes.on_sent(now, token);
+        if self.is_down() {
+            if self.probes.answered() == 0 {
+                self.answered_since = None;
+            }
+            return;
+        }
+        if self.unprobed.since().is_none() {
+            let busy = now.since(self.last_arrival) <= t::BUSY;
+            self.unprobed.begin(now, busy, rtt.silence());
+            self.unprobed_count = 0;
+        }
+        self.unprobed_count += 1;
+    }
+
+    /// When a silence is to be judged next.
+    pub fn judge_at(&self) -> Option<Time> {
+        if self.own.is_down() || !self.proven {
+            return None;
+        }
+        [&self.unanswered, &self.missing, &self.unprobed]
+            .into_iter()
+            .filter_map(Silence::check_at)
+            .min()
+    }
+}
+
+/// What a silence is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    /// Packets in a row that should have been answered and were not.
+    pub unanswered: u64,
+    /// How many rule out chance.
+    pub needed: u32,
+    /// Whether content is among what waits.
+    pub content_waits: bool,
+    /// The next number the peer will send, as last heard.
+    pub peer_next: u64,
+    /// One more than the highest number that arrived.
+    pub received_next: u64,
+}

@@ -1,0 +1,267 @@
+//! Path MTU discovery for datagrams (RFC 8899): the largest datagram that passes.
+
+use core::time::Duration;
+
+use super::thresholds::{
+    BLACK_HOLE_PACKETS, MTU_PROBE_TIMEOUT, MTU_PROBES, MTU_PROBES_MAX, MTU_RAISE, MTU_RETRY,
+    unanswered_packets,
+};
+use crate::Time;
+
+/// UDP payloads worth trying: what common links leave after IP and UDP headers. 1472 and 1452 are
+/// Ethernet under IPv4 and IPv6, 8972 and 8952 jumbo frames, those between tunnels and odd switches.
+const SIZES: [usize; 9] = [1332, 1372, 1412, 1452, 1472, 2972, 4472, 8152, 8952];
+/// Tried first: nearly every link is plain Ethernet under IPv4.
+const FIRST: usize = 1472;
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    size: usize,
+    attempts: u32,
+    token: u32,
+    give_up_at: Time,
+}
+
+/// Search for the path MTU.
+#[derive(Debug)]
+pub struct Mtu {
+    current: usize,
+    min: usize,
+    max: usize,
+    /// Smallest size known not to pass; more than `max` if none is.
+    failed: usize,
+    trial: Option<Trial>,
+    /// When to search (again).
+    search_at: Time,
+    retried: bool,
+    /// Large packets lost since the last one that arrived.
+    large_lost: u32,
+    /// Whether anything was answered since the first of those.
+    small_arrived: bool,
+}
+
+impl Mtu {
+    pub fn new(now: Time, min: usize, max: usize) -> Mtu {
+        Mtu {
+            current: min,
+            min,
+            max: max.max(min),
+            failed: max.max(min) + 1,
+            trial: None,
+            search_at: now,
+            retried: false,
+            large_lost: 0,
+            small_arrived: false,
+        }
+    }
+
+    /// The largest datagram to use now.
+    pub const fn current(&self) -> usize {
+        self.current
+    }
+
+    fn candidate(&self) -> Option<usize> {
+        let open = |s: usize| self.current < s && s < self.failed;
+        if FIRST <= self.max && open(FIRST) {
+            return Some(FIRST);
+        }
+        if open(self.max) {
+            return Some(self.max);
+        }
+        let count = SIZES.iter().filter(|&&s| open(s)).count();
+        SIZES.iter().copied().filter(|&s| open(s)).nth(count / 2)
+    }
+
+    /// The size of the probe to send now, if one is due; it will bear `token`. `patience` is how long an answer can
+    /// take.
+    pub fn poll(
+        &mut self,
+        now: Time,
+        token: u32,
+        patience: Duration,
+        loss_ratio: f64,
+    ) -> Option<usize> {
+        if let Some(trial) = self.trial {
+            if now < trial.give_up_at {
+                return None;
+            }
+            if trial.attempts >= attempts_max(loss_ratio) {
+                self.failed = self.failed.min(trial.size);
+                self.trial = None;
+            }
+        } else if now < self.search_at {
+            return None;
+        }
+        let Some(size) = self.candidate() else {
+            self.finish(now);
+            return None;
+        };
+        let attempts = self.trial.map_or(0, |t| t.attempts) + 1;
+        self.trial = Some(Trial {
+            size,
+            attempts,
+            token,
+            give_up_at: now + MTU_PROBE_TIMEOUT.max(patience * 2),
+        });
+        Some(size)
+    }
+
+    /// The search is over; when it is done again.
+    fn finish(&mut self, now: Time) {
+        self.trial = None;
+        self.search_at = match self.failed > self.max {
+            true => Time::NEVER,
+            false if self.retried => now + MTU_RAISE,
+            false => now + MTU_RETRY,
+        };
+        self.retried = true;
+        self.failed = self.max + 1;
+    }
+
+    /// An answer; it is to a probe of `datagram_bytes`. Returns whether `token` is of the probe awaited.
+    pub fn on_reply(&mut self, now: Time, token: u32, datagram_bytes: usize) -> bool {
+        let Some(trial) = self.trial.filter(|t| t.token == token) else {
+            return false;
+        };
+        if datagram_bytes >= trial.size {
+            self.current = trial.size;
+            self.large_lost = 0;
+            self.trial = None;
+            self.search_at = now;
+        }
+        true
+    }
+
+    /// A packet of this size arrived.
+    pub const fn on_acked(&mut self, bytes: usize) {
+        if bytes > self.min {
+            self.large_lost = 0;
+            self.small_arrived = false;
+        } else if self.large_lost > 0 {
+            self.small_arrived = true;
+        }
+    }
+
+    /// Packets were lost, the largest of this size. Returns whether the path has become a black hole for large
+    /// packets: the MTU is the least again and a new search begins.
+    pub fn on_lost(&mut self, now: Time, packets: u32, largest: usize, loss_ratio: f64) -> bool {
+        if largest <= self.min || self.current == self.min {
+            return false;
+        }
+        self.large_lost = self.large_lost.saturating_add(packets);
+        let enough = BLACK_HOLE_PACKETS.max(unanswered_packets(loss_ratio.min(0.5)));
+        if self.large_lost < enough || !self.small_arrived {
+            return false;
+        }
+        self.fall(now, self.current);
+        true
+    }
+
+    /// The local interface refused a datagram of this size.
+    pub fn on_refused(&mut self, now: Time, bytes: usize) {
+        if bytes <= self.current {
+            self.fall(now, bytes);
+        }
+    }
+
+    fn fall(&mut self, now: Time, failed: usize) {
+        self.current = self.min;
+        self.failed = failed.max(self.min + 1);
+        self.trial = None;
+        self.search_at = now;
+        self.retried = false;
+        self.large_lost = 0;
+        self.small_arrived = false;
+    }
+
+    /// The path may be another one now: the search begins again from what works.
+    pub const fn search_again(&mut self, now: Time) {
+        self.failed = self.max + 1;
+        self.search_at = now;
+        self.trial = None;
+        self.retried = false;
+    }
+
+    /// When a probe is due or given up.
+    pub fn next_timeout(&self) -> Time {
+        self.trial.map_or(self.search_at, |t| t.give_up_at)
+    }
+}
+
+/// Probes of one size before it has failed: enough that loss alone seldom fails it.
+fn attempts_max(loss_ratio: f64) -> u32 {
+    let answered = (1.0 - loss_ratio.min(0.6)).powi(2);
+    let needed = (0.01_f64.ln() / (1.0 - answered).max(1e-3).ln()).ceil() as u32;
+    needed.clamp(MTU_PROBES, MTU_PROBES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the search over a path that passes `passes` bytes; returns the probes used.
+    fn search(mtu: &mut Mtu, now: &mut Time, passes: usize) -> u32 {
+        let mut probes = 0;
+        while mtu.next_timeout() <= *now + MTU_PROBE_TIMEOUT * 2 {
+            *now = (*now).max(mtu.next_timeout());
+            if let Some(size) = mtu.poll(*now, probes, Duration::from_millis(3), 0.0) {
+                if size <= passes {
+                    mtu.on_reply(*now, probes, size);
+                }
+                probes += 1;
+            }
+        }
+        probes
+    }
+
+    #[test]
+    fn finds_what_passes_in_a_few_probes() {
+        for (max, passes, found, most) in [
+            (1472, 1472, 1472, 1),
+            (8972, 8972, 8972, 2),
+            (8972, 1472, 1472, 13),
+            (1472, 1400, 1372, 13),
+            (8972, 4500, 4472, 14),
+            (1472, 1232, 1232, 13),
+            (1232, 1232, 1232, 0),
+        ] {
+            let mut now = Time::from_ms(1);
+            let mut mtu = Mtu::new(now, 1232, max);
+            let probes = search(&mut mtu, &mut now, passes);
+            assert_eq!(mtu.current(), found, "{max} {passes}");
+            assert!(probes <= most, "{probes} probes for {max} {passes}");
+        }
+    }
+
+    #[test]
+    fn a_black_hole_falls_back_and_searches_again() {
+        let mut now = Time::from_ms(1);
+        let mut mtu = Mtu::new(now, 1232, 1472);
+        search(&mut mtu, &mut now, 1472);
+        for _ in 0..BLACK_HOLE_PACKETS * 3 {
+            assert!(!mtu.on_lost(now, 1, 1472, 0.0), "nothing arrives at all");
+        }
+        mtu.on_acked(100);
+        assert!(mtu.on_lost(now, 1, 1472, 0.0));
+        assert_eq!(mtu.current(), 1232);
+        search(&mut mtu, &mut now, 1400);
+        assert_eq!(mtu.current(), 1372);
+        now = mtu.next_timeout();
+        search(&mut mtu, &mut now, 1472);
+        assert_eq!(mtu.current(), 1472);
+    }
+
+    #[test]
+    fn random_loss_is_no_black_hole() {
+        let now = Time::from_ms(1);
+        let mut mtu = Mtu::new(now, 1232, 1472);
+        search(&mut mtu, &mut { now }, 1472);
+        for _ in 0..10_000 {
+            for _ in 0..9 {
+                assert!(!mtu.on_lost(now, 1, 1472, 0.0));
+            }
+            mtu.on_acked(60);
+            mtu.on_acked(1472);
+        }
+    }
+}

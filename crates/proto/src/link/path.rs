@@ -1,0 +1,449 @@
+//! One path, as the bundle sees it: sending, acknowledging, timers.
+
+use std::collections::VecDeque;
+
+use core::time::Duration;
+
+use super::congestion::{AckSample, Congestion};
+use super::liveness::{Liveness, PathEvent};
+use super::loss::{LossRatio, Reorder};
+use super::mtu::Mtu;
+use super::rate::Sampler;
+use super::received::Received;
+use super::rtt::Rtt;
+use super::sent::{Lost, SentPacket, SentRing, State};
+use super::stats::PathStats;
+use super::thresholds::{LOST_KEPT, PROBE_TIMEOUT_PACKETS};
+use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
+use crate::segment::{Content, Fate};
+use crate::wire::Ack;
+use crate::{LinkId, Time};
+
+/// What a path is told at its beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct PathConfig {
+    /// The peer's UDP receive buffer, in bytes: at most half of it is ever in flight.
+    pub receive_buffer_bytes: u64,
+    /// Datagram size that passes for certain.
+    pub datagram_bytes_min: usize,
+    /// Largest datagram that the interface passes: the upper end of the MTU search.
+    pub datagram_bytes_max: usize,
+}
+
+impl Default for PathConfig {
+    fn default() -> PathConfig {
+        PathConfig {
+            receive_buffer_bytes: 4 << 20,
+            datagram_bytes_min: DATAGRAM_BYTES_MIN,
+            datagram_bytes_max: DATAGRAM_BYTES_MAX,
+        }
+    }
+}
+
+/// What an acknowledgement brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AckResult {
+    /// Packets acknowledged for the first time. More than none: tell the other paths
+    /// ([`Path::on_others_progress`]).
+    pub packets_acked: u32,
+    /// Bytes of them that were in flight or given up.
+    pub bytes_acked: u64,
+    /// Packets it showed to be lost.
+    pub packets_lost: u32,
+    /// Whether it speaks of packets never sent, and was ignored: the peer is broken.
+    pub is_invalid: bool,
+}
+
+/// One path of a bundle.
+#[derive(Debug)]
+pub struct Path {
+    pub(super) id: LinkId,
+    pub(super) sent: SentRing,
+    pub(super) received: Received,
+    pub(super) rtt: Rtt,
+    pub(super) reorder: Reorder,
+    pub(super) loss_ratio: LossRatio,
+    pub(super) sampler: Sampler,
+    pub(super) congestion: Congestion,
+    pub(super) mtu: Mtu,
+    pub(super) liveness: Liveness,
+    /// One more than the highest number acknowledged, and when that packet was sent and the count of
+    /// answer-wanting packets up to it.
+    pub(super) acked_next: u64,
+    acked_sent: Time,
+    pub(super) acked_count: u64,
+    /// Probe timeouts since the last progress, and from when the next one counts.
+    timeouts: u32,
+    timeout_from: Time,
+    /// The next number the peer will use, as it last said.
+    pub(super) peer_next: u64,
+    pub(super) events: VecDeque<PathEvent>,
+    pub(super) announced_up: Option<bool>,
+    pub(super) since: Time,
+    pub(super) stats: PathStats,
+}
+
+impl Path {
+    /// A path that nothing is known of yet. It asks for a probe at once.
+    pub fn new(id: LinkId, now: Time, config: &PathConfig) -> Path {
+        let min = config.datagram_bytes_min;
+        let max = config.datagram_bytes_max.min(DATAGRAM_BYTES_MAX);
+        Path {
+            id,
+            sent: SentRing::new(),
+            received: Received::new(),
+            rtt: Rtt::new(now),
+            reorder: Reorder::new(now),
+            loss_ratio: LossRatio::default(),
+            sampler: Sampler::new(now),
+            congestion: Congestion::new(now, min, config.receive_buffer_bytes / 2),
+            mtu: Mtu::new(now, min, max),
+            liveness: Liveness::new(now),
+            acked_next: 0,
+            acked_sent: Time::ZERO,
+            acked_count: 0,
+            timeouts: 0,
+            timeout_from: now,
+            peer_next: 0,
+            events: VecDeque::new(),
+            announced_up: None,
+            since: now,
+            stats: PathStats::default(),
+        }
+    }
+
+    /// The link, and so the network, this path is on.
+    pub const fn id(&self) -> LinkId {
+        self.id
+    }
+
+    // ---- sending ----
+
+    /// The number the next packet on this path bears.
+    pub fn next_number(&self) -> u64 {
+        self.sent.next_number()
+    }
+
+    /// A packet was handed over under [`next_number`](Path::next_number). `ack_eliciting`: the peer is to answer it
+    /// (content or an unpadded probe), so that it counts against the window and its silence is noticed.
+    pub fn on_sent(
+        &mut self,
+        now: Time,
+        datagram_bytes: usize,
+        contents: &[Content],
+        ack_eliciting: bool,
+    ) {
+        // Probes on a failed path are nobody's loss.
+        let eliciting = ack_eliciting && (!self.liveness.is_down() || !contents.is_empty());
+        let idle = self.sent.in_flight_packets() == 0;
+        let delivery = self.sampler.at_send(now, idle);
+        self.sent
+            .push(now, datagram_bytes, contents, eliciting, delivery);
+        self.stats.packets_sent += 1;
+        self.stats.bytes_sent += datagram_bytes as u64;
+        if eliciting {
+            self.congestion.on_sent(now, self.sent.in_flight_bytes());
+            self.liveness.on_sent(now, !contents.is_empty(), &self.rtt);
+        }
+    }
+
+    /// How many more bytes may be sent now. A packet may exceed it, once.
+    pub fn room_bytes(&self) -> u64 {
+        if self.sent.is_full() {
+            return 0;
+        }
+        self.congestion
+            .window()
+            .saturating_sub(self.sent.in_flight_bytes())
+    }
+
+    /// How much to hand over at once: what the link carries in half a millisecond, one packet to 64 KB.
+    pub fn burst_bytes(&self) -> usize {
+        self.congestion.burst_bytes()
+    }
+
+    /// The largest datagram to use now.
+    pub const fn mtu_bytes(&self) -> usize {
+        self.mtu.current()
+    }
+
+    /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them, the way,
+    /// and what loss costs on average.
+    pub fn delivery_us(&self, bytes: u64) -> f64 {
+        let rate = self.congestion.rate();
+        let way = self.rtt.least().as_secs_f64() / 2.0;
+        let ahead = (self.sent.in_flight_bytes() as f64 - rate * way * 2.0).max(0.0);
+        let loss = self.loss_ratio.get().min(0.9);
+        let again = self.rtt.smoothed() + self.reorder.window(self.rtt.smoothed());
+        let penalty = loss / (1.0 - loss) * again.as_secs_f64();
+        ((ahead + bytes as f64) / rate + way + penalty) * 1e6
+    }
+
+    // ---- acknowledgements from the peer ----
+
+    /// The peer says what arrived. Content whose fate is decided by it is pushed to `fates`.
+    pub fn on_ack(&mut self, now: Time, ack: &Ack, fates: &mut Vec<(Content, Fate)>) -> AckResult {
+        if ack.largest >= self.sent.next_number() {
+            return AckResult {
+                is_invalid: true,
+                ..AckResult::default()
+            };
+        }
+        let mut tally = Tally::default();
+        self.take_words(now, ack, &mut tally, fates);
+        self.take_one(now, ack.largest, &mut tally, fates);
+        self.sent.settle();
+        let Some((number, newest)) = tally.newest else {
+            return AckResult {
+                packets_acked: tally.packets,
+                ..AckResult::default()
+            };
+        };
+        let rtt = (number == ack.largest && ack.delay_us < u16::MAX).then(|| {
+            let delay = Duration::from_micros(u64::from(ack.delay_us));
+            now.since(newest.sent).saturating_sub(delay)
+        });
+        if let Some(rtt) = rtt {
+            self.rtt.sample(now, rtt);
+        }
+        if number >= self.acked_next {
+            self.acked_next = number + 1;
+            self.acked_sent = newest.sent;
+            self.acked_count = newest.eliciting_count;
+        }
+        let rate = self.sampler.delivered(now, tally.bytes, &newest);
+        let lost = self.detect_losses(now, fates);
+        self.reorder.decay(now);
+        self.loss_ratio.decided(tally.packets, lost.packets);
+        self.congestion.on_ack(
+            now,
+            &AckSample {
+                rate,
+                rtt: rtt.unwrap_or(Duration::MAX),
+                number,
+                sent: newest.sent,
+                next_number: self.sent.next_number(),
+                loss_ratio: self.loss_ratio.get(),
+            },
+            &self.rtt,
+        );
+        self.stats.bytes_acked += tally.bytes;
+        self.timeouts = 0;
+        self.timeout_from = now;
+        let others_wait = self.sent.eliciting_count() > self.acked_count;
+        self.liveness.on_progress(now, others_wait, &self.rtt);
+        self.sent.forget(now - LOST_KEPT);
+        AckResult {
+            packets_acked: tally.packets,
+            bytes_acked: tally.bytes,
+            packets_lost: lost.packets,
+            is_invalid: false,
+        }
+    }
+
+    /// Takes the bitmap, oldest first, so that ranges grow in order.
+    fn take_words(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        tally: &mut Tally,
+        fates: &mut Vec<(Content, Fate)>,
+    ) {
+        let remembered = ack.largest.saturating_sub(self.sent.base());
+        let count = (ack.word_count as usize)
+            .min(ack.words.len())
+            .min(remembered.div_ceil(64) as usize);
+        for w in (0..count).rev() {
+            let mut bits = ack.words[w];
+            while bits != 0 {
+                let bit = 63 - u64::from(bits.leading_zeros());
+                bits &= !(1 << bit);
+                let behind = 1 + 64 * w as u64 + bit;
+                if let Some(number) = ack.largest.checked_sub(behind) {
+                    self.take_one(now, number, tally, fates);
+                }
+            }
+        }
+    }
+
+    fn take_one(
+        &mut self,
+        now: Time,
+        number: u64,
+        tally: &mut Tally,
+        fates: &mut Vec<(Content, Fate)>,
+    ) {
+        let Some(packet) = self.sent.ack(number, fates) else {
+            return;
+        };
+        tally.packets += 1;
+        if packet.state == State::Silent {
+            return;
+        }
+        tally.bytes += u64::from(packet.bytes);
+        tally.newest = Some((number, packet));
+        self.mtu.on_acked(packet.bytes as usize);
+        match packet.state {
+            State::Lost => self.reorder.loss_was_false(now, self.rtt.smoothed()),
+            State::TimedOut => self.rtt.timeout_was_false(now.since(packet.sent)),
+            _ => return,
+        }
+        self.loss_ratio.were_false(1);
+        self.stats.packets_lost_falsely += 1;
+    }
+
+    // ---- loss and timers ----
+
+    /// Gives up what was sent so long before something that arrived that it cannot be on its way (RFC 8985).
+    fn detect_losses(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) -> Lost {
+        let window = self.reorder.window(self.rtt.smoothed());
+        let sent_by = self.acked_sent - window;
+        let waited = self.rtt.recent_max() + window;
+        let lost = self.sent.lose(
+            self.acked_next,
+            usize::MAX,
+            State::Lost,
+            |p| p.sent <= sent_by || now.since(p.sent) >= waited,
+            fates,
+        );
+        self.count_lost(now, &lost);
+        lost
+    }
+
+    fn count_lost(&mut self, now: Time, lost: &Lost) {
+        self.stats.packets_lost += u64::from(lost.packets);
+        let largest = lost.largest_bytes as usize;
+        let ratio = self.loss_ratio.get();
+        if lost.packets > 0 && self.mtu.on_lost(now, lost.packets, largest, ratio) {
+            self.congestion.set_packet_bytes(self.mtu.current());
+        }
+    }
+
+    /// When packets before one that arrived are given up though nothing more is heard.
+    fn loss_deadline(&self) -> Option<Time> {
+        let (number, oldest) = self.sent.oldest()?;
+        let window = self.reorder.window(self.rtt.smoothed());
+        (number < self.acked_next).then(|| oldest.sent + (self.rtt.recent_max() + window))
+    }
+
+    /// When the silence after the newest packets is too long.
+    fn probe_timeout(&self) -> Option<Time> {
+        let (_, oldest) = self.sent.oldest()?;
+        let wait = self.rtt.patience() * (1 << self.timeouts.min(5));
+        Some(oldest.sent.max(self.timeout_from) + wait)
+    }
+
+    /// When [`on_timeout`](Path::on_timeout) or [`poll_control`](Path::poll_control) has something to do. The
+    /// acknowledgement's own deadline is [`ack_deadline`](Path::ack_deadline).
+    pub fn next_timeout(&self, now: Time) -> Option<Time> {
+        let live = self.live_timeout(now);
+        [self.loss_deadline(), self.probe_timeout(), live]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Does what is due. All datagrams that have arrived must have been handled before.
+    pub fn on_timeout(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
+        if self.loss_deadline().is_some_and(|at| at <= now) {
+            let lost = self.detect_losses(now, fates);
+            self.loss_ratio.decided(0, lost.packets);
+        }
+        if self.probe_timeout().is_some_and(|at| at <= now) {
+            self.on_probe_timeout(now, fates);
+        }
+        self.judge(now, fates);
+        self.sent.forget(now - LOST_KEPT);
+    }
+
+    /// The newest packets are overdue: the content of the oldest is released, and the path is suspect.
+    fn on_probe_timeout(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
+        let count = PROBE_TIMEOUT_PACKETS << self.timeouts.min(8);
+        let lost = self
+            .sent
+            .lose(u64::MAX, count, State::TimedOut, |_| true, fates);
+        self.count_lost(now, &lost);
+        self.timeouts += 1;
+        self.timeout_from = now;
+        self.stats.probe_timeouts += 1;
+        if !self.liveness.is_down() {
+            self.liveness.on_overdue();
+            self.liveness.request_probe();
+        }
+    }
+
+    /// Gives everything up that is in flight.
+    pub(super) fn release_all(&mut self, fates: &mut Vec<(Content, Fate)>) {
+        let lost = self
+            .sent
+            .lose(u64::MAX, usize::MAX, State::TimedOut, |_| true, fates);
+        self.stats.packets_lost += u64::from(lost.packets);
+        self.timeouts = 0;
+    }
+
+    // ---- receiving ----
+
+    /// Whether a packet of this number may be opened: neither seen before nor too old.
+    pub fn may_accept(&self, number: u64) -> bool {
+        self.received.may_accept(number)
+    }
+
+    /// A packet was authenticated. Returns `false` if it is a duplicate and must be dropped.
+    pub fn on_received(
+        &mut self,
+        now: Time,
+        number: u64,
+        datagram_bytes: usize,
+        ack_eliciting: bool,
+    ) -> bool {
+        if !self.received.on_received(now, number, ack_eliciting) {
+            self.stats.duplicates += 1;
+            return false;
+        }
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += datagram_bytes as u64;
+        let more_sent = self.peer_next > self.received.next_number();
+        self.liveness.on_arrival(now, more_sent, &self.rtt);
+        true
+    }
+
+    /// Whether something arrived that the peer wants acknowledged. Worth a look whenever a packet is built anyway.
+    pub const fn ack_pending(&self) -> bool {
+        self.received.ack_pending()
+    }
+
+    /// When an acknowledgement must go at the latest.
+    pub const fn ack_deadline(&self) -> Option<Time> {
+        self.received.ack_deadline()
+    }
+
+    /// The acknowledgement to send now, on any path, preferably this one.
+    pub fn take_ack(&mut self, now: Time) -> Option<Ack> {
+        self.received.take_ack(now, self.id.0)
+    }
+
+    /// Figures for the operator.
+    pub fn stats(&self) -> PathStats {
+        PathStats {
+            rtt: self.rtt.is_known().then(|| self.rtt.smoothed()),
+            rtt_variation: self.rtt.variation(),
+            rtt_least: self.rtt.least(),
+            capacity_bytes_per_s: self.congestion.known_rate(),
+            loss_ratio: self.loss_ratio.get(),
+            mtu_bytes: self.mtu.current(),
+            window_bytes: self.congestion.window(),
+            in_flight_bytes: self.sent.in_flight_bytes(),
+            memory_bytes: self.sent.memory_bytes() + size_of::<Path>() + 1024,
+            ..self.stats
+        }
+    }
+}
+
+/// Running sums over one acknowledgement.
+#[derive(Default)]
+struct Tally {
+    packets: u32,
+    bytes: u64,
+    /// Highest number newly acknowledged of those that wanted it, and the packet.
+    newest: Option<(u64, SentPacket)>,
+}

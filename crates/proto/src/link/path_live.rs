@@ -1,0 +1,245 @@
+//! One path, as the bundle sees it: liveness, verdicts, MTU probes.
+
+use core::time::Duration;
+
+use super::liveness::{Counts, PathControl, PathEvent, PathState, Progress};
+use super::path::Path;
+use super::thresholds::unanswered_packets;
+use crate::Time;
+use crate::segment::{Content, Fate};
+use crate::wire::{LinkVerdict, Witness};
+
+/// Events kept for a driver that does not ask.
+const EVENTS_MAX: usize = 16;
+
+impl Path {
+    /// State by both ends' verdicts.
+    pub fn state(&self, now: Time) -> PathState {
+        self.liveness.state(now, &self.rtt)
+    }
+
+    /// Whether content may be scheduled here without hesitation. If no path of the bundle carries, a
+    /// [`Suspect`](PathState::Suspect) one is to be used.
+    pub fn carries(&self, now: Time) -> bool {
+        self.state(now) == PathState::Up
+    }
+
+    /// When the path last came up or failed (or began).
+    pub const fn since(&self) -> Time {
+        self.since
+    }
+
+    /// Who told the present state. [`Witness::Peer`] if only the peer says "down".
+    pub fn witness(&self) -> Witness {
+        if self.liveness.peer.is_down() && !self.liveness.own.is_down() {
+            Witness::Peer
+        } else {
+            self.liveness.own.witness()
+        }
+    }
+
+    /// A handshake was just completed on this path: it works both ways. `rtt` as the handshake took.
+    pub fn on_proven(&mut self, now: Time, rtt: Option<Duration>) {
+        self.liveness.prove();
+        if let Some(rtt) = rtt {
+            self.rtt.sample(now, rtt);
+        }
+        self.announce(now);
+    }
+
+    /// The peer's address on this path changed: nothing measured holds any more.
+    pub fn on_new_address(&mut self, now: Time) {
+        self.rtt = super::rtt::Rtt::new(now);
+        self.congestion.restart(now);
+        self.liveness.request_probe();
+    }
+
+    // ---- what is heard ----
+
+    /// [`Record::Sent`](crate::wire::Record::Sent) about this path arrived on any path.
+    pub fn on_peer_sent(&mut self, now: Time, next_number: u64) {
+        self.peer_next = self.peer_next.max(next_number);
+        if self.peer_next > self.received.next_number() && !self.liveness.is_down() {
+            self.liveness.on_missing(now, &self.rtt);
+        }
+    }
+
+    /// Another path of this bundle showed life. To be called for every path but the one that did.
+    pub fn on_others_progress(&mut self, now: Time, progress: Progress) {
+        self.liveness.on_others_progress(now, progress);
+    }
+
+    /// Whether this path is silent and nobody can tell if that is its own fault: the other paths should be probed
+    /// ([`request_probe`](Path::request_probe)).
+    pub fn lacks_comparison(&self, now: Time) -> bool {
+        self.liveness.lacks_comparison(now, &self.rtt)
+    }
+
+    /// Asks for a probe at once (at most one per 1.5 ms is sent).
+    pub const fn request_probe(&mut self) {
+        self.liveness.request_probe();
+    }
+
+    /// [`Record::ProbeReply`](crate::wire::Record::ProbeReply) arrived on this path.
+    pub fn on_probe_reply(&mut self, now: Time, token: u32, datagram_bytes: usize) {
+        if self.mtu.on_reply(now, token, datagram_bytes) {
+            self.congestion.set_packet_bytes(self.mtu.current());
+            return;
+        }
+        let Some(rtt) = self.liveness.probes.on_reply(now, token) else {
+            return;
+        };
+        self.rtt.sample(now, rtt);
+        if self.liveness.on_answered(now) {
+            self.mtu.search_again(now);
+        }
+        self.announce(now);
+    }
+
+    /// The driver says whether the kernel considers the link usable.
+    pub fn on_kernel(&mut self, now: Time, up: bool, fates: &mut Vec<(Content, Fate)>) {
+        if up {
+            self.liveness.on_link_back(now);
+        } else if !self.liveness.own.is_down() {
+            self.fail(now, Witness::KernelLink, fates);
+        }
+    }
+
+    /// The kernel refused a datagram of this size as too long for the link.
+    pub fn on_refused(&mut self, now: Time, datagram_bytes: usize) {
+        self.mtu.on_refused(now, datagram_bytes);
+        self.congestion.set_packet_bytes(self.mtu.current());
+    }
+
+    /// [`Record::LinkState`](crate::wire::Record::LinkState) about this path arrived on any path. Always to be
+    /// confirmed, with the generation it bore.
+    pub fn on_peer_verdict(
+        &mut self,
+        now: Time,
+        generation: u32,
+        verdict: LinkVerdict,
+        _witness: Witness,
+        fates: &mut Vec<(Content, Fate)>,
+    ) {
+        if !self.liveness.peer.hear(generation, verdict) {
+            return;
+        }
+        if verdict == LinkVerdict::Down {
+            self.release_all(fates);
+            self.liveness.on_down();
+        }
+        self.announce(now);
+    }
+
+    /// [`Record::LinkStateAck`](crate::wire::Record::LinkStateAck) about this path arrived on any path.
+    pub const fn on_link_state_ack(&mut self, generation: u32) {
+        self.liveness.own.on_confirmed(generation);
+    }
+
+    // ---- judging ----
+
+    /// Judges every silence that is due.
+    pub(super) fn judge(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
+        if self.liveness.judge_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let old_enough = now - self.rtt.patience();
+        let unanswered = self
+            .sent
+            .eliciting_by(old_enough)
+            .saturating_sub(self.acked_count);
+        let counts = Counts {
+            unanswered,
+            needed: unanswered_packets(self.loss_ratio.get()),
+            content_waits: self.sent.carries_content(),
+            peer_next: self.peer_next,
+            received_next: self.received.next_number(),
+        };
+        if let Some(witness) = self.liveness.judge(now, &self.rtt, &counts) {
+            self.fail(now, witness, fates);
+        }
+    }
+
+    fn fail(&mut self, now: Time, witness: Witness, fates: &mut Vec<(Content, Fate)>) {
+        self.liveness.fail(now, witness);
+        self.release_all(fates);
+        self.announce(now);
+    }
+
+    /// Tells the application of a change of the state that both ends agree on.
+    fn announce(&mut self, now: Time) {
+        let up = match self.liveness.state(now, &self.rtt) {
+            PathState::Untested => return,
+            PathState::Up | PathState::Suspect => true,
+            PathState::Down => false,
+        };
+        if self.announced_up == Some(up) {
+            return;
+        }
+        self.announced_up = Some(up);
+        self.since = now;
+        let witness = self.witness();
+        let event = if up {
+            self.congestion.restart(now);
+            PathEvent::Up { witness, at: now }
+        } else {
+            self.stats.failures += 1;
+            PathEvent::Down { witness, at: now }
+        };
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// What happened to the path, oldest first.
+    pub fn poll_event(&mut self) -> Option<PathEvent> {
+        self.events.pop_front()
+    }
+
+    // ---- what is to be said ----
+
+    /// Control to be sent now; to be asked until it is `None`. What is returned counts as sent. `token` is random.
+    pub fn poll_control(&mut self, now: Time, token: u32) -> Option<PathControl> {
+        if let Some((generation, verdict, witness)) = self.liveness.own.poll(now) {
+            return Some(PathControl::LinkState {
+                generation,
+                verdict,
+                witness,
+            });
+        }
+        if self.liveness.probe_at(now, &self.rtt) <= now {
+            self.liveness.on_probe_sent(now, token, &self.rtt);
+            if self.sent.in_flight_packets() == 0 {
+                self.sent.shrink();
+            }
+            return Some(PathControl::Probe {
+                token,
+                pad_to_bytes: 0,
+            });
+        }
+        if self.state(now) != PathState::Up {
+            return None;
+        }
+        let patience = self.rtt.patience();
+        let ratio = self.loss_ratio.get();
+        let pad_to_bytes = self.mtu.poll(now, token, patience, ratio)?;
+        Some(PathControl::Probe {
+            token,
+            pad_to_bytes,
+        })
+    }
+
+    /// When liveness or the MTU search has something to do.
+    pub(super) fn live_timeout(&self, now: Time) -> Option<Time> {
+        let probe = self.liveness.probe_at(now, &self.rtt);
+        let verdict = self.liveness.own.say_at().unwrap_or(Time::NEVER);
+        let judge = self.liveness.judge_at().unwrap_or(Time::NEVER);
+        let mtu = match self.state(now) {
+            PathState::Up => self.mtu.next_timeout(),
+            _ => Time::NEVER,
+        };
+        let first = probe.min(verdict).min(judge).min(mtu);
+        (first != Time::NEVER).then_some(first)
+    }
+}

@@ -1,0 +1,243 @@
+//! What arrived on a path: replay window and acknowledgement state in one ring of bits.
+
+use core::time::Duration;
+
+use super::thresholds::{ACK_DELAY_MAX, ACK_GAP_INTERVAL, ACK_PACKETS, ACK_REPEATS};
+use crate::Time;
+use crate::limits::REPLAY_WINDOW_PACKETS;
+use crate::wire::Ack;
+
+const WORDS: usize = REPLAY_WINDOW_PACKETS / 64;
+/// One word less than the ring holds: the word of the newest packet is only partly used.
+const WINDOW: u64 = (REPLAY_WINDOW_PACKETS - 64) as u64;
+/// Words an [`Ack`] has room for (the compiler checks that it is so).
+const ACK_WORDS: usize = 16;
+
+/// Packets that arrived on one path.
+#[derive(Debug)]
+pub struct Received {
+    bits: Box<[u64; WORDS]>,
+    /// One more than the highest number that arrived.
+    next: u64,
+    largest_at: Time,
+    /// Packets wanting an answer that no acknowledgement has reported.
+    unreported: u32,
+    due: Option<Time>,
+    last_ack: Option<Time>,
+    /// Lowest number that arrived since the last acknowledgement, and since those before it.
+    lowest: [u64; ACK_REPEATS],
+}
+
+impl Received {
+    pub fn new() -> Received {
+        Received {
+            bits: Box::new([0; WORDS]),
+            next: 0,
+            largest_at: Time::ZERO,
+            unreported: 0,
+            due: None,
+            last_ack: None,
+            lowest: [u64::MAX; ACK_REPEATS],
+        }
+    }
+
+    /// One more than the highest number that arrived; 0 if nothing did.
+    pub const fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    fn word(number: u64) -> usize {
+        (number / 64) as usize % WORDS
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.bits[Self::word(number)] >> (number % 64) & 1 == 1
+    }
+
+    /// Whether a packet of this number is neither a duplicate nor too old to tell.
+    pub fn may_accept(&self, number: u64) -> bool {
+        number >= self.next || (self.next - number <= WINDOW && !self.has(number))
+    }
+
+    /// Records an authenticated packet. Returns `false` if it must be dropped: a duplicate, or too old.
+    pub fn on_received(&mut self, now: Time, number: u64, eliciting: bool) -> bool {
+        if !self.may_accept(number) {
+            return false;
+        }
+        let in_order = number == self.next;
+        if number >= self.next {
+            self.clear(number);
+            self.next = number + 1;
+            self.largest_at = now;
+        }
+        self.bits[Self::word(number)] |= 1 << (number % 64);
+        self.lowest[0] = self.lowest[0].min(number);
+        if eliciting {
+            self.unreported += 1;
+        }
+        if self.unreported > 0 {
+            self.schedule(now, in_order);
+        }
+        true
+    }
+
+    /// Zeroes the words that the window moves into on its way to `number`.
+    fn clear(&mut self, number: u64) {
+        let newest = self.next.checked_sub(1).map_or(0, |n| n / 64);
+        let words = (number / 64).saturating_sub(newest).min(WORDS as u64);
+        for w in 0..words {
+            self.bits[Self::word(number - 64 * w)] = 0;
+        }
+    }
+
+    fn schedule(&mut self, now: Time, in_order: bool) {
+        let wait = if self.unreported >= ACK_PACKETS {
+            Duration::ZERO
+        } else if in_order {
+            ACK_DELAY_MAX
+        } else {
+            // A gap: at once, but not for every one of a lossy path.
+            self.last_ack.map_or(Duration::ZERO, |at| {
+                ACK_GAP_INTERVAL.saturating_sub(now.since(at))
+            })
+        };
+        let due = now + wait;
+        self.due = Some(self.due.map_or(due, |d| d.min(due)));
+    }
+
+    /// Whether something wants to be acknowledged.
+    pub const fn ack_pending(&self) -> bool {
+        self.unreported > 0
+    }
+
+    /// When an acknowledgement must go even if nothing else does.
+    pub const fn ack_deadline(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// The acknowledgement to send now: all that arrived since the fourth last one. `None` if nothing new arrived.
+    pub fn take_ack(&mut self, now: Time, path: u8) -> Option<Ack> {
+        if self.lowest[0] == u64::MAX {
+            return None;
+        }
+        let largest = self.next - 1;
+        let lowest = self.lowest.iter().copied().fold(largest, u64::min);
+        let count = ((largest - lowest).div_ceil(64) as usize).clamp(1, ACK_WORDS);
+        let mut words = [0; ACK_WORDS];
+        for (w, word) in words.iter_mut().take(count).enumerate() {
+            *word = self.word_behind(largest, 64 * w as u64);
+        }
+        self.lowest.copy_within(0..ACK_REPEATS - 1, 1);
+        self.lowest[0] = u64::MAX;
+        self.unreported = 0;
+        self.due = None;
+        self.last_ack = Some(now);
+        let delay_us = now.since(self.largest_at).as_micros();
+        Some(Ack {
+            path,
+            largest,
+            delay_us: delay_us.min(u128::from(u16::MAX)) as u16,
+            word_count: count as u8,
+            words,
+        })
+    }
+
+    /// Bits of the 64 packets `largest − 1 − skip` downwards, the highest number in bit 0.
+    fn word_behind(&self, largest: u64, skip: u64) -> u64 {
+        let Some(high) = largest.checked_sub(1 + skip) else {
+            return 0;
+        };
+        let upper = self.bits[Self::word(high)] << (63 - high % 64);
+        let lower = match (high / 64).checked_sub(1) {
+            Some(w) if high % 64 != 63 => self.bits[w as usize % WORDS] >> (high % 64 + 1),
+            _ => 0,
+        };
+        // Bit 63 is packet `high` now; the wire wants it in bit 0.
+        (upper | lower).reverse_bits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acked(ack: &Ack) -> Vec<u64> {
+        let mut all = vec![ack.largest];
+        for w in 0..ack.word_count as usize {
+            for i in 0..64 {
+                if ack.words[w] >> i & 1 == 1 {
+                    all.push(ack.largest - 1 - (64 * w as u64 + i));
+                }
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn reports_exactly_what_arrived() {
+        let mut r = Received::new();
+        let numbers = [0, 1, 2, 5, 63, 64, 65, 127, 128, 190, 3];
+        for n in numbers {
+            assert!(r.on_received(Time::from_us(n), n, true));
+        }
+        let mut expected = numbers.to_vec();
+        expected.sort_unstable();
+        assert_eq!(acked(&r.take_ack(Time::from_us(200), 0).unwrap()), expected);
+    }
+
+    #[test]
+    fn refuses_duplicates_and_the_too_old() {
+        let mut r = Received::new();
+        assert!(r.on_received(Time::ZERO, 10, true));
+        assert!(!r.on_received(Time::ZERO, 10, true));
+        assert!(r.on_received(Time::ZERO, 10 + WINDOW - 1, true));
+        assert!(!r.may_accept(10));
+        assert!(r.may_accept(11));
+        assert!(!r.may_accept(9));
+        assert!(r.on_received(Time::ZERO, 1_000_000, true));
+        for n in 0..1_000_000 - WINDOW + 1 {
+            assert!(!r.may_accept(n), "{n}");
+        }
+        for n in 1_000_000 - WINDOW + 1..1_000_000 {
+            assert!(r.may_accept(n), "{n}");
+        }
+    }
+
+    #[test]
+    fn every_packet_is_reported_four_times() {
+        let mut r = Received::new();
+        let mut times = vec![0; 1000];
+        for n in 0..1000u64 {
+            r.on_received(Time::from_us(n), n, true);
+            if n % 10 == 9 {
+                let ack = r.take_ack(Time::from_us(n), 0).unwrap();
+                assert!(ack.word_count <= 1);
+                for n in acked(&ack) {
+                    times[n as usize] += 1;
+                }
+            }
+        }
+        assert!(times[..960].iter().all(|&t| t >= ACK_REPEATS));
+    }
+
+    #[test]
+    fn due_after_a_burst_a_delay_or_a_gap() {
+        let mut r = Received::new();
+        r.on_received(Time::from_us(1), 0, false);
+        assert_eq!(r.ack_deadline(), None);
+        r.on_received(Time::from_us(2), 1, true);
+        assert_eq!(r.ack_deadline(), Some(Time::from_us(2) + ACK_DELAY_MAX));
+        r.on_received(Time::from_us(3), 3, true);
+        assert_eq!(r.ack_deadline(), Some(Time::from_us(3)));
+        assert!(r.take_ack(Time::from_us(3), 0).is_some());
+        assert_eq!(r.ack_deadline(), None);
+        assert!(r.take_ack(Time::from_us(3), 0).is_none());
+        r.on_received(Time::from_us(10), 5, true);
+        assert_eq!(r.ack_deadline(), Some(Time::from_us(3) + ACK_GAP_INTERVAL));
+        for n in 6..6 + u64::from(ACK_PACKETS) {
+            r.on_received(Time::from_us(20), n, true);
+        }
+        assert_eq!(r.ack_deadline(), Some(Time::from_us(20)));
+    }
+}

@@ -1,0 +1,171 @@
+//! Every threshold of a path, with its reason. Nothing here is on the wire: two
+//! ends may differ.
+
+use core::time::Duration;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+const fn us(us: u64) -> Duration {
+    Duration::from_micros(us)
+}
+
+// ---- acknowledging ----
+
+/// Packets after which an acknowledgement is due: one GSO burst of 64 KB at MTU 1500.
+pub const ACK_PACKETS: u32 = 48;
+/// Longest wait for an acknowledgement. A quarter of the queue target at 1 Gb/s, so that it never starves the sender.
+pub const ACK_DELAY_MAX: Duration = us(500);
+/// Shortest time between acknowledgements that a gap alone calls for: on a lossy path every third packet shows one.
+pub const ACK_GAP_INTERVAL: Duration = us(250);
+/// Each packet is reported in this many consecutive acknowledgements: at 50% loss of those, one in 16 is missed.
+pub const ACK_REPEATS: usize = 4;
+
+// ---- loss ----
+
+/// Least reordering tolerated before a gap is a loss. Packets of one path are reordered by per-CPU backlogs
+/// for up to about 1 ms (findings on the data path; RFC 8985 uses min RTT / 4, which is too small on a LAN).
+pub const REORDER_MIN: Duration = ms(1);
+/// Most reordering tolerated, however often a loss turned out to be a delay.
+pub const REORDER_MAX: Duration = ms(10);
+/// A reordering window widened by a false loss shrinks by half after this long without another.
+pub const REORDER_DECAY: Duration = ms(1000);
+/// How long a lost packet is remembered so that a late acknowledgement still counts (and shows that the loss was none).
+pub const LOST_KEPT: Duration = ms(200);
+/// Decided packets over which the loss ratio is averaged.
+pub const LOSS_RATIO_PACKETS: f64 = 256.0;
+
+// ---- tail ----
+
+/// Least first probe timeout: a wake-up on a loaded machine takes 1 to 2 ms. (RFC 9002's 1 ms granularity, times this.)
+pub const PROBE_TIMEOUT_MIN: Duration = ms(3);
+/// Most a probe timeout is widened for having been false, so that failure is still found in time.
+pub const PROBE_TIMEOUT_WIDENED_MAX: Duration = ms(10);
+/// Packets whose content is carried again at the first probe timeout; twice as many at each further one.
+/// Few, for the cause may be a pause of the peer; a real failure releases all of them soon after.
+pub const PROBE_TIMEOUT_PACKETS: usize = 16;
+/// RTT assumed before the first sample.
+pub const RTT_INITIAL: Duration = ms(2);
+
+// ---- congestion ----
+
+/// Packets in flight before anything is known.
+pub const WINDOW_INITIAL_PACKETS: u64 = 16;
+/// Least window in packets.
+pub const WINDOW_MIN_PACKETS: u64 = 4;
+/// Queue aimed at on a 1 Gb/s link. It covers acknowledgement delay and scheduling of both ends.
+pub const QUEUE_TARGET: Duration = ms(2);
+/// The rate that [`QUEUE_TARGET`] is for, in bytes per second. Slower paths aim at a longer queue and faster ones at
+/// a shorter one (fourth root): the share of a slow flow grows, so that flows sharing a link converge.
+pub const QUEUE_TARGET_RATE: f64 = 125e6;
+/// Shortest queue aimed at: above the acknowledgement delay.
+pub const QUEUE_TARGET_MIN: Duration = us(800);
+/// Longest queue aimed at.
+pub const QUEUE_TARGET_MAX: Duration = ms(20);
+/// Half-life of the maximum filter of the delivery rate: it forgets after one to two of these.
+pub const RATE_EPOCH: Duration = ms(50);
+/// Shortest interval that a delivery rate is taken over: acknowledgements are aggregated this much.
+pub const RATE_INTERVAL_MIN: Duration = us(500);
+/// Shortest round of the rate estimate: it at most doubles per round once it is established,
+/// so that a token bucket's burst (128 KB: 1 ms at 1 Gb/s) cannot blow it up.
+pub const ROUND_MIN: Duration = ms(2);
+/// Time that one burst of packets handed over at once may take on the link.
+pub const BURST: Duration = us(500);
+/// Largest burst in bytes: one GSO send.
+pub const BURST_BYTES_MAX: usize = 64 * 1024;
+/// Rate assumed for scheduling before the first sample, in bytes per second (1 Gb/s).
+pub const RATE_INITIAL: f64 = 125e6;
+/// Time between drains of the path's own standing queue, which let the least RTT be seen again (BBR: ProbeRTT).
+pub const DRAIN_INTERVAL: Duration = ms(5000);
+/// Least RTTs are remembered for one to two of these.
+pub const RTT_MIN_EPOCH: Duration = ms(10_000);
+
+// ---- liveness ----
+
+/// Silence that fails a path under load: the pause of one process on a loaded machine is 10 ms and more,
+/// and 25 ms is all the time there is. Longer on a path with a long RTT.
+pub const SILENCE_BUSY: Duration = ms(20);
+/// Silence that fails a path that was idle before: its queue may meanwhile have been filled by others (50 ms).
+pub const SILENCE_IDLE: Duration = ms(60);
+/// A path that progressed this shortly before is under load.
+pub const BUSY: Duration = ms(15);
+/// Silence counts at most this much between two signs of life of other paths: when all are silent together,
+/// the peer or this process was stopped, and no path is to blame.
+pub const EVIDENCE_STEP: Duration = ms(5);
+/// Silence of all paths together that fails a path after all: the only path died, or the peer.
+pub const SILENCE_ALONE: Duration = ms(3000);
+/// Probability of a false failure by mere loss that is accepted per silence.
+pub const FALSE_FAILURE: f64 = 1e-6;
+/// Loss assumed at least when counting how many unanswered packets prove a failure (gives 10; at 50% loss it is 20).
+pub const LOSS_ASSUMED: f64 = 0.25;
+/// Packets known to be sent, none of which arrived, that fail a path (paper 000, section 5.1: fewer than 2 of 100;
+/// here at 50% loss one in a million).
+pub const SKEW_PACKETS: u64 = 20;
+/// Unanswered probes that fail a path nothing arrives on.
+pub const PROBES_UNANSWERED: u32 = 10;
+/// Pace of probes on a suspect path: about ten within [`SILENCE_BUSY`].
+pub const PROBE_SUSPECT: Duration = us(1500);
+/// Probes at that pace before it slows down.
+pub const PROBE_SUSPECT_COUNT: u32 = 24;
+/// Slowest pace on a suspect path (all paths silent: the peer is stopped).
+pub const PROBE_SUSPECT_MAX: Duration = ms(100);
+/// Pace of probes on a path never answered yet: from here, doubling, …
+pub const PROBE_UNTESTED: Duration = ms(10);
+/// … to here.
+pub const PROBE_UNTESTED_MAX: Duration = ms(500);
+/// Pace of probes on a failed path at first, …
+pub const PROBE_DOWN: Duration = ms(50);
+/// … for this long, …
+pub const PROBE_DOWN_EAGER: Duration = ms(5000);
+/// … and then for ever.
+pub const PROBE_DOWN_SLOW: Duration = ms(150);
+/// Pace of probes on a failed path that answers again.
+pub const PROBE_RETURNING: Duration = ms(25);
+/// Silence before the first keepalive probe, …
+pub const KEEPALIVE: Duration = ms(250);
+/// … doubling to this while nothing is carried.
+pub const KEEPALIVE_MAX: Duration = ms(5000);
+/// Of the last eight probes this many must be answered before a path returns.
+pub const RETURN_PROBES: u32 = 3;
+/// Least time over which they are answered.
+pub const RETURN_HOLD: Duration = ms(60);
+/// Most time, on a path that fails again and again.
+pub const RETURN_HOLD_MAX: Duration = ms(10_000);
+/// A path that fails again sooner than this after its return is flapping: the hold doubles.
+pub const FLAP: Duration = ms(1000);
+/// Every return within this time adds [`FLAP_STEP`] to the hold even if the path lived longer.
+pub const FLAP_MEMORY: Duration = ms(60_000);
+/// See [`FLAP_MEMORY`].
+pub const FLAP_STEP: Duration = ms(20);
+/// A verdict is repeated to the peer after this, doubling, …
+pub const VERDICT_REPEAT: Duration = ms(5);
+/// … to this, until confirmed.
+pub const VERDICT_REPEAT_MAX: Duration = ms(100);
+
+// ---- path MTU (RFC 8899) ----
+
+/// Probes of one size before it has failed (RFC 8899 MAX_PROBES); more on a lossy path.
+pub const MTU_PROBES: u32 = 3;
+/// Most probes of one size.
+pub const MTU_PROBES_MAX: u32 = 16;
+/// Least wait for the answer to an MTU probe.
+pub const MTU_PROBE_TIMEOUT: Duration = ms(30);
+/// A failed size is tried again after this (it may have been bad luck), …
+pub const MTU_RETRY: Duration = ms(5000);
+/// … and from then on after this (RFC 8899 PMTU_RAISE_TIMER).
+pub const MTU_RAISE: Duration = ms(600_000);
+/// Large packets lost in a row, with smaller ones answered meanwhile, that show a black hole; more on a lossy path.
+pub const BLACK_HOLE_PACKETS: u32 = 10;
+
+const _: () = {
+    assert!(ACK_DELAY_MAX.as_nanos() < QUEUE_TARGET_MIN.as_nanos());
+    assert!(PROBE_SUSPECT.as_nanos() * 10 < SILENCE_BUSY.as_nanos());
+    assert!(EVIDENCE_STEP.as_nanos() * 3 < SILENCE_BUSY.as_nanos());
+    assert!(REORDER_MIN.as_nanos() < REORDER_MAX.as_nanos());
+};
+
+/// How many packets must go unanswered in a row before mere loss of `loss_ratio` is ruled out.
+pub fn unanswered_packets(loss_ratio: f64) -> u32 {
+    let p = loss_ratio.clamp(LOSS_ASSUMED, 0.6);
+    (FALSE_FAILURE.ln() / p.ln()).ceil() as u32
+}
