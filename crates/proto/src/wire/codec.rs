@@ -42,14 +42,12 @@ pub const STREAM_HEADER_BYTES: usize = 15;
 pub const UNIT_FRAME_HEADER_BYTES: usize = 14;
 /// Bytes before the data of a piece of a message.
 pub const UNIT_MESSAGE_HEADER_BYTES: usize = 17;
-/// What a message's unit may have beyond the message itself (its tag).
-pub const MESSAGE_OVERHEAD_BYTES_MAX: usize = 16;
 /// No stream is longer, and no window reaches further: offsets can be added without overflow.
 pub const OFFSET_MAX: u64 = 1 << 62;
 
 // Lengths and offsets of units travel in three bytes.
 const _: () = assert!(FRAME_BYTES_MAX < 1 << 24);
-const _: () = assert!(MESSAGE_BYTES_MAX + MESSAGE_OVERHEAD_BYTES_MAX < 1 << 24);
+const _: () = assert!(MESSAGE_BYTES_MAX < 1 << 24);
 // An acknowledgement's path and word count share a byte.
 const _: () = assert!(LINKS_MAX <= 8 && ACK_WORDS_MAX < 32);
 
@@ -66,7 +64,7 @@ impl UnitClass {
     pub const fn total_max(self) -> usize {
         match self {
             UnitClass::Frame => FRAME_BYTES_MAX,
-            UnitClass::Message => MESSAGE_BYTES_MAX + MESSAGE_OVERHEAD_BYTES_MAX,
+            UnitClass::Message => MESSAGE_BYTES_MAX,
         }
     }
 }

@@ -1,0 +1,375 @@
+//! The bytes of `docs/protocol.md`: every vector is parsed and written.
+//!
+//! `vectors/records` is written by hand, `vectors/handshake.hex` and
+//! `vectors/packets.hex` by a second implementation (`vectors/reference.py`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tabane_proto::Random;
+use tabane_proto::crypto::{ClusterKey, Initiator, Responder, SessionKeys};
+use tabane_proto::wire::{
+    ACK_WORDS_MAX, Ack, CookieParts, HEADER_BYTES, HandshakeHeader, Header, Hello, InitParts, Kind,
+    LinkVerdict, Reader, Record, Records, ResponseParts, StreamSegment, UnitClass, UnitSegment,
+    VERSION, WireMode, Witness, Writer,
+};
+
+/// The named byte strings of one file.
+struct Vectors {
+    path: PathBuf,
+    sections: BTreeMap<String, Vec<u8>>,
+}
+
+impl Vectors {
+    fn load(name: &str) -> Vectors {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/vectors")
+            .join(name);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+        let mut sections: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut current = String::new();
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if let Some(name) = line.strip_suffix(':') {
+                current = name.to_owned();
+                sections.insert(current.clone(), Vec::new());
+            } else if !line.is_empty() {
+                let section = sections.get_mut(&current).expect("bytes before any name");
+                section.extend(hex(line));
+            }
+        }
+        Vectors { path, sections }
+    }
+
+    fn get(&self, name: &str) -> &[u8] {
+        self.sections
+            .get(name)
+            .unwrap_or_else(|| panic!("{:?} has no {name:?}", self.path))
+    }
+
+    fn array<const N: usize>(&self, name: &str) -> [u8; N] {
+        self.get(name).try_into().expect(name)
+    }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| {
+            c.to_digit(16)
+                .unwrap_or_else(|| panic!("{c:?} in {text:?}")) as u8
+        })
+        .collect();
+    assert_eq!(digits.len() % 2, 0, "{text:?}");
+    digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect()
+}
+
+fn ack(path: u8, largest: u64, delay_us: u16, known: &[u64]) -> Record<'static> {
+    let mut words = [0; ACK_WORDS_MAX];
+    words[..known.len()].copy_from_slice(known);
+    Record::Ack(Ack {
+        path,
+        largest,
+        delay_us,
+        word_count: known.len() as u8,
+        words,
+    })
+}
+
+fn link_state(generation: u32, verdict: LinkVerdict, witness: Witness) -> Record<'static> {
+    Record::LinkState {
+        path: 1,
+        generation,
+        verdict,
+        witness,
+    }
+}
+
+fn stream(id: u32, service: Option<u32>, offset: u64, fin: bool, data: &[u8]) -> Record<'_> {
+    Record::Stream(StreamSegment {
+        id,
+        offset,
+        fin,
+        service,
+        data,
+    })
+}
+
+/// What each file of `vectors/records` says.
+fn records() -> Vec<(&'static str, Record<'static>)> {
+    let token = 0xdead_beef;
+    let (code, id) = (42, 6);
+    vec![
+        ("padding", Record::Padding),
+        ("ack", ack(2, 0x12_3456_7890, 250, &[7, 1 << 63])),
+        ("ack-first", ack(7, 2, u16::MAX, &[2])),
+        ("ack-no-words", ack(0, 0, 0, &[])),
+        (
+            "sent",
+            Record::Sent {
+                path: 1,
+                next_number: (1 << 48) - 1,
+            },
+        ),
+        ("probe", Record::Probe { token }),
+        (
+            "probe-reply",
+            Record::ProbeReply {
+                token,
+                datagram_bytes: 8972,
+            },
+        ),
+        (
+            "link-state-down",
+            link_state(5, LinkVerdict::Down, Witness::ArrivalSkew),
+        ),
+        (
+            "link-state-up",
+            link_state(6, LinkVerdict::Up, Witness::ProbesAnswered),
+        ),
+        (
+            "link-state-ack",
+            Record::LinkStateAck {
+                path: 1,
+                generation: 5,
+            },
+        ),
+        ("stream-open", stream(id, Some(7), 0, false, b"hello")),
+        (
+            "stream-open-fin",
+            stream(1, Some(0x0102_0304), 0, true, b""),
+        ),
+        ("stream", stream(id, None, 0x01_2345_6789, false, b"abc")),
+        ("stream-fin", stream(id, None, 5, true, b"")),
+        (
+            "stream-reset",
+            Record::StreamReset {
+                id,
+                code,
+                final_offset: 70_000,
+            },
+        ),
+        ("stream-stop", Record::StreamStop { id, code: u32::MAX }),
+        ("stream-window", Record::StreamWindow { id, limit: 2 << 20 }),
+        ("bundle-window", Record::BundleWindow { limit: 1 << 62 }),
+        ("close", Record::Close { code: 1 }),
+        (
+            "frame",
+            Record::Unit(UnitSegment {
+                class: UnitClass::Frame,
+                flow: 9,
+                sequence: u32::MAX - 1,
+                offset: 1400,
+                total: 65_562,
+                data: &[1, 2, 3, 4],
+            }),
+        ),
+        (
+            "message",
+            Record::Unit(UnitSegment {
+                class: UnitClass::Message,
+                flow: 0x8000_0001,
+                sequence: 3,
+                offset: 0,
+                total: 11,
+                data: b"hi\x11\x22\x33\x44\x55\x66\x77\x88\x01",
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn every_record_is_read_and_written_as_its_vector_says() {
+    for (name, record) in records() {
+        let vectors = Vectors::load(&format!("records/{name}.hex"));
+        let bytes = vectors.get("record");
+        let read: Vec<_> = Records::new(bytes).collect();
+        assert_eq!(read, [Ok(record)], "{name}: read");
+
+        let mut written = vec![0xee; record.encoded_len()];
+        let mut w = Writer::new(&mut written);
+        record.write(&mut w);
+        assert_eq!(w.room(), 0, "{name}: length");
+        // As many zeros may follow the one that Padding is.
+        let padded = record == Record::Padding;
+        let expected = if padded { &bytes[..1] } else { bytes };
+        assert_eq!(written, expected, "{name}: written");
+    }
+}
+
+#[test]
+fn every_vector_is_checked_and_every_type_has_one() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/records");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let mut known: Vec<String> = records()
+        .iter()
+        .map(|(name, _)| format!("{name}.hex"))
+        .collect();
+    known.sort();
+    assert_eq!(files, known);
+
+    let mut types: Vec<u8> = files
+        .iter()
+        .map(|file| Vectors::load(&format!("records/{file}")).get("record")[0])
+        .collect();
+    types.sort_unstable();
+    types.dedup();
+    let all: Vec<u8> = (0..=0x0b).chain(0x10..=0x13).chain(0x20..=0x21).collect();
+    assert_eq!(types, all);
+}
+
+/// Both ends as `reference.py` has them.
+struct Ends {
+    key: ClusterKey,
+    initiator: Initiator,
+    random: Random,
+    hello: Hello,
+}
+
+fn ends(handshake: &Vectors, wire: WireMode, responder_aes: bool) -> Ends {
+    let hello = |name| Hello::read(&mut Reader::new(handshake.get(name))).unwrap();
+    let key = ClusterKey::new(handshake.array("cluster key"));
+    let asking = Hello {
+        wire,
+        ..hello("initiator hello")
+    };
+    let mut random = Random::from_seed(handshake.array("initiator seed"));
+    Ends {
+        initiator: Initiator::new(&key, &asking, &mut random),
+        key,
+        random: Random::from_seed(handshake.array("responder seed")),
+        hello: Hello {
+            wire,
+            cipher_aes: responder_aes,
+            ..hello("responder hello")
+        },
+    }
+}
+
+impl Ends {
+    /// The Response and the keys of initiator and responder.
+    fn shake(mut self) -> (Vec<u8>, SessionKeys, SessionKeys) {
+        let init = self.initiator.datagram();
+        let (_, responder) = Responder::read(&self.key, init, &mut self.random).unwrap();
+        let (response, theirs) = responder.respond(&self.hello);
+        let (answered, ours) = self.initiator.on_response(&response).unwrap();
+        assert_eq!(answered, self.hello);
+        (response, ours, theirs)
+    }
+}
+
+#[test]
+fn hellos_are_written_as_their_vectors_say() {
+    let vectors = Vectors::load("handshake.hex");
+    for (name, bundle) in [
+        ("initiator hello", 0x0a0b_0c0d_0e0f_0102),
+        ("responder hello", 0x1a1b_1c1d_1e1f_1112),
+    ] {
+        let bytes = vectors.get(name);
+        let hello = Hello::read(&mut Reader::new(bytes)).unwrap();
+        assert_eq!((hello.version, hello.bundle), (VERSION, bundle));
+        let mut written = vec![0xee; bytes.len()];
+        hello.write(&mut Writer::new(&mut written));
+        assert_eq!(written, bytes);
+    }
+}
+
+#[test]
+fn the_handshake_is_byte_for_byte_that_of_its_vector() {
+    let vectors = Vectors::load("handshake.hex");
+    let mut ends = ends(&vectors, WireMode::Encrypted, true);
+    assert_eq!(ends.initiator.datagram(), vectors.get("init"));
+    ends.initiator.on_cookie(vectors.get("cookie")).unwrap();
+    assert_eq!(ends.initiator.datagram(), vectors.get("init with cookie"));
+    let (response, _, _) = ends.shake();
+    assert_eq!(response, vectors.get("response"));
+}
+
+#[test]
+fn handshake_datagrams_are_taken_apart_and_put_together_again() {
+    let vectors = Vectors::load("handshake.hex");
+    let header = |kind| HandshakeHeader {
+        kind,
+        session: 0xa1a2_a3a4,
+        version: VERSION,
+    };
+    let mut written = [0xee; 300];
+    let mut check = |name: &str, put: &dyn Fn(&mut Writer<'_>)| {
+        let mut w = Writer::new(&mut written);
+        put(&mut w);
+        let len = w.len();
+        let bytes = vectors.get(name);
+        assert_eq!(written[..len], bytes[..bytes.len() - 32], "{name}");
+    };
+    let init = InitParts::read(vectors.get("init with cookie")).unwrap();
+    assert_eq!(init.header, header(Kind::Init));
+    check("init with cookie", &|w| init.write(w));
+    let response = ResponseParts::read(vectors.get("response")).unwrap();
+    assert_eq!(response.header, header(Kind::Response));
+    check("response", &|w| response.write(w));
+    let cookie = CookieParts::read(vectors.get("cookie")).unwrap();
+    assert_eq!(cookie.header, header(Kind::Cookie));
+    assert_eq!(cookie.cookie, init.cookie);
+    check("cookie", &|w| cookie.write(w));
+}
+
+#[test]
+fn packets_are_sealed_and_opened_as_their_vectors_say() {
+    let handshake = Vectors::load("handshake.hex");
+    let vectors = Vectors::load("packets.hex");
+    let payload = vectors.get("payload");
+    for (cipher, wire, aes) in [
+        ("aes-128-gcm", WireMode::Encrypted, true),
+        ("chacha20-poly1305", WireMode::Encrypted, false),
+        ("plain", WireMode::Plain, true),
+    ] {
+        let (response, ours, theirs) = ends(&handshake, wire, aes).shake();
+        assert_eq!(response, vectors.get(&format!("{cipher}: response")));
+        let ways = [
+            ("initiator to responder", 0xb1b2_b3b4, &ours, &theirs),
+            ("responder to initiator", 0xa1a2_a3a4, &theirs, &ours),
+        ];
+        for (way, session, from, to) in ways {
+            for (path, number) in [(0, 0), (5, 0x0123_4567_89ab)] {
+                let name = format!("{cipher}: {way}, path {path}, number {number}");
+                let expected = vectors.get(&name);
+                let mut packet = vec![0; HEADER_BYTES + payload.len() + from.trailer_bytes];
+                let mut w = Writer::new(&mut packet);
+                Header {
+                    path,
+                    session,
+                    number,
+                }
+                .write(&mut w);
+                w.put(payload);
+                from.seal.seal(&mut packet);
+                assert_eq!(packet, expected, "{name}: sealed");
+                assert_eq!(
+                    to.open.open(&mut packet).unwrap(),
+                    payload,
+                    "{name}: opened"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_payload_of_the_packets_is_three_records() {
+    let vectors = Vectors::load("packets.hex");
+    let read: Vec<_> = Records::new(vectors.get("payload")).collect();
+    let token = 0xdead_beef;
+    assert_eq!(
+        read,
+        [
+            Ok(Record::Probe { token }),
+            Ok(ack(0, 5, 100, &[])),
+            Ok(Record::Padding)
+        ]
+    );
+}
