@@ -69,6 +69,7 @@ impl OwnVerdict {
 #[derive(Debug)]
 pub struct PeerVerdict {
     verdict: LinkVerdict,
+    witness: Witness,
     generation: u32,
 }
 
@@ -76,8 +77,14 @@ impl PeerVerdict {
     pub const fn new() -> PeerVerdict {
         PeerVerdict {
             verdict: LinkVerdict::Up,
+            witness: Witness::ProbesAnswered,
             generation: 0,
         }
+    }
+
+    /// What told the peer.
+    pub const fn witness(&self) -> Witness {
+        self.witness
     }
 
     pub fn is_down(&self) -> bool {
@@ -85,11 +92,12 @@ impl PeerVerdict {
     }
 
     /// Takes a verdict unless it is older than the one known. Returns whether it differs.
-    pub fn hear(&mut self, generation: u32, verdict: LinkVerdict) -> bool {
+    pub fn hear(&mut self, generation: u32, verdict: LinkVerdict, witness: Witness) -> bool {
         if generation.wrapping_sub(self.generation) as i32 <= 0 {
             return false;
         }
         self.generation = generation;
+        self.witness = witness;
         let changed = self.verdict != verdict;
         self.verdict = verdict;
         changed

@@ -70,7 +70,7 @@ impl Silence {
 
     /// The count to judge by: `count` as it was when half the evidence was there.
     pub fn half_way(&self) -> Option<u64> {
-        self.half_way
+        self.since.and(self.half_way)
     }
 
     /// Looks at the evidence. Returns whether there is enough.

@@ -96,6 +96,8 @@ pub struct Liveness {
     proven: bool,
     /// A probe timeout passed without an answer.
     overdue: bool,
+    /// A probe brought nothing back in time.
+    unreturned: bool,
     last_arrival: Time,
     last_progress: Option<Time>,
     keepalive: Duration,
@@ -124,12 +126,13 @@ impl Liveness {
             unprobed_count: 0,
             proven: false,
             overdue: false,
+            unreturned: false,
             last_arrival: now,
             last_progress: None,
             keepalive: t::KEEPALIVE,
             untested_wait: t::PROBE_UNTESTED,
             suspect_probes: 0,
-            probe_wanted: true,
+            probe_wanted: false,
             eager_since: now,
             answered_since: None,
             returned_at: None,
@@ -138,12 +141,12 @@ impl Liveness {
         }
     }
 
-    pub fn state(&self, now: Time, rtt: &Rtt) -> PathState {
+    pub fn state(&self) -> PathState {
         if self.own.is_down() || self.peer.is_down() {
             PathState::Down
         } else if !self.proven {
             PathState::Untested
-        } else if self.overdue || self.is_unprobed(now, rtt) || self.missing.half_way().is_some() {
+        } else if self.overdue || self.unreturned || self.missing.half_way().is_some() {
             PathState::Suspect
         } else {
             PathState::Up
@@ -152,12 +155,6 @@ impl Liveness {
 
     pub fn is_down(&self) -> bool {
         self.own.is_down() || self.peer.is_down()
-    }
-
-    fn is_unprobed(&self, now: Time, rtt: &Rtt) -> bool {
-        self.unprobed
-            .since()
-            .is_some_and(|since| now.since(since) >= rtt.patience())
     }
 
     /// The path is proven by a handshake on it.
@@ -193,6 +190,7 @@ impl Liveness {
     /// A packet arrived; whether the peer is known to have sent later ones.
     pub fn on_arrival(&mut self, now: Time, more_sent: bool, rtt: &Rtt) {
         self.last_arrival = now;
+        self.unreturned = false;
         self.unprobed.end();
         self.missing.end();
         if more_sent {
@@ -224,8 +222,8 @@ impl Liveness {
     }
 
     /// Whether a silence cannot be judged for want of life on other paths.
-    pub fn lacks_comparison(&self, now: Time, rtt: &Rtt) -> bool {
-        self.state(now, rtt) == PathState::Suspect
+    pub fn lacks_comparison(&self, now: Time) -> bool {
+        self.state() == PathState::Suspect
             && (self.unanswered.lacks_comparison(now) || self.unprobed.lacks_comparison(now))
     }
 
@@ -235,6 +233,9 @@ impl Liveness {
     pub fn judge(&mut self, now: Time, rtt: &Rtt, counts: &Counts) -> Option<Witness> {
         if self.own.is_down() || !self.proven {
             return None;
+        }
+        if self.unreturned_at(rtt).is_some_and(|at| at <= now) {
+            self.unreturned = true;
         }
         let least = rtt.silence();
         let needed = u64::from(counts.needed);
@@ -288,6 +289,7 @@ impl Liveness {
         self.missing.end();
         self.unprobed.end();
         self.overdue = false;
+        self.unreturned = false;
         self.suspect_probes = 0;
         self.answered_since = None;
         self.probes.clear();
@@ -339,38 +341,30 @@ impl Liveness {
     }
 
     /// When the next probe is due.
-    pub fn probe_at(&self, now: Time, rtt: &Rtt) -> Time {
+    pub fn probe_at(&self, rtt: &Rtt) -> Time {
         let Some(last) = self.probes.last_sent() else {
-            return if self.probe_wanted {
-                now
-            } else {
-                now + self.untested_wait
-            };
+            return Time::ZERO;
         };
-        let wait = match self.state(now, rtt) {
-            PathState::Untested => self.untested_wait,
-            PathState::Down if self.answered_since.is_some() => t::PROBE_RETURNING,
-            PathState::Down if now.since(self.eager_since) < t::PROBE_DOWN_EAGER => t::PROBE_DOWN,
-            PathState::Down => t::PROBE_DOWN_SLOW,
-            PathState::Suspect => self.suspect_wait(rtt),
-            PathState::Up => {
-                let keepalive = last.max(self.last_arrival) + self.keepalive;
-                let overdue = self
-                    .unprobed
-                    .since()
-                    .map_or(Time::NEVER, |since| since + rtt.patience());
-                let wanted = match self.probe_wanted {
-                    true => last + t::PROBE_SUSPECT,
-                    false => Time::NEVER,
-                };
-                return keepalive.min(overdue).min(wanted);
+        let at = match self.state() {
+            PathState::Untested => last + self.untested_wait,
+            PathState::Suspect => last + self.suspect_wait(rtt),
+            PathState::Up => last.max(self.last_arrival) + self.keepalive,
+            PathState::Down if self.answered_since.is_some() => last + t::PROBE_RETURNING,
+            PathState::Down if last.since(self.eager_since) < t::PROBE_DOWN_EAGER => {
+                last + t::PROBE_DOWN
             }
+            PathState::Down => last + t::PROBE_DOWN_SLOW,
         };
-        let at = last + wait;
         match self.probe_wanted {
             true => at.min(last + t::PROBE_SUSPECT),
             false => at,
         }
+    }
+
+    /// When the lack of anything back after a probe becomes suspicious.
+    fn unreturned_at(&self, rtt: &Rtt) -> Option<Time> {
+        let since = self.unprobed.since().filter(|_| !self.unreturned)?;
+        Some(since + rtt.patience())
     }
 
     fn suspect_wait(&self, rtt: &Rtt) -> Duration {
@@ -381,7 +375,7 @@ impl Liveness {
 
     /// A probe leaves now.
     pub fn on_probe_sent(&mut self, now: Time, token: u32, rtt: &Rtt) {
-        match self.state(now, rtt) {
+        match self.state() {
             PathState::Untested => {
                 self.untested_wait = (self.untested_wait * 2).min(t::PROBE_UNTESTED_MAX);
             }
@@ -411,14 +405,16 @@ impl Liveness {
     }
 
     /// When a silence is to be judged next.
-    pub fn judge_at(&self) -> Option<Time> {
+    pub fn judge_at(&self, rtt: &Rtt) -> Option<Time> {
         if self.own.is_down() || !self.proven {
             return None;
         }
-        [&self.unanswered, &self.missing, &self.unprobed]
+        let silences = [&self.unanswered, &self.missing, &self.unprobed]
             .into_iter()
             .filter_map(Silence::check_at)
-            .min()
+            .min();
+        let unreturned = self.unreturned_at(rtt);
+        silences.into_iter().chain(unreturned).min()
     }
 }
 

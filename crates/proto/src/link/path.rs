@@ -335,8 +335,8 @@ impl Path {
 
     /// When [`on_timeout`](Path::on_timeout) or [`poll_control`](Path::poll_control) has something to do. The
     /// acknowledgement's own deadline is [`ack_deadline`](Path::ack_deadline).
-    pub fn next_timeout(&self, now: Time) -> Option<Time> {
-        let live = self.live_timeout(now);
+    pub fn next_timeout(&self) -> Option<Time> {
+        let live = self.live_timeout();
         [self.loss_deadline(), self.probe_timeout(), live]
             .into_iter()
             .flatten()

@@ -14,14 +14,14 @@ const EVENTS_MAX: usize = 16;
 
 impl Path {
     /// State by both ends' verdicts.
-    pub fn state(&self, now: Time) -> PathState {
-        self.liveness.state(now, &self.rtt)
+    pub fn state(&self) -> PathState {
+        self.liveness.state()
     }
 
     /// Whether content may be scheduled here without hesitation. If no path of the bundle carries, a
     /// [`Suspect`](PathState::Suspect) one is to be used.
-    pub fn carries(&self, now: Time) -> bool {
-        self.state(now) == PathState::Up
+    pub fn carries(&self) -> bool {
+        self.state() == PathState::Up
     }
 
     /// When the path last came up or failed (or began).
@@ -36,6 +36,11 @@ impl Path {
         } else {
             self.liveness.own.witness()
         }
+    }
+
+    /// What the peer's own verdict on this path rests on.
+    pub const fn peer_witness(&self) -> Witness {
+        self.liveness.peer.witness()
     }
 
     /// A handshake was just completed on this path: it works both ways. `rtt` as the handshake took.
@@ -72,7 +77,7 @@ impl Path {
     /// Whether this path is silent and nobody can tell if that is its own fault: the other paths should be probed
     /// ([`request_probe`](Path::request_probe)).
     pub fn lacks_comparison(&self, now: Time) -> bool {
-        self.liveness.lacks_comparison(now, &self.rtt)
+        self.liveness.lacks_comparison(now)
     }
 
     /// Asks for a probe at once (at most one per 1.5 ms is sent).
@@ -118,10 +123,10 @@ impl Path {
         now: Time,
         generation: u32,
         verdict: LinkVerdict,
-        _witness: Witness,
+        witness: Witness,
         fates: &mut Vec<(Content, Fate)>,
     ) {
-        if !self.liveness.peer.hear(generation, verdict) {
+        if !self.liveness.peer.hear(generation, verdict, witness) {
             return;
         }
         if verdict == LinkVerdict::Down {
@@ -140,7 +145,7 @@ impl Path {
 
     /// Judges every silence that is due.
     pub(super) fn judge(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
-        if self.liveness.judge_at().is_none_or(|at| at > now) {
+        if self.liveness.judge_at(&self.rtt).is_none_or(|at| at > now) {
             return;
         }
         let old_enough = now - self.rtt.patience();
@@ -168,7 +173,7 @@ impl Path {
 
     /// Tells the application of a change of the state that both ends agree on.
     fn announce(&mut self, now: Time) {
-        let up = match self.liveness.state(now, &self.rtt) {
+        let up = match self.liveness.state() {
             PathState::Untested => return,
             PathState::Up | PathState::Suspect => true,
             PathState::Down => false,
@@ -208,7 +213,7 @@ impl Path {
                 witness,
             });
         }
-        if self.liveness.probe_at(now, &self.rtt) <= now {
+        if self.liveness.probe_at(&self.rtt) <= now {
             self.liveness.on_probe_sent(now, token, &self.rtt);
             if self.sent.in_flight_packets() == 0 {
                 self.sent.shrink();
@@ -218,7 +223,7 @@ impl Path {
                 pad_to_bytes: 0,
             });
         }
-        if self.state(now) != PathState::Up {
+        if self.state() != PathState::Up {
             return None;
         }
         let patience = self.rtt.patience();
@@ -231,11 +236,11 @@ impl Path {
     }
 
     /// When liveness or the MTU search has something to do.
-    pub(super) fn live_timeout(&self, now: Time) -> Option<Time> {
-        let probe = self.liveness.probe_at(now, &self.rtt);
+    pub(super) fn live_timeout(&self) -> Option<Time> {
+        let probe = self.liveness.probe_at(&self.rtt);
         let verdict = self.liveness.own.say_at().unwrap_or(Time::NEVER);
-        let judge = self.liveness.judge_at().unwrap_or(Time::NEVER);
-        let mtu = match self.state(now) {
+        let judge = self.liveness.judge_at(&self.rtt).unwrap_or(Time::NEVER);
+        let mtu = match self.state() {
             PathState::Up => self.mtu.next_timeout(),
             _ => Time::NEVER,
         };

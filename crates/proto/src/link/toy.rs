@@ -265,12 +265,12 @@ impl End {
     }
 
     /// The path to send content on now.
-    fn choose(&self, now: Time) -> Option<usize> {
+    fn choose(&self) -> Option<usize> {
         let of = |state: PathState| {
             self.paths
                 .iter()
                 .enumerate()
-                .filter(move |(_, p)| p.state(now) == state)
+                .filter(move |(_, p)| p.state() == state)
         };
         let room = |(_, p): &(usize, &Path)| p.room_bytes() > 0;
         let any_up = of(PathState::Up).next().is_some();
@@ -329,7 +329,7 @@ impl Toy {
     }
 
     pub fn state(&self, end: usize, path: usize) -> PathState {
-        self.ends[end].paths[path].state(self.now)
+        self.ends[end].paths[path].state()
     }
 
     pub fn run_for(&mut self, d: Duration) {
@@ -372,7 +372,7 @@ impl Toy {
             let mut at = Time::NEVER;
             for path in &end.paths {
                 at = at
-                    .min(path.next_timeout(self.now).unwrap_or(Time::NEVER))
+                    .min(path.next_timeout().unwrap_or(Time::NEVER))
                     .min(path.ack_deadline().unwrap_or(Time::NEVER));
             }
             if !end.inbox.is_empty() {
@@ -455,7 +455,7 @@ impl Toy {
     fn data(&mut self, e: usize) {
         let now = self.now;
         while self.ends[e].wants()
-            && let Some(p) = self.ends[e].choose(now)
+            && let Some(p) = self.ends[e].choose()
         {
             let burst = self.ends[e].paths[p].burst_bytes();
             let mut done = 0;
@@ -487,15 +487,15 @@ impl Toy {
             extra.extend(
                 (0..end.paths.len()).map(|p| Rec::Sent(p as u8, end.paths[p].next_number())),
             );
-            let of = end.paths.iter().position(|p| p.carries(now)).unwrap_or(0);
+            let of = end.paths.iter().position(|p| p.carries()).unwrap_or(0);
             self.send(e, of, 60, extra, false);
         }
         for p in 0..self.ends[e].paths.len() {
             let end = &mut self.ends[e];
             if end.paths[p].ack_deadline().is_some_and(|at| at <= now) {
                 let ack = end.paths[p].take_ack(now).unwrap();
-                let up = (0..end.paths.len()).find(|&q| end.paths[q].carries(now));
-                let on = if end.paths[p].carries(now) {
+                let up = (0..end.paths.len()).find(|&q| end.paths[q].carries());
+                let on = if end.paths[p].carries() {
                     p
                 } else {
                     up.unwrap_or(p)
