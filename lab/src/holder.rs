@@ -7,14 +7,14 @@
 //! threads, whose locks it would inherit), and a helper binary of our own would
 //! have to be found by every test of every crate; the shell is always there.
 //!
-//! Its input is a pipe. When the lab belongs to a process (a test, the demo),
-//! that process has the other end, so the lab dies with it, even by SIGKILL.
-//! A lab in the background has both ends in the holder's own hands.
+//! Its input is a pipe, whose other end the maker of the lab has. So the lab
+//! dies with that process, even by SIGKILL, unless it is released: one line
+//! down the pipe, and the holder waits for no end any more.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::io::{self, PipeWriter};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -23,19 +23,12 @@ use crate::{LabError, sys};
 /// Where the namespaces' descriptors begin; above what programs use themselves.
 const FIRST_DESCRIPTOR: RawFd = 64;
 
-/// Who keeps the lab up.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Keeper {
-    /// The calling process, and no longer than it lives.
-    Caller,
-    /// Nobody: until `lab down`.
-    Background,
-}
+const WAIT: &str = "read -r _ && exec sleep infinity";
 
 pub(crate) struct Holder {
     pub child: Child,
-    /// Closing it ends the holder; `None` in the background.
-    pub lifeline: Option<OwnedFd>,
+    /// Closing it ends the holder; a line written into it releases it.
+    pub lifeline: PipeWriter,
     /// `/proc/PID/fd/N` and inode of each network namespace, in order.
     pub namespaces: Vec<(CString, u64)>,
     /// `/proc/PID/ns/user`, if it has its own.
@@ -44,23 +37,16 @@ pub(crate) struct Holder {
 
 /// Start the holder of `count` network namespaces. It keeps `lock` open for
 /// as long as it lives.
-pub(crate) fn spawn(
-    name: &str,
-    count: usize,
-    lock: &File,
-    keeper: Keeper,
-) -> Result<Holder, LabError> {
+pub(crate) fn spawn(name: &str, count: usize, lock: &File) -> Result<Holder, LabError> {
     let (input, lifeline) = io::pipe().map_err(LabError::io("pipe"))?;
-    let lifeline = OwnedFd::from(lifeline);
     let own_user = !may_make_namespaces();
     let plan = Plan {
         user_maps: own_user.then(UserMaps::of_caller),
         count,
         lock: lock.as_raw_fd(),
-        lifeline: (keeper == Keeper::Background).then_some(lifeline.as_raw_fd()),
     };
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", "read -r _", "tabane-lab", name]);
+    command.args(["-c", WAIT, "tabane-lab", name]);
     command.env_clear().current_dir("/");
     command
         .stdin(input)
@@ -78,7 +64,6 @@ pub(crate) fn spawn(
             return Err(error);
         }
     };
-    let lifeline = (keeper == Keeper::Caller).then_some(lifeline);
     Ok(Holder {
         child,
         lifeline,
@@ -92,7 +77,6 @@ struct Plan {
     user_maps: Option<UserMaps>,
     count: usize,
     lock: RawFd,
-    lifeline: Option<RawFd>,
 }
 
 impl Plan {
@@ -106,10 +90,8 @@ impl Plan {
             sys::write_all(c"/proc/self/uid_map", &maps.uid)?;
             sys::write_all(c"/proc/self/gid_map", &maps.gid)?;
         }
-        for fd in [Some(self.lock), self.lifeline].into_iter().flatten() {
-            // SAFETY: both were opened by the caller, who keeps them open over the spawn.
-            sys::keep_through_exec(unsafe { BorrowedFd::borrow_raw(fd) }, 3)?;
-        }
+        // SAFETY: opened by the caller, who keeps it open over the spawn.
+        sys::keep_through_exec(unsafe { BorrowedFd::borrow_raw(self.lock) }, 3)?;
         for _ in 0..self.count {
             sys::unshare(libc::CLONE_NEWNET)?;
             let net = sys::open(c"/proc/self/ns/net", libc::O_RDONLY)?;

@@ -71,7 +71,8 @@ impl Lab {
         })
     }
 
-    /// Undo every fault of a link.
+    /// Undo every fault of a link. `Silent` and `Carrier` are over within a
+    /// millisecond of `begun_ns`, the others by `done_ns`.
     ///
     /// # Errors
     /// No such link; the kernel or a tool refused.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{PipeWriter, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use crate::config::{LabConfig, LinkSpec, address};
 use crate::emulator::{self, Cable};
-use crate::holder::{self, Holder, Keeper, c_path};
+use crate::holder::{self, Holder, c_path};
 use crate::namespace::Place;
 use crate::netlink::{Change, Netlink};
 use crate::processes::{self, TOKEN_VARIABLE};
@@ -43,7 +44,7 @@ pub struct Lab {
 #[derive(Debug)]
 struct Owned {
     child: Child,
-    lifeline: Option<OwnedFd>,
+    lifeline: PipeWriter,
     emulator: Option<JoinHandle<()>>,
 }
 
@@ -55,7 +56,7 @@ impl Lab {
     /// The configuration is out of its limits, the name is taken, a tool is
     /// missing, or the kernel refuses; nothing is left behind then.
     pub fn up(config: &LabConfig) -> Result<Lab, LabError> {
-        let (mut lab, mut claim) = build(config, Keeper::Caller)?;
+        let (mut lab, mut claim) = build(config)?;
         let cables = lab.cables()?;
         if !cables.is_empty() {
             let ends = sys::pidfd(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
@@ -79,14 +80,17 @@ impl Lab {
     /// # Errors
     /// As [`Lab::up`].
     pub fn up_in_background(config: &LabConfig) -> Result<Lab, LabError> {
-        let (mut lab, mut claim) = build(config, Keeper::Background)?;
+        let (mut lab, mut claim) = build(config)?;
         let cables = lab.cables()?;
         if !cables.is_empty() {
             let ends = sys::pidfd(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
             lab.summary.emulator = Some(emulator::run_in_background(cables, ends)?);
         }
         claim.publish(&lab.summary)?;
-        lab.owned = None;
+        if let Some(mut owned) = lab.owned.take() {
+            let released = owned.lifeline.write_all(b"\n");
+            released.map_err(LabError::io("releasing the lab's holder"))?;
+        }
         Ok(lab)
     }
 
@@ -201,12 +205,12 @@ impl Lab {
         let emulator = self.summary.emulator.and_then(|pid| sys::pidfd(pid).ok());
         let _ = sys::signal(holder.as_fd(), libc::SIGKILL);
         if let Some(mut owned) = self.owned.take() {
-            drop(owned.lifeline.take());
+            drop(owned.lifeline);
             owned
                 .child
                 .wait()
                 .map_err(LabError::io("waiting for the lab's holder"))?;
-            let _ = owned.emulator.take().map(JoinHandle::join);
+            let _ = owned.emulator.map(JoinHandle::join);
         }
         let gone = |process: &OwnedFd| sys::wait_end(process.as_fd(), END_TIMEOUT);
         if !gone(&holder) || !emulator.as_ref().is_none_or(gone) {
@@ -300,7 +304,7 @@ impl Lab {
 }
 
 /// Everything but the emulator; the claim must be dropped before the lab is.
-fn build(config: &LabConfig, keeper: Keeper) -> Result<(Lab, Claim), LabError> {
+fn build(config: &LabConfig) -> Result<(Lab, Claim), LabError> {
     config.check()?;
     for tool in [IP, TC, NFT] {
         tool.find()?;
@@ -313,7 +317,7 @@ fn build(config: &LabConfig, keeper: Keeper) -> Result<(Lab, Claim), LabError> {
         lifeline,
         namespaces,
         user,
-    } = match holder::spawn(&name, count, &claim.file, keeper) {
+    } = match holder::spawn(&name, count, &claim.file) {
         Ok(holder) => holder,
         Err(error) => {
             claim.give_up();

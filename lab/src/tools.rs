@@ -10,6 +10,22 @@ use crate::namespace::Place;
 /// An ordinary user's PATH often leaves these out.
 const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
+/// How the tools say that the kernel lacks something, and what it is.
+const FEATURES: [(&str, &str); 3] = [
+    (
+        "Specified qdisc kind is unknown",
+        "CONFIG_NET_SCH_TBF (module sch_tbf)",
+    ),
+    (
+        "Unknown device type",
+        "CONFIG_VETH or CONFIG_BRIDGE (modules veth, bridge)",
+    ),
+    (
+        "Error: Could not process rule",
+        "CONFIG_NF_TABLES_BRIDGE, CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_NUMGEN or CONFIG_NFT_FWD_NETDEV",
+    ),
+];
+
 /// A program the lab runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Tool {
@@ -84,9 +100,14 @@ impl Tool {
         if output.status.success() {
             return fed.map_err(LabError::io(self.name));
         }
+        let said = String::from_utf8_lossy(&output.stderr);
+        if let Some(&(_, feature)) = FEATURES.iter().find(|(sign, _)| said.contains(sign)) {
+            let what = format!("{} in {}: {}", self.name, place.name, said.trim());
+            return Err(LabError::MissingFeature { what, feature });
+        }
         Err(failed(format!(
             "{}\nits orders were:\n{orders}",
-            String::from_utf8_lossy(&output.stderr).trim()
+            said.trim()
         )))
     }
 }
