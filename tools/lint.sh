@@ -18,7 +18,7 @@ check() {
 }
 
 check 'clippy' cargo clippy --quiet --workspace --all-targets -- -D warnings
-check 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
+check 'documentation' env RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --quiet --workspace --no-deps --document-private-items
 check 'formatting' cargo fmt --all --check
 check 'dependencies' cargo deny --log-level error check bans licenses sources
 check 'rules of the house' tools/tidy.sh

@@ -12,6 +12,8 @@ export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 # What is looked for (a program, or a file if it begins with "/") and the
 # Debian/Ubuntu package that has it.
 NEEDED='
+make                     make
+git                      git
 cc                       gcc
 /usr/include/stdlib.h    libc6-dev
 ip                       iproute2
