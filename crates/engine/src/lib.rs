@@ -1,1 +1,18 @@
-//! (being built)
+//! The only loop of tabane: feeds the protocol from the system, reads the clock
+//! and the entropy source. Hosted by the daemon, or by a process that uses the
+//! library; the host adds descriptors and takes events and frames.
+//!
+//! One turn of the loop: wait, take in what arrived on every link, let the host
+//! put in what it has, let timers run, send what there is to send. Everything
+//! that has arrived is handed in before timers run, because paths are judged in
+//! timers by what came.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod host;
+mod links;
+mod spin;
+
+pub use engine::{Engine, EngineConfig, EngineError, LinkSpec};
+pub use host::{HOST_TOKENS, Host};
+pub use links::LinkStatus;

@@ -1,8 +1,21 @@
 //! The tabane protocol as a pure state machine: no clock, no socket, no thread,
-//! no randomness of its own.
+//! no randomness of its own. Everything with an effect is an argument, so that a
+//! run is replayed exactly from its seed.
 //!
-//! Sending goes down the folders, receiving up: [`op`] → [`segment`] → [`link`] →
-//! [`wire`].
+//! # Following a byte
+//! Sending goes down the folders, receiving up: [`op`] (streams, messages,
+//! frames) → [`segment`] (numbered pieces) → [`link`] (which path, how fast, is
+//! it alive) → [`wire`] (bytes), sealed by [`crypto`]; [`bundle`] joins them for
+//! one peer, [`Node`] holds all peers.
+//!
+//! # The driver contract
+//! Every call that changes state is one of: *a datagram arrived*
+//! ([`Node::handle_datagram`]), *a timeout passed* ([`Node::handle_timeout`],
+//! [`Node::handle_link`]), *an application operation* (all others with `&mut`).
+//! After each (or each batch) the driver drains, in this order, until they are
+//! empty: [`Node::poll_transmit`], [`Node::poll_event`],
+//! [`Node::receive_frame`]; then it asks [`Node::poll_timeout`] how long it may
+//! sleep. `now` never runs backwards; `seed` is unpredictable.
 #![forbid(unsafe_code)]
 
 pub mod bundle;
@@ -10,12 +23,19 @@ pub mod crypto;
 mod id;
 pub mod limits;
 pub mod link;
+pub mod node;
 pub mod op;
 mod random;
 pub mod segment;
 mod time;
 pub mod wire;
 
+pub use bundle::{PathStatus, PeerState, PeerStats};
 pub use id::{LinkId, PeerId, StreamId};
+pub use link::PathStats;
+pub use node::{
+    ConfigError, DownReason, Event, LinkConfig, Node, NodeConfig, NodeStats, PeerConfig, Refusal,
+    Transmit,
+};
 pub use random::Random;
 pub use time::Time;

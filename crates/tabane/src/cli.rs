@@ -10,7 +10,7 @@ use crate::config::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{config, exit_codes, init};
+use crate::{config, daemon, exit_codes, init};
 
 mod panic;
 
@@ -147,7 +147,7 @@ fn run_up(args: &UpArgs) -> u8 {
         }
     };
     match args.prepare(&own) {
-        Ok(_) => failure("this build has no daemon yet"),
+        Ok((cluster, me, warnings)) => daemon::up(&cluster, me, &warnings),
         Err(error) => report(&error),
     }
 }

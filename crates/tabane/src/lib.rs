@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod daemon;
 pub mod exit_codes;
 pub mod init;
 pub mod status;

@@ -19,6 +19,7 @@ mod tap;
 mod tests;
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -248,6 +249,30 @@ impl Vnic {
                 "buffer too small for a frame",
             ));
         }
+        // SAFETY: initialised memory is never made uninitialised here: the kernel
+        // only writes to it.
+        let buffer = unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) };
+        self.read_uninit(buffer)
+    }
+
+    /// As [`Vnic::read`], into a buffer that is used again: its content is
+    /// replaced, it grows to [`Vnic::frame_bytes_max`] once, and nothing is
+    /// zeroed first. Whether there was a frame.
+    ///
+    /// # Errors
+    /// `NetworkDown` or `NotFound` when the device was switched off or removed.
+    pub fn read_frame(&mut self, frame: &mut Vec<u8>) -> io::Result<bool> {
+        frame.clear();
+        frame.reserve(self.frame_bytes_max());
+        let Some(bytes) = self.read_uninit(frame.spare_capacity_mut())? else {
+            return Ok(false);
+        };
+        // SAFETY: the kernel wrote `bytes` bytes, which are within the capacity.
+        unsafe { frame.set_len(bytes) };
+        Ok(true)
+    }
+
+    fn read_uninit(&mut self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Option<usize>> {
         loop {
             match retry(|| self.read_once(buffer)) {
                 Ok(bytes) if bytes > buffer.len() => self.truncated += 1,
@@ -258,7 +283,7 @@ impl Vnic {
         }
     }
 
-    fn read_once(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_once(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
         let (fd, at, length) = (
             self.fd.as_raw_fd(),
             buffer.as_mut_ptr().cast(),

@@ -1,1 +1,474 @@
-//! (being built)
+//! A bundle: the session with one peer over all its paths.
+//!
+//! It joins the rooms: what is carried ([`crate::op`]), the paths
+//! ([`crate::link`]), the keys (`session`). `receive` goes up, `transmit` goes
+//! down, `handshake` makes keys.
+
+mod handshake;
+mod receive;
+mod schedule;
+mod session;
+mod transmit;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use crate::limits::LINKS_MAX;
+use crate::link::{Path, PathConfig, PathEvent, PathState, Progress};
+use crate::node::{DownReason, Event, LinkConfig, PeerConfig, Shared};
+use crate::op::{OpStats, Ops};
+use crate::segment::{Content, Fate};
+use crate::wire::{Name, Record, Witness};
+use crate::{LinkId, PathStats, PeerId, Time};
+
+use session::Sessions;
+
+/// A peer to which no path has worked for this long is reported down. Its
+/// streams are kept: they go on if it returns without having restarted.
+pub const PEER_SILENT_MAX: Duration = Duration::from_secs(10);
+/// Receive buffer assumed of a peer before its handshake tells.
+const PEER_BUFFER_BYTES_UNKNOWN: u32 = 256 * 1024;
+
+/// One path of a bundle and how to reach its far end.
+struct BundlePath {
+    path: Path,
+    /// Where packets go now: the address of the newest authentic packet, or the configured one.
+    remote: SocketAddr,
+    /// When the peer was last told how much was sent here ([`Record::Sent`]).
+    sent_told_at: Time,
+}
+
+/// Whether a peer is connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerState {
+    /// No handshake has succeeded yet, or the peer said goodbye.
+    Connecting,
+    /// The bundle works over at least one path.
+    Up,
+    /// It worked once; now no path does.
+    Down,
+}
+
+/// What is known of a path: for `status`.
+#[derive(Clone, Debug)]
+pub struct PathStatus {
+    /// Which one.
+    pub link: LinkId,
+    /// Where packets go.
+    pub remote: SocketAddr,
+    /// Whether it works.
+    pub state: PathState,
+    /// Since when.
+    pub since: Time,
+    /// What told it.
+    pub witness: Witness,
+    /// Its figures.
+    pub stats: PathStats,
+}
+
+/// What is known of a peer: for `status`.
+#[derive(Clone, Debug)]
+pub struct PeerStats {
+    /// Its name.
+    pub name: String,
+    /// Whether it is connected.
+    pub state: PeerState,
+    /// Since when.
+    pub since: Time,
+    /// Since when the current keys are in use, if any are.
+    pub session_since: Option<Time>,
+    /// Its paths.
+    pub paths: Vec<PathStatus>,
+    /// What is carried.
+    pub op: OpStats,
+    /// Bytes of memory held for it.
+    pub memory_bytes: usize,
+}
+
+/// The session with one peer over all its paths.
+pub(crate) struct Bundle {
+    pub peer: PeerId,
+    pub name: Name,
+    config: PeerConfig,
+    sessions: Sessions,
+    paths: [Option<BundlePath>; LINKS_MAX],
+    peer_buffer_bytes: u32,
+    pub ops: Ops,
+    /// Content to go out once more on another path than the one named.
+    mirror: VecDeque<(LinkId, Content)>,
+    /// Small answers: a record and the path it must take, or any.
+    replies: VecDeque<(Option<LinkId>, Record<'static>)>,
+    /// Paths (a bit each) that had arrivals, and that had acknowledgements, since the others were told.
+    arrived: u8,
+    acked: u8,
+    state: PeerState,
+    since: Time,
+    was_up: bool,
+    restarted: bool,
+    stopped: bool,
+    /// Scratch, kept for its memory.
+    fates: Vec<(Content, Fate)>,
+    contents: Vec<Content>,
+}
+
+/// Answers waiting to be sent at most; more are only caused by a peer that
+/// floods probes, and are dropped.
+const REPLIES_MAX: usize = 64;
+
+impl Bundle {
+    pub fn new(
+        now: Time,
+        peer: PeerId,
+        name: Name,
+        config: PeerConfig,
+        shared: &mut Shared,
+    ) -> Bundle {
+        let opens_even_streams = shared.config.name < config.name;
+        let mut bundle = Bundle {
+            peer,
+            name,
+            config,
+
+            sessions: Sessions::default(),
+            paths: Default::default(),
+            peer_buffer_bytes: PEER_BUFFER_BYTES_UNKNOWN,
+            ops: Ops::new(opens_even_streams, &shared.config.op_limits),
+            mirror: VecDeque::new(),
+            replies: VecDeque::new(),
+            arrived: 0,
+            acked: 0,
+            state: PeerState::Connecting,
+            since: now,
+            was_up: false,
+            restarted: false,
+            stopped: false,
+            fates: Vec::new(),
+            contents: Vec::new(),
+        };
+        bundle.sessions.my_bundle = shared.random.u64().max(1);
+        for link in 0..LINKS_MAX {
+            bundle.rebuild_path(now, LinkId(link as u8), shared);
+        }
+        bundle
+    }
+
+    /// Creates or removes the path over `id` as both ends' configurations say.
+    pub fn rebuild_path(&mut self, now: Time, id: LinkId, shared: &Shared) {
+        let link = shared.links[id.index()];
+        let remote = self.config.addresses[id.index()];
+        let slot = &mut self.paths[id.index()];
+        let (Some(link), Some(remote)) = (link, remote) else {
+            if let Some(mut gone) = slot.take() {
+                gone.path.on_kernel(now, false, &mut self.fates);
+                self.settle(now);
+            }
+            return;
+        };
+        if slot.is_none() {
+            *slot = Some(BundlePath {
+                path: Path::new(id, now, &Self::path_config(&link, self.peer_buffer_bytes)),
+                remote,
+                sent_told_at: Time::ZERO,
+            });
+        }
+    }
+
+    fn path_config(link: &LinkConfig, receive_buffer_bytes: u32) -> PathConfig {
+        PathConfig {
+            receive_buffer_bytes: u64::from(receive_buffer_bytes),
+            datagram_bytes_max: usize::from(link.datagram_bytes_max),
+            ..PathConfig::default()
+        }
+    }
+
+    /// The peer has another address on `id` now (configuration).
+    pub fn set_address(
+        &mut self,
+        now: Time,
+        id: LinkId,
+        address: Option<SocketAddr>,
+        shared: &Shared,
+    ) {
+        self.config.addresses[id.index()] = address;
+        if let (Some(path), Some(address)) = (&mut self.paths[id.index()], address) {
+            path.remote = address;
+        }
+        self.rebuild_path(now, id, shared);
+    }
+
+    /// Begins afresh: the peer restarted, or this is the first session.
+    fn reset(&mut self, now: Time, shared: &Shared) {
+        self.ops.reset();
+        self.mirror.clear();
+        self.replies.clear();
+        self.fates.clear();
+        for (index, slot) in self.paths.iter_mut().enumerate() {
+            if let (Some(path), Some(link)) = (slot.as_mut(), shared.links[index]) {
+                let id = LinkId(index as u8);
+                let config = Self::path_config(&link, self.peer_buffer_bytes);
+                path.path = Path::new(id, now, &config);
+                path.sent_told_at = Time::ZERO;
+            }
+        }
+        if self.was_up {
+            self.restarted = true;
+            self.state = PeerState::Connecting;
+            self.since = now;
+        }
+    }
+
+    fn path_ids(&self) -> impl Iterator<Item = LinkId> + use<> {
+        let mask = self.path_mask();
+        (0..LINKS_MAX as u8)
+            .filter(move |i| mask & (1 << i) != 0)
+            .map(LinkId)
+    }
+
+    /// A bit for every path that exists.
+    fn path_mask(&self) -> u8 {
+        let bit = |(i, p): (usize, &Option<BundlePath>)| u8::from(p.is_some()) << i;
+        self.paths.iter().enumerate().map(bit).sum()
+    }
+
+    /// The paths whose socket takes datagrams now.
+    fn open_paths(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
+        self.paths.iter().enumerate().filter_map(move |(i, p)| {
+            let usable = blocked & (1 << i) == 0;
+            p.as_ref()
+                .filter(|_| usable)
+                .map(|p| (LinkId(i as u8), &p.path))
+        })
+    }
+
+    /// Hands the fates that paths decided to what is carried.
+    fn settle(&mut self, now: Time) {
+        for (content, fate) in self.fates.drain(..) {
+            self.ops.on_fate(now, content, fate);
+        }
+    }
+
+    /// Tells every path what the others saw since the last call: only then may
+    /// it be judged by them.
+    fn share_progress(&mut self, now: Time) {
+        let (arrived, acked) = (
+            core::mem::take(&mut self.arrived),
+            core::mem::take(&mut self.acked),
+        );
+        if arrived | acked == 0 {
+            return;
+        }
+        for (i, slot) in self.paths.iter_mut().enumerate() {
+            if let Some(p) = slot {
+                let others = !(1u8 << i);
+                if arrived & others != 0 {
+                    p.path.on_others_progress(now, Progress::Arrivals);
+                }
+                if acked & others != 0 {
+                    p.path.on_others_progress(now, Progress::Acks);
+                }
+            }
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Time, shared: &mut Shared) {
+        self.share_progress(now);
+        for p in self.paths.iter_mut().flatten() {
+            p.path.on_timeout(now, &mut self.fates);
+        }
+        self.seek_comparison(now);
+        self.settle(now);
+        self.ops.on_timeout(now);
+        let paths = self.path_mask();
+        if let Some(dropped) = self.sessions.on_timeout(now, paths) {
+            shared.sessions.remove(&dropped);
+        }
+        self.update_state(now, shared);
+        if !self.stopped
+            && self
+                .sessions
+                .wants_initiation(now, self.state == PeerState::Down)
+        {
+            self.initiate(now, shared);
+        }
+    }
+
+    /// A path that is silent is judged by the others: if they are idle, ask them.
+    fn seek_comparison(&mut self, now: Time) {
+        if self
+            .paths
+            .iter()
+            .flatten()
+            .any(|p| p.path.lacks_comparison(now))
+        {
+            for p in self.paths.iter_mut().flatten() {
+                p.path.request_probe();
+            }
+        }
+    }
+
+    pub fn next_timeout(&self) -> Option<Time> {
+        let paths = self.paths.iter().flatten();
+        let path = paths.clone().filter_map(|p| p.path.next_timeout()).min();
+        let ack = paths.filter_map(|p| p.path.ack_deadline()).min();
+        let silent = (self.state == PeerState::Up && !self.any_path_works())
+            .then(|| self.since_all_down() + PEER_SILENT_MAX);
+        [
+            path,
+            ack,
+            silent,
+            self.ops.next_timeout(),
+            self.sessions.next_timeout(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The kernel says that a link of ours is up or down.
+    pub fn handle_link(&mut self, now: Time, id: LinkId, up: bool, shared: &mut Shared) {
+        if let Some(p) = &mut self.paths[id.index()] {
+            p.path.on_kernel(now, up, &mut self.fates);
+        }
+        self.settle(now);
+        self.update_state(now, shared);
+    }
+
+    fn any_path_works(&self) -> bool {
+        self.paths
+            .iter()
+            .flatten()
+            .any(|p| matches!(p.path.state(), PathState::Up | PathState::Suspect))
+    }
+
+    fn since_all_down(&self) -> Time {
+        self.paths
+            .iter()
+            .flatten()
+            .map(|p| p.path.since())
+            .max()
+            .unwrap_or(self.since)
+    }
+
+    /// Turns what paths report into events, and notices that the peer came or went.
+    pub fn update_state(&mut self, now: Time, shared: &mut Shared) {
+        for (i, slot) in self.paths.iter_mut().enumerate() {
+            let Some(p) = slot else { continue };
+            while let Some(event) = p.path.poll_event() {
+                shared.event(path_event(self.peer, LinkId(i as u8), event));
+            }
+        }
+        let works = self.sessions.current.is_some() && self.any_path_works();
+        let silent = !works && now >= self.since_all_down() + PEER_SILENT_MAX;
+        if works && self.state != PeerState::Up {
+            self.state = PeerState::Up;
+            self.since = now;
+            self.was_up = true;
+            let restarted = core::mem::take(&mut self.restarted);
+            shared.event(Event::PeerUp {
+                peer: self.peer,
+                restarted,
+            });
+        } else if silent && self.state == PeerState::Up {
+            self.go_down(now, DownReason::AllPathsDown, shared);
+        }
+        while let Some(event) = self.ops.poll_event() {
+            shared.event(Event::Op {
+                peer: self.peer,
+                event,
+            });
+        }
+    }
+
+    fn go_down(&mut self, now: Time, reason: DownReason, shared: &mut Shared) {
+        if self.state == PeerState::Up {
+            shared.event(Event::PeerDown {
+                peer: self.peer,
+                reason,
+            });
+        }
+        self.state = PeerState::Down;
+        self.since = now;
+    }
+
+    /// Says goodbye on every path (in `shared.answers`) and forgets the keys.
+    pub fn farewell(&mut self, now: Time, code: u32, shared: &mut Shared) {
+        let mut packet = [0; 64];
+        for id in self.path_ids() {
+            let record = Record::Close { code };
+            let sealed = self.transmit_record(now, id, &record, 0, &mut packet, shared);
+            if let Some(t) = sealed {
+                shared.answer(t.link, t.to, packet[..t.bytes].to_vec());
+            }
+        }
+        self.stopped = true;
+        self.sessions.current = None;
+    }
+
+    fn reply(&mut self, path: Option<LinkId>, record: Record<'static>) {
+        if self.replies.len() < REPLIES_MAX {
+            self.replies.push_back((path, record));
+        }
+    }
+
+    /// Whether frames for this peer have somewhere to go.
+    pub fn connected(&self) -> bool {
+        self.sessions.current.is_some() && self.state == PeerState::Up
+    }
+
+    pub fn session_numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.sessions.numbers()
+    }
+
+    pub fn stats(&self) -> PeerStats {
+        let paths = self.paths.iter().enumerate();
+        PeerStats {
+            name: self.config.name.clone(),
+            state: self.state,
+            since: self.since,
+            session_since: self.sessions.current.as_ref().map(|s| s.since),
+            paths: paths
+                .filter_map(|(i, p)| p.as_ref().map(|p| path_status(LinkId(i as u8), p)))
+                .collect(),
+            op: self.ops.stats(),
+            memory_bytes: self.memory_bytes(),
+        }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let paths: usize = self
+            .paths
+            .iter()
+            .flatten()
+            .map(|p| p.path.stats().memory_bytes)
+            .sum();
+        let queues = self.mirror.capacity() * size_of::<(LinkId, Content)>()
+            + self.replies.capacity() * size_of::<(Option<LinkId>, Record<'static>)>()
+            + self.fates.capacity() * size_of::<(Content, Fate)>()
+            + self.contents.capacity() * size_of::<Content>();
+        size_of::<Bundle>() + paths + queues + self.ops.memory_bytes()
+    }
+}
+
+fn path_status(link: LinkId, p: &BundlePath) -> PathStatus {
+    PathStatus {
+        link,
+        remote: p.remote,
+        state: p.path.state(),
+        since: p.path.since(),
+        witness: p.path.witness(),
+        stats: p.path.stats(),
+    }
+}
+
+fn path_event(peer: PeerId, link: LinkId, event: PathEvent) -> Event {
+    match event {
+        PathEvent::Down { witness, at } => Event::LinkDown {
+            peer,
+            link,
+            witness,
+            at,
+        },
+        PathEvent::Up { at, .. } => Event::LinkUp { peer, link, at },
+    }
+}

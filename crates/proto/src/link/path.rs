@@ -312,6 +312,7 @@ impl Path {
 
     fn count_lost(&mut self, now: Time, lost: &Lost) {
         self.stats.packets_lost += u64::from(lost.packets);
+        self.stats.bytes_lost += lost.bytes;
         let largest = lost.largest_bytes as usize;
         let ratio = self.loss_ratio.get();
         if lost.packets > 0 && self.mtu.on_lost(now, lost.packets, largest, ratio) {
@@ -378,6 +379,7 @@ impl Path {
             .sent
             .lose(u64::MAX, usize::MAX, State::TimedOut, |_| true, fates);
         self.stats.packets_lost += u64::from(lost.packets);
+        self.stats.bytes_lost += lost.bytes;
         self.timeouts = 0;
     }
 

@@ -35,6 +35,8 @@ pub struct PathStats {
     pub bytes_acked: u64,
     /// Packets given up.
     pub packets_lost: u64,
+    /// Their bytes: content that had to be sent once more.
+    pub bytes_lost: u64,
     /// Packets given up that had arrived after all.
     pub packets_lost_falsely: u64,
     /// Probe timeouts.

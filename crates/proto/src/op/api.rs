@@ -94,6 +94,8 @@ pub enum OpEvent {
 /// An operation that the caller must do otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpError {
+    /// No such peer: never added, or removed.
+    UnknownPeer,
     /// No such stream: never opened, or over in both directions.
     UnknownStream,
     /// The direction was finished or reset by this end, or stopped by the peer.
@@ -116,6 +118,7 @@ pub enum OpError {
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            OpError::UnknownPeer => f.write_str("no such peer"),
             OpError::UnknownStream => f.write_str("no such stream, or it is over"),
             OpError::Closed => f.write_str("the stream's direction is closed"),
             OpError::Reset(code) => write!(f, "the peer reset the stream with code {code}"),

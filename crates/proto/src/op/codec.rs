@@ -6,26 +6,7 @@ pub const UNIT_MESSAGE_HEADER_BYTES: usize = 17;
 pub const STREAM_HEADER_BYTES: usize = 20;
 
 pub fn write(record: &Record<'_>, w: &mut Writer<'_>) {
-    match record {
-        Record::Unit(s) => {
-            match s.class {
-                crate::wire::UnitClass::Frame => {
-                    w.u8(0x40);
-                    w.u8(s.flow as u8);
-                }
-                crate::wire::UnitClass::Message => {
-                    w.u8(0x41);
-                    w.u32(s.flow);
-                }
-            }
-            w.u32(s.sequence);
-            w.u24(s.offset);
-            w.u24(s.total);
-            w.u16(s.data.len() as u16);
-            w.put(s.data);
-        }
-        _ => unreachable!(),
-    }
+    record.write(w);
 }
 
 #[cfg(test)]

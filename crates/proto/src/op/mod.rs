@@ -71,6 +71,11 @@ impl Ops {
         self.pool.take(LARGE_BUFFER_BYTES)
     }
 
+    /// As [`frame_buffer`](Ops::frame_buffer), but `None` rather than allocating.
+    pub fn spare_buffer(&mut self) -> Option<Vec<u8>> {
+        self.pool.take_spare()
+    }
+
     /// Takes back the buffer of a received frame or message.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         self.pool.give(buffer);

@@ -45,6 +45,13 @@ impl Pool {
         buffer
     }
 
+    /// A large empty buffer if there is one.
+    pub fn take_spare(&mut self) -> Option<Vec<u8>> {
+        let buffer = self.large.pop()?;
+        self.held_bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
     /// Puts a buffer back; its contents are forgotten.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();

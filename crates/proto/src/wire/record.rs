@@ -178,6 +178,23 @@ pub enum Record<'a> {
     },
 }
 
+impl Record<'_> {
+    /// Whether the sender wants to know that this arrived: content does, and so
+    /// do windows and probes; what is repeated until confirmed does not.
+    pub const fn is_ack_eliciting(&self) -> bool {
+        matches!(
+            self,
+            Record::Probe { .. }
+                | Record::Stream(_)
+                | Record::StreamReset { .. }
+                | Record::StreamStop { .. }
+                | Record::StreamWindow { .. }
+                | Record::BundleWindow { .. }
+                | Record::Unit(_)
+        )
+    }
+}
+
 /// The records of one opened packet, in order.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {

@@ -1,0 +1,290 @@
+//! The loop itself.
+
+use core::fmt;
+use core::time::Duration;
+use std::io;
+use std::net::IpAddr;
+
+use tabane_io::poll::{Poller, Ready};
+use tabane_io::udp::ReceiveBatch;
+use tabane_io::{clock, entropy};
+use tabane_proto::op::OpLimits;
+use tabane_proto::wire::WireMode;
+use tabane_proto::{ConfigError, Event, LinkId, Node, NodeConfig, Time};
+
+use crate::host::{HOST_TOKENS, Host};
+use crate::links::{LinkStatus, Links, TOKEN_MONITOR};
+use crate::spin::Spin;
+
+/// Batches taken from one link before the others, the timers and the sender have their turn.
+const BATCHES_PER_TURN: usize = 4;
+/// The node's buffer for one burst.
+const BURST_BYTES: usize = 65_535;
+
+/// One of this node's links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkSpec {
+    /// Its number.
+    pub id: LinkId,
+    /// Its address on its network.
+    pub address: IpAddr,
+}
+
+/// What an engine is made from.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// This node's name.
+    pub name: String,
+    /// Cluster keys; the first one is used to connect, all are accepted.
+    pub keys: Vec<[u8; 32]>,
+    /// Encrypted or plain.
+    pub wire: WireMode,
+    /// UDP port of every node.
+    pub port: u16,
+    /// This node's links.
+    pub links: Vec<LinkSpec>,
+}
+
+/// An engine could not be made.
+#[derive(Debug)]
+pub enum EngineError {
+    /// The configuration is at fault.
+    Config(ConfigError),
+    /// The system refused something.
+    System(io::Error),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineError::Config(e) => e.fmt(f),
+            EngineError::System(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for EngineError {}
+
+impl From<ConfigError> for EngineError {
+    fn from(e: ConfigError) -> Self {
+        EngineError::Config(e)
+    }
+}
+
+impl From<io::Error> for EngineError {
+    fn from(e: io::Error) -> Self {
+        EngineError::System(e)
+    }
+}
+
+/// A node, its sockets, and the loop between them.
+pub struct Engine {
+    /// The protocol.
+    pub node: Node,
+    poller: Poller,
+    links: Links,
+    batch: ReceiveBatch,
+    burst: Box<[u8]>,
+    ready: Vec<Ready>,
+    spin: Spin,
+}
+
+fn now() -> Time {
+    Time::from_ns(clock::now_ns())
+}
+
+impl Engine {
+    /// Opens the links that are there (others are opened when they appear).
+    /// Returns the engine and what there is to say of the links.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn new(config: EngineConfig) -> Result<(Engine, Vec<String>), EngineError> {
+        let poller = Poller::new()?;
+        let mut links = Links::new(&poller, &config.links, config.port)?;
+        let words = links.reconcile(now(), &poller, None);
+        let node = NodeConfig {
+            name: config.name,
+            keys: config.keys,
+            wire: config.wire,
+            cipher_aes: aes_is_fast(),
+            receive_buffer_bytes: links.receive_buffer_bytes(),
+            links: links.configs(),
+            op_limits: OpLimits::default(),
+        };
+        let mut node = Node::new(now(), node, entropy::seed()?)?;
+        for status in links.status() {
+            node.handle_link(now(), status.id, status.up);
+        }
+        let engine = Engine {
+            node,
+            poller,
+            links,
+            batch: ReceiveBatch::new(),
+            burst: vec![0; BURST_BYTES].into_boxed_slice(),
+            ready: Vec::new(),
+            spin: Spin::default(),
+        };
+        Ok((engine, words))
+    }
+
+    /// The clock the engine runs by.
+    pub fn now(&self) -> Time {
+        now()
+    }
+
+    /// What the operating system says of the links.
+    pub fn link_status(&self) -> Vec<LinkStatus> {
+        self.links.status()
+    }
+
+    /// What wakes the loop: the host registers its descriptors with tokens from
+    /// [`HOST_TOKENS`] on.
+    pub fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    /// One turn of the loop: waits at most `patience`, then does everything
+    /// there is to do.
+    ///
+    /// # Errors
+    /// Only if waiting itself fails, which ends the loop.
+    pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
+        let eager = host.before_wait(&self.poller);
+        self.wait(if eager {
+            Some(Duration::ZERO)
+        } else {
+            patience
+        })?;
+        let now = now();
+        let mut small = self.take_in(now, host);
+        small |= host.produce(now, &mut self.node);
+        self.run_timers(now, host);
+        self.send_all(now);
+        self.deliver(now, host);
+        self.spin.turn(now, small);
+        Ok(())
+    }
+
+    /// Sends what is left to send (a goodbye) without waiting.
+    pub fn flush(&mut self) {
+        self.send_all(now());
+    }
+
+    fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        let before = now();
+        if self.spin.spinning(before) {
+            self.poller.wait(Some(Duration::ZERO), &mut self.ready)?;
+            if self.ready.is_empty() {
+                std::thread::yield_now();
+            }
+            return Ok(());
+        }
+        let due = [self.node.poll_timeout(), self.links.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min();
+        let timeout = [due.map(|at| at.since(before)), patience]
+            .into_iter()
+            .flatten()
+            .min();
+        self.poller.wait(timeout, &mut self.ready)
+    }
+
+    /// Takes in whatever made the wait end; returns whether it was small traffic.
+    fn take_in(&mut self, now: Time, host: &mut impl Host) -> bool {
+        let mut received = false;
+        for index in 0..self.ready.len() {
+            let ready = self.ready[index];
+            if ready.token >= HOST_TOKENS {
+                host.ready(now, &mut self.node, ready, &self.poller);
+            } else if ready.token == TOKEN_MONITOR {
+                if self.links.drain_monitor() {
+                    self.reconcile(now, host);
+                }
+            } else {
+                if ready.readable {
+                    received |= self.receive(now, LinkId(ready.token as u8), host);
+                }
+                if ready.writable {
+                    self.links
+                        .retry(now, &self.poller, &mut self.node, Some(ready.token));
+                }
+            }
+        }
+        received
+    }
+
+    /// Hands in what has arrived on a link; frames go on to the host batch by batch.
+    fn receive(&mut self, now: Time, link: LinkId, host: &mut impl Host) -> bool {
+        let mut any = false;
+        for _ in 0..BATCHES_PER_TURN {
+            let Some(socket) = self.links.get(u64::from(link.0)) else {
+                return any;
+            };
+            // An error here is a link going away; the kernel tells that by netlink too.
+            let Ok(1..) = socket.recv(&mut self.batch) else {
+                return any;
+            };
+            any = true;
+            for (from, datagram) in self.batch.datagrams() {
+                self.spin.count(datagram.len());
+                self.node.handle_datagram(now, link, from, datagram);
+            }
+            deliver_frames(&mut self.node, host);
+        }
+        any
+    }
+
+    fn run_timers(&mut self, now: Time, host: &mut impl Host) {
+        if self.node.poll_timeout().is_some_and(|at| at <= now) {
+            self.node.handle_timeout(now);
+        }
+        self.links.retry(now, &self.poller, &mut self.node, None);
+        if self.links.recheck_due(now) {
+            self.reconcile(now, host);
+        }
+    }
+
+    fn reconcile(&mut self, now: Time, host: &mut impl Host) {
+        for text in self
+            .links
+            .reconcile(now, &self.poller, Some(&mut self.node))
+        {
+            host.link_changed(&text);
+        }
+    }
+
+    fn send_all(&mut self, now: Time) {
+        while let Some(transmit) = self.node.poll_transmit(now, &mut self.burst) {
+            self.spin.count(transmit.bytes);
+            self.links
+                .send(now, &self.poller, &mut self.node, transmit, &self.burst);
+        }
+    }
+
+    fn deliver(&mut self, now: Time, host: &mut impl Host) {
+        deliver_frames(&mut self.node, host);
+        while let Some(event) = self.node.poll_event() {
+            let event: Event = event;
+            host.event(now, &mut self.node, event);
+        }
+    }
+}
+
+fn deliver_frames(node: &mut Node, host: &mut impl Host) {
+    while let Some((peer, mut frame)) = node.receive_frame() {
+        host.frame(peer, &mut frame);
+        node.recycle_frame(frame);
+    }
+}
+
+/// Whether the CPU has AES instructions; without them ChaCha20 is faster.
+fn aes_is_fast() -> bool {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[allow(unreachable_code, reason = "other machines have no such instructions")]
+    false
+}

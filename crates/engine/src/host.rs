@@ -1,0 +1,32 @@
+//! What a host of the loop does.
+
+use tabane_io::poll::{Poller, Ready};
+use tabane_proto::{Event, Node, PeerId, Time};
+
+/// The program around the loop.
+pub trait Host {
+    /// Something happened to a peer, a link, a stream.
+    fn event(&mut self, now: Time, node: &mut Node, event: Event);
+
+    /// A frame for the virtual NIC arrived. It may be taken; what is left in
+    /// `frame` afterwards goes back to the pool.
+    fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>);
+
+    /// A descriptor that the host registered (with a token from [`HOST_TOKENS`] on) is ready.
+    fn ready(&mut self, now: Time, node: &mut Node, ready: Ready, poller: &Poller);
+
+    /// Once a turn, after everything that arrived was taken in: put in what
+    /// there is to send (frames read from the virtual NIC). Returns whether it
+    /// was small traffic that waits for an answer, so that a short spin is worth it.
+    fn produce(&mut self, now: Time, node: &mut Node) -> bool;
+
+    /// The loop is about to wait: arm exactly the descriptors that should wake
+    /// it. Returns whether it must not wait, because there is more to produce.
+    fn before_wait(&mut self, poller: &Poller) -> bool;
+
+    /// Links changed state at the operating system's level.
+    fn link_changed(&mut self, text: &str);
+}
+
+/// Tokens from here on are the host's; those below are the engine's.
+pub const HOST_TOKENS: u64 = 16;

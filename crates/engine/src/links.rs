@@ -1,0 +1,337 @@
+//! The links of this node: each a socket on one address, held to its device.
+//! What the kernel tells of devices and addresses is compared with what should
+//! be; a link whose address is gone is down until it is back.
+
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+
+use tabane_io::netlink::{Interface, LinkMonitor, interfaces};
+use tabane_io::poll::{Interest, Poller};
+use tabane_io::udp::{BufferSizes, LinkSocket, SendError};
+use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::{LinkConfig, LinkId, Node, Time, Transmit};
+
+use crate::engine::LinkSpec;
+
+/// IP and UDP headers in front of a datagram.
+const fn header_bytes(address: SocketAddr) -> u32 {
+    if address.is_ipv4() { 28 } else { 48 }
+}
+
+/// A burst that the kernel had no room for is tried again after this long when
+/// becoming writable will not tell (ENOBUFS).
+const RETRY: Duration = Duration::from_millis(1);
+/// A link that refuses datagrams although its device looks fine is tried again this often.
+const RECHECK: Duration = Duration::from_millis(500);
+
+/// What is known of one link, for people and machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// Its number.
+    pub id: LinkId,
+    /// Its address.
+    pub address: SocketAddr,
+    /// The device that has the address, if one does.
+    pub device: Option<String>,
+    /// Whether the operating system says that it can be used.
+    pub up: bool,
+    /// Kernel buffers, as granted.
+    pub buffers: Option<BufferSizes>,
+}
+
+/// A burst the socket would not take, kept until it does.
+struct Held {
+    transmit: Transmit,
+    bytes: Vec<u8>,
+    retry_at: Option<Time>,
+}
+
+pub(crate) struct Link {
+    spec: LinkSpec,
+    socket: Option<LinkSocket>,
+    device: Option<(u32, String)>,
+    buffers: Option<BufferSizes>,
+    mtu: u32,
+    up: bool,
+    held: Option<Held>,
+    watching_writable: bool,
+    recheck_at: Option<Time>,
+}
+
+pub(crate) struct Links {
+    links: Vec<Link>,
+    monitor: LinkMonitor,
+    port: u16,
+}
+
+/// The poller's token of the netlink socket; links have their own numbers below.
+pub(crate) const TOKEN_MONITOR: u64 = LINKS_MAX as u64;
+
+impl Links {
+    pub fn new(poller: &Poller, specs: &[LinkSpec], port: u16) -> io::Result<Links> {
+        let monitor = LinkMonitor::new()?;
+        poller.register(&monitor, TOKEN_MONITOR, Interest::Read)?;
+        let links = specs.iter().map(|spec| Link {
+            spec: *spec,
+            socket: None,
+            device: None,
+            buffers: None,
+            mtu: 1500,
+            up: false,
+            held: None,
+            watching_writable: false,
+            recheck_at: None,
+        });
+        Ok(Links {
+            links: links.collect(),
+            monitor,
+            port,
+        })
+    }
+
+    pub fn get(&self, token: u64) -> Option<&LinkSocket> {
+        let link = self
+            .links
+            .iter()
+            .find(|l| u64::from(l.spec.id.0) == token)?;
+        link.socket.as_ref()
+    }
+
+    pub fn receive_buffer_bytes(&self) -> u32 {
+        let granted = self
+            .links
+            .iter()
+            .filter_map(|l| l.buffers)
+            .map(|b| b.receive_bytes)
+            .min();
+        granted.unwrap_or(256 * 1024).min(u32::MAX as usize) as u32
+    }
+
+    /// Reads what the kernel has to tell; returns whether anything may have changed.
+    pub fn drain_monitor(&mut self) -> bool {
+        // Whatever it says, even an error, the answer is to look again.
+        !matches!(self.monitor.poll(), Ok(changes) if changes.is_empty())
+    }
+
+    /// Makes sockets for links whose address is there, drops those whose address
+    /// is gone, and tells the node. Returns what changed, in words.
+    pub fn reconcile(
+        &mut self,
+        now: Time,
+        poller: &Poller,
+        mut node: Option<&mut Node>,
+    ) -> Vec<String> {
+        let Ok(devices) = interfaces() else {
+            return Vec::new();
+        };
+        let mut words = Vec::new();
+        for link in &mut self.links {
+            link.recheck_at = None;
+            let before = (link.up, link.mtu);
+            let text = link.reconcile(&devices, poller, self.port);
+            if let Some(node) = node.as_deref_mut() {
+                if before.1 != link.mtu {
+                    // Larger or smaller: discovery starts anew within the new bound.
+                    let _ = node.set_link(now, link.spec.id, Some(link.config(self.port)));
+                }
+                node.handle_link(now, link.spec.id, link.up);
+                if !link.up {
+                    link.held = None;
+                    node.set_link_blocked(link.spec.id, false);
+                }
+            }
+            words.extend(text);
+        }
+        words
+    }
+
+    pub fn configs(&self) -> Vec<LinkConfig> {
+        self.links.iter().map(|l| l.config(self.port)).collect()
+    }
+
+    pub fn status(&self) -> Vec<LinkStatus> {
+        let status = |l: &Link| LinkStatus {
+            id: l.spec.id,
+            address: SocketAddr::new(l.spec.address, self.port),
+            device: l.device.as_ref().map(|(_, name)| name.clone()),
+            up: l.up,
+            buffers: l.buffers,
+        };
+        self.links.iter().map(status).collect()
+    }
+
+    /// Sends a burst; what the socket does not take is kept, and the node told
+    /// to produce nothing more for this link until it is gone.
+    pub fn send(
+        &mut self,
+        now: Time,
+        poller: &Poller,
+        node: &mut Node,
+        transmit: Transmit,
+        buffer: &[u8],
+    ) {
+        let Some(link) = self.links.iter_mut().find(|l| l.spec.id == transmit.link) else {
+            return;
+        };
+        link.send(now, poller, node, transmit, &buffer[..transmit.bytes]);
+    }
+
+    /// Tries held bursts again: `token`'s socket became writable, or time passed.
+    pub fn retry(&mut self, now: Time, poller: &Poller, node: &mut Node, token: Option<u64>) {
+        for link in &mut self.links {
+            let asked = token == Some(u64::from(link.spec.id.0));
+            let due = link
+                .held
+                .as_ref()
+                .is_some_and(|h| h.retry_at.is_some_and(|at| at <= now));
+            if !(asked || due) {
+                continue;
+            }
+            if let Some(held) = link.held.take() {
+                node.set_link_blocked(link.spec.id, false);
+                link.send(now, poller, node, held.transmit, &held.bytes);
+            }
+            if link.held.is_none() && link.watching_writable {
+                link.watch(poller, Interest::Read);
+            }
+        }
+    }
+
+    pub fn recheck_due(&self, now: Time) -> bool {
+        self.links
+            .iter()
+            .any(|l| l.recheck_at.is_some_and(|at| at <= now))
+    }
+
+    pub fn next_timeout(&self) -> Option<Time> {
+        let held = self
+            .links
+            .iter()
+            .filter_map(|l| l.held.as_ref()?.retry_at)
+            .min();
+        let recheck = self.links.iter().filter_map(|l| l.recheck_at).min();
+        [held, recheck].into_iter().flatten().min()
+    }
+}
+
+impl Link {
+    fn config(&self, port: u16) -> LinkConfig {
+        let address = SocketAddr::new(self.spec.address, port);
+        let datagram = self
+            .mtu
+            .saturating_sub(header_bytes(address))
+            .min(u32::from(u16::MAX));
+        LinkConfig {
+            id: self.spec.id,
+            address,
+            datagram_bytes_max: datagram.max(1232) as u16,
+        }
+    }
+
+    /// Compares this link with the devices there are; says in words what changed.
+    fn reconcile(&mut self, devices: &[Interface], poller: &Poller, port: u16) -> Option<String> {
+        let has = |d: &&Interface| d.addresses.iter().any(|a| a.ip == self.spec.address);
+        let device = devices.iter().find(has);
+        let was_up = self.up;
+        let name = device.map_or_else(|| "no device".to_owned(), |d| d.name.clone());
+        let same = device.map(|d| d.index) == self.device.as_ref().map(|(index, _)| *index);
+        if !same {
+            self.drop_socket(poller);
+            self.device = device.map(|d| (d.index, d.name.clone()));
+        }
+        let mut trouble = None;
+        if let Some(device) = device {
+            self.mtu = device.mtu;
+            if self.socket.is_none() {
+                trouble = self.open_socket(poller, port).err();
+            }
+        }
+        self.up = self.socket.is_some() && device.is_some_and(|d| d.up && d.carrier);
+        let LinkSpec { id, address } = self.spec;
+        match (was_up, self.up, trouble) {
+            (_, _, Some(trouble)) => Some(format!("link {} ({address}): {trouble}", id.0)),
+            (false, true, None) => Some(format!("link {} ({address}) is up on {name}", id.0)),
+            (true, false, None) => Some(format!(
+                "link {} ({address}) is down: {}",
+                id.0,
+                why_down(device)
+            )),
+            _ => None,
+        }
+    }
+
+    fn open_socket(&mut self, poller: &Poller, port: u16) -> Result<(), String> {
+        let address = SocketAddr::new(self.spec.address, port);
+        let name = self.device.as_ref().map(|(_, name)| name.as_str());
+        let (socket, buffers) = LinkSocket::bind(address, name).map_err(|e| e.to_string())?;
+        let token = u64::from(self.spec.id.0);
+        poller
+            .register(&socket, token, Interest::Read)
+            .map_err(|e| e.to_string())?;
+        self.socket = Some(socket);
+        self.buffers = Some(buffers);
+        self.watching_writable = false;
+        Ok(())
+    }
+
+    fn drop_socket(&mut self, poller: &Poller) {
+        if let Some(socket) = self.socket.take() {
+            // The descriptor is closed next, which would end the registration too.
+            let _ = poller.deregister(&socket);
+        }
+        self.held = None;
+    }
+
+    fn send(
+        &mut self,
+        now: Time,
+        poller: &Poller,
+        node: &mut Node,
+        transmit: Transmit,
+        bytes: &[u8],
+    ) {
+        let Some(socket) = &self.socket else { return };
+        let retry_at = match socket.send(transmit.to, bytes, transmit.segment_bytes) {
+            // Too big: the node is searching the path MTU and takes the silence as an answer.
+            Ok(()) | Err(SendError::TooBig) => return,
+            Err(SendError::WouldBlock) => None,
+            Err(SendError::NoBuffers) => Some(now + RETRY),
+            Err(SendError::LinkDown(_)) => {
+                node.handle_link(now, self.spec.id, false);
+                self.up = false;
+                self.recheck_at = Some(now + RECHECK);
+                return;
+            }
+            // A local firewall refused it: the peer will not acknowledge it, that is all.
+            Err(SendError::Other(_)) => return,
+        };
+        node.set_link_blocked(self.spec.id, true);
+        self.held = Some(Held {
+            transmit,
+            bytes: bytes.to_vec(),
+            retry_at,
+        });
+        if retry_at.is_none() && !self.watching_writable {
+            self.watch(poller, Interest::ReadWrite);
+        }
+    }
+
+    fn watch(&mut self, poller: &Poller, interest: Interest) {
+        if let Some(socket) = &self.socket {
+            let done = poller
+                .modify(socket, u64::from(self.spec.id.0), interest)
+                .is_ok();
+            self.watching_writable = done && interest == Interest::ReadWrite;
+        }
+    }
+}
+
+fn why_down(device: Option<&Interface>) -> &'static str {
+    match device {
+        None => "no device has this address now",
+        Some(d) if !d.up => "the device is switched off",
+        Some(d) if !d.carrier => "no carrier (cable, or the switch port)",
+        Some(_) => "its socket could not be opened",
+    }
+}

@@ -1,0 +1,187 @@
+//! Up: a datagram that claims to belong to this bundle, opened and taken apart.
+
+use std::net::SocketAddr;
+
+use super::Bundle;
+use super::session::Which;
+use crate::node::Shared;
+use crate::wire::{Header, LinkVerdict, Record, Records};
+use crate::{LinkId, Time};
+
+impl Bundle {
+    /// Opens `datagram` and acts on its records. Whatever does not authenticate
+    /// changes nothing but a counter.
+    pub fn on_datagram(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        header: &Header,
+        datagram: &mut [u8],
+        shared: &mut Shared,
+    ) {
+        if header.path != link.0 {
+            shared.stats.cross_path += 1;
+            return;
+        }
+        let Some(which) = self.sessions.find(header) else {
+            shared.stats.unknown_session += 1;
+            return;
+        };
+        let fresh = which == Which::Unconfirmed
+            && self.sessions.unconfirmed.as_ref().is_some_and(|u| u.fresh);
+        let Some(p) = &self.paths[link.index()] else {
+            shared.stats.cross_path += 1;
+            return;
+        };
+        // A fresh session numbers its packets anew: the window does not apply yet.
+        if !fresh && !p.path.may_accept(header.number) {
+            shared.stats.replayed += 1;
+            return;
+        }
+        let datagram_bytes = datagram.len();
+        let Some(session) = self.sessions.get(which) else {
+            return;
+        };
+        let Ok(payload) = session.keys.open.open(datagram) else {
+            shared.stats.forged += 1;
+            return;
+        };
+        if which == Which::Unconfirmed {
+            self.confirm(now, link, shared);
+        }
+        self.learn_address(now, link, from);
+        let eliciting = self.on_records(now, link, datagram_bytes, payload, shared);
+        if let Some(p) = &mut self.paths[link.index()] {
+            p.path
+                .on_received(now, header.number, datagram_bytes, eliciting);
+        }
+        self.arrived |= 1 << link.0;
+    }
+
+    /// Acts on every record; returns whether one of them asks for acknowledgement.
+    fn on_records(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        datagram_bytes: usize,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> bool {
+        let mut eliciting = false;
+        for record in Records::new(payload) {
+            let Ok(record) = record else {
+                shared.stats.bad_record += 1;
+                break;
+            };
+            eliciting |= record.is_ack_eliciting();
+            let result = match record {
+                Record::Unit(segment) => self.ops.on_unit(now, &segment),
+                Record::Stream(segment) => self.ops.on_stream(now, &segment),
+                Record::StreamReset {
+                    id,
+                    code,
+                    final_offset,
+                } => self.ops.on_stream_reset(now, id, code, final_offset),
+                Record::StreamStop { id, code } => self.ops.on_stream_stop(now, id, code),
+                Record::StreamWindow { id, limit } => self.ops.on_stream_window(id, limit),
+                Record::BundleWindow { limit } => {
+                    self.ops.on_bundle_window(limit);
+                    Ok(())
+                }
+                other => {
+                    self.on_path_record(now, link, datagram_bytes, other, shared);
+                    Ok(())
+                }
+            };
+            if result.is_err() {
+                shared.stats.violation += 1;
+            }
+        }
+        eliciting
+    }
+
+    /// Records about paths and the bundle itself.
+    fn on_path_record(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        datagram_bytes: usize,
+        record: Record<'_>,
+        shared: &mut Shared,
+    ) {
+        match record {
+            Record::Ack(ack) => {
+                let Some(Some(p)) = self.paths.get_mut(usize::from(ack.path)) else {
+                    return;
+                };
+                let result = p.path.on_ack(now, &ack, &mut self.fates);
+                if result.packets_acked > 0 {
+                    self.acked |= 1 << ack.path;
+                }
+                self.settle(now);
+            }
+            Record::Sent { path, next_number } => {
+                if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+                    p.path.on_peer_sent(now, next_number);
+                }
+            }
+            Record::Probe { token } => {
+                let datagram_bytes = datagram_bytes.min(usize::from(u16::MAX)) as u16;
+                self.reply(
+                    Some(link),
+                    Record::ProbeReply {
+                        token,
+                        datagram_bytes,
+                    },
+                );
+            }
+            Record::ProbeReply {
+                token,
+                datagram_bytes,
+            } => {
+                if let Some(p) = &mut self.paths[link.index()] {
+                    p.path
+                        .on_probe_reply(now, token, usize::from(datagram_bytes));
+                    self.acked |= 1 << link.0;
+                }
+            }
+            Record::LinkState {
+                path,
+                generation,
+                verdict,
+                witness,
+            } => {
+                self.on_link_state(now, link, path, generation, verdict, witness);
+            }
+            Record::LinkStateAck { path, generation } => {
+                if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+                    p.path.on_link_state_ack(generation);
+                }
+            }
+            Record::Close { code } => self.on_close(now, code, shared),
+            _ => {}
+        }
+    }
+
+    /// The peer's verdict on a path. It is confirmed even for a path that does
+    /// not exist here, or the peer would repeat it for ever.
+    fn on_link_state(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        path: u8,
+        generation: u32,
+        verdict: LinkVerdict,
+        witness: crate::wire::Witness,
+    ) {
+        if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+            p.path
+                .on_peer_verdict(now, generation, verdict, witness, &mut self.fates);
+            self.settle(now);
+        }
+        let ack = Record::LinkStateAck { path, generation };
+        self.reply(Some(link), ack);
+        self.reply(None, ack);
+    }
+}

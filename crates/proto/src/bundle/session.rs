@@ -1,0 +1,231 @@
+//! The keys of a bundle: which session is current, which is about to become it,
+//! and the handshake that is under way.
+//!
+//! A *session* is one set of keys; a bundle outlives its sessions (rekeying). A
+//! bundle's state is named by a random number at each end; a handshake in which
+//! both ends still know both numbers continues the state under new keys, any
+//! other begins it afresh (a peer that restarted).
+
+use core::time::Duration;
+
+use crate::Time;
+use crate::crypto::{Initiator, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
+use crate::wire::{Header, Hello};
+
+/// A handshake is repeated after this long at first …
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// … doubling up to this.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+/// The same first message is repeated at most this long; then a new one is made.
+const INITIATION_LIFETIME: Duration = Duration::from_secs(10);
+/// Packets under the former keys are still read for this long after a rekey.
+const PREVIOUS_LIFETIME: Duration = Duration::from_secs(3);
+/// The end that did not initiate waits this much longer, so that both do not
+/// begin at once.
+const REKEY_RESPONDER_EXTRA: Duration = Duration::from_secs(60);
+
+/// One set of keys.
+pub(crate) struct Session {
+    /// Our number for it: in the header of what we receive.
+    pub local: u32,
+    /// The peer's number for it: in the header of what we send.
+    pub remote: u32,
+    pub keys: SessionKeys,
+    /// When it became current.
+    pub since: Time,
+    pub initiated_here: bool,
+    pub packets_sealed: u64,
+}
+
+impl Session {
+    pub fn new(
+        now: Time,
+        local: u32,
+        peer: &Hello,
+        keys: SessionKeys,
+        initiated_here: bool,
+    ) -> Self {
+        Session {
+            local,
+            remote: peer.session,
+            keys,
+            since: now,
+            initiated_here,
+            packets_sealed: 0,
+        }
+    }
+
+    fn rekey_at(&self) -> Time {
+        let extra = if self.initiated_here {
+            Duration::ZERO
+        } else {
+            REKEY_RESPONDER_EXTRA
+        };
+        self.since + REKEY_AFTER + extra
+    }
+
+    fn rekey_due(&self, now: Time) -> bool {
+        let extra = if self.initiated_here {
+            0
+        } else {
+            REKEY_PACKETS / 8
+        };
+        now >= self.rekey_at() || self.packets_sealed >= REKEY_PACKETS + extra
+    }
+}
+
+/// A session we answered for and that the initiator has not used yet: until it
+/// does, the first message may have been a replay.
+pub(crate) struct Unconfirmed {
+    pub session: Session,
+    /// Whether the bundle's state begins afresh with it.
+    pub fresh: bool,
+    pub my_bundle: u64,
+    pub peer: Hello,
+    /// The first message (its beginning identifies it) and our answer to it,
+    /// repeated if the same message comes again, on another path or after a loss.
+    pub init: [u8; INIT_ID_BYTES],
+    pub response: Vec<u8>,
+}
+
+/// How much of a first message tells it from all others: header and ephemeral key.
+pub(crate) const INIT_ID_BYTES: usize = 40;
+
+/// A handshake of ours under way.
+pub(crate) struct Initiation {
+    pub initiator: Initiator,
+    pub local: u32,
+    started: Time,
+    next_send: Time,
+    interval: Duration,
+    /// Paths (a bit each) on which it is still to be sent in this round.
+    pub unsent: u8,
+    /// How often it was sent, on any path.
+    pub sends: u8,
+}
+
+/// Which session a received packet belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    Current,
+    Previous,
+    Unconfirmed,
+}
+
+/// All sessions of a bundle.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    pub current: Option<Session>,
+    previous: Option<(Session, Time)>,
+    pub unconfirmed: Option<Unconfirmed>,
+    pub initiation: Option<Initiation>,
+    /// Names our state; 0 before there was any.
+    pub my_bundle: u64,
+    /// Names the peer's state; 0 before there was any.
+    pub peer_bundle: u64,
+}
+
+impl Sessions {
+    pub fn find(&self, header: &Header) -> Option<Which> {
+        let is = |s: &Session| s.local == header.session;
+        if self.current.as_ref().is_some_and(is) {
+            Some(Which::Current)
+        } else if self.unconfirmed.as_ref().is_some_and(|u| is(&u.session)) {
+            Some(Which::Unconfirmed)
+        } else if self.previous.as_ref().is_some_and(|(s, _)| is(s)) {
+            Some(Which::Previous)
+        } else {
+            None
+        }
+    }
+
+    pub fn get(&self, which: Which) -> Option<&Session> {
+        match which {
+            Which::Current => self.current.as_ref(),
+            Which::Previous => self.previous.as_ref().map(|(s, _)| s),
+            Which::Unconfirmed => self.unconfirmed.as_ref().map(|u| &u.session),
+        }
+    }
+
+    /// Begins (or begins anew) a handshake of ours; returns the session number it replaces.
+    pub fn initiate(
+        &mut self,
+        now: Time,
+        initiator: Initiator,
+        local: u32,
+        paths: u8,
+    ) -> Option<u32> {
+        let new = Initiation {
+            initiator,
+            local,
+            started: now,
+            next_send: now + RETRY_FIRST,
+            interval: RETRY_FIRST,
+            unsent: paths,
+            sends: 0,
+        };
+        self.initiation.replace(new).map(|old| old.local)
+    }
+
+    /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
+    pub fn install(&mut self, now: Time, session: Session, fresh: bool) -> [Option<u32>; 2] {
+        let old = self.current.replace(session);
+        if fresh {
+            return [
+                old.map(|s| s.local),
+                self.previous.take().map(|(s, _)| s.local),
+            ];
+        }
+        let dropped = self.previous.take().map(|(s, _)| s.local);
+        self.previous = old.map(|s| (s, now + PREVIOUS_LIFETIME));
+        [dropped, None]
+    }
+
+    /// Whether a (new) handshake should be begun now. `silent` says that nothing works.
+    pub fn wants_initiation(&self, now: Time, silent: bool) -> bool {
+        match (&self.initiation, &self.current) {
+            (Some(i), _) => now >= i.started + INITIATION_LIFETIME,
+            (None, None) => true,
+            (None, Some(session)) => silent || session.rekey_due(now),
+        }
+    }
+
+    /// Repeats the handshake under way if it is time, and forgets former keys.
+    /// Returns the number of a session that is no longer readable.
+    pub fn on_timeout(&mut self, now: Time, paths: u8) -> Option<u32> {
+        if let Some(i) = &mut self.initiation
+            && now >= i.next_send
+        {
+            i.unsent = paths;
+            i.interval = (i.interval * 2).min(RETRY_MAX);
+            i.next_send = now + i.interval;
+        }
+        if self
+            .previous
+            .as_ref()
+            .is_some_and(|(_, until)| now >= *until)
+        {
+            return self.previous.take().map(|(s, _)| s.local);
+        }
+        None
+    }
+
+    pub fn next_timeout(&self) -> Option<Time> {
+        let initiation = self.initiation.as_ref().map(|i| i.next_send);
+        let previous = self.previous.as_ref().map(|(_, until)| *until);
+        let rekey = match (&self.initiation, &self.current) {
+            (None, Some(s)) => Some(s.rekey_at()),
+            _ => None,
+        };
+        [initiation, previous, rekey].into_iter().flatten().min()
+    }
+
+    /// Every session number in use, to be freed with the bundle.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        let current = self.current.iter().map(|s| s.local);
+        let previous = self.previous.iter().map(|(s, _)| s.local);
+        let unconfirmed = self.unconfirmed.iter().map(|u| u.session.local);
+        let initiation = self.initiation.iter().map(|i| i.local);
+        current.chain(previous).chain(unconfirmed).chain(initiation)
+    }
+}

@@ -1,0 +1,351 @@
+//! Down: records into packets, packets into bursts, a burst onto one path.
+
+use core::time::Duration;
+
+use super::{Bundle, schedule};
+use crate::limits::LINKS_MAX;
+use crate::link::PathControl;
+use crate::node::{Shared, Transmit};
+use crate::op::Pending;
+use crate::wire::{HEADER_BYTES, Header, Record, Writer};
+use crate::{LinkId, Time};
+
+/// One GSO send: the kernel takes this many segments (UDP_MAX_SEGMENTS was 64
+/// before Linux 6.9) …
+const BURST_PACKETS_MAX: usize = 64;
+/// … and this many bytes (a UDP payload in IPv4).
+const BURST_BYTES_MAX: usize = 65_507;
+/// The peer is told this often how much was sent on each path (the
+/// arrival-skew witness, paper 000 section 4).
+const SENT_EVERY: Duration = Duration::from_millis(1);
+/// Free bytes in a packet that are padded rather than ending the burst (all
+/// packets of a GSO burst but the last must have the same size).
+const PADDING_BYTES_MAX: usize = 128;
+
+impl Bundle {
+    /// The next datagrams to send, written to `buffer`; `None` when there is nothing to send now.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        self.share_progress(now);
+        self.update_state(now, shared);
+        self.transmit_handshake(buffer, shared)
+            .or_else(|| self.transmit_control(now, buffer, shared))
+            .or_else(|| self.transmit_mirror(now, buffer, shared))
+            .or_else(|| self.transmit_burst(now, buffer, shared))
+            .or_else(|| self.transmit_acks(now, buffer, shared))
+    }
+
+    fn transmit_handshake(&mut self, buffer: &mut [u8], shared: &Shared) -> Option<Transmit> {
+        let open = !shared.blocked;
+        let initiation = self.sessions.initiation.as_mut()?;
+        let turn = initiation.unsent & open;
+        if turn == 0 {
+            return None;
+        }
+        let link = LinkId(turn.trailing_zeros() as u8);
+        initiation.unsent &= !(1 << link.0);
+        initiation.sends = initiation.sends.wrapping_add(1);
+        let turn = initiation.sends / LINKS_MAX as u8;
+        let datagram = initiation.initiator.datagram();
+        let bytes = datagram.len();
+        buffer[..bytes].copy_from_slice(datagram);
+        let to = self.initiation_address(link, turn)?;
+        Some(Transmit {
+            link,
+            to,
+            bytes,
+            segment_bytes: bytes,
+        })
+    }
+
+    /// Probes and verdicts of paths, and small answers.
+    fn transmit_control(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        self.sessions.current.as_ref()?;
+        for id in self.path_ids() {
+            let token = shared.random.u32();
+            let Some(p) = &mut self.paths[id.index()] else {
+                continue;
+            };
+            match p.path.poll_control(now, token) {
+                Some(PathControl::Probe {
+                    token,
+                    pad_to_bytes,
+                }) if shared.blocked & (1 << id.0) == 0 => {
+                    let record = Record::Probe { token };
+                    return self.transmit_record(now, id, &record, pad_to_bytes, buffer, shared);
+                }
+                // Lost before it was sent: it is repeated like any other that is lost.
+                Some(PathControl::Probe { .. }) => {}
+                Some(PathControl::LinkState {
+                    generation,
+                    verdict,
+                    witness,
+                }) => {
+                    let record = Record::LinkState {
+                        path: id.0,
+                        generation,
+                        verdict,
+                        witness,
+                    };
+                    self.reply(Some(id), record);
+                    self.reply(None, record);
+                }
+                None => {}
+            }
+        }
+        while let Some((on, record)) = self.replies.pop_front() {
+            let fastest = || schedule::fastest(self.open_paths(shared.blocked), None);
+            let Some(id) = on.or_else(fastest) else {
+                continue;
+            };
+            if self.paths[id.index()].is_some() && shared.blocked & (1 << id.0) == 0 {
+                return self.transmit_record(now, id, &record, 0, buffer, shared);
+            }
+        }
+        None
+    }
+
+    /// One packet with this record alone, padded to `pad_to_bytes`.
+    pub(super) fn transmit_record(
+        &mut self,
+        now: Time,
+        id: LinkId,
+        record: &Record<'_>,
+        pad_to_bytes: usize,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
+        let mut w = Writer::new(buffer);
+        self.header(id)?.write(&mut w);
+        record.write(&mut w);
+        w.zeros(pad_to_bytes.saturating_sub(w.len() + trailer));
+        let bytes = w.len() + trailer;
+        self.contents.clear();
+        // A padded probe asks whether this size passes; it says nothing of loss.
+        let eliciting = record.is_ack_eliciting() && pad_to_bytes == 0;
+        self.seal(now, id, &mut buffer[..bytes], eliciting);
+        self.transmit(id, bytes, bytes, shared)
+    }
+
+    /// A burst of content for the path where it is delivered first.
+    fn transmit_burst(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        let pending = self.ops.pending();
+        if pending == Pending::None || self.sessions.current.is_none() {
+            return None;
+        }
+        let queued = self.ops.queued_bytes();
+        let id = schedule::choose(self.open_paths(shared.blocked), pending, queued)?;
+        let p = self.paths[id.index()].as_ref()?;
+        let datagram_bytes = p.path.mtu_bytes();
+        let budget = (p.path.burst_bytes() as u64).min(p.path.room_bytes()) as usize;
+        let packets = (budget / datagram_bytes)
+            .clamp(1, BURST_PACKETS_MAX.min(BURST_BYTES_MAX / datagram_bytes));
+        let mut end = 0;
+        for n in 0..packets {
+            let slot = &mut buffer[end..end + datagram_bytes];
+            let bytes = self.content_packet(now, id, slot, n == 0);
+            end += bytes;
+            if bytes < datagram_bytes {
+                break;
+            }
+        }
+        if end == 0 {
+            return None;
+        }
+        self.transmit(id, end, datagram_bytes.min(end), shared)
+    }
+
+    /// Fills one packet with what is most urgent; returns its size, 0 if there was nothing to say.
+    fn content_packet(&mut self, now: Time, id: LinkId, slot: &mut [u8], first: bool) -> usize {
+        let Some(session) = &self.sessions.current else {
+            return 0;
+        };
+        let trailer = session.keys.trailer_bytes;
+        let payload_end = slot.len() - trailer;
+        let mut w = Writer::new(&mut slot[..payload_end]);
+        let Some(header) = self.header(id) else {
+            return 0;
+        };
+        header.write(&mut w);
+        if first {
+            self.write_acks(now, Some(id), &mut w);
+            self.write_sent(now, &mut w);
+        }
+        self.contents.clear();
+        while let Some(content) = self.ops.write_segment(now, &mut w) {
+            self.contents.push(content);
+        }
+        if self.contents.is_empty() && w.len() == HEADER_BYTES {
+            return 0;
+        }
+        if w.room() <= PADDING_BYTES_MAX && self.ops.pending() != Pending::None {
+            let room = w.room();
+            w.zeros(room);
+        }
+        let bytes = w.len() + trailer;
+        for content in &self.contents {
+            if self.ops.mirrored(content) {
+                self.mirror.push_back((id, *content));
+            }
+        }
+        let eliciting = !self.contents.is_empty();
+        self.seal(now, id, &mut slot[..bytes], eliciting);
+        bytes
+    }
+
+    /// Mirrored content, on the best path that did not carry it yet.
+    fn transmit_mirror(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
+        while let Some(&(first, _)) = self.mirror.front() {
+            let Some(id) = schedule::fastest(self.open_paths(shared.blocked), Some(first)) else {
+                self.mirror.clear();
+                return None;
+            };
+            let datagram_bytes = self.paths[id.index()].as_ref()?.path.mtu_bytes();
+            let mut w = Writer::new(&mut buffer[..datagram_bytes - trailer]);
+            self.header(id)?.write(&mut w);
+            self.contents.clear();
+            while let Some(&(path, content)) =
+                self.mirror.front().filter(|(path, _)| *path == first)
+            {
+                debug_assert_eq!(path, first);
+                match self.ops.write_again(now, &content, &mut w) {
+                    Some(written) => self.contents.push(written),
+                    None if self.contents.is_empty() => {}
+                    None => break,
+                }
+                self.mirror.pop_front();
+            }
+            if !self.contents.is_empty() {
+                let bytes = w.len() + trailer;
+                self.seal(now, id, &mut buffer[..bytes], true);
+                return self.transmit(id, bytes, bytes, shared);
+            }
+        }
+        None
+    }
+
+    /// Acknowledgements that found no packet to ride on in time. Each goes on
+    /// the path it speaks of, so that a path that dies takes only its own
+    /// acknowledgements with it.
+    fn transmit_acks(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
+        for id in self.path_ids() {
+            let due = |p: &super::BundlePath| p.path.ack_deadline().is_some_and(|at| at <= now);
+            if !self.paths[id.index()].as_ref().is_some_and(due) {
+                continue;
+            }
+            let carries = |p: &super::BundlePath| p.path.carries();
+            let own = self.paths[id.index()].as_ref().is_some_and(carries)
+                && shared.blocked & (1 << id.0) == 0;
+            let fastest = || schedule::fastest(self.open_paths(shared.blocked), None);
+            let Some(on) = own.then_some(id).or_else(fastest) else {
+                continue;
+            };
+            let header = self.header(on)?;
+            let mut w = Writer::new(&mut buffer[..crate::limits::DATAGRAM_BYTES_MIN - trailer]);
+            header.write(&mut w);
+            self.write_acks(now, Some(id), &mut w);
+            if w.len() == HEADER_BYTES {
+                continue;
+            }
+            let bytes = w.len() + trailer;
+            self.contents.clear();
+            self.seal(now, on, &mut buffer[..bytes], false);
+            return self.transmit(on, bytes, bytes, shared);
+        }
+        None
+    }
+
+    /// Writes the acknowledgement of `only` (or of every path) that waits.
+    fn write_acks(&mut self, now: Time, only: Option<LinkId>, w: &mut Writer<'_>) {
+        for (i, slot) in self.paths.iter_mut().enumerate() {
+            if only.is_some_and(|id| id.index() != i) {
+                continue;
+            }
+            if let Some(p) = slot
+                && p.path.ack_pending()
+                && let Some(ack) = p.path.take_ack(now)
+            {
+                Record::Ack(ack).write(w);
+            }
+        }
+    }
+
+    /// Tells how much was sent on each path, if that is due.
+    fn write_sent(&mut self, now: Time, w: &mut Writer<'_>) {
+        for (i, slot) in self.paths.iter_mut().enumerate() {
+            let Some(p) = slot else { continue };
+            if now.since(p.sent_told_at) >= SENT_EVERY && p.path.stats().in_flight_bytes > 0 {
+                p.sent_told_at = now;
+                Record::Sent {
+                    path: i as u8,
+                    next_number: p.path.next_number(),
+                }
+                .write(w);
+            }
+        }
+    }
+
+    fn header(&self, id: LinkId) -> Option<Header> {
+        let session = self.sessions.current.as_ref()?;
+        let number = self.paths[id.index()].as_ref()?.path.next_number();
+        Some(Header {
+            path: id.0,
+            session: session.remote,
+            number,
+        })
+    }
+
+    /// Seals a finished packet and enters it, with `self.contents`, into its path's books.
+    fn seal(&mut self, now: Time, id: LinkId, packet: &mut [u8], eliciting: bool) {
+        if let (Some(session), Some(p)) = (&mut self.sessions.current, &mut self.paths[id.index()])
+        {
+            session.keys.seal.seal(packet);
+            session.packets_sealed += 1;
+            p.path.on_sent(now, packet.len(), &self.contents, eliciting);
+        }
+    }
+
+    fn transmit(
+        &self,
+        id: LinkId,
+        bytes: usize,
+        segment_bytes: usize,
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        shared.stats.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
+        let to = self.paths[id.index()].as_ref()?.remote;
+        Some(Transmit {
+            link: id,
+            to,
+            bytes,
+            segment_bytes,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! Application operations: frames, streams, messages.
+
+use super::Node;
+use crate::bundle::Bundle;
+use crate::op::{Message, OpError, Policy, Read};
+use crate::{PeerId, StreamId, Time};
+
+impl Node {
+    fn bundle(&mut self, peer: PeerId) -> Result<&mut Bundle, OpError> {
+        let slot = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        slot.ok_or(OpError::UnknownPeer)
+    }
+
+    /// Runs an operation on `peer`'s bundle, which may then have something to send.
+    fn operate<R>(
+        &mut self,
+        peer: PeerId,
+        act: impl FnOnce(&mut Bundle) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        let result = act(self.bundle(peer)?);
+        self.touch(peer);
+        result
+    }
+
+    /// An empty buffer for [`Node::send_frame`], out of the pool if there is one.
+    pub fn frame_buffer(&mut self) -> Vec<u8> {
+        let used_last = self.peers.get_mut(self.frame_peer).and_then(Option::as_mut);
+        let spare = used_last.and_then(|b| b.ops.spare_buffer());
+        let spare = spare.or_else(|| {
+            self.peers
+                .iter_mut()
+                .flatten()
+                .find_map(|b| b.ops.spare_buffer())
+        });
+        spare.unwrap_or_default()
+    }
+
+    /// Gives the buffer of a received frame back to the pool.
+    pub fn recycle_frame(&mut self, buffer: Vec<u8>) {
+        let used_last = self.peers.get_mut(self.frame_peer).and_then(Option::as_mut);
+        if let Some(bundle) = used_last {
+            bundle.ops.recycle(buffer);
+        }
+    }
+
+    /// Sends one packet of the virtual NIC. Frames of one `flow` arrive in order.
+    ///
+    /// # Errors
+    /// The frame comes back if the peer is not connected, the frame is empty or
+    /// longer than [`FRAME_BYTES_MAX`](crate::limits::FRAME_BYTES_MAX), or the
+    /// queue is full (counted in [`NodeStats`](super::NodeStats)).
+    pub fn send_frame(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        flow: u8,
+        frame: Vec<u8>,
+    ) -> Result<(), Vec<u8>> {
+        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        let Some(bundle) = bundle.filter(|b| b.connected()) else {
+            self.shared.stats.frames_unreachable += 1;
+            return Err(frame);
+        };
+        self.frame_peer = peer.0 as usize;
+        let result = bundle.ops.send_frame(now, flow, frame);
+        self.shared.stats.frames_queue_full += u64::from(result.is_err());
+        self.touch(peer);
+        result
+    }
+
+    /// Bytes of frames and streams that wait to be sent to `peer` for the first time.
+    pub fn queued_bytes(&self, peer: PeerId) -> usize {
+        let bundle = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        bundle.map_or(0, |b| b.ops.queued_bytes())
+    }
+
+    /// The next packet for the virtual NIC, in order within its flow.
+    pub fn receive_frame(&mut self) -> Option<(PeerId, Vec<u8>)> {
+        while let Some(&peer) = self.arrivals.front() {
+            let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+            if let Some(frame) = bundle.and_then(|b| b.ops.receive_frame()) {
+                self.frame_peer = peer.0 as usize;
+                return Some((peer, frame));
+            }
+            self.arrivals.pop_front();
+            self.has_arrivals[peer.0 as usize] = false;
+        }
+        None
+    }
+
+    /// Opens a byte stream to `service` of `peer`. Nothing is sent before the first write or end.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer, or too many streams are open.
+    pub fn open_stream(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        service: u32,
+        policy: Policy,
+    ) -> Result<StreamId, OpError> {
+        self.operate(peer, |b| b.ops.open_stream(service, policy))
+    }
+
+    /// Appends to a stream; returns how many bytes were taken. 0: the buffer is
+    /// full, [`OpEvent::Writable`](crate::op::OpEvent::Writable) follows.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer or stream, ended, reset or stopped.
+    pub fn write_stream(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        stream: StreamId,
+        data: &[u8],
+    ) -> Result<usize, OpError> {
+        self.operate(peer, |b| b.ops.write_stream(stream, data))
+    }
+
+    /// Ends the sending half of a stream behind what was written.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer or stream, ended or reset before.
+    pub fn finish_stream(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        stream: StreamId,
+    ) -> Result<(), OpError> {
+        self.operate(peer, |b| b.ops.finish_stream(stream))
+    }
+
+    /// Gives the sending half of a stream up; what was not delivered is lost.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer or stream.
+    pub fn reset_stream(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        stream: StreamId,
+        code: u32,
+    ) -> Result<(), OpError> {
+        self.operate(peer, |b| b.ops.reset_stream(stream, code))
+    }
+
+    /// Tells the peer that nothing more of a stream is wanted.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer or stream.
+    pub fn stop_stream(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        stream: StreamId,
+        code: u32,
+    ) -> Result<(), OpError> {
+        self.operate(peer, |b| b.ops.stop_stream(stream, code))
+    }
+
+    /// Reads what has arrived of a stream.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer or stream, or reset by the peer.
+    pub fn read_stream(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        stream: StreamId,
+        buffer: &mut [u8],
+    ) -> Result<Read, OpError> {
+        self.operate(peer, |b| b.ops.read_stream(stream, buffer))
+    }
+
+    /// Sends a reliable message of at most
+    /// [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX) bytes, ordered within its flow.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer, too large, or no room now.
+    pub fn send_message(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        flow: u32,
+        tag: Option<u64>,
+        data: &[u8],
+        policy: Policy,
+    ) -> Result<(), OpError> {
+        self.operate(peer, |b| b.ops.send_message(flow, tag, data, policy))
+    }
+
+    /// The next message that `peer` sent.
+    pub fn receive_message(&mut self, _now: Time, peer: PeerId) -> Option<Message> {
+        let message = self.bundle(peer).ok()?.ops.receive_message();
+        self.touch(peer);
+        message
+    }
+}

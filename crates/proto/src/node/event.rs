@@ -1,0 +1,88 @@
+//! What a node tells its driver.
+
+use std::net::SocketAddr;
+
+use crate::crypto::HandshakeError;
+use crate::op::OpEvent;
+use crate::wire::Witness;
+use crate::{LinkId, PeerId, Time};
+
+/// Why a peer is no longer connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DownReason {
+    /// It said that it stops.
+    Closed {
+        /// Its reason: 0 it stops, 1 this node was removed from its configuration.
+        code: u32,
+    },
+    /// No path to it has worked for [`PEER_SILENT_MAX`](crate::bundle::PEER_SILENT_MAX).
+    AllPathsDown,
+    /// It was removed from this node's configuration.
+    Removed,
+}
+
+/// Something the application, the operator or the log wants to know.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// A bundle to `peer` stands.
+    PeerUp {
+        /// Who.
+        peer: PeerId,
+        /// Whether it began anew since it was last up: its former streams were reset.
+        restarted: bool,
+    },
+    /// The bundle to `peer` does not work now. It is being tried again for ever.
+    PeerDown {
+        /// Who.
+        peer: PeerId,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A path failed; its traffic is on the others already.
+    LinkDown {
+        /// To whom.
+        peer: PeerId,
+        /// Which path.
+        link: LinkId,
+        /// What told it.
+        witness: Witness,
+        /// When it was decided.
+        at: Time,
+    },
+    /// A path works (again).
+    LinkUp {
+        /// To whom.
+        peer: PeerId,
+        /// Which path.
+        link: LinkId,
+        /// When it was decided.
+        at: Time,
+    },
+    /// Streams and messages of a bundle.
+    Op {
+        /// Whose bundle.
+        peer: PeerId,
+        /// What happened.
+        event: OpEvent,
+    },
+    /// A handshake by a holder of the cluster key could not be accepted.
+    HandshakeRefused {
+        /// Where it came in.
+        link: LinkId,
+        /// From whom.
+        from: SocketAddr,
+        /// Why.
+        why: Refusal,
+    },
+}
+
+/// Why a handshake was refused.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Refusal {
+    /// The handshake itself failed.
+    Handshake(HandshakeError),
+    /// The caller's name is not in this node's configuration.
+    UnknownNode(String),
+    /// The caller bears this node's own name.
+    OwnName,
+}

@@ -1,0 +1,370 @@
+//! A node: all its bundles behind one face. See the crate's documentation for
+//! the driver contract.
+
+mod admission;
+mod app;
+mod config;
+mod event;
+mod shared;
+mod stats;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use crate::Random;
+use crate::bundle::{Bundle, PeerStats};
+use crate::crypto::{ClusterKey, CookieJar};
+use crate::limits::LINKS_MAX;
+use crate::wire::{Header, Kind, Name, Reader};
+use crate::{LinkId, PeerId, Time};
+
+pub use config::{ConfigError, LinkConfig, NodeConfig, PeerConfig};
+pub use event::{DownReason, Event, Refusal};
+pub(crate) use shared::Shared;
+pub use stats::NodeStats;
+
+use admission::Admission;
+
+/// Datagrams for one address, to be sent with one system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// The link to send on.
+    pub link: LinkId,
+    /// Where to.
+    pub to: SocketAddr,
+    /// How much of the buffer is filled.
+    pub bytes: usize,
+    /// Every datagram has this size but the last, which may be shorter.
+    pub segment_bytes: usize,
+}
+
+/// This node and its bundles to all peers.
+pub struct Node {
+    shared: Shared,
+    peers: Vec<Option<Bundle>>,
+    names: BTreeMap<String, PeerId>,
+    admission: Admission,
+    cookies: CookieJar,
+    /// Peers that may have something to transmit.
+    ready: VecDeque<PeerId>,
+    is_ready: Vec<bool>,
+    /// When each peer wants its next timeout, as of when it was last touched.
+    timeouts: Vec<Time>,
+    stale: Vec<PeerId>,
+    /// Peers whose frames may have been completed.
+    arrivals: VecDeque<PeerId>,
+    has_arrivals: Vec<bool>,
+    /// Where a frame was last sent to or came from: its pool is likely to have buffers.
+    frame_peer: usize,
+}
+
+impl Node {
+    /// A node that knows no peer yet. `seed` must be unpredictable; it is the
+    /// only source of all randomness.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the configuration is at fault.
+    pub fn new(now: Time, config: NodeConfig, seed: [u8; 32]) -> Result<Node, ConfigError> {
+        let name =
+            Name::new(&config.name).map_err(|_| ConfigError::BadName(config.name.clone()))?;
+        if config.keys.is_empty() {
+            return Err(ConfigError::NoKey);
+        }
+        let mut links = [None; LINKS_MAX];
+        for link in &config.links {
+            let link = link.check()?;
+            if links[link.id.index()].replace(link).is_some() {
+                return Err(ConfigError::BadLink(link.id));
+            }
+        }
+        let mut random = Random::from_seed(seed);
+        let cookies = CookieJar::new(&mut random, now);
+        let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
+        Ok(Node {
+            shared: Shared {
+                config,
+                name,
+                keys,
+                links,
+                blocked: 0,
+                random,
+                stats: NodeStats::default(),
+                sessions: BTreeMap::new(),
+                events: VecDeque::new(),
+                answers: VecDeque::new(),
+            },
+            peers: Vec::new(),
+            names: BTreeMap::new(),
+            admission: Admission::new(),
+            cookies,
+            ready: VecDeque::new(),
+            is_ready: Vec::new(),
+            timeouts: Vec::new(),
+            stale: Vec::new(),
+            arrivals: VecDeque::new(),
+            has_arrivals: Vec::new(),
+            frame_peer: 0,
+        })
+    }
+
+    /// Adds a peer and begins to connect to it, for ever.
+    ///
+    /// # Errors
+    /// [`ConfigError::BadName`], [`ConfigError::DuplicateName`].
+    pub fn add_peer(&mut self, now: Time, peer: PeerConfig) -> Result<PeerId, ConfigError> {
+        let name = Name::new(&peer.name).map_err(|_| ConfigError::BadName(peer.name.clone()))?;
+        if peer.name == self.shared.config.name || self.names.contains_key(&peer.name) {
+            return Err(ConfigError::DuplicateName(peer.name));
+        }
+        let id = PeerId(self.peers.len() as u32);
+        self.names.insert(peer.name.clone(), id);
+        let mut bundle = Bundle::new(now, id, name, peer, &mut self.shared);
+        bundle.handle_timeout(now, &mut self.shared);
+        self.peers.push(Some(bundle));
+        self.is_ready.push(false);
+        self.has_arrivals.push(false);
+        self.timeouts.push(Time::NEVER);
+        self.touch(id);
+        Ok(id)
+    }
+
+    /// Forgets a peer; it is told so with the next transmits if it is connected.
+    pub fn remove_peer(&mut self, now: Time, peer: PeerId) {
+        let Some(slot) = self.peers.get_mut(peer.0 as usize) else {
+            return;
+        };
+        let Some(mut bundle) = slot.take() else {
+            return;
+        };
+        self.names.retain(|_, id| *id != peer);
+        bundle.farewell(now, 1, &mut self.shared);
+        for number in bundle.session_numbers() {
+            self.shared.sessions.remove(&number);
+        }
+        self.timeouts[peer.0 as usize] = Time::NEVER;
+        self.shared.event(Event::PeerDown {
+            peer,
+            reason: DownReason::Removed,
+        });
+    }
+
+    /// A link of this node appeared, changed or went.
+    ///
+    /// # Errors
+    /// [`ConfigError::BadLink`], [`ConfigError::LinkTooSmall`].
+    pub fn set_link(
+        &mut self,
+        now: Time,
+        id: LinkId,
+        link: Option<LinkConfig>,
+    ) -> Result<(), ConfigError> {
+        if id.index() >= LINKS_MAX {
+            return Err(ConfigError::BadLink(id));
+        }
+        self.shared.links[id.index()] = link.map(LinkConfig::check).transpose()?;
+        self.for_each_peer(|bundle, shared| bundle.rebuild_path(now, id, shared));
+        Ok(())
+    }
+
+    /// A peer has another address on `link` now.
+    pub fn set_peer_address(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        link: LinkId,
+        address: Option<SocketAddr>,
+    ) {
+        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        if let (Some(bundle), true) = (bundle, link.index() < LINKS_MAX) {
+            bundle.set_address(now, link, address, &self.shared);
+            self.touch(peer);
+        }
+    }
+
+    /// Tells every peer that this node stops. Drain [`Node::poll_transmit`] afterwards.
+    pub fn close(&mut self, now: Time) {
+        self.for_each_peer(|bundle, shared| bundle.farewell(now, 0, shared));
+    }
+
+    /// A datagram came in on `link`. It is decrypted in place.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        self.shared.stats.datagrams_received += 1;
+        match datagram.first().copied().and_then(Kind::from_byte) {
+            Some(Kind::Data) => self.on_data(now, link, from, datagram),
+            Some(Kind::Init) => self.on_init(now, link, from, datagram),
+            Some(Kind::Response | Kind::Cookie) => {
+                self.on_handshake_answer(now, link, from, datagram)
+            }
+            None => self.shared.stats.malformed += 1,
+        }
+    }
+
+    fn on_data(&mut self, now: Time, link: LinkId, from: SocketAddr, datagram: &mut [u8]) {
+        let Ok(header) = Header::read(&mut Reader::new(datagram)) else {
+            self.shared.stats.malformed += 1;
+            return;
+        };
+        let Some(&peer) = self.shared.sessions.get(&header.session) else {
+            self.shared.stats.unknown_session += 1;
+            return;
+        };
+        let Some(bundle) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        bundle.on_datagram(now, link, from, &header, datagram, &mut self.shared);
+        self.note_arrival(peer);
+        self.touch(peer);
+    }
+
+    fn note_arrival(&mut self, peer: PeerId) {
+        if !core::mem::replace(&mut self.has_arrivals[peer.0 as usize], true) {
+            self.arrivals.push_back(peer);
+        }
+    }
+
+    /// Something that was due at or before `now` (see [`Node::poll_timeout`]).
+    /// Hand in all datagrams that have arrived before calling this: paths are
+    /// judged here by what came.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.refresh_timeouts();
+        for index in 0..self.peers.len() {
+            if self.timeouts[index] <= now
+                && let Some(bundle) = &mut self.peers[index]
+            {
+                bundle.handle_timeout(now, &mut self.shared);
+                self.note_arrival(PeerId(index as u32));
+                self.touch(PeerId(index as u32));
+            }
+        }
+    }
+
+    /// The kernel says that `link` is up or down.
+    pub fn handle_link(&mut self, now: Time, link: LinkId, up: bool) {
+        if link.index() < LINKS_MAX {
+            self.for_each_peer(|bundle, shared| bundle.handle_link(now, link, up, shared));
+        }
+    }
+
+    /// Whether the socket of `link` takes datagrams. While it is blocked nothing
+    /// is produced for it.
+    pub fn set_link_blocked(&mut self, link: LinkId, blocked: bool) {
+        let bit = 1u8.checked_shl(u32::from(link.0)).unwrap_or(0);
+        if blocked {
+            self.shared.blocked |= bit;
+        } else if self.shared.blocked & bit != 0 {
+            self.shared.blocked &= !bit;
+            for index in 0..self.peers.len() {
+                self.touch(PeerId(index as u32));
+            }
+        }
+    }
+
+    /// The next datagrams to send, written to `buffer` (of at least 65,535
+    /// bytes); `None` when there is nothing to send now.
+    pub fn poll_transmit(&mut self, now: Time, buffer: &mut [u8]) -> Option<Transmit> {
+        if let Some((link, to, datagram)) = self.shared.answers.pop_front() {
+            let bytes = datagram.len();
+            buffer[..bytes].copy_from_slice(&datagram);
+            return Some(Transmit {
+                link,
+                to,
+                bytes,
+                segment_bytes: bytes,
+            });
+        }
+        while let Some(&peer) = self.ready.front() {
+            let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+            if let Some(transmit) =
+                bundle.and_then(|b| b.poll_transmit(now, buffer, &mut self.shared))
+            {
+                // The next one has its turn: many peers share the line evenly.
+                self.ready.rotate_left(1);
+                self.mark_stale(peer);
+                return Some(transmit);
+            }
+            self.ready.pop_front();
+            self.is_ready[peer.0 as usize] = false;
+            self.mark_stale(peer);
+        }
+        None
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.shared.events.pop_front()
+    }
+
+    /// When [`Node::handle_timeout`] wants to be called, if nothing else happens before.
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        self.refresh_timeouts();
+        self.timeouts
+            .iter()
+            .copied()
+            .min()
+            .filter(|at| *at < Time::NEVER)
+    }
+
+    /// State and figures of a peer.
+    pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+        self.peers.get(peer.0 as usize)?.as_ref().map(Bundle::stats)
+    }
+
+    /// The node's own counters.
+    pub fn node_stats(&self) -> &NodeStats {
+        &self.shared.stats
+    }
+
+    /// Bytes of memory held for all peers together.
+    pub fn memory_bytes(&self) -> usize {
+        let answers: usize = self.shared.answers.iter().map(|(_, _, d)| d.len()).sum();
+        let events = self.shared.events.len() * size_of::<Event>();
+        answers
+            + events
+            + self
+                .peers
+                .iter()
+                .flatten()
+                .map(Bundle::memory_bytes)
+                .sum::<usize>()
+    }
+
+    fn for_each_peer(&mut self, mut act: impl FnMut(&mut Bundle, &mut Shared)) {
+        for index in 0..self.peers.len() {
+            if let Some(bundle) = &mut self.peers[index] {
+                act(bundle, &mut self.shared);
+                self.touch(PeerId(index as u32));
+            }
+        }
+    }
+
+    /// `peer`'s state changed: it may have something to send, and another timeout.
+    fn touch(&mut self, peer: PeerId) {
+        let index = peer.0 as usize;
+        if !self.is_ready[index] {
+            self.is_ready[index] = true;
+            self.ready.push_back(peer);
+        }
+        self.mark_stale(peer);
+    }
+
+    fn mark_stale(&mut self, peer: PeerId) {
+        if self.stale.last() != Some(&peer) {
+            self.stale.push(peer);
+        }
+    }
+
+    fn refresh_timeouts(&mut self) {
+        while let Some(peer) = self.stale.pop() {
+            let index = peer.0 as usize;
+            if let Some(bundle) = &mut self.peers[index] {
+                self.timeouts[index] = bundle.next_timeout().unwrap_or(Time::NEVER);
+            }
+        }
+    }
+}

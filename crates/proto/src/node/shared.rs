@@ -1,0 +1,62 @@
+//! What all bundles of a node share.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use super::{Event, LinkConfig, NodeConfig, NodeStats};
+use crate::Random;
+use crate::crypto::ClusterKey;
+use crate::limits::LINKS_MAX;
+use crate::wire::Name;
+use crate::{LinkId, PeerId};
+
+/// Events kept for a driver that does not collect them; further ones are
+/// dropped and counted.
+const EVENTS_MAX: usize = 65_536;
+/// Handshake answers waiting to be sent at most; further ones are dropped (the
+/// caller repeats).
+const ANSWERS_MAX: usize = 256;
+
+/// State of the node that its bundles read and write.
+pub(crate) struct Shared {
+    pub config: NodeConfig,
+    pub name: Name,
+    pub keys: Vec<ClusterKey>,
+    pub links: [Option<LinkConfig>; LINKS_MAX],
+    /// Links (a bit each) whose socket would block.
+    pub blocked: u8,
+    pub random: Random,
+    pub stats: NodeStats,
+    /// Session numbers of ours, and whose they are.
+    pub sessions: BTreeMap<u32, PeerId>,
+    pub events: VecDeque<Event>,
+    /// Handshake answers and cookies to be sent.
+    pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
+}
+
+impl Shared {
+    pub fn event(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        } else {
+            self.stats.events_dropped += 1;
+        }
+    }
+
+    pub fn answer(&mut self, link: LinkId, to: SocketAddr, datagram: Vec<u8>) {
+        if self.answers.len() < ANSWERS_MAX {
+            self.answers.push_back((link, to, datagram));
+        }
+    }
+
+    /// A session number that nobody can guess and no session of ours has.
+    pub fn new_session(&mut self, peer: PeerId) -> u32 {
+        loop {
+            let number = self.random.u32();
+            if let std::collections::btree_map::Entry::Vacant(free) = self.sessions.entry(number) {
+                free.insert(peer);
+                return number;
+            }
+        }
+    }
+}

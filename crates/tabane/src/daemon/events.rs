@@ -1,0 +1,70 @@
+//! Events in the words of the log: each change once, with link and peer named.
+
+use tabane_proto::wire::Witness;
+use tabane_proto::{DownReason, Event, Refusal};
+
+/// What told that a path failed, for people.
+pub fn witness(w: Witness) -> &'static str {
+    match w {
+        Witness::ArrivalSkew => "packets sent on it do not arrive while other links deliver",
+        Witness::UnackedAge => "packets sent on it stay unacknowledged while other links progress",
+        Witness::KernelLink => "the kernel reports the link down",
+        Witness::ProbeTimeout => "probes are not answered",
+        Witness::Peer => "the peer says so",
+        Witness::ProbesAnswered => "probes are answered",
+    }
+}
+
+/// The log line for `event`; `name` is the peer's. `None` for what is no news to an operator.
+pub fn describe(event: &Event, name: impl Fn(tabane_proto::PeerId) -> String) -> Option<String> {
+    Some(match event {
+        Event::PeerUp {
+            peer,
+            restarted: false,
+        } => format!("{}: connected", name(*peer)),
+        Event::PeerUp {
+            peer,
+            restarted: true,
+        } => {
+            format!("{}: connected again; it had restarted", name(*peer))
+        }
+        Event::PeerDown { peer, reason } => {
+            let why = match reason {
+                DownReason::Closed { code: 0 } => "it was stopped",
+                DownReason::Closed { .. } => "it no longer has this node in its cluster file",
+                DownReason::AllPathsDown => "no link to it works; still trying",
+                DownReason::Removed => "removed from the cluster file",
+            };
+            format!("{}: not connected: {why}", name(*peer))
+        }
+        Event::LinkDown {
+            peer,
+            link,
+            witness: w,
+            ..
+        } => {
+            format!("link {} to {} failed: {}", link.0, name(*peer), witness(*w))
+        }
+        Event::LinkUp { peer, link, .. } => format!("link {} to {} works", link.0, name(*peer)),
+        Event::HandshakeRefused { link, from, why } => {
+            format!(
+                "refused a node at {from} on link {}: {}",
+                link.0,
+                refusal(why)
+            )
+        }
+        Event::Op { .. } => return None,
+    })
+}
+
+fn refusal(why: &Refusal) -> String {
+    match why {
+        Refusal::Handshake(error) => error.to_string(),
+        Refusal::UnknownNode(node) => {
+            format!("it calls itself {node:?}, which is not in this node's cluster file")
+        }
+        Refusal::OwnName => {
+            "it has this node's own name: two nodes must not run under one name".to_owned()
+        }
+    }
+}

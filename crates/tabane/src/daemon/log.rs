@@ -1,0 +1,64 @@
+//! The daemon's log: lines on standard error, with the time where the journal
+//! does not add its own.
+
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Writes one line. A log that cannot be written (full disk, closed pipe) is
+/// not a reason to stop carrying traffic.
+pub fn line(text: impl std::fmt::Display) {
+    let mut err = std::io::stderr().lock();
+    let _ = if std::env::var_os("JOURNAL_STREAM").is_some() {
+        writeln!(err, "{text}")
+    } else {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        writeln!(
+            err,
+            "{} {text}",
+            utc(since.as_secs(), since.subsec_millis())
+        )
+    };
+}
+
+/// RFC 3339 in UTC with milliseconds.
+pub fn utc(unix_s: u64, ms: u32) -> String {
+    let (days, s) = (unix_s / 86_400, unix_s % 86_400);
+    let (year, month, day) = civil(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}Z",
+        s / 3600,
+        s / 60 % 60,
+        s % 60
+    )
+}
+
+/// Year, month and day of a day counted from 1970-01-01 (Howard Hinnant,
+/// "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let (era, of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn known_dates() {
+        assert_eq!(utc(0, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(utc(951_782_400, 7), "2000-02-29T00:00:00.007Z");
+        assert_eq!(utc(1_795_256_399, 999), "2026-11-21T10:19:59.999Z");
+    }
+}

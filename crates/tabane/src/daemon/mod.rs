@@ -1,0 +1,10 @@
+//! `tabane up`: this node, in the foreground, until it is told to stop.
+
+mod events;
+pub mod log;
+mod nic;
+mod rates;
+mod report;
+mod run;
+
+pub use run::up;

@@ -1,0 +1,205 @@
+//! The virtual NIC's place in the loop: frames read from it go to the peers,
+//! frames from the peers are written to it.
+
+use std::io::{self, IoSlice};
+use std::net::IpAddr;
+
+use tabane_io::poll::{Interest, Poller};
+use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
+use tabane_proto::{Node, PeerId};
+
+use crate::vswitch::{DropReason, VSwitch, Verdict, flow_of, mac_of};
+
+/// Its name.
+pub const NAME: &str = "tab0";
+/// Its MTU: 44 wire pieces of a 1500-byte network less headers, so that a full
+/// packet leaves in one burst. Larger is cut again by the kernel, smaller costs
+/// more calls (measured, docs/measured.md).
+const MTU: u32 = 62_000;
+/// Largest packet the kernel hands over uncut (TSO, BIG TCP).
+const GSO_BYTES_MAX: u32 = 180_000;
+/// Frames a TAP holds while the loop is busy; fewer lose packets.
+const TX_QUEUE_LENGTH: u32 = 1000;
+/// Reading stops while this much waits to be sent per peer in use: the rest
+/// waits in the kernel, where the sockets feel it.
+const QUEUE_BYTES: usize = 512 * 1024;
+/// Frames read in one turn at most, before arrivals and timers have theirs.
+const FRAMES_PER_TURN: usize = 32;
+/// Frames up to this length may wait for an answer: worth a spin.
+const SMALL_BYTES: usize = 2048;
+
+/// Frames that went nowhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NicCounters {
+    /// From the virtual NIC, by [`DropReason::index`].
+    pub dropped: [u64; DropReason::ALL.len()],
+    /// For a peer whose queue was full while others were being served.
+    pub queue_full: u64,
+    /// From a peer that may not send them (not its address).
+    pub refused: u64,
+    /// The kernel did not take them (queue full, device down).
+    pub write_failed: u64,
+}
+
+/// The virtual NIC and what is switched over it.
+pub struct Nic {
+    vnic: Vnic,
+    switch: VSwitch,
+    peers: Vec<PeerId>,
+    pub counters: NicCounters,
+    /// There may be something to read.
+    readable: bool,
+    /// Reading is suspended because too much waits to be sent.
+    paused: bool,
+    watched: bool,
+    token: u64,
+}
+
+impl Nic {
+    /// Makes the device. `peers` are the nodes with a virtual NIC.
+    ///
+    /// # Errors
+    /// [`VnicError`].
+    pub fn open(
+        address: (IpAddr, u8),
+        peers: &[(PeerId, IpAddr)],
+        backend: Backend,
+        token: u64,
+    ) -> Result<Nic, VnicError> {
+        let mac = mac_of(address.0);
+        let vnic = Vnic::open(&VnicOptions {
+            name: NAME,
+            mac,
+            mtu: MTU,
+            addresses: &[address],
+            gso_bytes_max: GSO_BYTES_MAX,
+            tx_queue_length: TX_QUEUE_LENGTH,
+            backend,
+        })?;
+        let indexed: Vec<_> = peers
+            .iter()
+            .enumerate()
+            .map(|(i, (_, ip))| (i, *ip))
+            .collect();
+        Ok(Nic {
+            vnic,
+            switch: VSwitch::new(mac, address.0, &indexed),
+            peers: peers.iter().map(|(peer, _)| *peer).collect(),
+            counters: NicCounters::default(),
+            readable: true,
+            paused: false,
+            watched: false,
+            token,
+        })
+    }
+
+    /// The device.
+    pub fn vnic(&self) -> &Vnic {
+        &self.vnic
+    }
+
+    /// The device can be read.
+    pub fn ready(&mut self) {
+        self.readable = true;
+    }
+
+    /// Reads frames and hands them to the node until there are no more or
+    /// enough wait to be sent. Returns whether what was read was small.
+    pub fn produce(&mut self, now: tabane_proto::Time, node: &mut Node) -> bool {
+        let mut small = false;
+        for count in 0..FRAMES_PER_TURN {
+            self.paused = self.enough_queued(node);
+            if self.paused || !self.readable {
+                return small;
+            }
+            let mut frame = node.frame_buffer();
+            match self.vnic.read_frame(&mut frame) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => {
+                    node.recycle_frame(frame);
+                    self.readable = false;
+                    return small;
+                }
+            }
+            small = count == 0 && frame.len() <= SMALL_BYTES;
+            self.switch(now, node, frame);
+        }
+        false
+    }
+
+    /// Whether reading should pause. One slow peer must not hold up the others:
+    /// every peer in use has its share, and beyond it its frames are dropped
+    /// only while others are being served.
+    fn enough_queued(&self, node: &Node) -> bool {
+        let queued = self.peers.iter().map(|p| node.queued_bytes(*p));
+        let (total, busy) = queued.fold((0, 0), |(t, n), q| (t + q, n + usize::from(q > 0)));
+        total >= QUEUE_BYTES * busy.max(1)
+    }
+
+    fn switch(&mut self, now: tabane_proto::Time, node: &mut Node, frame: Vec<u8>) {
+        match self.switch.classify(&frame) {
+            Verdict::Unicast(peer) => self.send(now, node, peer, frame),
+            Verdict::Flood => {
+                for peer in 0..self.peers.len() {
+                    let mut copy = node.frame_buffer();
+                    copy.clear();
+                    copy.extend_from_slice(&frame);
+                    self.send(now, node, peer, copy);
+                }
+                node.recycle_frame(frame);
+            }
+            Verdict::Reply(reply) => {
+                node.recycle_frame(frame);
+                self.write(&reply);
+            }
+            Verdict::Drop(reason) => {
+                self.counters.dropped[reason.index()] += 1;
+                node.recycle_frame(frame);
+            }
+        }
+    }
+
+    fn send(&mut self, now: tabane_proto::Time, node: &mut Node, index: usize, frame: Vec<u8>) {
+        let peer = self.peers[index];
+        let unsent = if node.queued_bytes(peer) >= 2 * QUEUE_BYTES {
+            self.counters.queue_full += 1;
+            Some(frame)
+        } else {
+            node.send_frame(now, peer, flow_of(&frame), frame).err()
+        };
+        if let Some(frame) = unsent {
+            node.recycle_frame(frame);
+        }
+    }
+
+    /// A frame from `peer` for this host.
+    pub fn deliver(&mut self, peer: PeerId, frame: &[u8]) {
+        let index = self.peers.iter().position(|p| *p == peer);
+        match index {
+            Some(index) if self.switch.accept(frame, index) => self.write(frame),
+            _ => self.counters.refused += 1,
+        }
+    }
+
+    fn write(&mut self, frame: &[u8]) {
+        if self.vnic.write(&[IoSlice::new(frame)]).is_err() {
+            self.counters.write_failed += 1;
+        }
+    }
+
+    /// Waits for the device to be readable exactly when reading is not paused
+    /// and nothing is known to be there. Returns whether something is known to
+    /// be there and may be read: then the loop must not sleep.
+    pub fn before_wait(&mut self, poller: &Poller) -> io::Result<bool> {
+        let want = !self.paused && !self.readable;
+        if want != self.watched {
+            if want {
+                poller.register(&self.vnic, self.token, Interest::Read)?;
+            } else {
+                poller.deregister(&self.vnic)?;
+            }
+            self.watched = want;
+        }
+        Ok(self.readable && !self.paused)
+    }
+}

@@ -1,0 +1,269 @@
+//! The daemon: an engine with the virtual NIC, the control socket and signals around it.
+
+use std::net::IpAddr;
+
+use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec};
+use tabane_io::poll::{Interest, Poller, Ready};
+use tabane_io::signals::{Signal, Signals};
+use tabane_io::systemd::{Notifier, State};
+use tabane_io::vnic::Backend;
+use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::wire::WireMode;
+use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
+
+use super::log;
+use super::nic::Nic;
+use super::rates::{self, RateMeter};
+use crate::cli;
+use crate::config::{Cluster, Problem, Wire};
+use crate::exit_codes;
+use crate::status::{ControlServer, SOCKET_NAME};
+
+/// The host's descriptors, as the loop numbers them; the control server has several.
+const TOKEN_SIGNALS: u64 = HOST_TOKENS;
+const TOKEN_NIC: u64 = HOST_TOKENS + 1;
+const TOKEN_CONTROL: u64 = HOST_TOKENS + 2;
+
+/// Runs node `me` of `cluster` until it is told to stop; returns the exit code.
+pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem]) -> u8 {
+    for warning in warnings {
+        log::line(warning);
+    }
+    match Daemon::start(cluster, me).and_then(|(engine, daemon)| daemon.run(engine)) {
+        Ok(()) => exit_codes::OK,
+        Err(message) => cli::failure(message),
+    }
+}
+
+/// What the loop calls back.
+pub(super) struct Daemon {
+    pub cluster: Cluster,
+    pub me: usize,
+    /// The cluster's other nodes and their numbers in the loop.
+    pub peers: Vec<(PeerId, usize)>,
+    pub nic: Option<Nic>,
+    pub started: Time,
+    pub rates: RateMeter,
+    control: Option<ControlServer>,
+    signals: Signals,
+    stop: bool,
+}
+
+impl Daemon {
+    fn start(cluster: &Cluster, me: usize) -> Result<(Engine, Daemon), String> {
+        let spec = &cluster.nodes[me];
+        let links = spec.addresses().map(|(i, address)| LinkSpec {
+            id: LinkId(i as u8),
+            address,
+        });
+        let (mut engine, words) = Engine::new(EngineConfig {
+            name: spec.name.clone(),
+            keys: vec![*cluster.key.bytes()],
+            wire: match cluster.wire {
+                Wire::Encrypted => WireMode::Encrypted,
+                Wire::Plain => WireMode::Plain,
+            },
+            port: cluster.port,
+            links: links.collect(),
+        })
+        .map_err(|e| e.to_string())?;
+        words.iter().for_each(log::line);
+        let peers = add_peers(&mut engine, cluster, me)?;
+        let nic = spec
+            .vnic
+            .map(|address| open_nic(cluster, address, &peers))
+            .transpose()?;
+        let control = ControlServer::bind(SOCKET_NAME, engine.poller(), TOKEN_CONTROL)
+            .map_err(|e| control_failure(&e))?;
+        let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
+        let registered = engine
+            .poller()
+            .register(&signals, TOKEN_SIGNALS, Interest::Read);
+        registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
+        let started = engine.now();
+        let daemon = Daemon {
+            cluster: cluster.clone(),
+            me,
+            peers,
+            nic,
+            started,
+            rates: RateMeter::default(),
+            control: Some(control),
+            signals,
+            stop: false,
+        };
+        Ok((engine, daemon))
+    }
+
+    /// The loop, until a signal ends it.
+    fn run(mut self, mut engine: Engine) -> Result<(), String> {
+        log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
+        let _ = cli::print("ready\n");
+        let notifier = Notifier::from_environment().unwrap_or_else(|error| {
+            log::line(format!("cannot notify the service manager: {error}"));
+            None
+        });
+        notify(notifier.as_ref(), State::Ready);
+        while !self.stop {
+            engine
+                .turn(&mut self, Some(rates::INTERVAL))
+                .map_err(|e| format!("waiting for events failed: {e}"))?;
+        }
+        notify(notifier.as_ref(), State::Stopping);
+        let now = engine.now();
+        engine.node.close(now);
+        engine.flush();
+        log::line("stopped");
+        Ok(())
+    }
+
+    fn name(&self, peer: PeerId) -> String {
+        let node = self
+            .peers
+            .iter()
+            .find(|(id, _)| *id == peer)
+            .map(|(_, node)| *node);
+        node.map_or_else(
+            || "?".to_owned(),
+            |node| self.cluster.nodes[node].name.clone(),
+        )
+    }
+}
+
+fn control_failure(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::AddrInUse {
+        return "a tabane daemon runs on this machine already (see `tabane status`); \
+                only one can run in a network namespace"
+            .to_owned();
+    }
+    format!("cannot open the control socket: {error}")
+}
+
+/// A manager that does not listen is not a reason to stop.
+fn notify(notifier: Option<&Notifier>, state: State<'_>) {
+    if let Some(Err(error)) = notifier.map(|n| n.notify(state)) {
+        log::line(format!("cannot notify the service manager: {error}"));
+    }
+}
+
+fn add_peers(
+    engine: &mut Engine,
+    cluster: &Cluster,
+    me: usize,
+) -> Result<Vec<(PeerId, usize)>, String> {
+    let mut peers = Vec::new();
+    let now = engine.now();
+    for (index, node) in cluster
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| *index != me)
+    {
+        let mut addresses = [None; LINKS_MAX];
+        for (link, address) in node.addresses() {
+            addresses[link] = Some((address, cluster.port).into());
+        }
+        let peer = PeerConfig {
+            name: node.name.clone(),
+            addresses,
+        };
+        peers.push((
+            engine.node.add_peer(now, peer).map_err(|e| e.to_string())?,
+            index,
+        ));
+    }
+    Ok(peers)
+}
+
+fn open_nic(
+    cluster: &Cluster,
+    address: (IpAddr, u8),
+    peers: &[(PeerId, usize)],
+) -> Result<Nic, String> {
+    let with_nic = |(peer, node): &(PeerId, usize)| Some((*peer, cluster.nodes[*node].vnic?.0));
+    let others: Vec<_> = peers.iter().filter_map(with_nic).collect();
+    let nic = Nic::open(address, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
+    log::line(format!(
+        "{} is up with {}/{}, MTU {}",
+        super::nic::NAME,
+        address.0,
+        address.1,
+        nic.vnic().mtu()
+    ));
+    Ok(nic)
+}
+
+/// Which kind of device to make: for measurements the environment may say.
+fn backend() -> Result<Backend, String> {
+    match std::env::var("TABANE_VNIC_BACKEND").as_deref() {
+        Err(_) | Ok("auto") => Ok(Backend::Auto),
+        Ok("tap") => Ok(Backend::Tap),
+        Ok("packet") => Ok(Backend::Packet),
+        Ok(other) => Err(format!(
+            "TABANE_VNIC_BACKEND={other}: must be auto, tap or packet"
+        )),
+    }
+}
+
+impl Host for Daemon {
+    fn event(&mut self, _now: Time, _node: &mut Node, event: Event) {
+        if let Some(text) = super::events::describe(&event, |peer| self.name(peer)) {
+            log::line(text);
+        }
+    }
+
+    fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>) {
+        if let Some(nic) = &mut self.nic {
+            nic.deliver(from, frame);
+        }
+    }
+
+    fn ready(&mut self, now: Time, node: &mut Node, ready: Ready, poller: &Poller) {
+        match ready.token {
+            TOKEN_SIGNALS => {
+                while let Ok(Some(signal)) = self.signals.read() {
+                    self.stop |= matches!(signal, Signal::Terminate | Signal::Interrupt);
+                }
+            }
+            TOKEN_NIC => {
+                if let Some(nic) = &mut self.nic {
+                    nic.ready();
+                }
+            }
+            _ => {
+                // Taken out while it works, because the report is made from all of `self`.
+                if let Some(mut control) = self.control.take() {
+                    let turned = control.turn(poller, || super::report::report(now, self, node));
+                    if let Err(error) = turned {
+                        log::line(format!("control socket: {error}"));
+                    }
+                    self.control = Some(control);
+                }
+            }
+        }
+    }
+
+    fn produce(&mut self, now: Time, node: &mut Node) -> bool {
+        self.rates
+            .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
+        self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
+    }
+
+    fn before_wait(&mut self, poller: &Poller) -> bool {
+        let Some(nic) = &mut self.nic else {
+            return false;
+        };
+        nic.before_wait(poller).unwrap_or_else(|error| {
+            log::line(format!(
+                "{} can no longer be read: {error}",
+                super::nic::NAME
+            ));
+            self.stop = true;
+            true
+        })
+    }
+
+    fn link_changed(&mut self, text: &str) {
+        log::line(text);
+    }
+}
