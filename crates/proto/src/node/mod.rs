@@ -368,3 +368,6 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

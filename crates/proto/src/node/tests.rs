@@ -1,0 +1,417 @@
+//! Two nodes on a network that delivers at once, or not at all.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use super::*;
+use crate::bundle::PeerState;
+use crate::op::OpLimits;
+use crate::wire::{INIT_BYTES, WireMode};
+
+/// A datagram on its way: link, from, to, bytes.
+type Datagram = (LinkId, SocketAddr, SocketAddr, Vec<u8>);
+
+struct Pair {
+    now: Time,
+    nodes: [Node; 2],
+    peers: [PeerId; 2],
+    events: [Vec<Event>; 2],
+    /// Links that lose everything.
+    dead: u8,
+    /// Everything that was ever sent.
+    seen: Vec<Datagram>,
+}
+
+fn address(node: usize, link: u8) -> SocketAddr {
+    SocketAddr::from(([10, 77, link, node as u8 + 1], 7577))
+}
+
+fn config(node: usize, key: u8, wire: WireMode) -> NodeConfig {
+    let link = |link| LinkConfig {
+        id: LinkId(link),
+        address: address(node, link),
+        datagram_bytes_max: 1472,
+    };
+    NodeConfig {
+        name: format!("n{node}"),
+        keys: vec![[key; 32]],
+        wire,
+        cipher_aes: true,
+        receive_buffer_bytes: 4 << 20,
+        links: vec![link(0), link(1)],
+        op_limits: OpLimits::default(),
+    }
+}
+
+fn peer(node: usize) -> PeerConfig {
+    let mut addresses = [None; LINKS_MAX];
+    addresses[0] = Some(address(node, 0));
+    addresses[1] = Some(address(node, 1));
+    PeerConfig {
+        name: format!("n{node}"),
+        addresses,
+    }
+}
+
+impl Pair {
+    fn new(configs: [NodeConfig; 2]) -> Pair {
+        let now = Time::from_ms(1000);
+        let mut index = 0u8;
+        let mut nodes = configs.map(|config| {
+            index += 1;
+            Node::new(now, config, [index; 32]).unwrap()
+        });
+        let peers = [
+            nodes[0].add_peer(now, peer(1)).unwrap(),
+            nodes[1].add_peer(now, peer(0)).unwrap(),
+        ];
+        Pair {
+            now,
+            nodes,
+            peers,
+            events: Default::default(),
+            dead: 0,
+            seen: Vec::new(),
+        }
+    }
+
+    fn connected(wire: WireMode) -> Pair {
+        let mut pair = Pair::new([config(0, 7, wire), config(1, 7, wire)]);
+        pair.run(Duration::from_millis(50));
+        pair.assert_up();
+        pair
+    }
+
+    fn assert_up(&self) {
+        for n in 0..2 {
+            assert_eq!(self.state(n), PeerState::Up, "node {n}");
+        }
+    }
+
+    fn state(&self, node: usize) -> PeerState {
+        self.nodes[node].peer_stats(self.peers[node]).unwrap().state
+    }
+
+    /// Everything `node` has to send now.
+    fn drain(&mut self, node: usize) -> Vec<Datagram> {
+        let mut buffer = vec![0; 65_535];
+        let mut all = Vec::new();
+        while let Some(t) = self.nodes[node].poll_transmit(self.now, &mut buffer) {
+            for datagram in buffer[..t.bytes].chunks(t.segment_bytes) {
+                all.push((t.link, address(node, t.link.0), t.to, datagram.to_vec()));
+            }
+        }
+        while let Some(event) = self.nodes[node].poll_event() {
+            self.events[node].push(event);
+        }
+        all
+    }
+
+    /// Exchanges datagrams until nobody has anything to say.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let mut any = false;
+            for node in 0..2 {
+                for datagram in self.drain(node) {
+                    any = true;
+                    self.seen.push(datagram.clone());
+                    let (link, from, to, mut bytes) = datagram;
+                    if self.dead & (1 << link.0) == 0 && to == address(1 - node, link.0) {
+                        self.nodes[1 - node].handle_datagram(self.now, link, from, &mut bytes);
+                    }
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+        panic!("the nodes never stop talking");
+    }
+
+    /// Lets time pass in steps, as timers ask.
+    fn run(&mut self, for_: Duration) {
+        let end = self.now + for_;
+        loop {
+            self.settle();
+            let due = self.nodes.iter_mut().filter_map(Node::poll_timeout).min();
+            let next = due.unwrap_or(end).max(self.now + Duration::from_micros(10));
+            if next >= end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            for node in &mut self.nodes {
+                node.handle_timeout(self.now);
+            }
+        }
+    }
+
+    fn send_frame(&mut self, from: usize, frame: Vec<u8>) {
+        self.nodes[from]
+            .send_frame(self.now, self.peers[from], 3, frame)
+            .unwrap();
+    }
+
+    fn frames(&mut self, node: usize) -> Vec<Vec<u8>> {
+        core::iter::from_fn(|| self.nodes[node].receive_frame().map(|(_, f)| f)).collect()
+    }
+}
+
+fn frame(len: usize, salt: u8) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(31) ^ salt)
+        .collect()
+}
+
+#[test]
+fn connects_and_carries_frames_encrypted_and_plain() {
+    for wire in [WireMode::Encrypted, WireMode::Plain] {
+        let mut pair = Pair::connected(wire);
+        let sent: Vec<_> = [60, 1500, 62_000, 350_000].map(|len| frame(len, 1)).into();
+        for f in &sent {
+            pair.send_frame(0, f.clone());
+            pair.send_frame(1, f.clone());
+        }
+        pair.run(Duration::from_millis(20));
+        assert_eq!(pair.frames(1), sent);
+        assert_eq!(pair.frames(0), sent);
+        let clear = pair
+            .seen
+            .iter()
+            .any(|(_, _, _, d)| d.windows(60).any(|w| w == sent[0]));
+        assert_eq!(clear, wire == WireMode::Plain, "{wire:?}");
+    }
+}
+
+#[test]
+fn both_links_carry_bulk_and_one_dead_link_loses_nothing() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.seen.clear();
+    for n in 0..20 {
+        pair.send_frame(0, frame(62_000, n));
+    }
+    pair.run(Duration::from_millis(5));
+    for link in [0, 1] {
+        let on_link = pair
+            .seen
+            .iter()
+            .filter(|(l, f, ..)| l.0 == link && *f == address(0, link));
+        assert!(on_link.count() > 300, "link {link} is used");
+    }
+    assert_eq!(pair.frames(1).len(), 20);
+    pair.dead = 0b10;
+    for n in 0..20 {
+        pair.send_frame(0, frame(62_000, n));
+        pair.run(Duration::from_millis(2));
+    }
+    pair.run(Duration::from_millis(60));
+    let received = pair.frames(1);
+    assert_eq!(received.len(), 20);
+    assert!(
+        received
+            .iter()
+            .zip(0..)
+            .all(|(f, n)| *f == frame(62_000, n))
+    );
+}
+
+#[test]
+fn a_dead_link_is_reported_by_both_and_comes_back() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.run(Duration::from_millis(100));
+    pair.events = Default::default();
+    pair.dead = 0b01;
+    pair.run(Duration::from_secs(10));
+    pair.dead = 0;
+    pair.run(Duration::from_secs(2));
+    for node in 0..2 {
+        let changes: Vec<_> = pair.events[node]
+            .iter()
+            .filter_map(|e| match e {
+                Event::LinkDown { link, .. } => Some((link.0, false)),
+                Event::LinkUp { link, .. } => Some((link.0, true)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(changes, [(0, false), (0, true)], "node {node}");
+    }
+    pair.assert_up();
+}
+
+#[test]
+fn a_restarted_peer_is_taken_up_and_reported() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.nodes[1] = Node::new(pair.now, config(1, 7, WireMode::Encrypted), [9; 32]).unwrap();
+    pair.peers[1] = pair.nodes[1].add_peer(pair.now, peer(0)).unwrap();
+    pair.events = Default::default();
+    pair.run(Duration::from_millis(300));
+    let again = |e: &Event| {
+        matches!(
+            e,
+            Event::PeerUp {
+                restarted: true,
+                ..
+            }
+        )
+    };
+    assert!(pair.events[0].iter().any(again), "{:?}", pair.events[0]);
+    pair.send_frame(0, frame(100, 1));
+    pair.send_frame(1, frame(100, 2));
+    pair.run(Duration::from_millis(10));
+    assert_eq!(pair.frames(1), [frame(100, 1)]);
+    assert_eq!(pair.frames(0), [frame(100, 2)]);
+}
+
+#[test]
+fn a_goodbye_is_reported_at_once() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.nodes[1].close(pair.now);
+    pair.run(Duration::from_millis(1));
+    let closed = Event::PeerDown {
+        peer: pair.peers[0],
+        reason: DownReason::Closed { code: 0 },
+    };
+    assert!(pair.events[0].contains(&closed), "{:?}", pair.events[0]);
+}
+
+#[test]
+fn keys_are_renewed_without_a_gap_in_what_is_carried() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let renewed = |pair: &Pair| {
+        pair.nodes[0]
+            .peer_stats(pair.peers[0])
+            .unwrap()
+            .session_since
+    };
+    let first = renewed(&pair);
+    for n in 0..70 {
+        pair.run(Duration::from_secs(10));
+        pair.send_frame(0, frame(5000, n));
+        pair.run(Duration::from_millis(5));
+        assert_eq!(pair.frames(1), [frame(5000, n)], "after {n} × 10 s");
+    }
+    assert!(renewed(&pair) > first);
+    let restarted = |e: &Event| {
+        matches!(
+            e,
+            Event::PeerUp {
+                restarted: true,
+                ..
+            }
+        )
+    };
+    assert!(!pair.events.iter().flatten().any(restarted));
+}
+
+#[test]
+fn strangers_get_silence_and_key_holders_with_another_wire_a_reason() {
+    let mut pair = Pair::new([
+        config(0, 7, WireMode::Encrypted),
+        config(1, 8, WireMode::Encrypted),
+    ]);
+    pair.run(Duration::from_secs(3));
+    assert!(
+        pair.seen.iter().all(|(.., d)| d.len() == INIT_BYTES),
+        "only first messages"
+    );
+    assert!(pair.nodes[0].node_stats().stranger > 0);
+    assert_eq!(pair.state(0), PeerState::Connecting);
+
+    let mut pair = Pair::new([
+        config(0, 7, WireMode::Encrypted),
+        config(1, 7, WireMode::Plain),
+    ]);
+    pair.run(Duration::from_secs(3));
+    let told = |e: &Event| matches!(e, Event::HandshakeRefused { .. });
+    assert!(pair.events.iter().any(|events| events.iter().any(told)));
+}
+
+#[test]
+fn replayed_datagrams_change_nothing() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.send_frame(0, frame(5000, 1));
+    pair.run(Duration::from_millis(10));
+    assert_eq!(pair.frames(1).len(), 1);
+    let recorded = pair.seen.clone();
+    pair.events = Default::default();
+    for (link, from, to, bytes) in recorded {
+        let node = usize::from(to.port() == 7577 && to == address(1, link.0));
+        let mut once_more = bytes.clone();
+        pair.nodes[node].handle_datagram(pair.now, link, from, &mut once_more);
+        let mut bent = bytes;
+        let at = bent.len() / 2;
+        bent[at] ^= 1;
+        pair.nodes[node].handle_datagram(pair.now, link, from, &mut bent);
+    }
+    assert!(pair.frames(1).is_empty() && pair.frames(0).is_empty());
+    pair.run(Duration::from_millis(200));
+    pair.assert_up();
+    let noise = |e: &&Event| !matches!(e, Event::HandshakeRefused { .. });
+    assert_eq!(pair.events.iter().flatten().find(noise), None);
+    pair.send_frame(0, frame(100, 5));
+    pair.run(Duration::from_millis(10));
+    assert_eq!(pair.frames(1), [frame(100, 5)]);
+}
+
+#[test]
+fn a_flood_of_handshakes_meets_cookies_and_no_answer_is_larger() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let init = pair
+        .seen
+        .iter()
+        .find(|(.., d)| d.len() == INIT_BYTES)
+        .unwrap()
+        .clone();
+    let from: SocketAddr = "10.77.0.99:1".parse().unwrap();
+    for _ in 0..1000 {
+        let mut bytes = init.3.clone();
+        pair.nodes[1].handle_datagram(pair.now, LinkId(0), from, &mut bytes);
+    }
+    let answers = pair.drain(1);
+    assert!(pair.nodes[1].node_stats().cookies_sent > 0);
+    assert!(answers.iter().all(|(.., d)| d.len() <= INIT_BYTES));
+    pair.run(Duration::from_millis(100));
+    pair.assert_up();
+}
+
+#[test]
+fn an_address_that_changes_is_followed() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let moved: SocketAddr = "10.77.0.77:7577".parse().unwrap();
+    pair.send_frame(1, frame(100, 1));
+    for (link, from, _, mut bytes) in pair.drain(1) {
+        let from = if link.0 == 0 { moved } else { from };
+        pair.nodes[0].handle_datagram(pair.now, link, from, &mut bytes);
+    }
+    pair.now += Duration::from_millis(300);
+    pair.nodes[0].handle_timeout(pair.now);
+    let to: Vec<_> = pair
+        .drain(0)
+        .iter()
+        .filter(|d| d.0.0 == 0)
+        .map(|d| d.2)
+        .collect();
+    assert!(!to.is_empty() && to.iter().all(|a| *a == moved), "{to:?}");
+}
+
+#[test]
+fn a_removed_peer_and_a_removed_link_are_forgotten() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.nodes[0].set_link(pair.now, LinkId(1), None).unwrap();
+    pair.run(Duration::from_millis(200));
+    assert_eq!(
+        pair.nodes[0].peer_stats(pair.peers[0]).unwrap().paths.len(),
+        1
+    );
+    pair.send_frame(0, frame(100, 1));
+    pair.run(Duration::from_millis(10));
+    assert_eq!(pair.frames(1), [frame(100, 1)]);
+    pair.nodes[0].remove_peer(pair.now, pair.peers[0]);
+    pair.run(Duration::from_millis(10));
+    assert!(pair.nodes[0].peer_stats(pair.peers[0]).is_none());
+    let closed = Event::PeerDown {
+        peer: pair.peers[1],
+        reason: DownReason::Closed { code: 1 },
+    };
+    assert!(pair.events[1].contains(&closed));
+}
