@@ -12,7 +12,7 @@ use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{ConfigError, Event, LinkId, Node, NodeConfig, Time};
 
-use crate::host::{HOST_TOKENS, Host};
+use crate::host::{HOST_TOKENS, Host, Turn};
 use crate::links::{LinkStatus, Links, TOKEN_MONITOR};
 use crate::spin::Spin;
 
@@ -197,7 +197,13 @@ impl Engine {
         for index in 0..self.ready.len() {
             let ready = self.ready[index];
             if ready.token >= HOST_TOKENS {
-                host.ready(now, &mut self.node, ready, &self.poller);
+                let mut turn = Turn {
+                    now,
+                    node: &mut self.node,
+                    poller: &self.poller,
+                    links: &self.links,
+                };
+                host.ready(&mut turn, ready);
             } else if ready.token == TOKEN_MONITOR {
                 if self.links.drain_monitor() {
                     self.reconcile(now, host);

@@ -3,6 +3,8 @@
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::{Event, Node, PeerId, Time};
 
+use crate::links::{LinkStatus, Links};
+
 /// The program around the loop.
 pub trait Host {
     /// Something happened to a peer, a link, a stream.
@@ -13,7 +15,7 @@ pub trait Host {
     fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>);
 
     /// A descriptor that the host registered (with a token from [`HOST_TOKENS`] on) is ready.
-    fn ready(&mut self, now: Time, node: &mut Node, ready: Ready, poller: &Poller);
+    fn ready(&mut self, turn: &mut Turn<'_>, ready: Ready);
 
     /// Once a turn, after everything that arrived was taken in: put in what
     /// there is to send (frames read from the virtual NIC). Returns whether it
@@ -26,6 +28,24 @@ pub trait Host {
 
     /// Links changed state at the operating system's level.
     fn link_changed(&mut self, text: &str);
+}
+
+/// What the host may see and touch while the loop calls it.
+pub struct Turn<'a> {
+    /// The time of this turn.
+    pub now: Time,
+    /// The protocol.
+    pub node: &'a mut Node,
+    /// What wakes the loop.
+    pub poller: &'a Poller,
+    pub(crate) links: &'a Links,
+}
+
+impl Turn<'_> {
+    /// What the operating system says of the links.
+    pub fn link_status(&self) -> Vec<LinkStatus> {
+        self.links.status()
+    }
 }
 
 /// Tokens from here on are the host's; those below are the engine's.

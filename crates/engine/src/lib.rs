@@ -14,5 +14,5 @@ mod links;
 mod spin;
 
 pub use engine::{Engine, EngineConfig, EngineError, LinkSpec};
-pub use host::{HOST_TOKENS, Host};
+pub use host::{HOST_TOKENS, Host, Turn};
 pub use links::LinkStatus;

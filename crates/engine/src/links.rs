@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use tabane_io::netlink::{Interface, LinkMonitor, interfaces};
 use tabane_io::poll::{Interest, Poller};
-use tabane_io::udp::{BufferSizes, LinkSocket, SendError};
+use tabane_io::udp::{BufferSizes, LinkSocket, SendError, UdpCounters};
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkConfig, LinkId, Node, Time, Transmit};
 
@@ -38,6 +38,8 @@ pub struct LinkStatus {
     pub up: bool,
     /// Kernel buffers, as granted.
     pub buffers: Option<BufferSizes>,
+    /// What its socket counted since it was opened.
+    pub counters: UdpCounters,
 }
 
 /// A burst the socket would not take, kept until it does.
@@ -157,6 +159,11 @@ impl Links {
             device: l.device.as_ref().map(|(_, name)| name.clone()),
             up: l.up,
             buffers: l.buffers,
+            counters: l
+                .socket
+                .as_ref()
+                .map(LinkSocket::counters)
+                .unwrap_or_default(),
         };
         self.links.iter().map(status).collect()
     }

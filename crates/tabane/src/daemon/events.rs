@@ -57,7 +57,8 @@ pub fn describe(event: &Event, name: impl Fn(tabane_proto::PeerId) -> String) ->
     })
 }
 
-fn refusal(why: &Refusal) -> String {
+/// Why a handshake was refused, for people.
+pub fn refusal(why: &Refusal) -> String {
     match why {
         Refusal::Handshake(error) => error.to_string(),
         Refusal::UnknownNode(node) => {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tabane_engine::Turn;
 use tabane_io::vnic::Backend;
-use tabane_proto::{Node, PathStatus as PathReport, PeerId, PeerStats, Time, link};
+use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Time, link};
 
 use super::events;
 use super::nic::{self, Nic};
@@ -32,25 +33,24 @@ fn since(now: Time, then: Time) -> Since {
 }
 
 /// The state of everything.
-pub fn report(now: Time, daemon: &Daemon, node: &Node) -> StatusReport {
+pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
     let spec = &daemon.cluster.nodes[daemon.me];
+    let peers = daemon.peers.iter();
     StatusReport {
         schema: SCHEMA,
         node: NodeStatus {
             name: spec.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_s: now.since(daemon.started).as_secs(),
+            uptime_s: turn.now.since(daemon.started).as_secs(),
             wire: daemon.cluster.wire,
-            limits_hit: limits_hit(daemon, node),
+            limits_hit: limits_hit(daemon, turn),
             vnic: daemon
                 .nic
                 .as_ref()
                 .and_then(|nic| vnic_status(nic, spec.vnic?)),
         },
-        peers: daemon
-            .peers
-            .iter()
-            .filter_map(|(id, index)| peer_status(now, daemon, node, *id, *index))
+        peers: peers
+            .filter_map(|(id, index)| peer_status(daemon, turn, *id, *index))
             .collect(),
     }
 }
@@ -69,57 +69,62 @@ fn vnic_status(nic: &Nic, address: (std::net::IpAddr, u8)) -> Option<VnicStatus>
 }
 
 /// Every limit and every reason to drop something, if it ever happened.
-fn limits_hit(daemon: &Daemon, node: &Node) -> BTreeMap<String, u64> {
-    let s = node.node_stats();
-    let mut all = vec![
-        ("packets_malformed", s.malformed),
-        ("packets_of_unknown_session", s.unknown_session),
-        ("packets_forged", s.forged),
-        ("packets_replayed", s.replayed),
-        ("packets_on_wrong_link", s.cross_path),
-        ("packets_with_bad_record", s.bad_record),
-        ("protocol_violations", s.violation),
-        ("handshakes_of_strangers", s.stranger),
-        ("handshakes_refused", s.refused),
-        ("handshakes_answered_with_cookie", s.cookies_sent),
-        ("frames_for_unconnected_peer", s.frames_unreachable),
-        ("frames_queue_full", s.frames_queue_full),
-        ("events_dropped", s.events_dropped),
-    ];
-    if let Some(nic) = &daemon.nic {
-        all.push(("vnic_queue_full", nic.counters.queue_full));
-        all.push(("vnic_frames_refused", nic.counters.refused));
-        all.push(("vnic_writes_failed", nic.counters.write_failed));
-    }
-    let mut hit: BTreeMap<_, _> = all
-        .into_iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(k, n)| (k.to_owned(), n))
-        .collect();
-    for reason in DropReason::ALL {
-        let count = daemon
-            .nic
-            .as_ref()
-            .map_or(0, |nic| nic.counters.dropped[reason.index()]);
+fn limits_hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
+    let mut hit = BTreeMap::new();
+    let mut add = |name: &str, count: u64| {
         if count > 0 {
-            hit.insert(format!("vnic_{}", reason.name()), count);
+            *hit.entry(name.to_owned()).or_default() += count;
+        }
+    };
+    let s = turn.node.node_stats();
+    add("packets_malformed", s.malformed);
+    add("packets_of_unknown_session", s.unknown_session);
+    add("packets_forged", s.forged);
+    add("packets_replayed", s.replayed);
+    add("packets_on_wrong_link", s.cross_path);
+    add("packets_with_bad_record", s.bad_record);
+    add("protocol_violations", s.violation);
+    add("handshakes_of_strangers", s.stranger);
+    add("handshakes_refused", s.refused);
+    add("handshakes_answered_with_cookie", s.cookies_sent);
+    add("frames_for_unconnected_peer", s.frames_unreachable);
+    add("frames_queue_full", s.frames_queue_full);
+    add("events_dropped", s.events_dropped);
+    for stats in daemon
+        .peers
+        .iter()
+        .filter_map(|(peer, _)| turn.node.peer_stats(*peer))
+    {
+        add("frames_given_up", stats.op.frames_given_up);
+        add("frames_skipped", stats.op.frames_skipped);
+        add("frames_dropped", stats.op.frames_dropped);
+        add("streams_refused", stats.op.streams_refused);
+    }
+    for link in turn.link_status() {
+        add("socket_buffer_full", link.counters.kernel_drops);
+        add("datagrams_truncated", link.counters.truncated);
+        add("segmentation_refused", link.counters.gso_refused);
+    }
+    if let Some(nic) = &daemon.nic {
+        add("vnic_queue_full", nic.counters.queue_full);
+        add("vnic_frames_refused", nic.counters.refused);
+        add("vnic_writes_failed", nic.counters.write_failed);
+        for reason in DropReason::ALL {
+            add(
+                &format!("vnic_{}", reason.name()),
+                nic.counters.dropped[reason.index()],
+            );
         }
     }
     hit
 }
 
-fn peer_status(
-    now: Time,
-    daemon: &Daemon,
-    node: &Node,
-    id: PeerId,
-    index: usize,
-) -> Option<PeerStatus> {
-    let stats = node.peer_stats(id)?;
-    let spec = &daemon.cluster.nodes[index];
-    let at = since(now, stats.since);
+fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Option<PeerStatus> {
+    let stats = turn.node.peer_stats(id)?;
+    let at = since(turn.now, stats.since);
+    let paths = stats.paths.iter();
     Some(PeerStatus {
-        name: spec.name.clone(),
+        name: daemon.cluster.nodes[index].name.clone(),
         state: match stats.state {
             tabane_proto::PeerState::Connecting => PeerState::Connecting,
             tabane_proto::PeerState::Up => PeerState::Up,
@@ -127,22 +132,23 @@ fn peer_status(
         },
         since_unix_ms: at.unix_ms,
         since_s: at.ago.as_secs(),
-        why: why(&stats),
-        session_age_s: stats.session_since.map(|s| now.since(s).as_secs()),
+        why: why(daemon, id, &stats),
+        session_age_s: stats.session_since.map(|s| turn.now.since(s).as_secs()),
         memory_bytes: stats.memory_bytes as u64,
-        paths: stats
-            .paths
-            .iter()
-            .filter_map(|p| path_status(now, daemon, id, p))
+        paths: paths
+            .filter_map(|p| path_status(turn.now, daemon, id, p))
             .collect(),
     })
 }
 
-fn why(stats: &PeerStats) -> Option<String> {
+fn why(daemon: &Daemon, peer: PeerId, stats: &PeerStats) -> Option<String> {
     match stats.state {
         tabane_proto::PeerState::Up => None,
-        tabane_proto::PeerState::Connecting => Some("no answer to handshakes yet".to_owned()),
         tabane_proto::PeerState::Down => Some("no link to it works".to_owned()),
+        tabane_proto::PeerState::Connecting => Some(daemon.refusals.get(&peer).map_or_else(
+            || "no answer to handshakes yet".to_owned(),
+            |why| format!("its handshake was refused: {why}"),
+        )),
     }
 }
 

@@ -1,11 +1,13 @@
 //! The daemon: an engine with the virtual NIC, the control socket and signals around it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec};
+use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, Turn};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::systemd::{Notifier, State};
+use tabane_io::udp::RECEIVE_BUFFER_BYTES;
 use tabane_io::vnic::Backend;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::wire::WireMode;
@@ -44,6 +46,8 @@ pub(super) struct Daemon {
     pub nic: Option<Nic>,
     pub started: Time,
     pub rates: RateMeter,
+    /// Why the last handshake with a peer that is not connected was refused.
+    pub refusals: BTreeMap<PeerId, String>,
     control: Option<ControlServer>,
     signals: Signals,
     stop: bool,
@@ -68,6 +72,7 @@ impl Daemon {
         })
         .map_err(|e| e.to_string())?;
         words.iter().for_each(log::line);
+        warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
         let nic = spec
             .vnic
@@ -88,6 +93,7 @@ impl Daemon {
             nic,
             started,
             rates: RateMeter::default(),
+            refusals: BTreeMap::new(),
             control: Some(control),
             signals,
             stop: false,
@@ -117,6 +123,25 @@ impl Daemon {
         Ok(())
     }
 
+    /// Remembers why a peer cannot connect, for `status`.
+    fn note_refusal(&mut self, event: &Event) {
+        match event {
+            Event::PeerUp { peer, .. } => {
+                self.refusals.remove(peer);
+            }
+            Event::HandshakeRefused { from, why, .. } => {
+                let has = |node: usize| {
+                    let mut own = self.cluster.nodes[node].addresses();
+                    own.any(|(_, address)| address == from.ip())
+                };
+                if let Some((peer, _)) = self.peers.iter().find(|(_, node)| has(*node)) {
+                    self.refusals.insert(*peer, super::events::refusal(why));
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn name(&self, peer: PeerId) -> String {
         let node = self
             .peers
@@ -143,6 +168,19 @@ fn control_failure(error: &std::io::Error) -> String {
 fn notify(notifier: Option<&Notifier>, state: State<'_>) {
     if let Some(Err(error)) = notifier.map(|n| n.notify(state)) {
         log::line(format!("cannot notify the service manager: {error}"));
+    }
+}
+
+/// A socket buffer that is too small loses packets whenever the loop is late.
+fn warn_of_small_buffers(engine: &Engine) {
+    let granted = engine.link_status().into_iter().filter_map(|l| l.buffers);
+    if let Some(bytes) = granted.map(|b| b.receive_bytes).min()
+        && bytes < RECEIVE_BUFFER_BYTES
+    {
+        log::line(format!(
+            "warning: the kernel grants receive buffers of {bytes} bytes only; for full speed run \
+             `sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}`, or give CAP_NET_ADMIN"
+        ));
     }
 }
 
@@ -207,6 +245,7 @@ fn backend() -> Result<Backend, String> {
 
 impl Host for Daemon {
     fn event(&mut self, _now: Time, _node: &mut Node, event: Event) {
+        self.note_refusal(&event);
         if let Some(text) = super::events::describe(&event, |peer| self.name(peer)) {
             log::line(text);
         }
@@ -218,7 +257,7 @@ impl Host for Daemon {
         }
     }
 
-    fn ready(&mut self, now: Time, node: &mut Node, ready: Ready, poller: &Poller) {
+    fn ready(&mut self, turn: &mut Turn<'_>, ready: Ready) {
         match ready.token {
             TOKEN_SIGNALS => {
                 while let Ok(Some(signal)) = self.signals.read() {
@@ -232,13 +271,14 @@ impl Host for Daemon {
             }
             _ => {
                 // Taken out while it works, because the report is made from all of `self`.
-                if let Some(mut control) = self.control.take() {
-                    let turned = control.turn(poller, || super::report::report(now, self, node));
-                    if let Err(error) = turned {
-                        log::line(format!("control socket: {error}"));
-                    }
-                    self.control = Some(control);
+                let Some(mut control) = self.control.take() else {
+                    return;
+                };
+                if let Err(error) = control.turn(turn.poller, || super::report::report(self, turn))
+                {
+                    log::line(format!("control socket: {error}"));
                 }
+                self.control = Some(control);
             }
         }
     }
