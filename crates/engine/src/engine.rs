@@ -16,8 +16,6 @@ use crate::host::{HOST_TOKENS, Host, Turn};
 use crate::links::{LinkStatus, Links, TOKEN_MONITOR};
 use crate::spin::Spin;
 
-/// Batches taken from one link before the others, the timers and the sender have their turn.
-const BATCHES_PER_TURN: usize = 4;
 /// The node's buffer for one burst.
 const BURST_BYTES: usize = 65_535;
 
@@ -150,7 +148,7 @@ impl Engine {
     /// # Errors
     /// Only if waiting itself fails, which ends the loop.
     pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
-        let eager = host.before_wait(&self.poller);
+        let eager = host.before_wait(&self.node, &self.poller);
         self.wait(if eager {
             Some(Duration::ZERO)
         } else {
@@ -221,25 +219,22 @@ impl Engine {
         received
     }
 
-    /// Hands in what has arrived on a link; frames go on to the host batch by batch.
+    /// Hands in one batch of what has arrived on a link, and its frames to the
+    /// host. More waits for the next turn: acknowledgements go out in between.
     fn receive(&mut self, now: Time, link: LinkId, host: &mut impl Host) -> bool {
-        let mut any = false;
-        for _ in 0..BATCHES_PER_TURN {
-            let Some(socket) = self.links.get(u64::from(link.0)) else {
-                return any;
-            };
-            // An error here is a link going away; the kernel tells that by netlink too.
-            let Ok(1..) = socket.recv(&mut self.batch) else {
-                return any;
-            };
-            any = true;
-            for (from, datagram) in self.batch.datagrams() {
-                self.spin.count(datagram.len());
-                self.node.handle_datagram(now, link, from, datagram);
-            }
-            deliver_frames(&mut self.node, host);
+        let Some(socket) = self.links.get(u64::from(link.0)) else {
+            return false;
+        };
+        // An error here is a link going away; the kernel tells that by netlink too.
+        let Ok(1..) = socket.recv(&mut self.batch) else {
+            return false;
+        };
+        for (from, datagram) in self.batch.datagrams() {
+            self.spin.count(datagram.len());
+            self.node.handle_datagram(now, link, from, datagram);
         }
-        any
+        deliver_frames(&mut self.node, host);
+        true
     }
 
     fn run_timers(&mut self, now: Time, host: &mut impl Host) {

@@ -24,7 +24,7 @@ pub trait Host {
 
     /// The loop is about to wait: arm exactly the descriptors that should wake
     /// it. Returns whether it must not wait, because there is more to produce.
-    fn before_wait(&mut self, poller: &Poller) -> bool;
+    fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool;
 
     /// Links changed state at the operating system's level.
     fn link_changed(&mut self, text: &str);

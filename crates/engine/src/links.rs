@@ -299,9 +299,16 @@ impl Link {
         bytes: &[u8],
     ) {
         let Some(socket) = &self.socket else { return };
+        if self.held.is_some() {
+            // Only a handshake answer comes here while the link is blocked; it is asked for again.
+            return;
+        }
         let retry_at = match socket.send(transmit.to, bytes, transmit.segment_bytes) {
-            // Too big: the node is searching the path MTU and takes the silence as an answer.
-            Ok(()) | Err(SendError::TooBig) => return,
+            Ok(()) => return,
+            Err(SendError::TooBig) => {
+                node.handle_refused(now, self.spec.id, transmit.segment_bytes);
+                return;
+            }
             Err(SendError::WouldBlock) => None,
             Err(SendError::NoBuffers) => Some(now + RETRY),
             Err(SendError::LinkDown(_)) => {

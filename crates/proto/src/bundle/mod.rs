@@ -334,6 +334,13 @@ impl Bundle {
         self.update_state(now, shared);
     }
 
+    /// The kernel refused a datagram of this size on a link of ours.
+    pub fn handle_refused(&mut self, now: Time, id: LinkId, datagram_bytes: usize) {
+        if let Some(p) = &mut self.paths[id.index()] {
+            p.path.on_refused(now, datagram_bytes);
+        }
+    }
+
     fn any_path_works(&self) -> bool {
         self.paths
             .iter()

@@ -148,7 +148,7 @@ impl Bundle {
         if pending == Pending::None || self.sessions.current.is_none() {
             return None;
         }
-        let queued = self.ops.queued_bytes();
+        let queued = self.ops.queued_bytes() + self.ops.lost_bytes();
         let id = schedule::choose(self.open_paths(shared.blocked), pending, queued)?;
         let p = self.paths[id.index()].as_ref()?;
         let datagram_bytes = p.path.mtu_bytes();

@@ -251,6 +251,14 @@ impl Node {
         }
     }
 
+    /// The kernel refused a datagram of `datagram_bytes` on `link` as larger than
+    /// the interface's MTU, which must have shrunk.
+    pub fn handle_refused(&mut self, now: Time, link: LinkId, datagram_bytes: usize) {
+        if link.index() < LINKS_MAX {
+            self.for_each_peer(|bundle, _| bundle.handle_refused(now, link, datagram_bytes));
+        }
+    }
+
     /// Whether the socket of `link` takes datagrams. While it is blocked nothing
     /// is produced for it.
     pub fn set_link_blocked(&mut self, link: LinkId, blocked: bool) {

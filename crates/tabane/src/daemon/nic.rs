@@ -190,7 +190,9 @@ impl Nic {
     /// Waits for the device to be readable exactly when reading is not paused
     /// and nothing is known to be there. Returns whether something is known to
     /// be there and may be read: then the loop must not sleep.
-    pub fn before_wait(&mut self, poller: &Poller) -> io::Result<bool> {
+    pub fn before_wait(&mut self, node: &Node, poller: &Poller) -> io::Result<bool> {
+        // Much may have been sent since reading was paused.
+        self.paused = self.enough_queued(node);
         let want = !self.paused && !self.readable;
         if want != self.watched {
             if want {

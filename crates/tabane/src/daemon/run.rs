@@ -289,11 +289,11 @@ impl Host for Daemon {
         self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
     }
 
-    fn before_wait(&mut self, poller: &Poller) -> bool {
+    fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
         let Some(nic) = &mut self.nic else {
             return false;
         };
-        nic.before_wait(poller).unwrap_or_else(|error| {
+        nic.before_wait(node, poller).unwrap_or_else(|error| {
             log::line(format!(
                 "{} can no longer be read: {error}",
                 super::nic::NAME
