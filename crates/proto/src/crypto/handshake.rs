@@ -223,8 +223,10 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Reads an Init. Before answering, the caller checks the Hello
-    /// ([`Hello::check`]) and, when many knock, the cookie.
+    /// Reads an Init: symmetric cryptography only, a few microseconds; the
+    /// public-key work is [`respond`](Responder::respond)'s. Before answering, the
+    /// caller checks the Hello ([`Hello::check`]) and, when many knock or something
+    /// is at stake, the cookie.
     ///
     /// An Init can be recorded and sent again by anyone: the caller must not give
     /// up a session or bundle for it before the first packet under the new keys
