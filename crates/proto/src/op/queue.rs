@@ -4,16 +4,30 @@
 use std::collections::VecDeque;
 
 use super::limits::{FRESH_BYTES, TURN_BYTES};
+use crate::segment::Content;
 
 /// Something that sends new content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
     /// A frame flow.
     Frames(u8),
-    /// A message flow, by its index here.
+    /// A message flow, by its index at this end.
     Messages(u32),
-    /// A stream, by its slot here.
+    /// A stream, by its id.
     Stream(u32),
+}
+
+/// What came of asking a source for new content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Written {
+    /// This was written.
+    Content(Content),
+    /// It does not fit into the packet.
+    NoRoom,
+    /// It has nothing to send.
+    Nothing,
+    /// It must wait for the bundle's window.
+    Blocked,
 }
 
 /// Where a source stands; kept by the source itself.
@@ -27,6 +41,8 @@ pub(super) enum Turn {
     Resting,
     /// In a list, with something to send.
     Active,
+    /// It waits for the bundle's window, outside of these lists.
+    Waiting,
 }
 
 /// The lists of FQ-CoDel (RFC 8290) without its packet dropping: sources that
@@ -46,7 +62,7 @@ impl Turns {
     #[inline]
     pub fn wake(&mut self, source: Source, turn: &mut Turn) {
         match turn {
-            Turn::Active => return,
+            Turn::Active | Turn::Waiting => return,
             Turn::Resting => {}
             Turn::Idle => self.fresh.push_back(source),
         }
@@ -76,9 +92,10 @@ impl Turns {
         self.fresh.front().or_else(|| self.ring.front()).copied()
     }
 
-    /// The source at the front, found resting, goes to the end once, and the
-    /// second time out.
+    /// The source at the front has nothing to send: the first time it goes to the
+    /// end, the second time out.
     pub fn retire(&mut self, turn: &mut Turn) {
+        self.rest(turn);
         self.spent = 0;
         if let Some(source) = self.fresh.pop_front() {
             self.ring.push_back(source);
@@ -88,15 +105,29 @@ impl Turns {
         }
     }
 
-    /// The source at the front is taken out though it has something to send (it
-    /// waits for the peer).
-    pub fn suspend(&mut self, turn: &mut Turn) {
-        self.rest(turn);
+    /// The source at the front is no more.
+    pub fn drop_front(&mut self) {
         self.spent = 0;
         if self.fresh.pop_front().is_none() {
             self.ring.pop_front();
         }
-        *turn = Turn::Idle;
+    }
+
+    /// The source at the front is taken out to wait for the bundle's window.
+    pub fn suspend(&mut self, turn: &mut Turn) {
+        self.rest(turn);
+        self.drop_front();
+        *turn = Turn::Waiting;
+    }
+
+    /// A suspended source goes back, to the front.
+    pub fn resume(&mut self, source: Source, turn: &mut Turn) {
+        if *turn == Turn::Waiting {
+            *turn = Turn::Active;
+            self.active += 1;
+            self.spent = 0;
+            self.ring.push_front(source);
+        }
     }
 
     /// The source at the front sent `bytes`; `whole`: this is a good moment to

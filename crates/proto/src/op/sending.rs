@@ -1,110 +1,196 @@
 //! Filling packets: what is written next, and what becomes of it.
 
 use super::limits::{MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES, URGENT_BYTES};
-use super::queue::Source;
-use super::{Ops, Pending};
+use super::queue::{Source, Turn, Turns, Written};
+use super::shared::{Control, Lost};
+use super::{Ops, Pending, Policy};
 use crate::Time;
 use crate::segment::{Content, Fate};
-use crate::wire::{UnitClass, Writer};
-
-/// Something with lost content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lost {
-    /// A frame, by slot and generation.
-    Frame(u32, u32),
-}
+use crate::wire::{Record, UnitClass, Writer};
 
 impl Ops {
     /// Whether there is something to send, and how it wants to be sent.
     pub fn pending(&self) -> Pending {
-        if self.turns.is_idle() && self.lost.is_empty() {
+        let shared = &self.shared;
+        if shared.turns.is_idle() && shared.lost.is_empty() && shared.control.is_empty() {
             Pending::None
-        } else if self.queued_bytes() + self.lost_bytes() <= URGENT_BYTES {
+        } else if !shared.control.is_empty()
+            || self.queued_bytes() + self.lost_bytes() <= URGENT_BYTES
+        {
             Pending::Urgent
         } else {
             Pending::Bulk
         }
     }
 
-    /// Bytes accepted and never sent so far, in bytes; lost ones are not among them.
+    /// Bytes accepted and never sent so far, those that wait for the peer's windows
+    /// included; lost ones are not among them.
     pub fn queued_bytes(&self) -> usize {
         self.frames_out.queued_bytes()
+            + self.messages_out.queued_bytes()
+            + self.streams.queued_bytes()
     }
 
-    /// Bytes sent and neither acknowledged nor given up.
+    /// Bytes sent and neither acknowledged nor given up, lost ones included.
     pub fn in_flight_bytes(&self) -> usize {
         self.frames_out.units.in_flight_bytes()
+            + self.messages_out.units.in_flight_bytes()
+            + self.streams.in_flight_bytes()
     }
 
     /// Bytes lost and not sent again yet.
     pub fn lost_bytes(&self) -> usize {
         self.frames_out.units.lost_bytes()
+            + self.messages_out.units.lost_bytes()
+            + self.streams.lost_bytes()
     }
 
-    /// Writes the best next record that fits into `w`: control, then lost
-    /// content, then new content of whose turn it is. `None` if there is
-    /// nothing, or no useful room. To be called until then.
+    /// Writes the best next record that fits into `w`: control, which is short
+    /// and lets the peer go on, then lost content, then new content of whose turn
+    /// it is. `None` if there is nothing, or no useful room. To be called until then.
+    #[inline]
     pub fn write_segment(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
-        let content = if self.lost.is_empty() {
+        let content = if self.shared.control.is_empty() && self.shared.lost.is_empty() {
             self.write_new(now, w)?
         } else {
-            self.write_lost(now, w)?
+            self.write_control(w)
+                .or_else(|| self.write_lost(now, w))
+                .or_else(|| self.write_new(now, w))?
         };
-        self.stats.segments_sent += 1;
+        self.shared.stats.segments_sent += 1;
         Some(content)
     }
 
-    /// Lost content, or new content if nothing lost is worth it any more.
-    fn write_lost(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
-        self.frames_out.expire(now, &mut self.pool, &mut self.stats);
-        while let Some(&lost) = self.lost.front() {
-            let Lost::Frame(slot, generation) = lost;
-            let units = &mut self.frames_out.units;
-            if units.has_lost(slot, generation) {
-                let content = units.write_lost(slot, w)?;
-                self.stats.segments_resent += 1;
+    /// A control record that is still needed.
+    fn write_control(&mut self, w: &mut Writer<'_>) -> Option<Content> {
+        while let Some(&control) = self.shared.control.front() {
+            let record = match control {
+                Control::BundleWindow => Some(Record::BundleWindow {
+                    limit: self.shared.receive_window.announce(),
+                }),
+                of_stream => self.streams.control_record(of_stream),
+            };
+            if let Some(record) = &record
+                && record.encoded_len() > w.room()
+            {
+                return None;
+            }
+            self.shared.control.pop_front();
+            let content = match control {
+                Control::Reset(id) => Content::StreamReset { id },
+                Control::Stop(id) => Content::StreamStop { id },
+                Control::StreamWindow(id) => {
+                    self.streams.window_taken(id);
+                    Content::StreamWindow { id }
+                }
+                Control::BundleWindow => {
+                    self.shared.receive_window.queued = false;
+                    Content::BundleWindow
+                }
+            };
+            if let Some(record) = record {
+                record.write(w);
                 return Some(content);
             }
-            self.lost.pop_front();
-        }
-        self.write_new(now, w)
-    }
-
-    /// New content.
-    fn write_new(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
-        while let Some(source) = self.turns.front() {
-            let Source::Frames(flow) = source else {
-                return None;
-            };
-            if self.frames_out.is_resting(flow) {
-                self.turns.retire(self.frames_out.turn(flow));
-                continue;
-            }
-            return self
-                .frames_out
-                .write_next(now, flow, &mut self.turns, w, &mut self.stats);
         }
         None
+    }
+
+    /// Lost content that is still worth it.
+    fn write_lost(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
+        self.frames_out.expire(now, &mut self.shared);
+        while let Some(&lost) = self.shared.lost.front() {
+            let still = match lost {
+                Lost::Frame(slot, generation) => self.frames_out.units.has_lost(slot, generation),
+                Lost::Message(slot, generation) => {
+                    self.messages_out.units.has_lost(slot, generation)
+                }
+                Lost::Stream(id) => self.streams.has_lost(id),
+            };
+            if !still {
+                self.shared.lost.pop_front();
+                continue;
+            }
+            let content = match lost {
+                Lost::Frame(slot, _) => self.frames_out.units.write_lost(slot, w),
+                Lost::Message(slot, _) => self.messages_out.units.write_lost(slot, w),
+                Lost::Stream(id) => self.streams.write_lost(id, w),
+            }?;
+            self.shared.stats.segments_resent += 1;
+            return Some(content);
+        }
+        None
+    }
+
+    /// New content of whose turn it is.
+    #[inline]
+    fn write_new(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
+        while let Some(source) = self.shared.turns.front() {
+            let shared = &mut self.shared;
+            let written = match source {
+                Source::Frames(flow) => self.frames_out.write_next(now, flow, shared, w),
+                Source::Messages(index) => self.messages_out.write_next(index, shared, w),
+                Source::Stream(id) => self.streams.write_next(id, shared, w),
+            };
+            match written {
+                Written::Content(content) => return Some(content),
+                Written::NoRoom => return None,
+                Written::Nothing => {
+                    if !self.with_turn(source, |turns, turn| turns.retire(turn)) {
+                        self.shared.turns.drop_front();
+                    }
+                }
+                Written::Blocked => {
+                    self.with_turn(source, |turns, turn| turns.suspend(turn));
+                    self.shared.waiting.push_back(source);
+                }
+            }
+        }
+        None
+    }
+
+    /// Does something with a source's turn; `false` if the source is no more.
+    pub(super) fn with_turn(
+        &mut self,
+        source: Source,
+        act: impl FnOnce(&mut Turns, &mut Turn),
+    ) -> bool {
+        let turn = match source {
+            Source::Frames(flow) => Some(self.frames_out.turn(flow)),
+            Source::Messages(index) => Some(self.messages_out.turn(index)),
+            Source::Stream(id) => self.streams.turn(id),
+        };
+        if let Some(turn) = turn {
+            act(&mut self.shared.turns, turn);
+            return true;
+        }
+        false
     }
 
     /// Whether `content`, just written, is to go on a second path as well: its
     /// policy says so, or it is small and alone.
     pub fn mirrored(&self, content: &Content) -> bool {
-        match *content {
+        let (policy, bytes) = match *content {
+            Content::Stream { id, len, .. } => (self.streams.policy(id), len),
             Content::Unit {
-                class: UnitClass::Frame,
+                class,
                 slot,
                 generation,
                 ..
             } => {
-                self.is_quiet()
-                    && self
-                        .frames_out
-                        .units
-                        .find(slot, generation)
-                        .is_some_and(|u| u.total() as usize <= MIRROR_BYTES)
+                let units = match class {
+                    UnitClass::Frame => &self.frames_out.units,
+                    UnitClass::Message => &self.messages_out.units,
+                };
+                let unit = units.find(slot, generation);
+                (unit.map(|u| u.policy), unit.map_or(0, |u| u.total()))
             }
-            _ => false,
+            _ => (None, 0),
+        };
+        match policy {
+            Some(Policy::Mirror) => true,
+            Some(Policy::Auto) => bytes as usize <= MIRROR_BYTES && self.is_quiet(),
+            Some(Policy::Stripe) | None => false,
         }
     }
 
@@ -115,7 +201,7 @@ impl Ops {
 
     /// Writes `content`, once written by [`write_segment`](Ops::write_segment),
     /// once more, as much as fits of the first stretch that the peer is not
-    /// known to have. `None` if it has all, it was given up, or nothing fits.
+    /// known to have. `None` if it has all, it was given up, it is control, or nothing fits.
     pub fn write_again(
         &mut self,
         _now: Time,
@@ -124,44 +210,119 @@ impl Ops {
     ) -> Option<Content> {
         let written = match *content {
             Content::Unit {
-                class: UnitClass::Frame,
+                class,
                 slot,
                 generation,
                 offset,
                 len,
-            } => self
-                .frames_out
-                .units
-                .write_again(slot, generation, offset, len, w),
+            } => {
+                let units = match class {
+                    UnitClass::Frame => &self.frames_out.units,
+                    UnitClass::Message => &self.messages_out.units,
+                };
+                units.write_again(slot, generation, offset, len, w)
+            }
+            Content::Stream {
+                id,
+                offset,
+                len,
+                fin,
+            } => self.streams.write_again(id, offset, len, fin, w),
             _ => None,
         }?;
-        self.stats.segments_sent += 1;
-        self.stats.segments_mirrored += 1;
+        self.shared.stats.segments_sent += 1;
+        self.shared.stats.segments_mirrored += 1;
         Some(written)
     }
 
     /// What became of content written before. Content may be written several
     /// times and have as many fates, in any order.
+    #[inline]
     pub fn on_fate(&mut self, _now: Time, content: Content, fate: Fate) {
-        if let Content::Unit {
-            class: UnitClass::Frame,
-            slot,
-            generation,
-            offset,
-            len,
-        } = content
-        {
-            match fate {
-                Fate::Acked => {
-                    self.frames_out
-                        .on_acked(slot, generation, offset, len, &mut self.pool);
-                }
-                Fate::Lost => {
-                    if self.frames_out.units.on_lost(slot, generation, offset, len) {
-                        self.lost.push_back(Lost::Frame(slot, generation));
-                    }
-                }
-            }
+        match fate {
+            Fate::Acked => self.on_acked(content),
+            Fate::Lost => self.on_lost(content),
         }
+    }
+
+    #[inline]
+    fn on_acked(&mut self, content: Content) {
+        let shared = &mut self.shared;
+        match content {
+            Content::Unit {
+                class,
+                slot,
+                generation,
+                offset,
+                len,
+            } => match class {
+                UnitClass::Frame => self
+                    .frames_out
+                    .on_acked(slot, generation, offset, len, shared),
+                UnitClass::Message => self
+                    .messages_out
+                    .on_acked(slot, generation, offset, len, shared),
+            },
+            Content::Stream {
+                id,
+                offset,
+                len,
+                fin,
+            } => self.streams.on_acked(id, offset, len, fin, shared),
+            Content::StreamReset { id } => self.streams.on_reset_acked(id, shared),
+            Content::StreamStop { .. } | Content::StreamWindow { .. } | Content::BundleWindow => {}
+        }
+    }
+
+    fn on_lost(&mut self, content: Content) {
+        let lost = match content {
+            Content::Unit {
+                class,
+                slot,
+                generation,
+                offset,
+                len,
+            } => {
+                let (units, lost) = match class {
+                    UnitClass::Frame => (&mut self.frames_out.units, Lost::Frame(slot, generation)),
+                    UnitClass::Message => (
+                        &mut self.messages_out.units,
+                        Lost::Message(slot, generation),
+                    ),
+                };
+                units.on_lost(slot, generation, offset, len).then_some(lost)
+            }
+            Content::Stream {
+                id,
+                offset,
+                len,
+                fin,
+            } => {
+                let new = self.streams.on_lost(id, offset, len, fin);
+                new.then_some(Lost::Stream(id))
+            }
+            control => {
+                self.on_control_lost(control);
+                None
+            }
+        };
+        self.shared.lost.extend(lost);
+    }
+
+    /// A control record did not arrive: the newest of its kind is sent, if it is still needed.
+    fn on_control_lost(&mut self, content: Content) {
+        let control = match content {
+            Content::StreamReset { id } => Control::Reset(id),
+            Content::StreamStop { id } => Control::Stop(id),
+            Content::StreamWindow { id } if self.streams.window_lost(id) => {
+                Control::StreamWindow(id)
+            }
+            Content::BundleWindow if !self.shared.receive_window.queued => {
+                self.shared.receive_window.queued = true;
+                Control::BundleWindow
+            }
+            _ => return,
+        };
+        self.shared.control.push_back(control);
     }
 }

@@ -1,16 +1,21 @@
 //! Buffers that are used again, so that nothing is allocated per frame.
 
 /// Frames up to this long live in small buffers: a wire's packet with its virtio header.
-pub const SMALL_BUFFER_BYTES: usize = 2048;
+pub const SMALL_BUFFER_BYTES: usize = 2 * 1024;
+/// A jumbo packet with its virtio header.
+const MEDIUM_BUFFER_BYTES: usize = 10 * 1024;
 /// Capacity that a large buffer starts with: a full TSO packet. Larger ones grow
 /// once and keep it.
 pub const LARGE_BUFFER_BYTES: usize = 68 * 1024;
 
-/// Empty buffers of two sizes, up to a bound; beyond it they are freed.
+/// What a shelf's buffers hold at least, in bytes.
+const SHELVES: [usize; 3] = [SMALL_BUFFER_BYTES, MEDIUM_BUFFER_BYTES, LARGE_BUFFER_BYTES];
+const LARGE: usize = SHELVES.len() - 1;
+
+/// Empty buffers of three sizes, up to a bound; beyond it they are freed.
 #[derive(Debug)]
 pub struct Pool {
-    small: Vec<Vec<u8>>,
-    large: Vec<Vec<u8>>,
+    shelves: [Vec<Vec<u8>>; SHELVES.len()],
     /// Capacity of all buffers here.
     held_bytes: usize,
     /// No buffer is kept beyond this.
@@ -21,8 +26,7 @@ impl Pool {
     /// An empty pool that will keep at most `held_bytes_max`.
     pub const fn new(held_bytes_max: usize) -> Pool {
         Pool {
-            small: Vec::new(),
-            large: Vec::new(),
+            shelves: [const { Vec::new() }; SHELVES.len()],
             held_bytes: 0,
             held_bytes_max,
         }
@@ -30,12 +34,12 @@ impl Pool {
 
     /// An empty buffer with room for at least `bytes`.
     pub fn take(&mut self, bytes: usize) -> Vec<u8> {
-        let (shelf, capacity) = if bytes <= SMALL_BUFFER_BYTES {
-            (&mut self.small, SMALL_BUFFER_BYTES)
-        } else {
-            (&mut self.large, bytes.max(LARGE_BUFFER_BYTES))
-        };
-        let Some(mut buffer) = shelf.pop() else {
+        let shelf = SHELVES
+            .iter()
+            .position(|size| bytes <= *size)
+            .unwrap_or(LARGE);
+        let capacity = bytes.max(SHELVES[shelf]);
+        let Some(mut buffer) = self.shelves[shelf].pop() else {
             return Vec::with_capacity(capacity);
         };
         self.held_bytes -= buffer.capacity();
@@ -47,7 +51,7 @@ impl Pool {
 
     /// A large empty buffer if there is one.
     pub fn take_spare(&mut self) -> Option<Vec<u8>> {
-        let buffer = self.large.pop()?;
+        let buffer = self.shelves[LARGE].pop()?;
         self.held_bytes -= buffer.capacity();
         Some(buffer)
     }
@@ -55,28 +59,26 @@ impl Pool {
     /// Puts a buffer back; its contents are forgotten.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
-        if capacity < SMALL_BUFFER_BYTES || self.held_bytes + capacity > self.held_bytes_max {
+        let Some(shelf) = SHELVES.iter().rposition(|size| capacity >= *size) else {
+            return;
+        };
+        if self.held_bytes + capacity > self.held_bytes_max {
             return;
         }
         buffer.clear();
         self.held_bytes += capacity;
-        if capacity < LARGE_BUFFER_BYTES {
-            self.small.push(buffer);
-        } else {
-            self.large.push(buffer);
-        }
+        self.shelves[shelf].push(buffer);
     }
 
     /// Frees all buffers.
     pub fn trim(&mut self) {
-        self.small = Vec::new();
-        self.large = Vec::new();
-        self.held_bytes = 0;
+        *self = Pool::new(self.held_bytes_max);
     }
 
     /// Memory held, in bytes.
-    pub const fn memory_bytes(&self) -> usize {
-        self.held_bytes + (self.small.capacity() + self.large.capacity()) * size_of::<Vec<u8>>()
+    pub fn memory_bytes(&self) -> usize {
+        let lists: usize = self.shelves.iter().map(Vec::capacity).sum();
+        self.held_bytes + lists * size_of::<Vec<u8>>()
     }
 }
 
@@ -90,7 +92,7 @@ mod tests {
         let mut b = pool.take(200_000);
         b.extend_from_slice(&[7; 200_000]);
         pool.give(b);
-        let b = pool.take(SMALL_BUFFER_BYTES + 1);
+        let b = pool.take(MEDIUM_BUFFER_BYTES + 1);
         assert!(b.is_empty() && b.capacity() >= 200_000);
         assert!(pool.take(60).capacity() < LARGE_BUFFER_BYTES);
     }

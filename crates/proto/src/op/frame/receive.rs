@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use crate::Time;
 use crate::limits::FRAME_BYTES_MAX;
-use crate::op::limits::{FRAME_SPAN_MAX, FRAME_WAIT, OpLimits};
+use crate::op::Violation;
+use crate::op::limits::{FRAME_SPAN_MAX, FRAME_WAIT};
+use crate::op::shared::Shared;
 use crate::op::unit::{Arrival, Partials};
-use crate::op::{OpStats, Violation};
-use crate::segment::Pool;
 use crate::wire::UnitSegment;
 
 /// Flows there can be: a flow's number is one byte.
@@ -53,9 +53,7 @@ impl FrameReceiver {
         &mut self,
         now: Time,
         seg: &UnitSegment<'_>,
-        limits: &OpLimits,
-        pool: &mut Pool,
-        stats: &mut OpStats,
+        shared: &mut Shared,
     ) -> Result<(), Violation> {
         check(seg)?;
         let index = seg.flow as usize;
@@ -64,28 +62,28 @@ impl FrameReceiver {
         }
         let mut ahead = seg.sequence.wrapping_sub(self.flows[index].next);
         if ahead > u32::MAX / 2 {
-            stats.frame_pieces_late += 1;
+            shared.stats.frame_pieces_late += 1;
             return Ok(());
         }
         if ahead >= FRAME_SPAN_MAX {
             let end = seg.sequence.wrapping_sub(FRAME_SPAN_MAX - 1);
-            self.skip_to(index, end, pool, stats);
+            self.skip_to(index, end, shared);
             ahead = seg.sequence.wrapping_sub(self.flows[index].next);
         }
         let slot = match self.flows[index].ring.get(ahead as usize) {
             Some(&slot) if slot != NOTHING => slot,
             _ => {
-                if !self.make_room(seg.total as usize, limits, pool, stats) {
-                    stats.frames_dropped += 1;
+                if !self.make_room(seg.total as usize, shared) {
+                    shared.stats.frames_dropped += 1;
                     return Ok(());
                 }
                 // Making room may have moved the flow on.
                 ahead = seg.sequence.wrapping_sub(self.flows[index].next);
                 if ahead > u32::MAX / 2 {
-                    stats.frame_pieces_late += 1;
+                    shared.stats.frame_pieces_late += 1;
                     return Ok(());
                 }
-                let slot = self.partials.insert(now, seg.total, pool);
+                let slot = self.partials.insert(now, seg.total, &mut shared.pool);
                 let ring = &mut self.flows[index].ring;
                 while ring.len() <= ahead as usize {
                     ring.push_back(NOTHING);
@@ -96,8 +94,8 @@ impl FrameReceiver {
         };
         match self.partials.on_piece(slot, seg)? {
             Arrival::Incomplete => {}
-            Arrival::Duplicate => stats.pieces_duplicate += 1,
-            Arrival::Complete if ahead == 0 => self.deliver(index, stats),
+            Arrival::Duplicate => shared.stats.pieces_duplicate += 1,
+            Arrival::Complete if ahead == 0 => self.deliver(index, shared),
             Arrival::Complete => self.wait(now, index, seg.sequence),
         }
         Ok(())
@@ -114,7 +112,7 @@ impl FrameReceiver {
     }
 
     /// Hands over all frames that are whole and next.
-    fn deliver(&mut self, index: usize, stats: &mut OpStats) {
+    fn deliver(&mut self, index: usize, shared: &mut Shared) {
         let flow = &mut self.flows[index];
         while let Some(&slot) = flow.ring.front() {
             if slot == NOTHING || !self.partials.is_complete(slot) {
@@ -125,7 +123,7 @@ impl FrameReceiver {
             let frame = self.partials.remove(slot);
             self.ready_bytes += frame.capacity();
             self.ready.push_back(frame);
-            stats.frames_delivered += 1;
+            shared.stats.frames_delivered += 1;
         }
         while let Some(&(sequence, _)) = flow.waiting.front() {
             if sequence.wrapping_sub(flow.next) <= u32::MAX / 2 {
@@ -137,17 +135,17 @@ impl FrameReceiver {
 
     /// Waits no more for frames before `end`: hands over those that are whole,
     /// and goes on from there.
-    fn skip_to(&mut self, index: usize, end: u32, pool: &mut Pool, stats: &mut OpStats) {
+    fn skip_to(&mut self, index: usize, end: u32, shared: &mut Shared) {
         let flow = &mut self.flows[index];
         while flow.next != end {
             let Some(slot) = flow.ring.pop_front() else {
-                stats.frames_skipped += u64::from(end.wrapping_sub(flow.next));
+                shared.stats.frames_skipped += u64::from(end.wrapping_sub(flow.next));
                 flow.next = end;
                 break;
             };
             flow.next = flow.next.wrapping_add(1);
             if slot == NOTHING {
-                stats.frames_skipped += 1;
+                shared.stats.frames_skipped += 1;
                 continue;
             }
             let whole = self.partials.is_complete(slot);
@@ -155,13 +153,13 @@ impl FrameReceiver {
             if whole {
                 self.ready_bytes += frame.capacity();
                 self.ready.push_back(frame);
-                stats.frames_delivered += 1;
+                shared.stats.frames_delivered += 1;
             } else {
-                pool.give(frame);
-                stats.frames_skipped += 1;
+                shared.pool.give(frame);
+                shared.stats.frames_skipped += 1;
             }
         }
-        self.deliver(index, stats);
+        self.deliver(index, shared);
     }
 
     /// Memory that counts against the limit.
@@ -171,21 +169,15 @@ impl FrameReceiver {
 
     /// Whether there is memory for another frame. From three quarters of the limit on, the
     /// oldest gap is given up for each frame that comes.
-    fn make_room(
-        &mut self,
-        bytes: usize,
-        limits: &OpLimits,
-        pool: &mut Pool,
-        stats: &mut OpStats,
-    ) -> bool {
-        if self.held_bytes() + bytes > limits.frame_reassembly_bytes / 4 * 3 {
-            self.give_up_oldest(pool, stats);
+    fn make_room(&mut self, bytes: usize, shared: &mut Shared) -> bool {
+        if self.held_bytes() + bytes > shared.limits.frame_reassembly_bytes / 4 * 3 {
+            self.give_up_oldest(shared);
         }
-        self.held_bytes() + bytes <= limits.frame_reassembly_bytes
+        self.held_bytes() + bytes <= shared.limits.frame_reassembly_bytes
     }
 
     /// Gives up the frame whose first piece came first, with all before it in its flow.
-    fn give_up_oldest(&mut self, pool: &mut Pool, stats: &mut OpStats) {
+    fn give_up_oldest(&mut self, shared: &mut Shared) {
         let oldest = self
             .flows
             .iter()
@@ -197,12 +189,12 @@ impl FrameReceiver {
             })
             .min();
         if let Some((_, index, end)) = oldest {
-            self.skip_to(index, end, pool, stats);
+            self.skip_to(index, end, shared);
         }
     }
 
     /// Waits no more for frames that others of their flow have waited [`FRAME_WAIT`] for.
-    pub fn on_timeout(&mut self, now: Time, pool: &mut Pool, stats: &mut OpStats) {
+    pub fn on_timeout(&mut self, now: Time, shared: &mut Shared) {
         let mut i = 0;
         while i < self.blocked.len() {
             let index = usize::from(self.blocked[i]);
@@ -210,7 +202,7 @@ impl FrameReceiver {
                 if now < since + FRAME_WAIT {
                     break;
                 }
-                self.skip_to(index, sequence, pool, stats);
+                self.skip_to(index, sequence, shared);
             }
             if self.flows[index].waiting.is_empty() {
                 self.flows[index].in_blocked = false;
@@ -241,12 +233,12 @@ impl FrameReceiver {
     }
 
     /// Forgets what is not handed over yet, except what is ready for it; all flows begin at 0.
-    pub fn reset(&mut self, pool: &mut Pool, stats: &mut OpStats) {
+    pub fn reset(&mut self, shared: &mut Shared) {
         for flow in &mut self.flows {
             for slot in flow.ring.drain(..) {
                 if slot != NOTHING {
-                    pool.give(self.partials.remove(slot));
-                    stats.frames_skipped += 1;
+                    shared.pool.give(self.partials.remove(slot));
+                    shared.stats.frames_skipped += 1;
                 }
             }
         }

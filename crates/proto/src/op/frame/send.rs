@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 
 use crate::Time;
+use crate::op::Policy;
 use crate::op::limits::{FRAME_LIFETIME, OpLimits};
-use crate::op::queue::{Source, Turn, Turns};
+use crate::op::queue::{Source, Turn, Written};
+use crate::op::shared::Shared;
 use crate::op::unit::Units;
-use crate::op::{OpStats, Policy};
-use crate::segment::{Content, LARGE_BUFFER_BYTES, Pool, SMALL_BUFFER_BYTES};
+use crate::segment::{LARGE_BUFFER_BYTES, SMALL_BUFFER_BYTES};
 use crate::wire::{UnitClass, Writer};
 
 /// One of the 256 flows.
@@ -44,12 +45,12 @@ impl FrameSender {
 
     /// Queues a frame. A short frame in a large buffer moves to a small one, so
     /// that what is held is about what is counted.
-    pub fn push(&mut self, flow: u8, frame: Vec<u8>, turns: &mut Turns, pool: &mut Pool) {
+    pub fn push(&mut self, flow: u8, frame: Vec<u8>, shared: &mut Shared) {
         let frame =
             if frame.len() <= SMALL_BUFFER_BYTES && frame.capacity() >= LARGE_BUFFER_BYTES / 2 {
-                let mut small = pool.take(frame.len());
+                let mut small = shared.pool.take(frame.len());
                 small.extend_from_slice(&frame);
-                pool.give(frame);
+                shared.pool.give(frame);
                 small
             } else {
                 frame
@@ -70,12 +71,7 @@ impl FrameSender {
             frame,
         );
         to.queue.push_back(slot);
-        turns.wake(Source::Frames(flow), &mut to.turn);
-    }
-
-    /// Whether `flow` has nothing to send.
-    pub fn is_resting(&self, flow: u8) -> bool {
-        self.flows[usize::from(flow)].queue.is_empty()
+        shared.turns.wake(Source::Frames(flow), &mut to.turn);
     }
 
     /// The turn of `flow`.
@@ -83,38 +79,48 @@ impl FrameSender {
         &mut self.flows[usize::from(flow)].turn
     }
 
-    /// Writes the next new piece of `flow`; `None` if it does not fit.
+    /// Writes the next new piece of `flow`.
     #[inline]
     pub fn write_next(
         &mut self,
         now: Time,
         flow: u8,
-        turns: &mut Turns,
+        shared: &mut Shared,
         w: &mut Writer<'_>,
-        stats: &mut OpStats,
-    ) -> Option<Content> {
+    ) -> Written {
         let from = &mut self.flows[usize::from(flow)];
-        let &slot = from.queue.front()?;
-        let (content, len, last) = self.units.write_next(slot, w)?;
+        let Some(&slot) = from.queue.front() else {
+            return Written::Nothing;
+        };
+        let Some((content, len, last)) = self.units.write_next(slot, w) else {
+            return Written::NoRoom;
+        };
         self.queued_bytes -= len as usize;
-        turns.spend(len as usize, last);
+        shared.turns.spend(len as usize, last);
         if last {
-            stats.frames_sent += 1;
+            shared.stats.frames_sent += 1;
             from.queue.pop_front();
             if from.queue.is_empty() {
-                turns.rest(&mut from.turn);
+                shared.turns.rest(&mut from.turn);
             }
             let generation = self.units.generation(slot);
             self.sent.push_back((slot, generation, now));
         }
-        Some(content)
+        Written::Content(content)
     }
 
     /// A piece arrived.
     #[inline]
-    pub fn on_acked(&mut self, slot: u32, generation: u32, offset: u32, len: u32, pool: &mut Pool) {
+    pub fn on_acked(
+        &mut self,
+        slot: u32,
+        generation: u32,
+        offset: u32,
+        len: u32,
+        shared: &mut Shared,
+    ) {
         if self.units.on_acked(slot, generation, offset, len) {
-            pool.give(self.units.remove(slot));
+            shared.pool.give(self.units.remove(slot));
             self.forget_done();
         }
     }
@@ -130,14 +136,14 @@ impl FrameSender {
     }
 
     /// Gives up frames that are too old.
-    pub fn expire(&mut self, now: Time, pool: &mut Pool, stats: &mut OpStats) {
+    pub fn expire(&mut self, now: Time, shared: &mut Shared) {
         while let Some(&(slot, generation, sent)) = self.sent.front() {
             if self.units.find(slot, generation).is_some() {
                 if now < sent + FRAME_LIFETIME {
                     break;
                 }
-                pool.give(self.units.remove(slot));
-                stats.frames_given_up += 1;
+                shared.pool.give(self.units.remove(slot));
+                shared.stats.frames_given_up += 1;
             }
             self.sent.pop_front();
         }
@@ -156,7 +162,7 @@ impl FrameSender {
     /// Starts afresh: all flows begin at 0. Takes out the frames of which nothing was
     /// sent yet, with their flows and in order, and counts the others. Slots keep their
     /// generations, so that the fate of what was sent before means nothing.
-    pub fn drain(&mut self, pool: &mut Pool, stats: &mut OpStats) -> Vec<(u8, Vec<u8>)> {
+    pub fn drain(&mut self, shared: &mut Shared) -> Vec<(u8, Vec<u8>)> {
         let mut unsent = Vec::new();
         for flow in &mut self.flows {
             for slot in flow.queue.drain(..) {
@@ -166,15 +172,15 @@ impl FrameSender {
                 if untouched {
                     unsent.push((number, data));
                 } else {
-                    stats.frames_given_up += 1;
-                    pool.give(data);
+                    shared.stats.frames_given_up += 1;
+                    shared.pool.give(data);
                 }
             }
         }
         while let Some((slot, generation, _)) = self.sent.pop_front() {
             if self.units.find(slot, generation).is_some() {
-                stats.frames_given_up += 1;
-                pool.give(self.units.remove(slot));
+                shared.stats.frames_given_up += 1;
+                shared.pool.give(self.units.remove(slot));
             }
         }
         self.flows.clear();

@@ -1,9 +1,8 @@
 //! Units on their way out: kept until every byte is acknowledged.
 
 use crate::op::Policy;
-use crate::op::codec;
 use crate::op::limits::USEFUL_BYTES;
-use crate::segment::{Content, RangeSet};
+use crate::segment::{Content, Pool, RangeSet};
 use crate::wire::{Record, UnitClass, UnitSegment, Writer};
 
 /// A frame or message being sent.
@@ -53,27 +52,21 @@ impl Unit {
         len_max: u32,
         w: &mut Writer<'_>,
     ) -> Option<(Content, u32)> {
-        let header_bytes = match self.class {
-            UnitClass::Frame => codec::UNIT_FRAME_HEADER_BYTES,
-            UnitClass::Message => codec::UNIT_MESSAGE_HEADER_BYTES,
-        };
-        let room = w.room().checked_sub(header_bytes)?;
+        let room = w.room().checked_sub(self.class.header_bytes())?;
         let len = room.min(len_max as usize).min(usize::from(u16::MAX));
         if len == 0 || (len < len_max as usize && len < USEFUL_BYTES) {
             return None;
         }
         let start = offset as usize;
-        codec::write(
-            &Record::Unit(UnitSegment {
-                class: self.class,
-                flow: self.flow,
-                sequence: self.sequence,
-                offset,
-                total: self.total(),
-                data: &self.data[start..start + len],
-            }),
-            w,
-        );
+        Record::Unit(UnitSegment {
+            class: self.class,
+            flow: self.flow,
+            sequence: self.sequence,
+            offset,
+            total: self.total(),
+            data: &self.data[start..start + len],
+        })
+        .write(w);
         let len = len as u32;
         let content = Content::Unit {
             class: self.class,
@@ -170,6 +163,15 @@ impl Units {
         self.held_bytes -= data.capacity();
         self.free.push(slot);
         data
+    }
+
+    /// Takes all units out.
+    pub fn remove_all(&mut self, pool: &mut Pool) {
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].live {
+                pool.give(self.remove(slot));
+            }
+        }
     }
 
     /// Writes the next piece that was never sent. The second value: whether

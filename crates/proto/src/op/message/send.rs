@@ -1,0 +1,194 @@
+//! Messages on their way out.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{TAGGED, UNTAGGED, charge_bytes};
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::op::limits::{MESSAGE_FLOWS_MAX, MESSAGE_TRAILER_BYTES_MAX};
+use crate::op::queue::{Source, Turn, Written};
+use crate::op::shared::Shared;
+use crate::op::unit::Units;
+use crate::op::{OpError, OpEvent, Policy};
+use crate::wire::{UnitClass, Writer};
+
+/// A message flow.
+#[derive(Debug, Default)]
+struct Flow {
+    /// Slots of messages not yet sent completely, in order.
+    queue: VecDeque<u32>,
+    next_sequence: u32,
+    turn: Turn,
+}
+
+/// All messages from acceptance until they are acknowledged.
+#[derive(Debug, Default)]
+pub(in crate::op) struct MessageSender {
+    pub units: Units,
+    flows: Vec<Flow>,
+    /// Where a flow stands in `flows`.
+    by_flow: BTreeMap<u32, u32>,
+    /// The flow used last, and where it stands: the common case.
+    last: Option<(u32, u32)>,
+    /// Bytes never sent.
+    queued_bytes: usize,
+    /// Bytes never acknowledged.
+    kept_bytes: usize,
+    /// Whether a message was refused and the event is owed.
+    was_full: bool,
+}
+
+impl MessageSender {
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// See [`Ops::send_message`](crate::op::Ops::send_message).
+    pub fn push(
+        &mut self,
+        flow: u32,
+        tag: Option<u64>,
+        data: &[u8],
+        policy: Policy,
+        shared: &mut Shared,
+    ) -> Result<(), OpError> {
+        if data.len() > MESSAGE_BYTES_MAX {
+            return Err(OpError::TooLarge {
+                bytes_max: MESSAGE_BYTES_MAX,
+            });
+        }
+        let bytes = data.len() + MESSAGE_TRAILER_BYTES_MAX;
+        if self.kept_bytes > 0 && self.kept_bytes + bytes > shared.limits.message_queue_bytes {
+            self.was_full = true;
+            return Err(OpError::Full);
+        }
+        let index = self.index(flow)?;
+        let mut unit = shared.pool.take(bytes);
+        unit.extend_from_slice(data);
+        if let Some(tag) = tag {
+            unit.extend_from_slice(&tag.to_be_bytes());
+            unit.push(TAGGED);
+        } else {
+            unit.push(UNTAGGED);
+        }
+        self.queued_bytes += unit.len();
+        self.kept_bytes += unit.len();
+        let to = &mut self.flows[index as usize];
+        let sequence = to.next_sequence;
+        to.next_sequence = sequence.wrapping_add(1);
+        let slot = self
+            .units
+            .insert(UnitClass::Message, policy, flow, sequence, unit);
+        to.queue.push_back(slot);
+        shared.turns.wake(Source::Messages(index), &mut to.turn);
+        Ok(())
+    }
+
+    /// Where `flow` stands; a new one is added.
+    fn index(&mut self, flow: u32) -> Result<u32, OpError> {
+        if let Some((_, index)) = self.last.filter(|l| l.0 == flow) {
+            return Ok(index);
+        }
+        let index = match self.by_flow.get(&flow) {
+            Some(index) => *index,
+            None if self.flows.len() >= MESSAGE_FLOWS_MAX => return Err(OpError::TooManyFlows),
+            None => {
+                let index = self.flows.len() as u32;
+                self.flows.push(Flow::default());
+                self.by_flow.insert(flow, index);
+                index
+            }
+        };
+        self.last = Some((flow, index));
+        Ok(index)
+    }
+
+    /// The turn of the flow at `index`.
+    pub fn turn(&mut self, index: u32) -> &mut Turn {
+        &mut self.flows[index as usize].turn
+    }
+
+    /// Writes the next new piece of the flow at `index`.
+    pub fn write_next(&mut self, index: u32, shared: &mut Shared, w: &mut Writer<'_>) -> Written {
+        let from = &mut self.flows[index as usize];
+        let Some(&slot) = from.queue.front() else {
+            return Written::Nothing;
+        };
+        let unit = self.units.get(slot);
+        let charge = if unit.is_unsent() {
+            charge_bytes(unit.total())
+        } else {
+            0
+        };
+        // Once a message has begun it is paid for, and goes on though others wait.
+        if charge > 0 && charge > shared.window_available() {
+            return Written::Blocked;
+        }
+        let Some((content, len, last)) = self.units.write_next(slot, w) else {
+            return Written::NoRoom;
+        };
+        shared.send_window.spend(charge);
+        self.queued_bytes -= len as usize;
+        shared.turns.spend(len as usize, true);
+        if last {
+            from.queue.pop_front();
+            if from.queue.is_empty() {
+                shared.turns.rest(&mut from.turn);
+            }
+        }
+        Written::Content(content)
+    }
+
+    /// A piece arrived.
+    pub fn on_acked(
+        &mut self,
+        slot: u32,
+        generation: u32,
+        offset: u32,
+        len: u32,
+        shared: &mut Shared,
+    ) {
+        if !self.units.on_acked(slot, generation, offset, len) {
+            return;
+        }
+        let unit = self.units.remove(slot);
+        self.kept_bytes -= unit.len();
+        shared.pool.give(unit);
+        shared.stats.messages_acked += 1;
+        if self.was_full && self.kept_bytes <= shared.limits.message_queue_bytes / 4 * 3 {
+            self.was_full = false;
+            shared.events.push_back(OpEvent::MessageRoom);
+        }
+    }
+
+    /// Bytes never sent.
+    pub const fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    /// Starts afresh: all flows begin at 0. Messages not acknowledged are gone, and
+    /// the application is told how many.
+    pub fn reset(&mut self, shared: &mut Shared) {
+        let count = self.units.len();
+        self.units.remove_all(&mut shared.pool);
+        self.flows.clear();
+        self.by_flow.clear();
+        self.last = None;
+        self.queued_bytes = 0;
+        self.kept_bytes = 0;
+        if count > 0 {
+            shared.events.push_back(OpEvent::MessagesBroken { count });
+        }
+        if self.was_full {
+            self.was_full = false;
+            shared.events.push_back(OpEvent::MessageRoom);
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let queues: usize = self.flows.iter().map(|f| f.queue.capacity()).sum();
+        self.units.memory_bytes()
+            + self.flows.capacity() * size_of::<Flow>()
+            + self.by_flow.len() * size_of::<(u32, u32)>() * 2
+            + queues * size_of::<u32>()
+    }
+}

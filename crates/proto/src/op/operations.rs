@@ -1,0 +1,157 @@
+//! What an application does: send and receive frames, messages, streams.
+
+use super::{Message, OpError, Ops, Policy, Read};
+use crate::limits::FRAME_BYTES_MAX;
+use crate::segment::LARGE_BUFFER_BYTES;
+use crate::{StreamId, Time};
+
+/// Frames.
+impl Ops {
+    /// An empty buffer for a frame, with room for a full TSO packet or more:
+    /// reserve what is needed, the capacity is kept when it comes back.
+    pub fn frame_buffer(&mut self) -> Vec<u8> {
+        self.shared.pool.take(LARGE_BUFFER_BYTES)
+    }
+
+    /// As [`frame_buffer`](Ops::frame_buffer), but `None` rather than allocating.
+    pub fn spare_buffer(&mut self) -> Option<Vec<u8>> {
+        self.shared.pool.take_spare()
+    }
+
+    /// Takes back the buffer of a received frame or message.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.shared.pool.give(buffer);
+    }
+
+    /// Whether [`send_frame`](Ops::send_frame) would accept a frame of `bytes`.
+    pub fn has_frame_room(&self, bytes: usize) -> bool {
+        self.frames_out.has_room(bytes, &self.shared.limits)
+    }
+
+    /// Sends a frame in one of 256 flows. Frames of a flow arrive in order;
+    /// one that cannot arrive in time does not arrive.
+    ///
+    /// A frame that cannot be one (empty, or longer than [`FRAME_BYTES_MAX`])
+    /// is dropped and counted in [`OpStats::frames_dropped`](super::OpStats::frames_dropped).
+    ///
+    /// # Errors
+    /// The queue is full: the frame is given back; stop reading frames until
+    /// [`has_frame_room`](Ops::has_frame_room).
+    pub fn send_frame(&mut self, now: Time, flow: u8, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        if frame.is_empty() || frame.len() > FRAME_BYTES_MAX {
+            self.shared.stats.frames_dropped += 1;
+            self.shared.pool.give(frame);
+            return Ok(());
+        }
+        if !self.has_frame_room(frame.len()) {
+            self.frames_out.expire(now, &mut self.shared);
+            if !self.has_frame_room(frame.len()) {
+                return Err(frame);
+            }
+        }
+        self.frames_out.push(flow, frame, &mut self.shared);
+        Ok(())
+    }
+
+    /// The next frame from the peer, in order. Give it to
+    /// [`recycle`](Ops::recycle) when done with.
+    #[inline]
+    pub fn receive_frame(&mut self) -> Option<Vec<u8>> {
+        self.frames_in.pop()
+    }
+}
+
+/// Messages.
+impl Ops {
+    /// Sends a message in a flow: messages of a flow arrive in order, each exactly
+    /// once while the bundle lives. There may be
+    /// [`MESSAGE_FLOWS_MAX`](super::MESSAGE_FLOWS_MAX) flows. An empty message is one.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`] beyond [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX),
+    /// [`OpError::TooManyFlows`], or [`OpError::Full`]: wait for
+    /// [`OpEvent::MessageRoom`](super::OpEvent::MessageRoom).
+    pub fn send_message(
+        &mut self,
+        flow: u32,
+        tag: Option<u64>,
+        data: &[u8],
+        policy: Policy,
+    ) -> Result<(), OpError> {
+        self.messages_out
+            .push(flow, tag, data, policy, &mut self.shared)
+    }
+
+    /// The next message from the peer. Until it is fetched it uses the
+    /// window granted to the peer.
+    pub fn receive_message(&mut self) -> Option<Message> {
+        self.messages_in.pop(&mut self.shared)
+    }
+}
+
+/// Streams.
+impl Ops {
+    /// Opens a stream, at once: the peer is told even if nothing is written.
+    ///
+    /// # Errors
+    /// [`OpError::TooManyStreams`].
+    pub fn open_stream(&mut self, service: u32, policy: Policy) -> Result<StreamId, OpError> {
+        self.streams.open(service, policy, &mut self.shared)
+    }
+
+    /// Changes how what this end writes is spread over the paths; streams that the peer
+    /// opened begin with [`Policy::Stripe`].
+    ///
+    /// # Errors
+    /// [`OpError::UnknownStream`].
+    pub fn set_stream_policy(&mut self, id: StreamId, policy: Policy) -> Result<(), OpError> {
+        self.streams.set_policy(id, policy)
+    }
+
+    /// Takes bytes to be sent; returns how many. If that is not all of them,
+    /// [`OpEvent::Writable`](super::OpEvent::Writable) follows when there is room.
+    ///
+    /// # Errors
+    /// [`OpError::UnknownStream`]; [`OpError::Closed`] if it was finished, reset or stopped.
+    pub fn write_stream(&mut self, id: StreamId, data: &[u8]) -> Result<usize, OpError> {
+        self.streams.write(id, data, &mut self.shared)
+    }
+
+    /// Ends what this end writes. [`OpEvent::Finished`](super::OpEvent::Finished) tells when the peer has it all.
+    ///
+    /// # Errors
+    /// [`OpError::UnknownStream`]; [`OpError::Closed`] if it was finished, reset or stopped before.
+    pub fn finish_stream(&mut self, id: StreamId) -> Result<(), OpError> {
+        self.streams.finish(id, &mut self.shared)
+    }
+
+    /// Gives up sending; what did not arrive yet need not arrive any more. The other
+    /// direction goes on, unless the peer has not heard of the stream yet: then it never will,
+    /// and its direction is reset too.
+    ///
+    /// # Errors
+    /// [`OpError::UnknownStream`]; [`OpError::Closed`] if everything arrived, or it was reset before.
+    pub fn reset_stream(&mut self, id: StreamId, code: u32) -> Result<(), OpError> {
+        self.streams.reset(id, code, &mut self.shared)
+    }
+
+    /// Gives up receiving: what is not read is gone, and the peer is asked to send no more.
+    ///
+    /// # Errors
+    /// [`OpError::UnknownStream`]; [`OpError::Closed`] if it ended or was stopped before.
+    pub fn stop_stream(&mut self, id: StreamId, code: u32) -> Result<(), OpError> {
+        self.streams.stop(id, code, &mut self.shared)
+    }
+
+    /// Reads what is there. Nothing read and no end: wait for
+    /// [`OpEvent::Readable`](super::OpEvent::Readable).
+    ///
+    /// A stream is forgotten when its end was read and all this end wrote was acknowledged.
+    ///
+    /// # Errors
+    /// [`OpError::UnknownStream`]; [`OpError::Reset`] if the peer gave up;
+    /// [`OpError::Closed`] if this end stopped it.
+    pub fn read_stream(&mut self, id: StreamId, into: &mut [u8]) -> Result<Read, OpError> {
+        self.streams.read(id, into, &mut self.shared)
+    }
+}

@@ -1,0 +1,69 @@
+//! What the peer's records do.
+
+use super::{Ops, Violation};
+use crate::Time;
+use crate::wire::{StreamSegment, UnitClass, UnitSegment};
+
+impl Ops {
+    /// A piece of a frame or message came.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    #[inline]
+    pub fn on_unit(&mut self, now: Time, seg: &UnitSegment<'_>) -> Result<(), Violation> {
+        match seg.class {
+            UnitClass::Frame => self.frames_in.on_piece(now, seg, &mut self.shared),
+            UnitClass::Message => self.messages_in.on_piece(now, seg, &mut self.shared),
+        }
+    }
+
+    /// A piece of a stream came.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_stream(&mut self, _now: Time, seg: &StreamSegment<'_>) -> Result<(), Violation> {
+        self.streams.on_segment(seg, &mut self.shared)
+    }
+
+    /// The peer gave up sending on a stream.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_stream_reset(
+        &mut self,
+        _now: Time,
+        id: u32,
+        code: u32,
+        final_offset: u64,
+    ) -> Result<(), Violation> {
+        self.streams
+            .on_reset(id, code, final_offset, &mut self.shared)
+    }
+
+    /// The peer wants no more of a stream.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_stream_stop(&mut self, _now: Time, id: u32, code: u32) -> Result<(), Violation> {
+        self.streams.on_stop(id, code, &mut self.shared)
+    }
+
+    /// The peer admits bytes of a stream up to `limit`.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_stream_window(&mut self, id: u32, limit: u64) -> Result<(), Violation> {
+        self.streams.on_window(id, limit, &mut self.shared)
+    }
+
+    /// The peer admits bytes of streams and messages together up to `limit`.
+    pub fn on_bundle_window(&mut self, limit: u64) {
+        if !self.shared.send_window.on_limit(limit) {
+            return;
+        }
+        // Each to the front, the last first: the first that asked is the first to go on.
+        while let Some(source) = self.shared.waiting.pop_back() {
+            self.with_turn(source, |turns, turn| turns.resume(source, turn));
+        }
+    }
+}

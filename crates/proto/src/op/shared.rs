@@ -1,0 +1,120 @@
+//! What streams, messages and frames of a bundle share.
+
+use std::collections::VecDeque;
+
+use super::limits::OpLimits;
+use super::queue::{Source, Turns};
+use super::window::{ReceiveWindow, SendWindow};
+use super::{OpEvent, OpStats};
+use crate::segment::{ChunkPool, Pool};
+
+/// Something with lost content to be carried again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lost {
+    /// A frame, by slot and generation.
+    Frame(u32, u32),
+    /// A message, by slot and generation.
+    Message(u32, u32),
+    /// A stream, by its id.
+    Stream(u32),
+}
+
+/// A control record to be sent, with its newest values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Control {
+    /// A stream's sending was given up.
+    Reset(u32),
+    /// A stream's receiving was given up.
+    Stop(u32),
+    /// A stream's window was raised.
+    StreamWindow(u32),
+    /// The bundle's window was raised.
+    BundleWindow,
+}
+
+/// What streams, messages and frames of a bundle share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub limits: OpLimits,
+    /// Buffers of frames and messages.
+    pub pool: Pool,
+    /// Buffers of streams.
+    pub chunks: ChunkPool,
+    /// Who sends new content next.
+    pub turns: Turns,
+    /// Who waits for the bundle's window, in the order of asking.
+    pub waiting: VecDeque<Source>,
+    /// What has lost content, in the order of losing.
+    pub lost: VecDeque<Lost>,
+    /// Control records to be sent. Each stands here at most once.
+    pub control: VecDeque<Control>,
+    pub send_window: SendWindow,
+    pub receive_window: ReceiveWindow,
+    pub events: VecDeque<OpEvent>,
+    pub stats: OpStats,
+}
+
+impl Shared {
+    pub fn new(limits: &OpLimits) -> Shared {
+        let mut shared = Shared {
+            limits: limits.clone(),
+            pool: Pool::new(limits.pool_bytes),
+            chunks: ChunkPool::new(limits.pool_bytes),
+            turns: Turns::default(),
+            waiting: VecDeque::new(),
+            lost: VecDeque::new(),
+            control: VecDeque::new(),
+            send_window: SendWindow::default(),
+            receive_window: ReceiveWindow::new(limits.bundle_window_bytes),
+            events: VecDeque::new(),
+            stats: OpStats::default(),
+        };
+        shared.announce_window();
+        shared
+    }
+
+    /// Starts afresh, keeping buffers, counters, events and the share.
+    pub fn reset(&mut self) {
+        self.turns.clear();
+        self.waiting.clear();
+        self.lost.clear();
+        self.control.clear();
+        self.send_window = SendWindow::default();
+        self.receive_window = ReceiveWindow::new(self.receive_window.share());
+        self.announce_window();
+    }
+
+    /// What new content may use of the bundle's window: nothing while others wait for it.
+    pub fn window_available(&self) -> u64 {
+        if self.waiting.is_empty() {
+            self.send_window.available()
+        } else {
+            0
+        }
+    }
+
+    /// Received bytes are done with.
+    pub fn credit(&mut self, bytes: u64) {
+        self.receive_window.credit(bytes);
+        self.announce_window();
+    }
+
+    /// Queues the bundle's window if it has risen enough.
+    pub fn announce_window(&mut self) {
+        if self.receive_window.is_due() {
+            self.receive_window.queued = true;
+            self.control.push_back(Control::BundleWindow);
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.pool.memory_bytes()
+            + self.chunks.memory_bytes()
+            + self.turns.memory_bytes()
+            + self.waiting.capacity() * size_of::<Source>()
+            + self.lost.capacity() * size_of::<Lost>()
+            + self.control.capacity() * size_of::<Control>()
+            + self.events.capacity() * size_of::<OpEvent>()
+    }
+}

@@ -1,0 +1,358 @@
+//! Byte streams: both directions, each with its own end (RFC 9000 sections 2 to 4).
+//!
+//! A stream is forgotten when both halves are done; what still comes for it is
+//! ignored. Streams are told apart from forgotten ones by their order: a node opens
+//! its streams in order of their ids, so when one comes, all before it are expected.
+
+mod peer;
+mod receive;
+mod send;
+mod sending;
+mod table;
+
+use super::queue::Source;
+use super::shared::{Control, Shared};
+use super::{CODE_REFUSED, OpError, OpEvent, Policy, Read};
+use crate::StreamId;
+use receive::ReceiveHalf;
+use send::SendHalf;
+use table::Table;
+
+/// One stream.
+#[derive(Debug)]
+struct Stream {
+    id: u32,
+    service: u32,
+    /// Whether the application knows it: it opened it, or was told of it.
+    known: bool,
+    send: SendHalf,
+    receive: ReceiveHalf,
+}
+
+/// All streams of a bundle.
+#[derive(Debug)]
+pub(super) struct Streams {
+    table: Table,
+    /// The id of the next stream that this end opens.
+    next_own: u32,
+    /// One past the highest stream of the peer known so far, in its order.
+    next_peer: u32,
+    /// Streams of this end that are not forgotten.
+    own_count: usize,
+    /// Streams of the peer that are not forgotten.
+    peer_count: usize,
+    /// Bytes never sent.
+    queued_bytes: u64,
+    /// Bytes sent and not acknowledged.
+    in_flight_bytes: u64,
+    /// Bytes lost and not sent again yet.
+    lost_bytes: u64,
+    /// Bytes written and not known to have arrived.
+    kept_bytes: u64,
+    /// Streams whose application found no room since all streams together keep too much.
+    out_of_room: Vec<u32>,
+}
+
+impl Streams {
+    pub fn new(opens_even: bool) -> Streams {
+        Streams {
+            table: Table::default(),
+            next_own: u32::from(!opens_even),
+            next_peer: u32::from(opens_even),
+            own_count: 0,
+            peer_count: 0,
+            queued_bytes: 0,
+            in_flight_bytes: 0,
+            lost_bytes: 0,
+            kept_bytes: 0,
+            out_of_room: Vec::new(),
+        }
+    }
+
+    /// See [`Ops::open_stream`](super::Ops::open_stream).
+    pub fn open(
+        &mut self,
+        service: u32,
+        policy: Policy,
+        shared: &mut Shared,
+    ) -> Result<StreamId, OpError> {
+        if self.own_count >= shared.limits.streams_max {
+            return Err(OpError::TooManyStreams);
+        }
+        let id = self.next_own;
+        self.next_own = id.checked_add(2).ok_or(OpError::TooManyStreams)?;
+        self.own_count += 1;
+        self.table.insert(Stream {
+            id,
+            service,
+            known: true,
+            send: SendHalf::new(policy, true),
+            receive: ReceiveHalf::new(),
+        });
+        self.wake(id, shared);
+        Ok(StreamId(id))
+    }
+
+    /// See [`Ops::set_stream_policy`](super::Ops::set_stream_policy).
+    pub fn set_policy(&mut self, id: StreamId, policy: Policy) -> Result<(), OpError> {
+        self.known(id)?.send.policy = policy;
+        Ok(())
+    }
+
+    /// See [`Ops::write_stream`](super::Ops::write_stream).
+    pub fn write(
+        &mut self,
+        id: StreamId,
+        data: &[u8],
+        shared: &mut Shared,
+    ) -> Result<usize, OpError> {
+        let all_room = shared.limits.streams_send_bytes as u64;
+        let all_room = all_room.saturating_sub(self.kept_bytes);
+        let stream = self.known(id)?;
+        if !stream.send.is_open() {
+            return Err(OpError::Closed);
+        }
+        let own_room = shared.limits.stream_send_bytes as u64;
+        let own_room = own_room.saturating_sub(stream.send.kept_bytes());
+        let len = (data.len() as u64).min(own_room).min(all_room) as usize;
+        let full = len < data.len();
+        stream.send.was_full |= full;
+        stream.send.write(&data[..len], &mut shared.chunks);
+        self.queued_bytes += len as u64;
+        self.kept_bytes += len as u64;
+        if len > 0 {
+            self.wake(id.0, shared);
+        }
+        if full && all_room < own_room {
+            self.wait_for_room(id.0);
+        }
+        Ok(len)
+    }
+
+    /// See [`Ops::finish_stream`](super::Ops::finish_stream).
+    pub fn finish(&mut self, id: StreamId, shared: &mut Shared) -> Result<(), OpError> {
+        let stream = self.known(id)?;
+        if !stream.send.is_open() {
+            return Err(OpError::Closed);
+        }
+        stream.send.finish();
+        self.wake(id.0, shared);
+        Ok(())
+    }
+
+    /// See [`Ops::reset_stream`](super::Ops::reset_stream).
+    pub fn reset(&mut self, id: StreamId, code: u32, shared: &mut Shared) -> Result<(), OpError> {
+        let stream = self.known(id)?;
+        if stream.send.reset.is_some() || stream.send.is_done() {
+            return Err(OpError::Closed);
+        }
+        self.give_up_sending(id.0, code, shared);
+        Ok(())
+    }
+
+    /// See [`Ops::stop_stream`](super::Ops::stop_stream).
+    pub fn stop(&mut self, id: StreamId, code: u32, shared: &mut Shared) -> Result<(), OpError> {
+        let stream = self.known(id)?;
+        if stream.receive.is_done() || stream.receive.stop.is_some() {
+            return Err(OpError::Closed);
+        }
+        self.give_up_receiving(id.0, code, shared);
+        self.forget_if_done(id.0, shared);
+        Ok(())
+    }
+
+    /// See [`Ops::read_stream`](super::Ops::read_stream).
+    pub fn read(
+        &mut self,
+        id: StreamId,
+        into: &mut [u8],
+        shared: &mut Shared,
+    ) -> Result<Read, OpError> {
+        let window_max = shared.limits.stream_window_bytes_max;
+        let stream = self.known(id)?;
+        if let Some(code) = stream.receive.reset {
+            return Err(OpError::Reset(code));
+        }
+        if stream.receive.stop.is_some() {
+            return Err(OpError::Closed);
+        }
+        let read = stream.receive.read(into, &mut shared.chunks);
+        if stream.receive.raise_limit(window_max) && !stream.receive.window_queued {
+            stream.receive.window_queued = true;
+            shared.control.push_back(Control::StreamWindow(id.0));
+        }
+        shared.stats.stream_bytes_read += read.len as u64;
+        shared.credit(read.len as u64);
+        if read.fin {
+            self.forget_if_done(id.0, shared);
+        }
+        Ok(read)
+    }
+
+    /// The stream, if the application may speak of it.
+    fn known(&mut self, id: StreamId) -> Result<&mut Stream, OpError> {
+        self.table
+            .get_mut(id.0)
+            .filter(|stream| stream.known)
+            .ok_or(OpError::UnknownStream)
+    }
+
+    /// A stream may have something new to send.
+    fn wake(&mut self, id: u32, shared: &mut Shared) {
+        if let Some(stream) = self.table.get_mut(id)
+            && stream.send.has_new()
+        {
+            shared.turns.wake(Source::Stream(id), &mut stream.send.turn);
+        }
+    }
+
+    /// Gives up sending on a stream and tells the peer.
+    fn give_up_sending(&mut self, id: u32, code: u32, shared: &mut Shared) {
+        self.change(id, |stream| {
+            stream.send.give_up(code, &mut shared.chunks);
+            shared.turns.rest(&mut stream.send.turn);
+            shared.control.push_back(Control::Reset(id));
+        });
+        self.offer_room(id, shared);
+    }
+
+    /// Gives up receiving on a stream, and tells the peer unless it has said everything.
+    fn give_up_receiving(&mut self, id: u32, code: u32, shared: &mut Shared) {
+        let Some(stream) = self.table.get_mut(id) else {
+            return;
+        };
+        let credit = stream.receive.on_stop(code, &mut shared.chunks);
+        if !stream.receive.is_done() {
+            shared.control.push_back(Control::Stop(id));
+        }
+        shared.credit(credit);
+    }
+
+    /// Changes a stream's sending half and keeps the sums over all streams.
+    fn change<R>(&mut self, id: u32, change: impl FnOnce(&mut Stream) -> R) -> Option<R> {
+        let stream = self.table.get_mut(id)?;
+        let sums = |send: &SendHalf| {
+            [
+                send.queued_bytes(),
+                send.in_flight_bytes(),
+                send.lost.covered(),
+                send.kept_bytes(),
+            ]
+        };
+        let before = sums(&stream.send);
+        let result = change(stream);
+        let after = sums(&stream.send);
+        let totals = [
+            &mut self.queued_bytes,
+            &mut self.in_flight_bytes,
+            &mut self.lost_bytes,
+            &mut self.kept_bytes,
+        ];
+        for ((total, before), after) in totals.into_iter().zip(before).zip(after) {
+            *total = *total - before + after;
+        }
+        Some(result)
+    }
+
+    /// Tells the applications of stream `id`, and of those that wait for others to
+    /// have less, that there is a good part of the room for writing, if they wait for it.
+    fn offer_room(&mut self, id: u32, shared: &mut Shared) {
+        let all_max = shared.limits.streams_send_bytes as u64 / 4 * 3;
+        self.offer_room_to(id, all_max, shared);
+        while self.kept_bytes <= all_max
+            && let Some(id) = self.out_of_room.pop()
+        {
+            if let Some(stream) = self.table.get_mut(id) {
+                stream.send.in_room_list = false;
+            }
+            self.offer_room_to(id, all_max, shared);
+        }
+    }
+
+    fn offer_room_to(&mut self, id: u32, all_max: u64, shared: &mut Shared) {
+        let own_max = shared.limits.stream_send_bytes as u64 / 4 * 3;
+        let Some(stream) = self.table.get_mut(id).filter(|s| s.send.was_full) else {
+            return;
+        };
+        if !stream.send.is_open()
+            || (stream.send.kept_bytes() <= own_max && self.kept_bytes <= all_max)
+        {
+            stream.send.was_full = false;
+            shared.events.push_back(OpEvent::Writable(StreamId(id)));
+        } else if stream.send.kept_bytes() <= own_max {
+            self.wait_for_room(id);
+        }
+    }
+
+    /// Stream `id` waits for room of all streams together.
+    fn wait_for_room(&mut self, id: u32) {
+        if let Some(stream) = self.table.get_mut(id)
+            && !stream.send.in_room_list
+        {
+            stream.send.in_room_list = true;
+            self.out_of_room.push(id);
+        }
+    }
+
+    /// Forgets a stream that is over in both directions.
+    fn forget_if_done(&mut self, id: u32, shared: &mut Shared) {
+        let Some(stream) = self.table.get_mut(id) else {
+            return;
+        };
+        if !stream.send.is_done() || !stream.receive.is_done() {
+            return;
+        }
+        shared.turns.rest(&mut stream.send.turn);
+        self.table.remove(id);
+        if self.is_own(id) {
+            self.own_count -= 1;
+        } else {
+            self.peer_count -= 1;
+        }
+    }
+
+    /// Whether this end opened, or may open, the stream.
+    fn is_own(&self, id: u32) -> bool {
+        id % 2 == self.next_own % 2
+    }
+
+    /// Starts afresh: all streams end, and the application is told.
+    pub fn restart(&mut self, shared: &mut Shared) {
+        for stream in self.table.iter().filter(|stream| stream.known) {
+            shared
+                .events
+                .push_back(OpEvent::Broken(StreamId(stream.id)));
+        }
+        *self = Streams::new(self.next_own.is_multiple_of(2));
+    }
+
+    /// Bytes never sent.
+    pub const fn queued_bytes(&self) -> usize {
+        self.queued_bytes as usize
+    }
+
+    /// Bytes sent and not acknowledged.
+    pub const fn in_flight_bytes(&self) -> usize {
+        self.in_flight_bytes as usize
+    }
+
+    /// Bytes lost and not sent again yet.
+    pub const fn lost_bytes(&self) -> usize {
+        self.lost_bytes as usize
+    }
+
+    /// Streams not forgotten.
+    pub const fn count(&self) -> usize {
+        self.own_count + self.peer_count
+    }
+
+    /// Memory held, in bytes. Looks at every stream.
+    pub fn memory_bytes(&self) -> usize {
+        let heap: usize = self
+            .table
+            .iter()
+            .map(|s| s.send.heap_bytes() + s.receive.heap_bytes())
+            .sum();
+        self.table.memory_bytes() + self.out_of_room.capacity() * size_of::<u32>() + heap
+    }
+}

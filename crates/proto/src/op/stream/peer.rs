@@ -1,0 +1,187 @@
+//! What the peer says of streams.
+
+use super::{
+    CODE_REFUSED, OpEvent, Policy, ReceiveHalf, SendHalf, Shared, Stream, StreamId, Streams,
+};
+use crate::op::Violation;
+use crate::wire::StreamSegment;
+
+/// How many times as many streams as may be open a peer may have begun: those
+/// beyond the limit are refused one by one, those beyond this end the session.
+const REFUSED_FACTOR: usize = 2;
+
+impl Streams {
+    /// A segment came.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_segment(
+        &mut self,
+        seg: &StreamSegment<'_>,
+        shared: &mut Shared,
+    ) -> Result<(), Violation> {
+        let id = seg.id;
+        if !self.expect(id, shared)? {
+            shared.stats.pieces_duplicate += 1;
+            return Ok(());
+        }
+        let Some(stream) = self.table.get_mut(id) else {
+            return Ok(());
+        };
+        let arrived =
+            stream
+                .receive
+                .on_segment(seg, &mut shared.receive_window, &mut shared.chunks)?;
+        shared.stats.pieces_duplicate += u64::from(arrived.duplicate);
+        let opens = !stream.known
+            && seg.service.is_some()
+            && stream.receive.stop.is_none()
+            && stream.receive.reset.is_none();
+        if opens {
+            stream.known = true;
+            stream.service = seg.service.unwrap_or_default();
+            let (id, service) = (StreamId(id), stream.service);
+            shared
+                .events
+                .push_back(OpEvent::StreamOpened { id, service });
+            if let Some(code) = stream.send.reset.filter(|_| stream.send.stopped) {
+                shared.events.push_back(OpEvent::Stopped { id, code });
+            }
+        }
+        // What came before the opening is news only now.
+        let news = arrived.readable || (opens && stream.receive.has_news());
+        if stream.known && news && !stream.receive.announced {
+            stream.receive.announced = true;
+            shared.events.push_back(OpEvent::Readable(StreamId(id)));
+        }
+        shared.credit(arrived.credit);
+        if stream.receive.is_done() {
+            self.forget_if_done(id, shared);
+        }
+        Ok(())
+    }
+
+    /// The peer gave up sending on a stream.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_reset(
+        &mut self,
+        id: u32,
+        code: u32,
+        final_offset: u64,
+        shared: &mut Shared,
+    ) -> Result<(), Violation> {
+        if !self.expect(id, shared)? {
+            return Ok(());
+        }
+        let Some(stream) = self.table.get_mut(id) else {
+            return Ok(());
+        };
+        let credit = stream.receive.on_reset(
+            code,
+            final_offset,
+            &mut shared.receive_window,
+            &mut shared.chunks,
+        )?;
+        let Some(credit) = credit else {
+            return Ok(());
+        };
+        let (known, stopped) = (stream.known, stream.receive.stop.is_some());
+        let sends = stream.send.reset.is_none();
+        shared.credit(credit);
+        if known && !stopped {
+            let id = StreamId(id);
+            shared.events.push_back(OpEvent::Reset { id, code });
+        }
+        if !known && sends {
+            // Given up before it was known what it is for: nobody here will ever close it.
+            self.give_up_sending(id, code, shared);
+        }
+        self.forget_if_done(id, shared);
+        Ok(())
+    }
+
+    /// The peer wants no more of a stream.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_stop(&mut self, id: u32, code: u32, shared: &mut Shared) -> Result<(), Violation> {
+        if !self.expect(id, shared)? {
+            return Ok(());
+        }
+        let Some(stream) = self.table.get_mut(id) else {
+            return Ok(());
+        };
+        if stream.send.reset.is_some() || stream.send.is_done() {
+            return Ok(());
+        }
+        stream.send.stopped = true;
+        if stream.known {
+            let id = StreamId(id);
+            shared.events.push_back(OpEvent::Stopped { id, code });
+        }
+        self.give_up_sending(id, code, shared);
+        Ok(())
+    }
+
+    /// The peer admits more of a stream.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_window(&mut self, id: u32, limit: u64, shared: &mut Shared) -> Result<(), Violation> {
+        if !self.expect(id, shared)? {
+            return Ok(());
+        }
+        if let Some(stream) = self.table.get_mut(id) {
+            stream.send.limit = stream.send.limit.max(limit);
+        }
+        self.wake(id, shared);
+        Ok(())
+    }
+
+    /// Whether stream `id` is here; it and all that the peer must have opened before it
+    /// are made if they are new. `false`: it was forgotten.
+    fn expect(&mut self, id: u32, shared: &mut Shared) -> Result<bool, Violation> {
+        if self.table.get_mut(id).is_some() {
+            return Ok(true);
+        }
+        if self.is_own(id) {
+            return if id < self.next_own {
+                Ok(false)
+            } else {
+                Err(Violation::UnknownStream)
+            };
+        }
+        if id < self.next_peer {
+            return Ok(false);
+        }
+        let new = ((id - self.next_peer) / 2) as usize + 1;
+        let past = id.checked_add(2).ok_or(Violation::TooManyStreams)?;
+        if self.peer_count + new > shared.limits.streams_max.saturating_mul(REFUSED_FACTOR) {
+            return Err(Violation::TooManyStreams);
+        }
+        for id in (self.next_peer..past).step_by(2) {
+            self.insert_peers(id, shared);
+        }
+        self.next_peer = past;
+        Ok(true)
+    }
+
+    /// Makes a stream that the peer opened; it is refused if there are too many.
+    fn insert_peers(&mut self, id: u32, shared: &mut Shared) {
+        self.peer_count += 1;
+        self.table.insert(Stream {
+            id,
+            service: 0,
+            known: false,
+            send: SendHalf::new(Policy::default(), false),
+            receive: ReceiveHalf::new(),
+        });
+        if self.peer_count > shared.limits.streams_max {
+            shared.stats.streams_refused += 1;
+            self.give_up_sending(id, CODE_REFUSED, shared);
+            self.give_up_receiving(id, CODE_REFUSED, shared);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The receiving half of a stream (RFC 9000 section 3.2).
+
+use crate::op::limits::{RANGES_MAX, STREAM_WINDOW_BYTES_INITIAL};
+use crate::op::window::ReceiveWindow;
+use crate::op::{Read, Violation};
+use crate::segment::{ChunkPool, Chunks, RangeSet};
+use crate::wire::{OFFSET_MAX, StreamSegment};
+
+/// What has arrived and was not read.
+#[derive(Debug)]
+pub(super) struct ReceiveHalf {
+    bytes: Chunks,
+    have: RangeSet,
+    /// Behind the last byte that was read, or is not wanted.
+    read: u64,
+    /// Behind the last byte that arrived: what counts against the bundle's window.
+    highest: u64,
+    /// Where the stream ends, once known.
+    final_offset: Option<u64>,
+    /// First offset that is not granted.
+    pub limit: u64,
+    /// How far `limit` may be ahead of `read`.
+    window: u64,
+    /// Whether the sender used nearly all it was granted since the window last grew.
+    limited: bool,
+    /// Whether the newest limit waits to be sent.
+    pub window_queued: bool,
+    /// The code with which the peer gave up sending.
+    pub reset: Option<u32>,
+    /// The code with which this end asked the peer to stop.
+    pub stop: Option<u32>,
+    /// Whether the application knows that there is something to read.
+    pub announced: bool,
+    /// Whether the application was told of the end.
+    end_read: bool,
+}
+
+/// What a segment did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Arrived {
+    /// Whether there is something new to read.
+    pub readable: bool,
+    /// Whether all its bytes were there.
+    pub duplicate: bool,
+    /// Bytes of the bundle's window that are free again since nobody wants them.
+    pub credit: u64,
+}
+
+impl ReceiveHalf {
+    pub fn new() -> ReceiveHalf {
+        ReceiveHalf {
+            bytes: Chunks::default(),
+            have: RangeSet::new(),
+            read: 0,
+            highest: 0,
+            final_offset: None,
+            limit: STREAM_WINDOW_BYTES_INITIAL,
+            window: STREAM_WINDOW_BYTES_INITIAL,
+            limited: false,
+            window_queued: false,
+            reset: None,
+            stop: None,
+            announced: false,
+            end_read: false,
+        }
+    }
+
+    /// Whether nothing will be read any more, and all is known that counts
+    /// against the bundle's window.
+    pub fn is_done(&self) -> bool {
+        self.reset.is_some()
+            || self.end_read
+            || (self.stop.is_some() && self.final_offset.is_some())
+    }
+
+    /// Whether everything up to the stream's end has arrived.
+    fn is_whole(&self) -> bool {
+        self.final_offset
+            .is_some_and(|end| self.have.covered_to() == end)
+    }
+
+    /// Whether it is known where the stream ends, or nobody cares: no window is needed any more.
+    pub fn has_end(&self) -> bool {
+        self.final_offset.is_some() || self.stop.is_some()
+    }
+
+    /// Whether there is something to read, an end included.
+    pub fn has_news(&self) -> bool {
+        self.have.covered_to() > self.read || (self.is_whole() && !self.end_read)
+    }
+
+    /// A segment came.
+    ///
+    /// # Errors
+    /// [`Violation`]; nothing changed then.
+    pub fn on_segment(
+        &mut self,
+        seg: &StreamSegment<'_>,
+        window: &mut ReceiveWindow,
+        pool: &mut ChunkPool,
+    ) -> Result<Arrived, Violation> {
+        let end = seg
+            .offset
+            .checked_add(seg.data.len() as u64)
+            .ok_or(Violation::BeyondStreamWindow)?;
+        self.check_end(end, seg.fin)?;
+        if self.have.range_count() >= RANGES_MAX {
+            return Err(Violation::TooScattered);
+        }
+        let higher = end.saturating_sub(self.highest);
+        window.charge(higher)?;
+        self.highest += higher;
+        self.limited |= self.highest + self.window / 4 >= self.limit;
+        let end_is_new = seg.fin && self.final_offset.is_none();
+        if seg.fin {
+            self.final_offset = Some(end);
+        }
+        if self.stop.is_some() || self.reset.is_some() {
+            self.read = self.highest;
+            return Ok(Arrived {
+                readable: false,
+                duplicate: false,
+                credit: higher,
+            });
+        }
+        let before = self.have.covered_to();
+        let new = self.have.insert(seg.offset..end);
+        if new > 0 {
+            let skip = self.read.saturating_sub(seg.offset) as usize;
+            let data = seg.data.get(skip..).unwrap_or_default();
+            self.bytes.write(seg.offset + skip as u64, data, pool);
+        }
+        let covered = self.have.covered_to();
+        Ok(Arrived {
+            readable: covered > before || (end_is_new && self.is_whole()),
+            duplicate: new == 0 && !seg.data.is_empty(),
+            credit: 0,
+        })
+    }
+
+    /// The peer gives up sending. Returns how much of the bundle's window is free
+    /// again, or `None` if everything had arrived and the reset means nothing.
+    ///
+    /// # Errors
+    /// [`Violation`]; nothing changed then.
+    pub fn on_reset(
+        &mut self,
+        code: u32,
+        final_offset: u64,
+        window: &mut ReceiveWindow,
+        pool: &mut ChunkPool,
+    ) -> Result<Option<u64>, Violation> {
+        self.check_end(final_offset, true)?;
+        if self.reset.is_some() || self.is_whole() {
+            return Ok(None);
+        }
+        window.charge(final_offset - self.highest)?;
+        self.highest = final_offset;
+        self.final_offset = Some(final_offset);
+        self.reset = Some(code);
+        Ok(Some(self.discard(pool)))
+    }
+
+    /// Whether bytes up to `end` may come, and the stream may end there if it is
+    /// the `last` of it.
+    fn check_end(&self, end: u64, last: bool) -> Result<(), Violation> {
+        if end > self.limit {
+            return Err(Violation::BeyondStreamWindow);
+        }
+        let moved = match self.final_offset {
+            Some(known) => end > known || (last && end != known),
+            None => last && end < self.highest,
+        };
+        if moved {
+            return Err(Violation::FinalSize);
+        }
+        Ok(())
+    }
+
+    /// The application wants no more. Returns how much of the bundle's window is free again.
+    pub fn on_stop(&mut self, code: u32, pool: &mut ChunkPool) -> u64 {
+        self.stop = Some(code);
+        self.discard(pool)
+    }
+
+    /// Forgets what was not read; returns how much that is.
+    fn discard(&mut self, pool: &mut ChunkPool) -> u64 {
+        let unread = self.highest - self.read;
+        self.read = self.highest;
+        self.bytes.clear(self.read, pool);
+        self.have.clear();
+        unread
+    }
+
+    /// Copies what is there and in order.
+    pub fn read(&mut self, into: &mut [u8], pool: &mut ChunkPool) -> Read {
+        self.announced = false;
+        let there = self.have.covered_to().saturating_sub(self.read);
+        let len = there.min(into.len() as u64) as usize;
+        let mut done = 0;
+        while done < len {
+            let piece = self.bytes.slice(self.read + done as u64, len - done);
+            if piece.is_empty() {
+                break;
+            }
+            into[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        }
+        self.read += done as u64;
+        self.bytes.release(self.read, pool);
+        let fin = self.final_offset == Some(self.read);
+        self.end_read |= fin;
+        Read { len: done, fin }
+    }
+
+    /// Raises the limit if that is worth a record; returns whether it was.
+    ///
+    /// The window doubles, up to `window_max`, when the sender has used nearly all it
+    /// was granted and the reader nevertheless keeps up, so that little lies unread: then
+    /// the window is what holds the sender.
+    pub fn raise_limit(&mut self, window_max: u64) -> bool {
+        let quarter = self.window / 4;
+        if self.has_end() {
+            return false;
+        }
+        if (self.read + self.window).saturating_sub(self.limit) < quarter {
+            return false;
+        }
+        let keeps_up = self.highest - self.read <= quarter;
+        if keeps_up && self.limited {
+            self.limited = false;
+            self.window = (self.window * 2).min(window_max).max(self.window);
+        }
+        self.limit = self.limit.max(self.read + self.window).min(OFFSET_MAX);
+        true
+    }
+
+    /// Memory outside of the value itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.memory_bytes() + self.have.heap_bytes()
+    }
+}

@@ -1,0 +1,341 @@
+//! The sending half of a stream (RFC 9000 section 3.1).
+
+use core::ops::Range;
+
+use crate::op::Policy;
+use crate::op::limits::{STREAM_WINDOW_BYTES_INITIAL, USEFUL_BYTES};
+use crate::op::queue::Turn;
+use crate::segment::{ChunkPool, Chunks, Content, RangeSet};
+use crate::wire::{Record, STREAM_HEADER_BYTES, STREAM_OPEN_HEADER_BYTES, StreamSegment, Writer};
+
+/// What is written and not yet acknowledged.
+#[derive(Debug)]
+pub(super) struct SendHalf {
+    pub policy: Policy,
+    pub turn: Turn,
+    /// The bytes from the first unacknowledged one to `written`.
+    bytes: Chunks,
+    /// Behind the last byte the application wrote.
+    pub written: u64,
+    /// Behind the last byte that was sent at least once.
+    pub next: u64,
+    /// First offset that the peer does not admit yet.
+    pub limit: u64,
+    acked: RangeSet,
+    pub lost: RangeSet,
+    /// Whether the peer does not know the stream yet: an empty segment tells it.
+    opening: Flag,
+    /// The stream's end.
+    fin: Flag,
+    /// The code with which sending was given up.
+    pub reset: Option<u32>,
+    pub reset_acked: bool,
+    /// Whether the peer asked to stop (then `reset` is set).
+    pub stopped: bool,
+    /// Whether a write found no room and the event is owed.
+    pub was_full: bool,
+    /// Whether it stands in the list of those that wait for room of all streams together.
+    pub in_room_list: bool,
+    pub in_lost_list: bool,
+}
+
+/// A piece that was written.
+struct Piece {
+    offset: u64,
+    len: u32,
+    fin: bool,
+}
+
+impl Piece {
+    /// Behind its last byte.
+    fn end(&self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    fn content(&self, id: u32) -> Content {
+        Content::Stream {
+            id,
+            offset: self.offset,
+            len: self.len,
+            fin: self.fin,
+        }
+    }
+}
+
+/// Something that is said once and must arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flag {
+    /// There is nothing to say.
+    Unset,
+    /// To be said.
+    Due,
+    /// Said; the fate is not known.
+    Sent,
+    /// To be said again.
+    Lost,
+    /// It arrived.
+    Acked,
+}
+
+impl Flag {
+    fn on_sent(&mut self) {
+        if matches!(self, Flag::Due | Flag::Lost) {
+            *self = Flag::Sent;
+        }
+    }
+
+    fn on_lost(&mut self) {
+        if *self == Flag::Sent {
+            *self = Flag::Lost;
+        }
+    }
+}
+
+impl SendHalf {
+    /// Nothing written yet. `opens`: the peer is to be told of the stream.
+    pub fn new(policy: Policy, opens: bool) -> SendHalf {
+        SendHalf {
+            policy,
+            turn: Turn::Idle,
+            bytes: Chunks::default(),
+            written: 0,
+            next: 0,
+            limit: STREAM_WINDOW_BYTES_INITIAL,
+            acked: RangeSet::new(),
+            lost: RangeSet::new(),
+            opening: if opens { Flag::Due } else { Flag::Unset },
+            fin: Flag::Unset,
+            reset: None,
+            reset_acked: false,
+            stopped: false,
+            was_full: false,
+            in_room_list: false,
+            in_lost_list: false,
+        }
+    }
+
+    /// Whether the application may write.
+    pub fn is_open(&self) -> bool {
+        self.fin == Flag::Unset && self.reset.is_none()
+    }
+
+    /// Whether nothing will ever be sent again.
+    pub fn is_done(&self) -> bool {
+        if self.reset.is_some() {
+            self.reset_acked
+        } else {
+            self.is_finished()
+        }
+    }
+
+    /// Whether the peer has everything, the end included.
+    pub fn is_finished(&self) -> bool {
+        self.fin == Flag::Acked && self.acked.covered() == self.written
+    }
+
+    /// Bytes written and not known to have arrived.
+    pub fn kept_bytes(&self) -> u64 {
+        if self.reset.is_some() {
+            0
+        } else {
+            self.written - self.acked.covered_to()
+        }
+    }
+
+    /// Bytes never sent.
+    pub fn queued_bytes(&self) -> u64 {
+        self.written - self.next
+    }
+
+    /// Bytes sent and not acknowledged.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.next - self.acked.covered()
+    }
+
+    /// Bytes the peer's window for this stream admits that were never sent.
+    pub fn admitted_bytes(&self) -> u64 {
+        self.written.min(self.limit).saturating_sub(self.next)
+    }
+
+    /// Whether there is something new to send, as far as the stream's own window goes.
+    pub fn has_new(&self) -> bool {
+        self.reset.is_none()
+            && (self.admitted_bytes() > 0
+                || self.opening == Flag::Due
+                || (self.fin == Flag::Due && self.next == self.written))
+    }
+
+    /// Whether the peer was never told of the stream.
+    pub fn opening_is_due(&self) -> bool {
+        self.opening == Flag::Due
+    }
+
+    /// Whether something is to be sent again.
+    pub fn has_lost(&self) -> bool {
+        self.reset.is_none()
+            && (!self.lost.is_empty() || self.opening == Flag::Lost || self.fin == Flag::Lost)
+    }
+
+    /// Takes bytes from the application.
+    pub fn write(&mut self, data: &[u8], pool: &mut ChunkPool) {
+        self.bytes.write(self.written, data, pool);
+        self.written += data.len() as u64;
+    }
+
+    /// No more will be written.
+    pub fn finish(&mut self) {
+        self.fin = Flag::Due;
+    }
+
+    /// Gives up sending; what was not acknowledged is forgotten.
+    pub fn give_up(&mut self, code: u32, pool: &mut ChunkPool) {
+        self.reset = Some(code);
+        self.bytes.clear(self.written, pool);
+        self.written = self.next;
+        self.acked.clear();
+        self.acked.insert(0..self.next);
+        self.lost.clear();
+    }
+
+    /// Writes what is new, at most `bytes_max` of it, as much as fits.
+    pub fn write_next(
+        &mut self,
+        id: u32,
+        service: u32,
+        bytes_max: u64,
+        w: &mut Writer<'_>,
+    ) -> Option<Content> {
+        let end = self.next + self.admitted_bytes().min(bytes_max);
+        let sent = self.write_piece(id, service, self.next..end, w)?;
+        self.note_sent(&sent);
+        self.next = sent.end();
+        Some(sent.content(id))
+    }
+
+    /// Writes some of what was lost, as much as fits.
+    pub fn write_lost(&mut self, id: u32, service: u32, w: &mut Writer<'_>) -> Option<Content> {
+        let range = match self.lost.first() {
+            Some(range) => range,
+            None if self.opening == Flag::Lost => 0..0,
+            None => self.written..self.written,
+        };
+        let sent = self.write_piece(id, service, range, w)?;
+        self.note_sent(&sent);
+        self.lost.pop_front(u64::from(sent.len));
+        Some(sent.content(id))
+    }
+
+    /// Writes of what was sent before in `range` (and the end behind it, if `fin`) what the
+    /// peer lacks first.
+    pub fn write_again(
+        &self,
+        id: u32,
+        service: u32,
+        range: Range<u64>,
+        fin: bool,
+        w: &mut Writer<'_>,
+    ) -> Option<Content> {
+        if self.reset.is_some() {
+            return None;
+        }
+        let lacks_opening = range.start == 0 && matches!(self.opening, Flag::Sent | Flag::Lost);
+        let lacks_fin = fin && self.fin != Flag::Acked;
+        let range = range.start.min(self.next)..range.end.min(self.next);
+        let gap = match self.acked.first_gap(range.clone()) {
+            Some(gap) => gap,
+            None if lacks_opening => 0..0,
+            None if lacks_fin => range.end..range.end,
+            None => return None,
+        };
+        Some(self.write_piece(id, service, gap, w)?.content(id))
+    }
+
+    /// Writes the start of `range`, as much as fits and lies together, with the
+    /// opening or the end if it touches them. `None` if no useful piece fits.
+    fn write_piece(
+        &self,
+        id: u32,
+        service: u32,
+        range: Range<u64>,
+        w: &mut Writer<'_>,
+    ) -> Option<Piece> {
+        let Range { start, end } = range;
+        let opens = start == 0;
+        let header_bytes = if opens {
+            STREAM_OPEN_HEADER_BYTES
+        } else {
+            STREAM_HEADER_BYTES
+        };
+        let room = w.room().checked_sub(header_bytes)?;
+        let wanted = (end - start).min(u64::from(u16::MAX)) as usize;
+        if room < wanted.min(USEFUL_BYTES) {
+            return None;
+        }
+        let data: &[u8] = if wanted == 0 {
+            &[]
+        } else {
+            self.bytes.slice(start, wanted.min(room))
+        };
+        let len = data.len() as u32;
+        let fin = self.fin != Flag::Unset && start + u64::from(len) == self.written;
+        Record::Stream(StreamSegment {
+            id,
+            offset: start,
+            fin,
+            service: opens.then_some(service),
+            data,
+        })
+        .write(w);
+        Some(Piece {
+            offset: start,
+            len,
+            fin,
+        })
+    }
+
+    /// Notes what a piece says beside its bytes.
+    fn note_sent(&mut self, piece: &Piece) {
+        if piece.offset == 0 {
+            self.opening.on_sent();
+        }
+        if piece.fin {
+            self.fin.on_sent();
+        }
+    }
+
+    /// A segment arrived.
+    pub fn on_acked(&mut self, offset: u64, len: u32, fin: bool, pool: &mut ChunkPool) {
+        let range = offset..(offset + u64::from(len)).min(self.next);
+        if !self.lost.is_empty() {
+            self.lost.remove(range.clone());
+        }
+        self.acked.insert(range);
+        if offset == 0 && self.opening != Flag::Unset {
+            self.opening = Flag::Acked;
+        }
+        if fin {
+            self.fin = Flag::Acked;
+        }
+        self.bytes.release(self.acked.covered_to(), pool);
+    }
+
+    /// A segment is lost.
+    pub fn on_lost(&mut self, offset: u64, len: u32, fin: bool) {
+        let mut rest = offset..(offset + u64::from(len)).min(self.next);
+        while let Some(gap) = self.acked.first_gap(rest.clone()) {
+            rest.start = gap.end;
+            self.lost.insert(gap);
+        }
+        if offset == 0 {
+            self.opening.on_lost();
+        }
+        if fin {
+            self.fin.on_lost();
+        }
+    }
+
+    /// Memory outside of the value itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.memory_bytes() + self.acked.heap_bytes() + self.lost.heap_bytes()
+    }
+}

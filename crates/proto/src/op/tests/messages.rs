@@ -1,0 +1,186 @@
+use super::*;
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::wire::{UnitClass, UnitSegment};
+
+fn messages(ops: &mut Ops) -> Vec<Message> {
+    core::iter::from_fn(|| ops.receive_message()).collect()
+}
+
+#[test]
+fn messages_keep_their_bounds_tags_and_order() {
+    let mut p = pair();
+    let sent: Vec<_> = [0, 1, 1500, 70_000, MESSAGE_BYTES_MAX]
+        .into_iter()
+        .enumerate()
+        .map(|(i, len)| Message {
+            flow: u32::MAX - (i as u32 % 2),
+            tag: (i % 2 == 0).then_some(u64::MAX - i as u64),
+            data: pattern(i as u64, 0, len),
+        })
+        .collect();
+    for m in &sent {
+        p.ends[0]
+            .send_message(m.flow, m.tag, &m.data, Policy::Stripe)
+            .unwrap();
+    }
+    p.run(Duration::from_millis(100));
+    assert_eq!(p.events(1), [OpEvent::MessageReady]);
+    let mut got = messages(&mut p.ends[1]);
+    got.sort_by_key(|m| m.data.len());
+    assert_eq!(got, sent);
+    let stats = p.ends[0].stats();
+    assert_eq!((stats.messages_acked, stats.in_flight_bytes), (5, 0));
+    p.ends[0]
+        .send_message(1, None, b"again", Policy::Auto)
+        .unwrap();
+    p.run(Duration::from_millis(5));
+    assert_eq!(p.events(1), [OpEvent::MessageReady]);
+}
+
+#[test]
+fn too_large_and_too_many() {
+    let mut p = pair();
+    let ops = &mut p.ends[0];
+    let too_large = vec![0; MESSAGE_BYTES_MAX + 1];
+    assert_eq!(
+        ops.send_message(0, None, &too_large, Policy::Stripe),
+        Err(OpError::TooLarge {
+            bytes_max: MESSAGE_BYTES_MAX
+        })
+    );
+    for flow in 0..MESSAGE_FLOWS_MAX as u32 {
+        ops.send_message(flow, None, b"", Policy::Stripe).unwrap();
+    }
+    let one_more = ops.send_message(u32::MAX, None, b"", Policy::Stripe);
+    assert_eq!(one_more, Err(OpError::TooManyFlows));
+}
+
+#[test]
+fn a_reader_that_does_not_read_stops_the_sender_and_loses_nothing() {
+    let limits = OpLimits {
+        bundle_window_bytes: 0,
+        message_queue_bytes: 4_000_000,
+        ..OpLimits::default()
+    };
+    let mut p = Pair::new(&limits);
+    let mut sent = 0u64;
+    loop {
+        match p.ends[0].send_message(5, Some(sent), &pattern(sent, 0, 50_000), Policy::Stripe) {
+            Ok(()) => sent += 1,
+            Err(e) => {
+                assert_eq!(e, OpError::Full);
+                if p.ends[0].queued_bytes() > 3_900_000 - BUNDLE_WINDOW_BYTES_MIN as usize
+                    && p.ends[0].pending() == Pending::None
+                {
+                    break;
+                }
+            }
+        }
+        p.run(Duration::from_micros(500));
+        assert!(sent < 1000);
+    }
+    p.run(Duration::from_secs(1));
+    assert!(p.ends[1].memory_bytes() < 2 * BUNDLE_WINDOW_BYTES_MIN as usize);
+    assert!(!p.events(0).contains(&OpEvent::MessageRoom));
+    let mut got = 0;
+    for _ in 0..1000 {
+        for m in messages(&mut p.ends[1]) {
+            assert_eq!((m.tag, &m.data), (Some(got), &pattern(got, 0, 50_000)));
+            got += 1;
+            p.ends[1].recycle(m.data);
+        }
+        p.run(Duration::from_millis(1));
+    }
+    assert_eq!(got, sent);
+    assert!(p.events(0).contains(&OpEvent::MessageRoom));
+    assert_eq!(p.ends[0].in_flight_bytes(), 0);
+}
+
+#[test]
+fn a_large_message_is_not_starved_by_streams() {
+    let limits = OpLimits {
+        bundle_window_bytes: 0,
+        ..OpLimits::default()
+    };
+    let mut p = Pair::new(&limits);
+    let ids: Vec<_> = (0..4)
+        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
+        .collect();
+    let data = vec![1; 1_000_000];
+    let mut message_came = false;
+    for round in 0..300 {
+        for id in &ids {
+            p.ends[0].write_stream(*id, &data).unwrap();
+        }
+        if round == 20 {
+            let large = vec![2; MESSAGE_BYTES_MAX];
+            p.ends[0]
+                .send_message(0, None, &large, Policy::Stripe)
+                .unwrap();
+        }
+        p.run(Duration::from_millis(1));
+        let mut buffer = [0; 10_000];
+        for id in &ids {
+            // Slower than the sender, so that the window is always short.
+            for _ in 0..5 {
+                let _ = p.ends[1].read_stream(*id, &mut buffer);
+            }
+        }
+        message_came |= !messages(&mut p.ends[1]).is_empty();
+    }
+    assert!(message_came);
+}
+
+#[test]
+fn violations() {
+    let mut p = pair();
+    let ops = &mut p.ends[1];
+    let seg = UnitSegment {
+        class: UnitClass::Message,
+        flow: 0,
+        sequence: 0,
+        offset: 0,
+        total: 4,
+        data: &[1, 2, 3, 9],
+    };
+    assert_eq!(ops.on_unit(p.now, &seg), Err(Violation::BadMessage));
+    let short_tag = UnitSegment {
+        sequence: 1,
+        data: &[1, 2, 3, 1],
+        ..seg
+    };
+    assert_eq!(ops.on_unit(p.now, &short_tag), Err(Violation::BadMessage));
+    let far = UnitSegment {
+        sequence: 1_000_000,
+        ..seg
+    };
+    assert_eq!(ops.on_unit(p.now, &far), Err(Violation::BeyondBundleWindow));
+    // More than the window holds.
+    let mut result = Ok(());
+    for flow in 1..100 {
+        let seg = UnitSegment {
+            flow,
+            total: MESSAGE_BYTES_MAX as u32,
+            ..seg
+        };
+        result = result.and(ops.on_unit(p.now, &seg));
+    }
+    assert_eq!(result, Err(Violation::BeyondBundleWindow));
+}
+
+#[test]
+fn a_restart_is_told() {
+    let mut p = pair();
+    for _ in 0..3 {
+        p.ends[0]
+            .send_message(1, None, b"x", Policy::Stripe)
+            .unwrap();
+    }
+    p.ends[0].reset();
+    assert!(p.events(0).contains(&OpEvent::MessagesBroken { count: 3 }));
+    p.ends[0]
+        .send_message(1, None, b"y", Policy::Stripe)
+        .unwrap();
+    p.run(Duration::from_millis(5));
+    assert_eq!(messages(&mut p.ends[1]).len(), 1);
+}

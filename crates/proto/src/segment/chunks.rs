@@ -1,0 +1,192 @@
+//! The bytes of a stream between a write and an acknowledgement, or between
+//! arrival and a read: addressed by stream offset, held in chunks, so that
+//! memory follows what is there and nothing is moved when it grows.
+
+use std::collections::VecDeque;
+
+/// Length of a chunk: large enough that few segments end at one, small enough
+/// that a stream with little in it costs little.
+pub const CHUNK_BYTES: usize = 32 * 1024;
+
+/// Empty chunks, up to a bound.
+#[derive(Debug)]
+pub struct ChunkPool {
+    chunks: Vec<Vec<u8>>,
+    count_max: usize,
+}
+
+impl ChunkPool {
+    /// An empty pool that will keep at most `bytes_max`.
+    pub const fn new(bytes_max: usize) -> ChunkPool {
+        ChunkPool {
+            chunks: Vec::new(),
+            count_max: bytes_max / CHUNK_BYTES,
+        }
+    }
+
+    /// A kept chunk, or one that grows with what is put in.
+    fn take(&mut self) -> Vec<u8> {
+        self.chunks.pop().unwrap_or_default()
+    }
+
+    /// Keeps a chunk that has grown to full size, if there is room.
+    fn give(&mut self, mut chunk: Vec<u8>) {
+        if chunk.capacity() >= CHUNK_BYTES && self.chunks.len() < self.count_max {
+            chunk.clear();
+            self.chunks.push(chunk);
+        }
+    }
+
+    /// Frees all chunks.
+    pub fn trim(&mut self) {
+        self.chunks = Vec::new();
+    }
+
+    /// Memory held, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK_BYTES + self.chunks.capacity() * size_of::<Vec<u8>>()
+    }
+}
+
+/// Bytes of a stream from some offset on, possibly with gaps.
+#[derive(Debug, Default)]
+pub struct Chunks {
+    /// Stream offset of the first byte of the first chunk.
+    base: u64,
+    /// Each but the last stands for [`CHUNK_BYTES`] bytes of the stream, of which it may
+    /// hold fewer: none behind its length was written yet.
+    chunks: VecDeque<Vec<u8>>,
+    /// Behind the last byte that was written.
+    end: u64,
+    /// Capacity of all chunks.
+    held_bytes: usize,
+}
+
+impl Chunks {
+    /// Puts `data` at `offset`, which must not have been [released](Chunks::release).
+    pub fn write(&mut self, offset: u64, data: &[u8], pool: &mut ChunkPool) {
+        let (mut at, mut data) = ((offset - self.base) as usize, data);
+        self.end = self.end.max(offset + data.len() as u64);
+        while !data.is_empty() {
+            let (index, start) = (at / CHUNK_BYTES, at % CHUNK_BYTES);
+            while self.chunks.len() <= index {
+                let chunk = pool.take();
+                self.held_bytes += chunk.capacity();
+                self.chunks.push_back(chunk);
+            }
+            let (now, later) = data.split_at(data.len().min(CHUNK_BYTES - start));
+            let chunk = &mut self.chunks[index];
+            self.held_bytes -= chunk.capacity();
+            put(chunk, start, now);
+            self.held_bytes += chunk.capacity();
+            at += now.len();
+            data = later;
+        }
+    }
+
+    /// At most `len_max` bytes from `offset` on, as far as they lie together in
+    /// memory. All of them must have been written and not released.
+    #[inline]
+    pub fn slice(&self, offset: u64, len_max: usize) -> &[u8] {
+        let at = (offset - self.base) as usize;
+        let start = at % CHUNK_BYTES;
+        let Some(chunk) = self.chunks.get(at / CHUNK_BYTES) else {
+            return &[];
+        };
+        let end = chunk.len().min(start.saturating_add(len_max));
+        &chunk[start.min(end)..end]
+    }
+
+    /// Forgets everything before `to`.
+    pub fn release(&mut self, to: u64, pool: &mut ChunkPool) {
+        if to >= self.end {
+            while let Some(chunk) = self.chunks.pop_front() {
+                pool.give(chunk);
+            }
+            self.held_bytes = 0;
+            self.base = to;
+            self.end = to;
+            return;
+        }
+        while self.base + CHUNK_BYTES as u64 <= to {
+            let Some(chunk) = self.chunks.pop_front() else {
+                break;
+            };
+            self.held_bytes -= chunk.capacity();
+            pool.give(chunk);
+            self.base += CHUNK_BYTES as u64;
+        }
+    }
+
+    /// Forgets everything, and that there was anything before `to`.
+    pub fn clear(&mut self, to: u64, pool: &mut ChunkPool) {
+        self.release(self.end.max(to), pool);
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.held_bytes + self.chunks.capacity() * size_of::<Vec<u8>>()
+    }
+}
+
+/// Copies `piece` into `chunk` at `start`; appends what comes in order. The chunk
+/// never grows beyond [`CHUNK_BYTES`].
+fn put(chunk: &mut Vec<u8>, start: usize, piece: &[u8]) {
+    let end = start + piece.len();
+    if end > chunk.capacity() {
+        let capacity = end.max(chunk.capacity() * 2).min(CHUNK_BYTES);
+        chunk.reserve_exact(capacity - chunk.len());
+    }
+    if start > chunk.len() {
+        chunk.resize(start, 0);
+    }
+    let (inside, beyond) = piece.split_at(piece.len().min(chunk.len() - start));
+    chunk[start..start + inside.len()].copy_from_slice(inside);
+    chunk.extend_from_slice(beyond);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn byte(offset: u64) -> u8 {
+        ((offset * 31) >> 3) as u8
+    }
+
+    fn bytes(offset: u64, len: usize) -> Vec<u8> {
+        (0..len as u64).map(|i| byte(offset + i)).collect()
+    }
+
+    #[test]
+    fn what_is_written_in_any_order_is_read() {
+        let mut pool = ChunkPool::new(1 << 20);
+        let mut c = Chunks::default();
+        for (offset, len) in [
+            (70_000u64, 5_000),
+            (0, 100),
+            (100, 40_000),
+            (40_100, 29_900),
+        ] {
+            c.write(offset, &bytes(offset, len), &mut pool);
+        }
+        let mut at = 0u64;
+        while at < 75_000 {
+            let s = c.slice(at, 1000);
+            assert!(!s.is_empty());
+            assert_eq!(s, bytes(at, s.len()));
+            at += s.len() as u64;
+            c.release(at, &mut pool);
+        }
+        assert!(c.memory_bytes() <= 64 * size_of::<Vec<u8>>());
+        c.write(at, &bytes(at, 10), &mut pool);
+        assert_eq!(c.slice(at, 100), bytes(at, 10));
+    }
+
+    #[test]
+    fn little_data_costs_little_memory() {
+        let mut pool = ChunkPool::new(1 << 20);
+        let mut c = Chunks::default();
+        c.write(0, b"hello", &mut pool);
+        assert!(c.memory_bytes() < 1024);
+    }
+}
