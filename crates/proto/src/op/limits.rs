@@ -4,7 +4,6 @@
 use core::time::Duration;
 
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::wire::MESSAGE_OVERHEAD_BYTES_MAX;
 
 /// How long a complete frame waits at most for an earlier one of its flow. A
 /// silently failed path is noticed within 25 ms and what it lost is resent at
@@ -19,7 +18,8 @@ pub const FRAME_SPAN_MAX: u32 = 65_536;
 
 /// Bytes behind a message's data that say whether it has a tag, and which.
 pub const MESSAGE_TRAILER_BYTES_MAX: usize = 9;
-const _: () = assert!(MESSAGE_TRAILER_BYTES_MAX <= MESSAGE_OVERHEAD_BYTES_MAX);
+/// Longest message in bytes, so that its unit is at most [`MESSAGE_BYTES_MAX`] with any trailer.
+pub const MESSAGE_DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX - MESSAGE_TRAILER_BYTES_MAX;
 /// What a message costs of the bundle's window beside its bytes: about what the
 /// receiver needs to remember one.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 256;

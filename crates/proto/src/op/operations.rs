@@ -68,7 +68,7 @@ impl Ops {
     /// [`MESSAGE_FLOWS_MAX`](super::MESSAGE_FLOWS_MAX) flows. An empty message is one.
     ///
     /// # Errors
-    /// [`OpError::TooLarge`] beyond [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX),
+    /// [`OpError::TooLarge`] beyond [`MESSAGE_DATA_BYTES_MAX`](super::MESSAGE_DATA_BYTES_MAX),
     /// [`OpError::TooManyFlows`], or [`OpError::Full`]: wait for
     /// [`OpEvent::MessageRoom`](super::OpEvent::MessageRoom).
     pub fn send_message(

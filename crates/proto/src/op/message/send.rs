@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{TAGGED, UNTAGGED, charge_bytes};
-use crate::limits::MESSAGE_BYTES_MAX;
-use crate::op::limits::{MESSAGE_FLOWS_MAX, MESSAGE_TRAILER_BYTES_MAX};
+use crate::op::limits::{MESSAGE_DATA_BYTES_MAX, MESSAGE_FLOWS_MAX, MESSAGE_TRAILER_BYTES_MAX};
 use crate::op::queue::{Source, Turn, Written};
 use crate::op::shared::Shared;
 use crate::op::unit::Units;
@@ -50,9 +49,9 @@ impl MessageSender {
         policy: Policy,
         shared: &mut Shared,
     ) -> Result<(), OpError> {
-        if data.len() > MESSAGE_BYTES_MAX {
+        if data.len() > MESSAGE_DATA_BYTES_MAX {
             return Err(OpError::TooLarge {
-                bytes_max: MESSAGE_BYTES_MAX,
+                bytes_max: MESSAGE_DATA_BYTES_MAX,
             });
         }
         let bytes = data.len() + MESSAGE_TRAILER_BYTES_MAX;

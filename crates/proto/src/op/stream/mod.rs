@@ -22,6 +22,7 @@ use table::Table;
 #[derive(Debug)]
 struct Stream {
     id: u32,
+    /// What it was opened for, if this end opened it; else 0, and means nothing.
     service: u32,
     /// Whether the application knows it: it opened it, or was told of it.
     known: bool,

@@ -39,8 +39,7 @@ impl Streams {
             && stream.receive.reset.is_none();
         if opens {
             stream.known = true;
-            stream.service = seg.service.unwrap_or_default();
-            let (id, service) = (StreamId(id), stream.service);
+            let (id, service) = (StreamId(id), seg.service.unwrap_or_default());
             shared
                 .events
                 .push_back(OpEvent::StreamOpened { id, service });

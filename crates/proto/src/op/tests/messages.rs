@@ -1,5 +1,4 @@
 use super::*;
-use crate::limits::MESSAGE_BYTES_MAX;
 use crate::wire::{UnitClass, UnitSegment};
 
 fn messages(ops: &mut Ops) -> Vec<Message> {
@@ -9,7 +8,7 @@ fn messages(ops: &mut Ops) -> Vec<Message> {
 #[test]
 fn messages_keep_their_bounds_tags_and_order() {
     let mut p = pair();
-    let sent: Vec<_> = [0, 1, 1500, 70_000, MESSAGE_BYTES_MAX]
+    let sent: Vec<_> = [0, 1, 1500, 70_000, MESSAGE_DATA_BYTES_MAX]
         .into_iter()
         .enumerate()
         .map(|(i, len)| Message {
@@ -41,11 +40,11 @@ fn messages_keep_their_bounds_tags_and_order() {
 fn too_large_and_too_many() {
     let mut p = pair();
     let ops = &mut p.ends[0];
-    let too_large = vec![0; MESSAGE_BYTES_MAX + 1];
+    let too_large = vec![0; MESSAGE_DATA_BYTES_MAX + 1];
     assert_eq!(
         ops.send_message(0, None, &too_large, Policy::Stripe),
         Err(OpError::TooLarge {
-            bytes_max: MESSAGE_BYTES_MAX
+            bytes_max: MESSAGE_DATA_BYTES_MAX
         })
     );
     for flow in 0..MESSAGE_FLOWS_MAX as u32 {
@@ -113,7 +112,7 @@ fn a_large_message_is_not_starved_by_streams() {
             p.ends[0].write_stream(*id, &data).unwrap();
         }
         if round == 20 {
-            let large = vec![2; MESSAGE_BYTES_MAX];
+            let large = vec![2; MESSAGE_DATA_BYTES_MAX];
             p.ends[0]
                 .send_message(0, None, &large, Policy::Stripe)
                 .unwrap();
@@ -160,7 +159,7 @@ fn violations() {
     for flow in 1..100 {
         let seg = UnitSegment {
             flow,
-            total: MESSAGE_BYTES_MAX as u32,
+            total: MESSAGE_DATA_BYTES_MAX as u32,
             ..seg
         };
         result = result.and(ops.on_unit(p.now, &seg));
