@@ -13,5 +13,6 @@ fi
 export RUSTC_BOOTSTRAP=1
 for target in $(cargo fuzz list); do
     printf '\n== %s, %s s\n' "$target" "$FUZZ_SECONDS"
-    cargo fuzz run "$target" -- -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+    mkdir -p "fuzz/corpus/$target"
+    cargo fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 done

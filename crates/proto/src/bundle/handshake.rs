@@ -24,6 +24,12 @@ impl Bundle {
         }
     }
 
+    /// Whether there are keys, or a handshake is under way, that another one could disturb.
+    pub fn has_handshake(&self) -> bool {
+        let s = &self.sessions;
+        s.current.is_some() || s.unconfirmed.is_some() || s.initiation.is_some()
+    }
+
     /// Begins a handshake; the first message goes out on every path at once, so
     /// that a dead one costs no time.
     pub(super) fn initiate(&mut self, now: Time, shared: &mut Shared) {

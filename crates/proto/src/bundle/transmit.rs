@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::{Bundle, schedule};
+use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::LINKS_MAX;
 use crate::link::PathControl;
 use crate::node::{Shared, Transmit};
@@ -314,6 +315,10 @@ impl Bundle {
 
     fn header(&self, id: LinkId) -> Option<Header> {
         let session = self.sessions.current.as_ref()?;
+        if session.packets_sealed >= KEY_PACKETS_MAX {
+            // Rekeying has failed for long: rather silent than insecure.
+            return None;
+        }
         let number = self.paths[id.index()].as_ref()?.path.next_number();
         Some(Header {
             path: id.0,

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::{Event, Node, Refusal};
-use crate::crypto::{Responder, init_is_from_key_holder};
+use crate::crypto::{ClusterKey, Responder, init_is_from_key_holder};
 use crate::wire::{HandshakeHeader, Reader};
 use crate::{LinkId, Time};
 
@@ -82,13 +82,10 @@ impl Node {
             self.shared.stats.stranger += 1;
             return;
         };
+        let has_cookie = self.cookies.valid(now, from, init);
         if !self.admission.free.take(now) {
-            if !self.cookies.valid(now, from, init) {
-                if let Some(cookie) = self.cookies.make(now, from, init, &key) {
-                    self.shared.stats.cookies_sent += 1;
-                    self.shared.answer(link, from, cookie);
-                }
-                return;
+            if !has_cookie {
+                return self.demand_cookie(now, link, from, init, &key);
             }
             if !self.admission.with_cookie.take(now) {
                 return;
@@ -113,8 +110,28 @@ impl Node {
             );
         };
         if let Some(bundle) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+            // A recorded first message must not disturb what there is: its sender
+            // has to show that it is there now.
+            if bundle.has_handshake() && !has_cookie {
+                return self.demand_cookie(now, link, from, init, &key);
+            }
             bundle.on_init(now, link, from, init, (hello, responder), &mut self.shared);
             self.touch(peer);
+        }
+    }
+
+    /// Asks the caller to repeat its first message with a cookie; keeps no state.
+    fn demand_cookie(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        init: &[u8],
+        key: &ClusterKey,
+    ) {
+        if let Some(cookie) = self.cookies.make(now, from, init, key) {
+            self.shared.stats.cookies_sent += 1;
+            self.shared.answer(link, from, cookie);
         }
     }
 
