@@ -171,8 +171,8 @@ impl Network {
         if switch.dead || cut || absent(pa) || absent(pb) {
             return Quality::Dead;
         }
-        let wires = truth::quality_one_way(&pa.up, &pb.down)
-            .min(truth::quality_one_way(&pb.up, &pa.down));
+        let wires =
+            truth::quality_one_way(&pa.up, &pb.down).min(truth::quality_one_way(&pb.up, &pa.down));
         if now < pa.excused_until.max(pb.excused_until) {
             return wires.min(Quality::Poor);
         }

@@ -25,6 +25,11 @@ pub use stats::NodeStats;
 
 use admission::Admission;
 
+/// Unread bytes of streams and messages that a node grants to all its peers
+/// together; each connected peer has an equal share of it (at least
+/// [`BUNDLE_WINDOW_BYTES_MIN`](crate::op::BUNDLE_WINDOW_BYTES_MIN)).
+pub const RECEIVE_WINDOW_BYTES: u64 = 256 << 20;
+
 /// Datagrams for one address, to be sent with one system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
@@ -305,7 +310,25 @@ impl Node {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.shared.events.pop_front()
+        let event = self.shared.events.pop_front()?;
+        if matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. }) {
+            self.share_window();
+        }
+        Some(event)
+    }
+
+    /// Shares what this node may hold unread among the peers that are connected,
+    /// so that many senders to one receiver cannot exhaust it.
+    fn share_window(&mut self) {
+        let connected = self
+            .peers
+            .iter()
+            .flatten()
+            .filter(|b| b.connected())
+            .count();
+        let share = RECEIVE_WINDOW_BYTES / connected.max(1) as u64;
+        let share = share.min(self.shared.config.op_limits.bundle_window_bytes);
+        self.for_each_peer(|bundle, _| bundle.ops.set_window_share(share));
     }
 
     /// When [`Node::handle_timeout`] wants to be called, if nothing else happens before.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::bundle::PeerState;
-use crate::op::OpLimits;
+use crate::op::{OpError, OpEvent, OpLimits, Policy};
 use crate::wire::{INIT_BYTES, WireMode};
 
 /// A datagram on its way: link, from, to, bytes.
@@ -414,4 +414,72 @@ fn a_removed_peer_and_a_removed_link_are_forgotten() {
         reason: DownReason::Closed { code: 1 },
     };
     assert!(pair.events[1].contains(&closed));
+}
+
+#[test]
+fn streams_and_messages_survive_a_dying_link() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let data = frame(3_000_000, 9);
+    let id = pair.nodes[0]
+        .open_stream(pair.now, pair.peers[0], 42, Policy::Stripe)
+        .unwrap();
+    let (mut written, mut read) = (0, Vec::new());
+    let mut buffer = vec![0; 100_000];
+    for turn in 0..4000u32 {
+        if written < data.len() {
+            let peer = pair.peers[0];
+            written += pair.nodes[0]
+                .write_stream(pair.now, peer, id, &data[written..])
+                .unwrap();
+            if written == data.len() {
+                pair.nodes[0].finish_stream(pair.now, peer, id).unwrap();
+            }
+        }
+        if turn < 50 {
+            let message = turn.to_be_bytes();
+            let policy = [Policy::Stripe, Policy::Mirror, Policy::Auto][turn as usize % 3];
+            pair.nodes[0]
+                .send_message(
+                    pair.now,
+                    pair.peers[0],
+                    7,
+                    Some(u64::from(turn)),
+                    &message,
+                    policy,
+                )
+                .unwrap();
+        }
+        pair.dead = if turn > 5 { 0b01 } else { 0 };
+        pair.run(Duration::from_millis(1));
+        let (now, peer) = (pair.now, pair.peers[1]);
+        match pair.nodes[1].read_stream(now, peer, id, &mut buffer) {
+            Ok(got) => read.extend_from_slice(&buffer[..got.len]),
+            // Not opened yet, or read to its end.
+            Err(OpError::UnknownStream) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if read.len() == data.len() && turn > 60 {
+            break;
+        }
+    }
+    assert!(read == data, "the stream arrives whole and unchanged");
+    for turn in 0..50u32 {
+        let message = pair.nodes[1]
+            .receive_message(pair.now, pair.peers[1])
+            .unwrap();
+        assert_eq!(
+            (message.tag, &message.data[..]),
+            (Some(u64::from(turn)), &turn.to_be_bytes()[..])
+        );
+    }
+    let opened = |e: &Event| {
+        matches!(
+            e,
+            Event::Op {
+                event: OpEvent::StreamOpened { service: 42, .. },
+                ..
+            }
+        )
+    };
+    assert!(pair.events[1].iter().any(opened));
 }

@@ -56,6 +56,7 @@ pub(super) struct Daemon {
 impl Daemon {
     fn start(cluster: &Cluster, me: usize) -> Result<(Engine, Daemon), String> {
         let spec = &cluster.nodes[me];
+        let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
         let links = spec.addresses().map(|(i, address)| LinkSpec {
             id: LinkId(i as u8),
             address,
@@ -71,6 +72,10 @@ impl Daemon {
             links: links.collect(),
         })
         .map_err(|e| e.to_string())?;
+        // First of all that is visible: only one daemon can have it, and whoever
+        // has it may remove a device that another one left behind.
+        let control = ControlServer::bind(SOCKET_NAME, engine.poller(), TOKEN_CONTROL)
+            .map_err(|e| control_failure(&e))?;
         words.iter().for_each(log::line);
         warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
@@ -78,9 +83,6 @@ impl Daemon {
             .vnic
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
-        let control = ControlServer::bind(SOCKET_NAME, engine.poller(), TOKEN_CONTROL)
-            .map_err(|e| control_failure(&e))?;
-        let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
         let registered = engine
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
