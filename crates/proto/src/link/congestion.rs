@@ -12,14 +12,19 @@ use core::time::Duration;
 use super::rate::MaxRate;
 use super::rtt::Rtt;
 use super::thresholds::{
-    BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
-    QUEUE_TARGET_RATE, RATE_INITIAL, ROUND_MIN, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
+    BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET,
+    QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE, RATE_INITIAL, RATE_INTERVAL_MIN,
+    ROUND_MIN, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
 use crate::Time;
 
 /// What an acknowledgement says about the path's speed.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
+    /// Bytes newly acknowledged.
+    pub bytes: u64,
+    /// Packets newly acknowledged.
+    pub packets: u32,
     /// Delivery rate in bytes per second.
     pub rate: f64,
     /// RTT of the newest packet.
@@ -32,6 +37,8 @@ pub struct AckSample {
     pub next_number: u64,
     /// Share of packets lost lately.
     pub loss_ratio: f64,
+    /// How much longer than a round trip a lost packet counts as in flight.
+    pub lost_after: Duration,
 }
 
 /// One round trip of judgement.
@@ -41,7 +48,6 @@ struct Round {
     /// It ends when a packet of this number or higher is acknowledged.
     ends_at: u64,
     rtt_least: Duration,
-    rate_max: f64,
     rate_at_start: f64,
     /// Whether the window was full all the time.
     limited: bool,
@@ -53,8 +59,29 @@ impl Round {
             began: now,
             ends_at,
             rtt_least: Duration::MAX,
-            rate_max: 0.0,
             rate_at_start: rate,
+            limited: true,
+        }
+    }
+}
+
+/// A few milliseconds of arrivals: what the link does while its queue is long.
+#[derive(Debug)]
+struct Period {
+    began: Time,
+    bytes: u64,
+    packets: u32,
+    rtt_least: Duration,
+    limited: bool,
+}
+
+impl Period {
+    const fn new(now: Time) -> Period {
+        Period {
+            began: now,
+            bytes: 0,
+            packets: 0,
+            rtt_least: Duration::MAX,
             limited: true,
         }
     }
@@ -72,8 +99,9 @@ pub struct Congestion {
     startup: bool,
     rounds_without_growth: u8,
     rate_to_outgrow: f64,
-    /// Rounds in a row that ended with far too long a queue.
-    rounds_queued: u8,
+    period: Period,
+    /// Whether the queue was never short lately: then loss is the queue's own overflow.
+    queued: bool,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
     drain_until: Option<Time>,
@@ -92,7 +120,8 @@ impl Congestion {
             startup: true,
             rounds_without_growth: 0,
             rate_to_outgrow: 0.0,
-            rounds_queued: 0,
+            period: Period::new(now),
+            queued: false,
             window_full_at: None,
             drain_until: None,
             queue_seen_empty: now,
@@ -112,7 +141,8 @@ impl Congestion {
         self.startup = true;
         self.rounds_without_growth = 0;
         self.rate_to_outgrow = 0.0;
-        self.rounds_queued = 0;
+        self.period = Period::new(now);
+        self.queued = false;
         self.drain_until = None;
         self.queue_seen_empty = now;
         self.window = self.bounded(WINDOW_INITIAL_PACKETS * self.packet);
@@ -158,16 +188,20 @@ impl Congestion {
             sample.rate.min(self.round.rate_at_start * 2.0)
         };
         self.rate.sample(now, rate, limited, rtt.smoothed());
-        self.round.rate_max = self.round.rate_max.max(sample.rate);
         self.round.rtt_least = self.round.rtt_least.min(sample.rtt);
         self.round.limited &= limited;
-        let long_enough = self.startup || now.since(self.round.began) >= ROUND_MIN;
-        if sample.number >= self.round.ends_at && long_enough {
+        let round_min = if self.startup {
+            RATE_INTERVAL_MIN
+        } else {
+            ROUND_MIN
+        };
+        if sample.number >= self.round.ends_at && now.since(self.round.began) >= round_min {
             self.end_round(now, rtt);
             self.round = Round::new(now, sample.next_number, self.rate.get());
         }
+        self.measure_period(now, sample, limited, rtt);
         self.drain(now, rtt);
-        self.window = self.wanted(now, rtt, sample.loss_ratio);
+        self.window = self.wanted(now, rtt, sample);
     }
 
     fn end_round(&mut self, now: Time, rtt: &Rtt) {
@@ -176,24 +210,31 @@ impl Congestion {
         if queue < target / 4 {
             self.queue_seen_empty = now;
         }
-        if !self.round.limited {
-            self.rounds_queued = 0;
-            return;
-        }
-        if self.startup {
+        if self.startup && self.round.limited {
             self.judge_startup(queue, target);
         }
-        // The link was busy for whole rounds and the queue is long: what arrived is what it can do.
-        if queue > target + target / 2 + QUEUE_TARGET / 2 {
-            self.rounds_queued += 1;
-            if self.rounds_queued >= 2 {
-                let floor = self.rate.get() / 2.0;
-                self.rate.lower(now, self.round.rate_max.max(floor));
-                self.rounds_queued = 1;
-            }
-        } else {
-            self.rounds_queued = 0;
+    }
+
+    /// While the queue is long the link is busy, and what arrives is what it can do: no maximum, no waiting.
+    fn measure_period(&mut self, now: Time, sample: &AckSample, limited: bool, rtt: &Rtt) {
+        self.period.bytes += sample.bytes;
+        self.period.packets += sample.packets;
+        self.period.rtt_least = self.period.rtt_least.min(sample.rtt);
+        self.period.limited &= limited;
+        let elapsed = now.since(self.period.began);
+        if elapsed < PERIOD_MIN || self.period.packets < PERIOD_PACKETS {
+            return;
         }
+        let queue = self.period.rtt_least.saturating_sub(rtt.least());
+        let target = self.queue_target(rtt);
+        self.queued = queue > target;
+        if self.period.limited && queue > target + target / 2 + QUEUE_TARGET / 2 {
+            let rate = self.period.bytes as f64 / elapsed.as_secs_f64();
+            self.rate.lower(now, rate);
+            self.round = Round::new(now, sample.next_number, self.rate.get());
+            self.startup = false;
+        }
+        self.period = Period::new(now);
     }
 
     fn judge_startup(&mut self, queue: Duration, target: Duration) {
@@ -232,18 +273,30 @@ impl Congestion {
             .max(rtt.least() / 4)
     }
 
-    fn wanted(&self, now: Time, rtt: &Rtt, loss_ratio: f64) -> u64 {
+    fn wanted(&self, now: Time, rtt: &Rtt, sample: &AckSample) -> u64 {
         let rate = self.rate.get();
         if rate == 0.0 {
             return self.window;
         }
-        // What is lost behind the bottleneck is in flight as well.
-        let least = rtt.least().as_secs_f64() / (1.0 - loss_ratio.min(0.5));
+        // What is lost behind the bottleneck is in flight as well. What the queue itself drops must not count.
+        let loss = if self.queued {
+            0.0
+        } else {
+            sample.loss_ratio.min(0.6)
+        };
+        let sending = rate / (1.0 - loss);
+        let least = rtt.least().as_secs_f64();
         if self.drain_until.is_some_and(|until| now < until) {
-            return self.bounded((rate * least / 2.0) as u64);
+            let window = (sending * least / 2.0) as u64;
+            return window
+                .min(self.window_max)
+                .max(WINDOW_MIN_PACKETS * self.packet);
         }
         let gain = if self.startup { 2.0 } else { 1.0 };
-        let window = (rate * (least * gain + self.queue_target(rtt).as_secs_f64())) as u64;
+        let time = least * gain
+            + self.queue_target(rtt).as_secs_f64()
+            + loss * sample.lost_after.as_secs_f64();
+        let window = (sending * time) as u64;
         if self.startup {
             self.bounded(window.max(WINDOW_INITIAL_PACKETS * self.packet))
         } else {

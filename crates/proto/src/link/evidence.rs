@@ -45,12 +45,18 @@ impl Silence {
         self.since
     }
 
-    /// Another path showed life.
-    pub fn others_progress(&mut self, now: Time) {
-        if self.since.is_some() {
-            self.evidence += now.since(self.others_at).min(EVIDENCE_STEP);
-            self.others_at = now;
-        }
+    /// Whether the path was under load when it fell silent.
+    pub const fn busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Another path showed life. Returns since when none had, if that was long: all were silent together.
+    pub fn others_progress(&mut self, now: Time) -> Option<Time> {
+        self.since?;
+        let before = self.others_at;
+        self.others_at = now;
+        self.evidence += now.since(before).min(EVIDENCE_STEP);
+        (now.since(before) > EVIDENCE_STEP).then_some(before)
     }
 
     /// Whether no other path was heard lately, so that nothing can be concluded.
@@ -83,8 +89,14 @@ impl Silence {
             self.half_way = Some(count);
         }
         // Without evidence, look less and less often: an idle node sleeps.
-        let wait = limit.saturating_sub(self.evidence);
-        self.check_at = now + wait.min(limit / 2).max(now.since(since) / 8);
+        let silent = now.since(since);
+        let least = if self.evidence * 4 < silent {
+            silent / 8
+        } else {
+            EVIDENCE_STEP / 8
+        };
+        let missing = limit.saturating_sub(self.evidence);
+        self.check_at = now + missing.min(limit / 2).max(least);
         self.evidence >= limit
     }
 

@@ -182,7 +182,7 @@ impl Liveness {
         self.last_progress = Some(now);
         self.overdue = false;
         self.unanswered.end();
-        if others_wait {
+        if others_wait && !self.is_down() {
             self.unanswered.begin(now, true, rtt.silence());
         }
     }
@@ -193,7 +193,7 @@ impl Liveness {
         self.unreturned = false;
         self.unprobed.end();
         self.missing.end();
-        if more_sent {
+        if more_sent && !self.is_down() {
             self.missing.begin(now, true, rtt.silence());
         }
     }
@@ -206,12 +206,17 @@ impl Liveness {
         }
     }
 
-    pub fn on_others_progress(&mut self, now: Time, progress: Progress) {
+    /// Another path showed life. Returns since when, if what was sent on this one then is not to be counted as
+    /// unanswered: all paths were silent together.
+    pub fn on_others_progress(&mut self, now: Time, progress: Progress) -> Option<Time> {
         match progress {
             Progress::Acks => self.unanswered.others_progress(now),
             Progress::Arrivals => {
                 self.missing.others_progress(now);
-                self.unprobed.others_progress(now);
+                if self.unprobed.others_progress(now).is_some() {
+                    self.unprobed_count = 0;
+                }
+                None
             }
         }
     }
@@ -231,14 +236,14 @@ impl Liveness {
 
     /// Whether the path has failed, and who says so. `unanswered` and `missing` count packets in a row.
     pub fn judge(&mut self, now: Time, rtt: &Rtt, counts: &Counts) -> Option<Witness> {
-        if self.own.is_down() || !self.proven {
+        if self.is_down() || !self.proven {
             return None;
         }
         if self.unreturned_at(rtt).is_some_and(|at| at <= now) {
             self.unreturned = true;
         }
         let least = rtt.silence();
-        let needed = u64::from(counts.needed);
+        let needed = u64::from(t::unanswered_packets(counts.loss_ratio));
         if self.unanswered.check(now, least, 0) && self.overdue && counts.unanswered >= needed {
             return Some(match counts.content_waits {
                 true => Witness::UnackedAge,
@@ -252,16 +257,15 @@ impl Liveness {
             }
             self.missing.recount(now, least, counts.peer_next);
         }
-        let unprobed = u64::from(self.unprobed_count);
-        let probes_needed = needed.max(u64::from(t::PROBES_UNANSWERED));
-        if self.unprobed.check(now, least, 0) && unprobed >= probes_needed {
+        let enough = t::unanswered_probes(counts.loss_ratio, self.unprobed.busy());
+        if self.unprobed.check(now, least, 0) && self.unprobed_count >= enough {
             return Some(Witness::ProbeTimeout);
         }
         let alone = [&self.unanswered, &self.unprobed]
             .into_iter()
             .filter_map(Silence::since)
             .any(|since| now.since(since) >= t::SILENCE_ALONE.max(least * 4));
-        (alone && unprobed >= probes_needed).then_some(Witness::ProbeTimeout)
+        (alone && self.unprobed_count >= enough).then_some(Witness::ProbeTimeout)
     }
 
     /// This end's verdict becomes "down".
@@ -280,11 +284,11 @@ impl Liveness {
             }
         }
         self.eager_since = now;
-        self.on_down();
+        self.on_change();
     }
 
-    /// The path is down by anyone's verdict.
-    pub fn on_down(&mut self) {
+    /// The path failed or came back by anyone's verdict: no silence counts any more.
+    pub fn on_change(&mut self) {
         self.unanswered.end();
         self.missing.end();
         self.unprobed.end();
@@ -406,7 +410,7 @@ impl Liveness {
 
     /// When a silence is to be judged next.
     pub fn judge_at(&self, rtt: &Rtt) -> Option<Time> {
-        if self.own.is_down() || !self.proven {
+        if self.is_down() || !self.proven {
             return None;
         }
         let silences = [&self.unanswered, &self.missing, &self.unprobed]
@@ -423,8 +427,8 @@ impl Liveness {
 pub struct Counts {
     /// Packets in a row that should have been answered and were not.
     pub unanswered: u64,
-    /// How many rule out chance.
-    pub needed: u32,
+    /// Share of packets lost lately.
+    pub loss_ratio: f64,
     /// Whether content is among what waits.
     pub content_waits: bool,
     /// The next number the peer will send, as last heard.

@@ -12,7 +12,7 @@
 //!   ┌──────────┼───────────┬───────────┬─────────────┐
 //! sent.rs   received.rs  congestion.rs  liveness.rs   mtu.rs
 //! loss.rs                rate.rs        agreement.rs
-//! rtt.rs                                evidence.rs
+//! rtt.rs                                evidence.rs probes.rs
 //! ```
 
 mod agreement;
@@ -32,7 +32,9 @@ mod stats;
 pub mod thresholds;
 
 #[cfg(test)]
-mod path_tests;
+mod live_tests;
+#[cfg(test)]
+mod speed_tests;
 #[cfg(test)]
 mod toy;
 

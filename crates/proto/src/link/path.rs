@@ -13,7 +13,7 @@ use super::received::Received;
 use super::rtt::Rtt;
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
-use super::thresholds::{LOST_KEPT, PROBE_TIMEOUT_PACKETS};
+use super::thresholds::{ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use crate::segment::{Content, Fate};
 use crate::wire::Ack;
@@ -67,11 +67,13 @@ pub struct Path {
     pub(super) congestion: Congestion,
     pub(super) mtu: Mtu,
     pub(super) liveness: Liveness,
-    /// One more than the highest number acknowledged, and when that packet was sent and the count of
-    /// answer-wanting packets up to it.
+    /// One more than the highest number acknowledged, when that packet was sent, and the occasions for an answer up
+    /// to it.
     pub(super) acked_next: u64,
     acked_sent: Time,
-    pub(super) acked_count: u64,
+    pub(super) acked_occasions: u64,
+    /// Occasions since then whose silence means nothing, for all paths were silent together.
+    pub(super) excused: u64,
     /// Probe timeouts since the last progress, and from when the next one counts.
     timeouts: u32,
     timeout_from: Time,
@@ -101,7 +103,8 @@ impl Path {
             liveness: Liveness::new(now),
             acked_next: 0,
             acked_sent: Time::ZERO,
-            acked_count: 0,
+            acked_occasions: 0,
+            excused: 0,
             timeouts: 0,
             timeout_from: now,
             peer_next: 0,
@@ -209,28 +212,32 @@ impl Path {
         if number >= self.acked_next {
             self.acked_next = number + 1;
             self.acked_sent = newest.sent;
-            self.acked_count = newest.eliciting_count;
+            self.acked_occasions = self.acked_occasions.max(newest.occasions);
+            self.excused = 0;
         }
         let rate = self.sampler.delivered(now, tally.bytes, &newest);
         let lost = self.detect_losses(now, fates);
-        self.reorder.decay(now);
+        self.reorder.lost(now, lost.packets);
         self.loss_ratio.decided(tally.packets, lost.packets);
         self.congestion.on_ack(
             now,
             &AckSample {
                 rate,
+                bytes: tally.bytes,
+                packets: tally.packets,
                 rtt: rtt.unwrap_or(Duration::MAX),
                 number,
                 sent: newest.sent,
                 next_number: self.sent.next_number(),
                 loss_ratio: self.loss_ratio.get(),
+                lost_after: self.reorder.window(self.rtt.smoothed()) + ACK_DELAY_MAX / 2,
             },
             &self.rtt,
         );
         self.stats.bytes_acked += tally.bytes;
         self.timeouts = 0;
         self.timeout_from = now;
-        let others_wait = self.sent.eliciting_count() > self.acked_count;
+        let others_wait = self.sent.wants_answer_from(self.acked_next);
         self.liveness.on_progress(now, others_wait, &self.rtt);
         self.sent.forget(now - LOST_KEPT);
         AckResult {

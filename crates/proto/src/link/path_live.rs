@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use super::liveness::{Counts, PathControl, PathEvent, PathState, Progress};
 use super::path::Path;
-use super::thresholds::unanswered_packets;
 use crate::Time;
 use crate::segment::{Content, Fate};
 use crate::wire::{LinkVerdict, Witness};
@@ -71,7 +70,10 @@ impl Path {
 
     /// Another path of this bundle showed life. To be called for every path but the one that did.
     pub fn on_others_progress(&mut self, now: Time, progress: Progress) {
-        self.liveness.on_others_progress(now, progress);
+        if let Some(silent_since) = self.liveness.on_others_progress(now, progress) {
+            let before = self.sent.occasions_by(silent_since - self.rtt.patience());
+            self.excused += self.sent.occasions() - before.max(self.acked_occasions);
+        }
     }
 
     /// Whether this path is silent and nobody can tell if that is its own fault: the other paths should be probed
@@ -80,25 +82,32 @@ impl Path {
         self.liveness.lacks_comparison(now)
     }
 
-    /// Asks for a probe at once (at most one per 1.5 ms is sent).
+    /// Asks for a probe at once (at most one per millisecond is sent).
     pub const fn request_probe(&mut self) {
         self.liveness.request_probe();
     }
 
-    /// [`Record::ProbeReply`](crate::wire::Record::ProbeReply) arrived on this path.
-    pub fn on_probe_reply(&mut self, now: Time, token: u32, datagram_bytes: usize) {
+    /// [`Record::ProbeReply`](crate::wire::Record::ProbeReply) arrived on this path. Returns whether it was awaited:
+    /// then tell the other paths ([`on_others_progress`](Path::on_others_progress), [`Progress::Acks`]).
+    pub fn on_probe_reply(&mut self, now: Time, token: u32, datagram_bytes: usize) -> bool {
         if self.mtu.on_reply(now, token, datagram_bytes) {
             self.congestion.set_packet_bytes(self.mtu.current());
-            return;
+            return true;
         }
         let Some(rtt) = self.liveness.probes.on_reply(now, token) else {
-            return;
+            return false;
         };
         self.rtt.sample(now, rtt);
+        let answered = self.sent.occasions_by(now - rtt);
+        self.acked_occasions = self.acked_occasions.max(answered);
+        self.excused = 0;
+        let others_wait = self.sent.occasions() > answered;
+        self.liveness.on_progress(now, others_wait, &self.rtt);
         if self.liveness.on_answered(now) {
             self.mtu.search_again(now);
         }
         self.announce(now);
+        true
     }
 
     /// The driver says whether the kernel considers the link usable.
@@ -131,8 +140,8 @@ impl Path {
         }
         if verdict == LinkVerdict::Down {
             self.release_all(fates);
-            self.liveness.on_down();
         }
+        self.liveness.on_change();
         self.announce(now);
     }
 
@@ -151,11 +160,11 @@ impl Path {
         let old_enough = now - self.rtt.patience();
         let unanswered = self
             .sent
-            .eliciting_by(old_enough)
-            .saturating_sub(self.acked_count);
+            .occasions_by(old_enough)
+            .saturating_sub(self.acked_occasions + self.excused);
         let counts = Counts {
             unanswered,
-            needed: unanswered_packets(self.loss_ratio.get()),
+            loss_ratio: self.loss_ratio.get(),
             content_waits: self.sent.carries_content(),
             peer_next: self.peer_next,
             received_next: self.received.next_number(),

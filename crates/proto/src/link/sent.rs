@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::thresholds::ACK_DELAY_MAX;
 use crate::Time;
 use crate::limits::REPLAY_WINDOW_PACKETS;
 use crate::segment::{Content, Fate};
@@ -33,8 +34,8 @@ pub struct SentPacket {
     pub delivered_at: Time,
     /// … and when the packet that reached it had been sent.
     pub delivered_sent: Time,
-    /// How many packets that want an answer had been sent on the path, this one included.
-    pub eliciting_count: u64,
+    /// How many occasions for an answer there had been on the path, this one included.
+    pub occasions: u64,
     /// Length of the datagram.
     pub bytes: u32,
     contents_at: u64,
@@ -63,7 +64,9 @@ pub struct SentRing {
     undecided: u64,
     in_flight_bytes: u64,
     in_flight_packets: u32,
-    eliciting_count: u64,
+    occasions: u64,
+    occasion_at: Time,
+    newest_eliciting: u64,
 }
 
 impl SentRing {
@@ -76,7 +79,9 @@ impl SentRing {
             undecided: 0,
             in_flight_bytes: 0,
             in_flight_packets: 0,
-            eliciting_count: 0,
+            occasions: 0,
+            occasion_at: Time::ZERO,
+            newest_eliciting: 0,
         }
     }
 
@@ -93,9 +98,10 @@ impl SentRing {
         self.in_flight_packets
     }
 
-    /// Packets that want an answer sent so far.
-    pub const fn eliciting_count(&self) -> u64 {
-        self.eliciting_count
+    /// Occasions for an answer so far: packets that want one, those within an acknowledgement delay taken together,
+    /// for they are answered together.
+    pub const fn occasions(&self) -> u64 {
+        self.occasions
     }
 
     /// Whether so many packets await their fate that another would leave the peer's window.
@@ -118,7 +124,11 @@ impl SentRing {
             return;
         }
         if eliciting {
-            self.eliciting_count += 1;
+            if self.occasions == 0 || now.since(self.occasion_at) >= ACK_DELAY_MAX {
+                self.occasions += 1;
+                self.occasion_at = now;
+            }
+            self.newest_eliciting = self.next_number();
             self.in_flight_bytes += bytes as u64;
             self.in_flight_packets += 1;
         }
@@ -127,7 +137,7 @@ impl SentRing {
             delivered: delivery.bytes,
             delivered_at: delivery.at,
             delivered_sent: delivery.sent,
-            eliciting_count: self.eliciting_count,
+            occasions: self.occasions,
             bytes: bytes as u32,
             contents_at: self.contents_base + self.contents.len() as u64,
             contents: contents.len() as u32,
@@ -231,13 +241,19 @@ impl SentRing {
             .any(|p| p.contents > 0 && p.state == State::InFlight)
     }
 
-    /// How many packets that want an answer had been sent by `time`.
-    pub fn eliciting_by(&self, time: Time) -> u64 {
+    /// Whether a packet of this number or a higher one wants an answer.
+    pub const fn wants_answer_from(&self, number: u64) -> bool {
+        self.occasions > 0 && self.newest_eliciting >= number
+    }
+
+    /// How many occasions for an answer there had been by `time`.
+    pub fn occasions_by(&self, time: Time) -> u64 {
         match self.packets.partition_point(|p| p.sent <= time) {
-            0 => self.packets.front().map_or(self.eliciting_count, |p| {
-                p.eliciting_count - u64::from(p.state != State::Silent)
-            }),
-            i => self.packets[i - 1].eliciting_count,
+            0 => self
+                .packets
+                .front()
+                .map_or(self.occasions, |p| p.occasions.saturating_sub(1)),
+            i => self.packets[i - 1].occasions,
         }
     }
 

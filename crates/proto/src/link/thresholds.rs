@@ -18,8 +18,8 @@ pub const ACK_PACKETS: u32 = 48;
 pub const ACK_DELAY_MAX: Duration = us(500);
 /// Shortest time between acknowledgements that a gap alone calls for: on a lossy path every third packet shows one.
 pub const ACK_GAP_INTERVAL: Duration = us(250);
-/// Each packet is reported in this many consecutive acknowledgements: at 50% loss of those, one in 16 is missed.
-pub const ACK_REPEATS: usize = 4;
+/// Each packet is reported in this many consecutive acknowledgements: at 50% loss of those, one in 256 is missed.
+pub const ACK_REPEATS: usize = 8;
 
 // ---- loss ----
 
@@ -28,12 +28,15 @@ pub const ACK_REPEATS: usize = 4;
 pub const REORDER_MIN: Duration = ms(1);
 /// Most reordering tolerated, however often a loss turned out to be a delay.
 pub const REORDER_MAX: Duration = ms(10);
+/// The reordering window only learns when more than one loss in this many was false: an acknowledgement that is
+/// itself lost makes a few false losses too.
+pub const REORDER_FALSE_ONE_IN: u32 = 32;
 /// A reordering window widened by a false loss shrinks by half after this long without another.
 pub const REORDER_DECAY: Duration = ms(1000);
 /// How long a lost packet is remembered so that a late acknowledgement still counts (and shows that the loss was none).
 pub const LOST_KEPT: Duration = ms(200);
 /// Decided packets over which the loss ratio is averaged.
-pub const LOSS_RATIO_PACKETS: f64 = 256.0;
+pub const LOSS_RATIO_PACKETS: f64 = 1024.0;
 
 // ---- tail ----
 
@@ -69,6 +72,10 @@ pub const RATE_INTERVAL_MIN: Duration = us(500);
 /// Shortest round of the rate estimate: it at most doubles per round once it is established,
 /// so that a token bucket's burst (128 KB: 1 ms at 1 Gb/s) cannot blow it up.
 pub const ROUND_MIN: Duration = ms(2);
+/// Time over which the rate of a path with a long queue is taken: ten acknowledgement delays.
+pub const PERIOD_MIN: Duration = ms(5);
+/// Packets that must arrive in that time.
+pub const PERIOD_PACKETS: u32 = 8;
 /// Time that one burst of packets handed over at once may take on the link.
 pub const BURST: Duration = us(500);
 /// Largest burst in bytes: one GSO send.
@@ -95,18 +102,20 @@ pub const EVIDENCE_STEP: Duration = ms(5);
 /// Silence of all paths together that fails a path after all: the only path died, or the peer.
 pub const SILENCE_ALONE: Duration = ms(3000);
 /// Probability of a false failure by mere loss that is accepted per silence.
-pub const FALSE_FAILURE: f64 = 1e-6;
-/// Loss assumed at least when counting how many unanswered packets prove a failure (gives 10; at 50% loss it is 20).
-pub const LOSS_ASSUMED: f64 = 0.25;
+pub const FALSE_FAILURE: f64 = 1e-5;
+/// Loss assumed at least when counting how many unanswered packets prove a failure (gives 25): it may just have begun.
+pub const LOSS_ASSUMED: f64 = 0.5;
 /// Packets known to be sent, none of which arrived, that fail a path (paper 000, section 5.1: fewer than 2 of 100;
 /// here at 50% loss one in a million).
 pub const SKEW_PACKETS: u64 = 20;
-/// Unanswered probes that fail a path nothing arrives on.
-pub const PROBES_UNANSWERED: u32 = 10;
-/// Pace of probes on a suspect path: about ten within [`SILENCE_BUSY`].
-pub const PROBE_SUSPECT: Duration = us(1500);
+/// Loss of the other direction assumed when counting probes that brought nothing back.
+pub const LOSS_ASSUMED_BACK: f64 = 0.5;
+/// Loss of this direction assumed then at least, if the path was under load and its loss is known.
+pub const LOSS_ASSUMED_BUSY: f64 = 0.25;
+/// Pace of probes on a suspect path: thirty within [`SILENCE_BUSY`].
+pub const PROBE_SUSPECT: Duration = us(500);
 /// Probes at that pace before it slows down.
-pub const PROBE_SUSPECT_COUNT: u32 = 24;
+pub const PROBE_SUSPECT_COUNT: u32 = 128;
 /// Slowest pace on a suspect path (all paths silent: the peer is stopped).
 pub const PROBE_SUSPECT_MAX: Duration = ms(100);
 /// Pace of probes on a path never answered yet: from here, doubling, …
@@ -159,13 +168,26 @@ pub const BLACK_HOLE_PACKETS: u32 = 10;
 
 const _: () = {
     assert!(ACK_DELAY_MAX.as_nanos() < QUEUE_TARGET_MIN.as_nanos());
-    assert!(PROBE_SUSPECT.as_nanos() * 10 < SILENCE_BUSY.as_nanos());
+    assert!(PROBE_SUSPECT.as_nanos() * 15 < SILENCE_BUSY.as_nanos());
     assert!(EVIDENCE_STEP.as_nanos() * 3 < SILENCE_BUSY.as_nanos());
     assert!(REORDER_MIN.as_nanos() < REORDER_MAX.as_nanos());
 };
 
-/// How many packets must go unanswered in a row before mere loss of `loss_ratio` is ruled out.
+/// How many packets, each with an answer of its own, must go unanswered in a row before mere loss of `loss_ratio` both
+/// ways is ruled out. A probe is answered twice: by its reply on the path and an acknowledgement on any.
 pub fn unanswered_packets(loss_ratio: f64) -> u32 {
     let p = loss_ratio.clamp(LOSS_ASSUMED, 0.6);
-    (FALSE_FAILURE.ln() / p.ln()).ceil() as u32
+    let unanswered = 1.0 - (1.0 - p) * (1.0 - p / 2.0);
+    (FALSE_FAILURE.ln() / unanswered.ln()).ceil() as u32
+}
+
+/// How many probes must bring nothing back before mere loss both ways is ruled out.
+pub fn unanswered_probes(loss_ratio: f64, busy: bool) -> u32 {
+    let least = if busy {
+        LOSS_ASSUMED_BUSY
+    } else {
+        LOSS_ASSUMED
+    };
+    let unanswered = 1.0 - (1.0 - loss_ratio.clamp(least, 0.6)) * (1.0 - LOSS_ASSUMED_BACK);
+    (FALSE_FAILURE.ln() / unanswered.ln()).ceil() as u32
 }

@@ -78,6 +78,20 @@ impl Wire {
         }
     }
 
+    /// Changes the rate; what is queued leaves at the new one.
+    pub fn set_mbit(&mut self, now: Time, mbit: f64) {
+        let ns = now.as_ns() as f64;
+        let queued = (self.paid_at - ns - self.burst_bytes / self.bytes_per_s * 1e9).max(0.0);
+        let bytes = queued * self.bytes_per_s;
+        self.bytes_per_s = mbit * 125e3;
+        self.paid_at = ns + bytes / self.bytes_per_s + self.burst_bytes / self.bytes_per_s * 1e9;
+    }
+
+    /// Others put so much into the FIFO.
+    pub fn crowd(&mut self, now: Time, queue: Duration) {
+        self.paid_at = self.paid_at.max(now.as_ns() as f64) + queue.as_nanos() as f64;
+    }
+
     /// When a packet handed over now arrives, if it does.
     fn carry(&mut self, now: Time, bytes: usize, dice: &mut Dice) -> Option<Time> {
         if bytes > self.mtu {
@@ -127,15 +141,18 @@ pub struct End {
     pub paths: Vec<Path>,
     fates: Vec<(Content, Fate)>,
     replies: Vec<(usize, Rec)>,
+    /// Paths probed since their last acknowledgement.
+    probed: Vec<bool>,
     /// Bytes the application still wants sent; `u64::MAX` is without end.
     pub backlog: u64,
-    /// Data goes out on all paths that carry at once (`true`) or on the one that delivers first.
-    pub greedy: bool,
+    /// Paths that content may use.
+    pub allowed: Vec<bool>,
     next_offset: u64,
     resend: VecDeque<(u64, u32)>,
     acked: BTreeMap<u64, u32>,
     /// Offsets that arrived.
     pub got: BTreeMap<u64, Time>,
+    pub path_bytes: Vec<u64>,
     pub got_bytes: u64,
     pub events: Vec<(usize, PathEvent)>,
     inbox: VecDeque<Packet>,
@@ -154,12 +171,14 @@ impl End {
                 .collect(),
             fates: Vec::new(),
             replies: Vec::new(),
+            probed: vec![false; paths],
             backlog: 0,
-            greedy: true,
+            allowed: vec![true; paths],
             next_offset: 0,
             resend: VecDeque::new(),
             acked: BTreeMap::new(),
             got: BTreeMap::new(),
+            path_bytes: vec![0; paths],
             got_bytes: 0,
             events: Vec::new(),
             inbox: VecDeque::new(),
@@ -169,15 +188,6 @@ impl End {
             last_got: Time::ZERO,
             longest_gap: Duration::ZERO,
         }
-    }
-
-    /// Everything sent has been acknowledged.
-    pub fn is_done(&self) -> bool {
-        self.backlog == 0 && self.acked.len() as u64 == self.sent_count()
-    }
-
-    fn sent_count(&self) -> u64 {
-        self.next_offset
     }
 
     fn others(&mut self, now: Time, but: usize, progress: Progress) {
@@ -205,8 +215,15 @@ impl End {
                     }
                 }
                 Rec::Sent(of, next) => self.paths[of as usize].on_peer_sent(now, next),
-                Rec::Probe(token) => self.replies.push((p, Rec::Reply(token, packet.bytes))),
-                Rec::Reply(token, bytes) => self.paths[p].on_probe_reply(now, token, bytes),
+                Rec::Probe(token) => {
+                    self.probed[p] = true;
+                    self.replies.push((p, Rec::Reply(token, packet.bytes)));
+                }
+                Rec::Reply(token, bytes) => {
+                    if self.paths[p].on_probe_reply(now, token, bytes) {
+                        self.others(now, p, Progress::Acks);
+                    }
+                }
                 Rec::State(of, generation, verdict, witness) => {
                     let path = &mut self.paths[of as usize];
                     path.on_peer_verdict(now, generation, verdict, witness, &mut self.fates);
@@ -216,6 +233,7 @@ impl End {
                     self.paths[of as usize].on_link_state_ack(generation);
                 }
                 Rec::Data(offset, len) => {
+                    self.path_bytes[p] += u64::from(len);
                     if self.got.insert(offset, now).is_none() {
                         self.got_bytes += u64::from(len);
                         self.longest_gap = self.longest_gap.max(now.since(self.last_got));
@@ -281,7 +299,7 @@ impl End {
         };
         let cost = |p: &Path| p.delivery_us(p.burst_bytes() as u64);
         let best = of(state)
-            .filter(|x| self.greedy || x.1.room_bytes() > 0)
+            .filter(|x| self.allowed[x.0])
             .filter(room)
             .min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
         best.map(|(i, _)| i)
@@ -294,6 +312,9 @@ pub struct Toy {
     pub ends: [End; 2],
     pub wires: [Vec<Wire>; 2],
     pub dice: Dice,
+    /// All paths go over the wire of path 0: as many senders on one link.
+    pub shared: bool,
+    pub wakeups: u64,
     heap: BinaryHeap<Reverse<(Time, u64, usize)>>,
     flying: BTreeMap<u64, Packet>,
     flown: u64,
@@ -310,6 +331,8 @@ impl Toy {
             ends: [End::new(wires.len(), config), End::new(wires.len(), config)],
             wires: [wires.to_vec(), wires.to_vec()],
             dice: Dice::new(seed),
+            shared: false,
+            wakeups: 0,
             heap: BinaryHeap::new(),
             flying: BTreeMap::new(),
             flown: 0,
@@ -356,6 +379,7 @@ impl Toy {
                 return false;
             }
             self.now = next;
+            self.wakeups += 1;
             while let Some(&Reverse((at, id, end))) = self.heap.peek()
                 && at <= self.now
             {
@@ -494,12 +518,10 @@ impl Toy {
             let end = &mut self.ends[e];
             if end.paths[p].ack_deadline().is_some_and(|at| at <= now) {
                 let ack = end.paths[p].take_ack(now).unwrap();
-                let up = (0..end.paths.len()).find(|&q| end.paths[q].carries());
-                let on = if end.paths[p].carries() {
-                    p
-                } else {
-                    up.unwrap_or(p)
-                };
+                // The answer to a probe went on the path itself: the acknowledgement takes another.
+                let other = (0..end.paths.len()).find(|&q| q != p && end.paths[q].carries());
+                let away = std::mem::take(&mut end.probed[p]) || !end.paths[p].carries();
+                let on = if away { other.unwrap_or(p) } else { p };
                 self.send(e, on, 70, vec![Rec::Ack(ack)], false);
             }
         }
@@ -522,7 +544,9 @@ impl Toy {
             })
             .collect();
         path.on_sent(now, bytes, &contents, eliciting);
-        if let Some(at) = self.wires[e][p].carry(now, bytes, &mut self.dice) {
+        if let Some(at) =
+            self.wires[e][if self.shared { 0 } else { p }].carry(now, bytes, &mut self.dice)
+        {
             self.flown += 1;
             let packet = Packet {
                 path: p,
