@@ -9,7 +9,7 @@ use crate::limits::MESSAGE_BYTES_MAX;
 /// silently failed path is noticed within 25 ms and what it lost is resent at
 /// once; this leaves room for a second round trip.
 pub const FRAME_WAIT: Duration = Duration::from_millis(60);
-/// How long after it was first sent a frame's lost pieces are still resent. Later
+/// How long after all of it was sent once a frame's lost pieces are still resent. Later
 /// than that, the program's own protocol has noticed.
 pub const FRAME_LIFETIME: Duration = Duration::from_millis(100);
 /// Frames of one flow that may wait at the receiver, the missing ones included:

@@ -83,6 +83,10 @@ impl FrameReceiver {
                     shared.stats.frame_pieces_late += 1;
                     return Ok(());
                 }
+                if ahead == 0 && seg.data.len() == seg.total as usize {
+                    self.hand_over_whole(index, seg.data, shared);
+                    return Ok(());
+                }
                 let slot = self.partials.insert(now, seg.total, &mut shared.pool);
                 let ring = &mut self.flows[index].ring;
                 while ring.len() <= ahead as usize {
@@ -99,6 +103,20 @@ impl FrameReceiver {
             Arrival::Complete => self.wait(now, index, seg.sequence),
         }
         Ok(())
+    }
+
+    /// A frame that is one piece and next: no need to keep track of it.
+    fn hand_over_whole(&mut self, index: usize, data: &[u8], shared: &mut Shared) {
+        let mut frame = shared.pool.take(data.len());
+        frame.extend_from_slice(data);
+        self.ready_bytes += frame.capacity();
+        self.ready.push_back(frame);
+        shared.stats.frames_delivered += 1;
+        let flow = &mut self.flows[index];
+        flow.next = flow.next.wrapping_add(1);
+        if flow.ring.pop_front().is_some() {
+            self.deliver(index, shared);
+        }
     }
 
     /// A whole frame waits for earlier ones.
