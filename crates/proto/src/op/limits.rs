@@ -56,7 +56,8 @@ pub const MIRROR_BYTES: usize = 1_600;
 pub const MIRROR_IN_FLIGHT_BYTES: usize = 8 * 1024;
 
 /// What one end grants its bundle with one peer. The defaults cost at most about
-/// 200 MB if a peer and a local program do their worst together, next to nothing when idle.
+/// 210 MB if the peer and a local program do their worst together, and below 1 KB for each
+/// stream beside; next to nothing when idle and [trimmed](super::Ops::trim).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpLimits {
     /// Frames accepted and not yet sent, in bytes; [`send_frame`](super::Ops::send_frame) gives a
