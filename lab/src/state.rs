@@ -76,11 +76,13 @@ pub(crate) fn find(name: &str) -> Result<Option<Summary>, LabError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(reading()(error)),
     };
+    // In this order: what is read after the lock was refused is its owner's.
+    let is_left_over = sys::try_lock(&file).map_err(reading())?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(reading())?;
-    let summary = serde_json::from_str::<Summary>(&text).ok();
     // Nothing in it and locked: being set up at this moment.
-    if sys::try_lock(&file).map_err(reading())? {
+    let summary = serde_json::from_str::<Summary>(&text).ok();
+    if is_left_over {
         clear_locked(&path, &file, summary.as_ref());
         return Ok(None);
     }
