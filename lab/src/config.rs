@@ -78,7 +78,7 @@ impl LinkSpec {
     /// A link of this many megabits per second each way.
     pub fn mbit(mbit_per_s: u64) -> Self {
         LinkSpec {
-            rate_bits_per_s: Some(mbit_per_s * 1_000_000),
+            rate_bits_per_s: Some(mbit_per_s.saturating_mul(1_000_000)),
             ..LinkSpec::default()
         }
     }

@@ -5,27 +5,31 @@ use std::str::FromStr;
 
 use crate::config::parse_loss;
 
-/// A fault of a link. Several may be in force at once; `heal` undoes all of a
-/// link's.
+/// A fault of a link, for all its nodes or for one. Several may be in force at
+/// once; `heal` undoes all of a link's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
     /// Nothing passes the switch, in either direction, though every NIC still
-    /// has carrier: a hung switch (paper 000's soft failure).
+    /// has carrier: a hung switch (paper 000's soft failure). For one node:
+    /// nothing from or to it.
     Silent,
-    /// The switch's ports go down, the NICs lose carrier: a cable pulled.
+    /// The switch's ports go down, the NICs lose carrier: a switch without
+    /// power. For one node: its cable pulled.
     Carrier,
-    /// What the node sends vanishes, what it is sent arrives. The node is the
-    /// one named, n0 if none is.
+    /// What the node sends vanishes, what it is sent arrives. The node is n0 if
+    /// none is named.
     OneWay,
     /// Frames vanish at random in the switch, one by one (never in bursts).
+    /// For one node: of those from or to it.
     Loss {
         /// Share of frames lost, 0 to 100.
         percent: f64,
     },
     /// Frames longer than this vanish on leaving the switch, and nobody is
-    /// told: a black hole for path MTU discovery.
+    /// told: a black hole for path MTU discovery. For one node: of those to it.
     Mtu {
-        /// Longest packet that passes, bytes without the Ethernet header.
+        /// Longest packet that passes, bytes without the Ethernet header, 68
+        /// to 65521.
         bytes: u32,
     },
 }
@@ -33,6 +37,20 @@ pub enum Fault {
 /// Below this even IPv4's minimum does not pass.
 const MTU_MIN: u32 = 68;
 const MTU_MAX: u32 = 65_521;
+
+impl Fault {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Fault::Loss { percent } if !(0.0..=100.0).contains(percent) => {
+                Err(format!("loss {percent}%: must be 0% to 100%"))
+            }
+            Fault::Mtu { bytes } if !(MTU_MIN..=MTU_MAX).contains(bytes) => {
+                Err(format!("mtu {bytes}: must be {MTU_MIN} to {MTU_MAX} bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 impl FromStr for Fault {
     type Err = String;
@@ -48,8 +66,8 @@ impl FromStr for Fault {
             ("loss", Some(value)) => Ok(Fault::Loss {
                 percent: parse_loss(value)?,
             }),
-            ("mtu", Some(value)) => match value.parse() {
-                Ok(bytes) if (MTU_MIN..=MTU_MAX).contains(&bytes) => Ok(Fault::Mtu { bytes }),
+            ("mtu", Some(value)) => match value.parse().map(|bytes| Fault::Mtu { bytes }) {
+                Ok(fault) => fault.check().map(|()| fault),
                 _ => Err(format!(
                     "mtu {value:?}: give it in bytes, {MTU_MIN} to {MTU_MAX}, as in mtu=1400"
                 )),

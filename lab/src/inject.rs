@@ -36,7 +36,8 @@ impl Lab {
     /// mode means then). Faults add up until [`Lab::heal`].
     ///
     /// # Errors
-    /// No such link or node; the kernel or a tool refused.
+    /// No such link or node, a fault out of its limits; the kernel or a tool
+    /// refused.
     pub fn fail(
         &self,
         link: usize,
@@ -44,6 +45,7 @@ impl Lab {
         node: Option<usize>,
     ) -> Result<Injection, LabError> {
         self.check_link(link)?;
+        fault.check().map_err(LabError::BadInput)?;
         if let Some(node) = node {
             self.check_node(node)?;
         }

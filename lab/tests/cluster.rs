@@ -102,6 +102,16 @@ fn a_node_that_is_not_there_is_an_error() {
             .to_string()
             .contains("n0 to n1")
     );
+    let nonsense = [
+        tabane_lab::Fault::Loss { percent: f64::NAN },
+        tabane_lab::Fault::Mtu { bytes: 0 },
+    ];
+    for fault in nonsense {
+        assert!(
+            lab.fail(0, fault, None).unwrap_err().is_bad_input(),
+            "{fault}"
+        );
+    }
     assert!(lab.heal(7).unwrap_err().is_bad_input());
 }
 
