@@ -27,6 +27,8 @@ use session::Sessions;
 /// A peer to which no path has worked for this long is reported down. Its
 /// streams are kept: they go on if it returns without having restarted.
 pub const PEER_SILENT_MAX: Duration = Duration::from_secs(10);
+/// A bundle that carried nothing for this long gives its spare buffers back.
+const TRIM_AFTER: Duration = Duration::from_secs(5);
 /// Receive buffer assumed of a peer before its handshake tells.
 const PEER_BUFFER_BYTES_UNKNOWN: u32 = 256 * 1024;
 
@@ -107,6 +109,8 @@ pub(crate) struct Bundle {
     was_up: bool,
     restarted: bool,
     stopped: bool,
+    /// When content was last sent, until the memory it took was given back.
+    busy_until: Option<Time>,
     /// Scratch, kept for its memory.
     fates: Vec<(Content, Fate)>,
     contents: Vec<Content>,
@@ -143,6 +147,7 @@ impl Bundle {
             was_up: false,
             restarted: false,
             stopped: false,
+            busy_until: None,
             fates: Vec::new(),
             contents: Vec::new(),
         };
@@ -279,6 +284,10 @@ impl Bundle {
         self.seek_comparison(now);
         self.settle(now);
         self.ops.on_timeout(now);
+        if self.busy_until.is_some_and(|until| until <= now) {
+            self.busy_until = None;
+            self.ops.trim();
+        }
         let paths = self.path_mask();
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
             shared.sessions.remove(&dropped);

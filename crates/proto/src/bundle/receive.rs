@@ -75,6 +75,9 @@ impl Bundle {
                 break;
             };
             eliciting |= record.is_ack_eliciting();
+            if eliciting {
+                self.busy_until = Some(now + TRIM_AFTER);
+            }
             let result = match record {
                 Record::Unit(segment) => self.ops.on_unit(now, &segment),
                 Record::Stream(segment) => self.ops.on_stream(now, &segment),

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Bundle, schedule};
+use super::{Bundle, TRIM_AFTER, schedule};
 use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::LINKS_MAX;
 use crate::link::PathControl;
@@ -168,6 +168,7 @@ impl Bundle {
         if end == 0 {
             return None;
         }
+        self.busy_until = Some(now + TRIM_AFTER);
         self.transmit(id, end, datagram_bytes.min(end), shared)
     }
 

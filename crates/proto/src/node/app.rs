@@ -46,9 +46,10 @@ impl Node {
     /// Sends one packet of the virtual NIC. Frames of one `flow` arrive in order.
     ///
     /// # Errors
-    /// The frame comes back if the peer is not connected, the frame is empty or
-    /// longer than [`FRAME_BYTES_MAX`](crate::limits::FRAME_BYTES_MAX), or the
-    /// queue is full (counted in [`NodeStats`](super::NodeStats)).
+    /// The frame comes back if the peer is not connected or its queue is full
+    /// (counted in [`NodeStats`](super::NodeStats)). One that is empty or longer than
+    /// [`FRAME_BYTES_MAX`](crate::limits::FRAME_BYTES_MAX) is dropped and counted in
+    /// [`OpStats::frames_dropped`](crate::op::OpStats::frames_dropped).
     pub fn send_frame(
         &mut self,
         now: Time,
@@ -88,7 +89,7 @@ impl Node {
         None
     }
 
-    /// Opens a byte stream to `service` of `peer`. Nothing is sent before the first write or end.
+    /// Opens a byte stream to `service` of `peer`, which is told at once.
     ///
     /// # Errors
     /// [`OpError`]: unknown peer, or too many streams are open.

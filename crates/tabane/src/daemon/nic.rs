@@ -17,7 +17,7 @@ pub const NAME: &str = "tab0";
 /// more calls (measured, docs/measured.md).
 const MTU: u32 = 62_000;
 /// Largest packet the kernel hands over uncut (TSO, BIG TCP).
-const GSO_BYTES_MAX: u32 = 180_000;
+const GSO_BYTES_MAX: u32 = 350_000;
 /// Frames a TAP holds while the loop is busy; fewer lose packets.
 const TX_QUEUE_LENGTH: u32 = 1000;
 /// Reading stops while this much waits to be sent per peer in use: the rest
