@@ -25,6 +25,8 @@ ps                       procps
 ping                     iputils-ping
 ethtool                  ethtool
 iperf3                   iperf3
+socat                    socat
+mptcpize                 mptcpize
 curl                     curl
 nginx                    nginx-light
 redis-server             redis-server
@@ -34,7 +36,6 @@ tcpdump                  tcpdump
 '
 # Nice to have: bench leaves out what needs them, and says so.
 OPTIONAL='
-mptcpize                 mptcpize
 perf                     linux-perf
 '
 # Services that come with those packages.
