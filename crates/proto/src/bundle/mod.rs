@@ -326,6 +326,7 @@ impl Bundle {
             path,
             ack,
             silent,
+            self.busy_until,
             self.ops.next_timeout(),
             self.sessions.next_timeout(),
         ]

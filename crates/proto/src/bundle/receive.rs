@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::Bundle;
 use super::session::Which;
+use super::{Bundle, TRIM_AFTER};
 use crate::node::Shared;
 use crate::wire::{Header, LinkVerdict, Record, Records};
 use crate::{LinkId, Time};
@@ -75,7 +75,7 @@ impl Bundle {
                 break;
             };
             eliciting |= record.is_ack_eliciting();
-            if eliciting {
+            if matches!(record, Record::Unit(_) | Record::Stream(_)) {
                 self.busy_until = Some(now + TRIM_AFTER);
             }
             let result = match record {
