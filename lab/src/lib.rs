@@ -28,7 +28,9 @@
 //! # Ok(()) }
 //! ```
 
+pub mod bench;
 pub mod cli;
+pub mod cluster;
 mod config;
 mod emulator;
 mod error;

@@ -1,0 +1,37 @@
+//! The measurements.
+
+mod failover;
+mod idle;
+mod latency;
+mod ping;
+mod race;
+mod throughput;
+mod unequal;
+
+use super::{Measurement, Report, Settings};
+use crate::{LabConfig, LabError, LinkSpec};
+
+/// Take one of them.
+///
+/// # Errors
+/// A lab, a daemon or a program it needs does not start.
+pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabError> {
+    match measurement {
+        Measurement::OneWay => throughput::one_way(settings),
+        Measurement::BothWays => throughput::both_ways(settings),
+        Measurement::Unshaped => throughput::unshaped(settings),
+        Measurement::Failover => failover::measure(settings),
+        Measurement::Ping => ping::measure(settings),
+        Measurement::Unequal => unequal::measure(settings),
+        Measurement::Latency => latency::measure(settings),
+        Measurement::Idle => idle::measure(settings),
+    }
+}
+
+/// Two nodes joined by these links.
+fn two_nodes(links: Vec<LinkSpec>) -> LabConfig {
+    LabConfig {
+        links,
+        ..LabConfig::default()
+    }
+}

@@ -1,0 +1,142 @@
+//! One TCP stream: one way, both ways, and as fast as the CPU.
+
+use super::race::{Entry, find, race};
+use super::two_nodes;
+use crate::bench::ways::{Congestion, Way};
+use crate::bench::{Bound, Goal, Report, Samples, Settings, Table};
+use crate::cluster::Wire;
+use crate::{LabError, LinkSpec};
+
+const BOTH: [Congestion; 2] = [Congestion::Cubic, Congestion::Bbr];
+const ENCRYPTED: Way = Way::Tabane(Wire::Encrypted);
+const PLAIN: Way = Way::Tabane(Wire::Plain);
+const TCP: Way = Way::Tcp { link: 0 };
+const ALL: [Way; 5] = [TCP, Way::Mptcp, Way::BalanceRr, ENCRYPTED, PLAIN];
+
+/// On 1, 2 and 4 links of 1 Gb/s.
+pub fn one_way(settings: &Settings) -> Result<Report, LabError> {
+    let mut report = Report::default();
+    for (links, least) in [(1, None), (2, Some(1.90)), (4, Some(3.7))] {
+        let ways: &[Way] = if links == 1 {
+            &[TCP, ENCRYPTED, PLAIN]
+        } else {
+            &ALL
+        };
+        let config = two_nodes(vec![LinkSpec::default(); links]);
+        let entries = race(settings, &config, ways, &BOTH, false)?;
+        let title = format!("One TCP stream, {links} × 1 Gb/s");
+        report.tables.push(table(&title, &entries, TCP));
+        if let Some(least) = least {
+            for congestion in BOTH {
+                let what = format!("{title}, {congestion}: encrypted over TCP on one link");
+                let ratio = over(&entries, ENCRYPTED, TCP, congestion, Entry::gbps);
+                report
+                    .goals
+                    .push(Goal::new(what, ratio, Bound::AtLeast(least)));
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// On 2 links of 1 Gb/s.
+pub fn both_ways(settings: &Settings) -> Result<Report, LabError> {
+    let config = two_nodes(vec![LinkSpec::default(); 2]);
+    let entries = race(settings, &config, &ALL, &BOTH, true)?;
+    let title = "One TCP stream each way at once, 2 × 1 Gb/s";
+    let note = "Ratios are to the same direction of TCP on one link, also both ways at once.";
+    let columns = [
+        "way",
+        "there, Gb/s",
+        "back, Gb/s",
+        "there ×",
+        "back ×",
+        "CPU s/GB",
+    ];
+    let mut table = Table::new(title, note, &columns);
+    for entry in &entries {
+        let Some(base) = find(&entries, TCP, entry.congestion) else {
+            continue;
+        };
+        table.rows.push(vec![
+            name(entry).into(),
+            entry.gbps().into(),
+            back(entry).into(),
+            entry.gbps().over(&base.gbps()).into(),
+            back(entry).over(&back(base)).into(),
+            entry.samples(|outcome| outcome.cpu_s_per_gb).into(),
+        ]);
+    }
+    let mut goals = Vec::new();
+    for congestion in BOTH {
+        for (direction, figure) in [
+            ("there", Entry::gbps as fn(&Entry) -> Samples),
+            ("back", back),
+        ] {
+            let what =
+                format!("{title}, {congestion}, {direction}: encrypted over TCP on one link");
+            let ratio = over(&entries, ENCRYPTED, TCP, congestion, figure);
+            goals.push(Goal::new(what, ratio, Bound::AtLeast(1.85)));
+        }
+    }
+    Ok(Report {
+        tables: vec![table],
+        goals,
+    })
+}
+
+/// On 2 links without a line rate.
+pub fn unshaped(settings: &Settings) -> Result<Report, LabError> {
+    let config = two_nodes(vec![LinkSpec::unshaped(); 2]);
+    let ways = [TCP, Way::Mptcp, ENCRYPTED, PLAIN];
+    let entries = race(settings, &config, &ways, &BOTH, false)?;
+    let title = "One TCP stream, 2 links without a line rate (the CPU is the limit)";
+    let mut goals = Vec::new();
+    for (way, least) in [(ENCRYPTED, 0.6), (PLAIN, 0.95)] {
+        let what = format!("Unshaped, cubic: {way} over MPTCP in the clear");
+        let ratio = over(&entries, way, Way::Mptcp, Congestion::Cubic, Entry::gbps);
+        goals.push(Goal::new(what, ratio, Bound::AtLeast(least)));
+    }
+    Ok(Report {
+        tables: vec![table(title, &entries, Way::Mptcp)],
+        goals,
+    })
+}
+
+/// The median of one way's figure over another's.
+fn over(
+    entries: &[Entry],
+    way: Way,
+    base: Way,
+    congestion: Congestion,
+    figure: impl Fn(&Entry) -> Samples,
+) -> Option<f64> {
+    let of = |way| find(entries, way, congestion).map(&figure);
+    of(way)?.over(&of(base)?).median()
+}
+
+fn table(title: &str, entries: &[Entry], base: Way) -> Table {
+    let ratio = format!("× {base}");
+    let columns = ["way", "Gb/s", &ratio, "CPU s/GB", "retransmits"];
+    let mut table = Table::new(title, "", &columns);
+    for entry in entries {
+        let base = find(entries, base, entry.congestion);
+        let ratio = base.map(|base| entry.gbps().over(&base.gbps()));
+        table.rows.push(vec![
+            name(entry).into(),
+            entry.gbps().into(),
+            ratio.unwrap_or_default().into(),
+            entry.samples(|outcome| outcome.cpu_s_per_gb).into(),
+            entry.samples(|outcome| outcome.retransmits as f64).into(),
+        ]);
+    }
+    table
+}
+
+fn name(entry: &Entry) -> String {
+    format!("{}, {}", entry.way, entry.congestion)
+}
+
+fn back(entry: &Entry) -> Samples {
+    entry.samples(|outcome| outcome.back_gbps)
+}

@@ -1,0 +1,180 @@
+//! `make bench`: tabane beside single-link TCP, MPTCP and balance-rr, all on
+//! labs of this machine, in turn, round by round.
+//!
+//! The machine under the lab is shared and drifts, so every figure is taken
+//! several times, the ways alternating, and ratios are of the same round.
+
+mod figures;
+mod helper;
+pub mod iperf;
+pub mod machine;
+mod measure;
+mod output;
+mod pingpong;
+mod timeline;
+pub mod ways;
+
+pub use figures::{Bound, Cell, Goal, Report, Samples, Table, digits};
+pub use helper::Helper;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::LabError;
+use machine::Machine;
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    helper: Option<Hidden>,
+    /// Only these measurements
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Measurement>,
+    /// How often everything is measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// How often each failure is tried
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    times: u32,
+    /// How long each stream runs, seconds
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// One round of everything, three of each failure: minutes instead of half an hour
+    #[arg(long)]
+    quick: bool,
+    /// The program to measure [default: `tabane` beside this program]
+    #[arg(long, value_name = "PATH")]
+    tabane: Option<PathBuf>,
+    /// Also write bench.json and bench.md into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Hidden {
+    /// What bench runs on the nodes
+    #[command(subcommand, hide = true)]
+    Helper(Helper),
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Measurement {
+    /// One TCP stream on 1, 2 and 4 links of 1 Gb/s
+    OneWay,
+    /// One TCP stream each way at once on 2 links of 1 Gb/s
+    BothWays,
+    /// Links without a line rate
+    Unshaped,
+    /// Failures under load, to the millisecond
+    Failover,
+    /// Pings across a silent failure, otherwise idle
+    Ping,
+    /// Links that differ, lose or delay
+    Unequal,
+    /// Half round trips of 16 bytes
+    Latency,
+    /// CPU and memory of an idle node with 8 peers
+    Idle,
+}
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How often everything is measured.
+    pub rounds: usize,
+    /// How often each failure is tried.
+    pub times: usize,
+    /// How long each stream runs, seconds.
+    pub seconds: f64,
+    /// The program `tabane`.
+    pub tabane: PathBuf,
+    /// This program.
+    pub helper: PathBuf,
+}
+
+/// Run it.
+pub fn run(args: &BenchArgs) -> ExitCode {
+    let done = match &args.helper {
+        Some(Hidden::Helper(helper)) => helper.run().map_err(|error| error.to_string()),
+        None => measure_all(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("bench: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(args: &BenchArgs) -> Result<(), String> {
+    let settings = settings(args)?;
+    let machine = Machine::look();
+    output::heading(&machine, &settings);
+    let mut report = Report::default();
+    let begin = Instant::now();
+    for &measurement in Measurement::value_variants() {
+        if !args.only.is_empty() && !args.only.contains(&measurement) {
+            continue;
+        }
+        eprintln!(
+            "bench: {measurement:?}, {} s so far",
+            begin.elapsed().as_secs()
+        );
+        // One that fails must not take the others' figures with it.
+        match measure::run(measurement, &settings) {
+            Ok(part) => {
+                part.tables.iter().for_each(|table| println!("{table}"));
+                report.extend(part);
+            }
+            Err(error) if is_hopeless(&error) => return Err(error.to_string()),
+            Err(error) => {
+                eprintln!("bench: {measurement:?}: {error}");
+                let what = format!("{measurement:?} can be measured");
+                report
+                    .goals
+                    .push(Goal::new(what, None, Bound::AtLeast(1.0)));
+            }
+        }
+    }
+    println!("{}", figures::goals_table(&report.goals));
+    match &args.out {
+        Some(directory) => output::write(directory, &machine, &settings, &report),
+        None => Ok(()),
+    }
+}
+
+/// Nothing else can be measured either.
+fn is_hopeless(error: &LabError) -> bool {
+    matches!(
+        error,
+        LabError::MissingTool { .. } | LabError::NotPermitted { .. }
+    )
+}
+
+fn settings(args: &BenchArgs) -> Result<Settings, String> {
+    let helper = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let tabane = match &args.tabane {
+        Some(path) => std::path::absolute(path).map_err(|error| error.to_string())?,
+        None => helper.with_file_name("tabane"),
+    };
+    if !Path::is_file(&tabane) {
+        let shown = tabane.display();
+        return Err(format!(
+            "{shown} is not there; build it (cargo build --release -p tabane) or name it (--tabane PATH)"
+        ));
+    }
+    let quick = |full: u32, quick: usize| if args.quick { quick } else { full as usize };
+    Ok(Settings {
+        rounds: quick(args.rounds, 1),
+        times: quick(args.times, 3),
+        seconds: f64::from(args.seconds),
+        tabane,
+        helper,
+    })
+}

@@ -1,0 +1,86 @@
+//! Half round trips of small messages over TCP.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of one message.
+pub const MESSAGE_BYTES: usize = 16;
+
+/// Half round trips.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half of them were at most this long, microseconds.
+    pub p50_us: f64,
+    /// And 99 of 100 this.
+    pub p99_us: f64,
+    /// How many there were.
+    pub count: usize,
+}
+
+/// Take one connection and send back what comes, until its end.
+///
+/// # Errors
+/// The connection breaks.
+pub fn echo(listener: &TcpListener) -> std::io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    let mut buffer = [0; MESSAGE_BYTES];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => stream.write_all(&buffer[..length])?,
+        }
+    }
+}
+
+/// Send a message, wait for its echo, and so on for this long.
+///
+/// # Errors
+/// The connection breaks.
+pub fn ping(mut stream: TcpStream, lasting: Duration) -> std::io::Result<Latency> {
+    stream.set_nodelay(true)?;
+    let mut buffer = [7; MESSAGE_BYTES];
+    let mut half_us = Vec::new();
+    let begin = Instant::now();
+    // The first ones meet cold caches.
+    let warm = begin + lasting / 10;
+    loop {
+        let sent = Instant::now();
+        stream.write_all(&buffer)?;
+        stream.read_exact(&mut buffer)?;
+        let now = Instant::now();
+        if now > warm {
+            half_us.push((now - sent).as_secs_f64() * 1e6 / 2.0);
+        }
+        if now > begin + lasting && !half_us.is_empty() {
+            break;
+        }
+    }
+    half_us.sort_by(f64::total_cmp);
+    let at = |share: f64| half_us[((half_us.len() - 1) as f64 * share).round() as usize];
+    Ok(Latency {
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+        count: half_us.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_go_to_and_fro() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = listener.local_addr().expect("is bound");
+        let echo = std::thread::spawn(move || echo(&listener));
+        let stream = TcpStream::connect(address).expect("connects");
+        let latency = ping(stream, Duration::from_millis(20)).expect("is answered");
+        assert!(latency.count > 0 && latency.p50_us > 0.0);
+        assert!(latency.p99_us >= latency.p50_us);
+        echo.join().expect("ends").expect("ends well");
+    }
+}

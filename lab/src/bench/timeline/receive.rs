@@ -1,0 +1,48 @@
+//! The receiving end.
+
+use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
+
+use super::{BIN_NS, PAUSE_NOTED_NS, Timeline, first_wrong};
+use crate::monotonic_ns;
+
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Take one connection and note what comes, until its end.
+pub fn receive(listener: &TcpListener) -> Timeline {
+    let mut timeline = Timeline::default();
+    let taken = listener.accept();
+    if let Err(error) = taken.and_then(|(stream, _)| read_all(stream, &mut timeline)) {
+        timeline.error = Some(error.to_string());
+    }
+    timeline
+}
+
+fn read_all(mut stream: TcpStream, timeline: &mut Timeline) -> std::io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut last_ns = 0;
+    loop {
+        let length = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let now_ns = monotonic_ns();
+        if last_ns == 0 {
+            timeline.first_ns = now_ns;
+        } else if now_ns - last_ns >= PAUSE_NOTED_NS {
+            timeline.pauses.push((last_ns, now_ns));
+        }
+        last_ns = now_ns;
+        if timeline.wrong_at.is_none() {
+            timeline.wrong_at = first_wrong(&buffer[..length], timeline.bytes);
+        }
+        timeline.bytes += length as u64;
+        let bin = ((now_ns - timeline.first_ns) / BIN_NS) as usize;
+        if timeline.bins.len() <= bin {
+            timeline.bins.resize(bin + 1, 0);
+        }
+        timeline.bins[bin] += length as u32;
+    }
+}
