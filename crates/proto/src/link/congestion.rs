@@ -9,12 +9,13 @@
 
 use core::time::Duration;
 
+use super::loss_cause::LossCause;
 use super::rate::MaxRate;
 use super::rtt::Rtt;
 use super::thresholds::{
-    BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET,
-    QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE, RATE_INITIAL, RATE_INTERVAL_MIN,
-    ROUND_MIN, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
+    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, PERIOD_MIN, PERIOD_PACKETS,
+    QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE, RATE_DOUBTED,
+    RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_MIN, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
 use crate::Time;
 
@@ -27,14 +28,16 @@ pub struct AckSample {
     pub packets: u32,
     /// Delivery rate in bytes per second.
     pub rate: f64,
-    /// RTT of the newest packet.
-    pub rtt: Duration,
+    /// How long the newest packet waited in queues; `Duration::MAX` if that is not known.
+    pub queue: Duration,
     /// Number of the newest packet acknowledged.
     pub number: u64,
     /// When it was sent.
     pub sent: Time,
     /// The next number to be sent.
     pub next_number: u64,
+    /// Packets newly found lost.
+    pub lost: u32,
     /// Share of packets lost lately.
     pub loss_ratio: f64,
     /// How much longer than a round trip a lost packet counts as in flight.
@@ -47,7 +50,8 @@ struct Round {
     began: Time,
     /// It ends when a packet of this number or higher is acknowledged.
     ends_at: u64,
-    rtt_least: Duration,
+    /// Shortest wait in queues.
+    queue: Duration,
     rate_at_start: f64,
     /// Whether the window was full all the time.
     limited: bool,
@@ -58,7 +62,7 @@ impl Round {
         Round {
             began: now,
             ends_at,
-            rtt_least: Duration::MAX,
+            queue: Duration::MAX,
             rate_at_start: rate,
             limited: true,
         }
@@ -71,7 +75,8 @@ struct Period {
     began: Time,
     bytes: u64,
     packets: u32,
-    rtt_least: Duration,
+    /// Shortest wait in queues.
+    queue: Duration,
     limited: bool,
 }
 
@@ -81,10 +86,20 @@ impl Period {
             began: now,
             bytes: 0,
             packets: 0,
-            rtt_least: Duration::MAX,
+            queue: Duration::MAX,
             limited: true,
         }
     }
+}
+
+/// The window is cut for a moment so that the queue runs empty.
+#[derive(Debug)]
+struct Drain {
+    /// What was sent since then met no queue of this path's own.
+    settled_at: Time,
+    ends_at: Time,
+    /// Shortest wait of what was sent since.
+    queue: Option<Duration>,
 }
 
 /// Congestion state of one path.
@@ -100,12 +115,14 @@ pub struct Congestion {
     rounds_without_growth: u8,
     rate_to_outgrow: f64,
     period: Period,
-    /// Whether the queue was never short lately: then loss is the queue's own overflow.
-    queued: bool,
+    loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
-    drain_until: Option<Time>,
+    drain: Option<Drain>,
     queue_seen_empty: Time,
+    drained_at: Time,
+    /// The estimate when the queue was last known to be the path's own.
+    rate_verified: f64,
 }
 
 impl Congestion {
@@ -121,10 +138,12 @@ impl Congestion {
             rounds_without_growth: 0,
             rate_to_outgrow: 0.0,
             period: Period::new(now),
-            queued: false,
+            loss_cause: LossCause::new(now),
             window_full_at: None,
-            drain_until: None,
+            drain: None,
             queue_seen_empty: now,
+            drained_at: now,
+            rate_verified: 0.0,
         };
         congestion.window = congestion.bounded(WINDOW_INITIAL_PACKETS * packet);
         congestion
@@ -142,8 +161,7 @@ impl Congestion {
         self.rounds_without_growth = 0;
         self.rate_to_outgrow = 0.0;
         self.period = Period::new(now);
-        self.queued = false;
-        self.drain_until = None;
+        self.drain = None;
         self.queue_seen_empty = now;
         self.window = self.bounded(WINDOW_INITIAL_PACKETS * self.packet);
     }
@@ -167,7 +185,8 @@ impl Congestion {
 
     /// How much to hand over at once.
     pub fn burst_bytes(&self) -> usize {
-        let burst = (self.rate() * BURST.as_secs_f64()) as usize;
+        let burst = self.rate() * BURST.as_secs_f64() * self.loss_cause.queue_scale();
+        let burst = burst as usize;
         burst.clamp(self.packet as usize, BURST_BYTES_MAX)
     }
 
@@ -178,17 +197,17 @@ impl Congestion {
         }
     }
 
-    /// Something arrived.
-    pub fn on_ack(&mut self, now: Time, sample: &AckSample, rtt: &Rtt) {
-        let draining = self.drain_until.is_some_and(|until| now < until);
-        let limited = !draining && self.window_full_at.is_some_and(|at| at >= sample.sent);
+    /// Something arrived. Returns how much longer the way has become, if it has.
+    pub fn on_ack(&mut self, now: Time, sample: &AckSample, rtt: &Rtt) -> Option<Duration> {
+        let limited =
+            self.drain.is_none() && self.window_full_at.is_some_and(|at| at >= sample.sent);
         let rate = if self.startup {
             sample.rate
         } else {
             sample.rate.min(self.round.rate_at_start * 2.0)
         };
         self.rate.sample(now, rate, limited, rtt.smoothed());
-        self.round.rtt_least = self.round.rtt_least.min(sample.rtt);
+        self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
         let round_min = if self.startup {
             RATE_INTERVAL_MIN
@@ -200,12 +219,20 @@ impl Congestion {
             self.round = Round::new(now, sample.next_number, self.rate.get());
         }
         self.measure_period(now, sample, limited, rtt);
-        self.drain(now, rtt);
-        self.window = self.wanted(now, rtt, sample);
+        self.loss_cause
+            .decided(now, sample.packets, sample.lost, rtt.base());
+        let longer = self.drain(now, sample, rtt);
+        self.window = self.wanted(rtt, sample);
+        longer
+    }
+
+    /// Packets were found lost without anything arriving.
+    pub fn on_lost(&mut self, now: Time, packets: u32, rtt: &Rtt) {
+        self.loss_cause.decided(now, 0, packets, rtt.base());
     }
 
     fn end_round(&mut self, now: Time, rtt: &Rtt) {
-        let queue = self.round.rtt_least.saturating_sub(rtt.least());
+        let queue = self.round.queue;
         let target = self.queue_target(rtt);
         if queue < target / 4 {
             self.queue_seen_empty = now;
@@ -219,15 +246,14 @@ impl Congestion {
     fn measure_period(&mut self, now: Time, sample: &AckSample, limited: bool, rtt: &Rtt) {
         self.period.bytes += sample.bytes;
         self.period.packets += sample.packets;
-        self.period.rtt_least = self.period.rtt_least.min(sample.rtt);
+        self.period.queue = self.period.queue.min(sample.queue);
         self.period.limited &= limited;
         let elapsed = now.since(self.period.began);
         if elapsed < PERIOD_MIN || self.period.packets < PERIOD_PACKETS {
             return;
         }
-        let queue = self.period.rtt_least.saturating_sub(rtt.least());
+        let queue = self.period.queue;
         let target = self.queue_target(rtt);
-        self.queued = queue > target;
         if self.period.limited && queue > target + target / 2 + QUEUE_TARGET / 2 {
             let rate = self.period.bytes as f64 / elapsed.as_secs_f64();
             self.rate.lower(now, rate);
@@ -250,18 +276,38 @@ impl Congestion {
         }
     }
 
-    /// Now and then the window is halved for a moment, so that the path's own standing queue does not pass for RTT.
-    fn drain(&mut self, now: Time, rtt: &Rtt) {
-        match self.drain_until {
-            Some(until) if now >= until => {
-                self.drain_until = None;
-                self.queue_seen_empty = now;
+    /// Now and then, and when the estimate fell far, the window is cut for a moment: the path's own standing queue must
+    /// not pass for distance, nor distance for a queue. Returns what is left of the queue then: it is distance.
+    fn drain(&mut self, now: Time, sample: &AckSample, rtt: &Rtt) -> Option<Duration> {
+        let rate = self.rate.get();
+        self.rate_verified = self.rate_verified.max(rate);
+        let target = self.queue_target(rtt);
+        let Some(drain) = &mut self.drain else {
+            let stale = now.since(self.queue_seen_empty) > DRAIN_INTERVAL + rtt.base() * 50;
+            let doubted = rate < self.rate_verified * RATE_DOUBTED && sample.queue > target;
+            if stale || (doubted && now.since(self.drained_at) > DRAIN_PAUSE) {
+                let settled_at = now + rtt.smoothed();
+                self.drain = Some(Drain {
+                    settled_at,
+                    ends_at: settled_at + rtt.base() + ROUND_MIN / 2,
+                    queue: None,
+                });
             }
-            None if now.since(self.queue_seen_empty) > DRAIN_INTERVAL + rtt.least() * 50 => {
-                self.drain_until = Some(now + rtt.smoothed() + rtt.least() + ROUND_MIN / 2);
-            }
-            _ => {}
+            return None;
+        };
+        if sample.sent >= drain.settled_at && sample.queue < Duration::MAX {
+            drain.queue = Some(drain.queue.map_or(sample.queue, |q| q.min(sample.queue)));
         }
+        if now < drain.ends_at || (drain.queue.is_none() && now < drain.ends_at + DRAIN_PAUSE) {
+            return None;
+        }
+        let left = drain.queue;
+        self.drain = None;
+        self.drained_at = now;
+        self.queue_seen_empty = now;
+        self.rate_verified = rate;
+        let own = Duration::from_secs_f64((WINDOW_MIN_PACKETS * self.packet) as f64 / self.rate());
+        left.filter(|&queue| queue > target / 2 + own)
     }
 
     /// The queue aimed at, as a time on the link.
@@ -270,30 +316,31 @@ impl Congestion {
         QUEUE_TARGET
             .mul_f64(scale)
             .clamp(QUEUE_TARGET_MIN, QUEUE_TARGET_MAX)
-            .max(rtt.least() / 4)
+            .max(rtt.base() / 4)
+            .mul_f64(self.loss_cause.queue_scale())
+            .max(ACK_DELAY_MAX)
     }
 
-    fn wanted(&self, now: Time, rtt: &Rtt, sample: &AckSample) -> u64 {
+    fn wanted(&self, rtt: &Rtt, sample: &AckSample) -> u64 {
         let rate = self.rate.get();
         if rate == 0.0 {
             return self.window;
         }
-        // What is lost behind the bottleneck is in flight as well. What the queue itself drops must not count.
-        let loss = if self.queued {
-            0.0
-        } else {
-            sample.loss_ratio.min(0.6)
+        // What chance takes behind the bottleneck is in flight as well.
+        let loss = match self.startup {
+            true => sample.loss_ratio.min(0.5),
+            false => self.loss_cause.chance(),
         };
         let sending = rate / (1.0 - loss);
-        let least = rtt.least().as_secs_f64();
-        if self.drain_until.is_some_and(|until| now < until) {
-            let window = (sending * least / 2.0) as u64;
+        let base = rtt.base().as_secs_f64();
+        if self.drain.is_some() {
+            let window = (sending * base / 2.0) as u64;
             return window
                 .min(self.window_max)
                 .max(WINDOW_MIN_PACKETS * self.packet);
         }
         let gain = if self.startup { 2.0 } else { 1.0 };
-        let time = least * gain
+        let time = base * gain
             + self.queue_target(rtt).as_secs_f64()
             + loss * sample.lost_after.as_secs_f64();
         let window = (sending * time) as u64;

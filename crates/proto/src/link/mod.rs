@@ -8,18 +8,20 @@
 //! collects the [control](Path::poll_control) it wants sent.
 //!
 //! ```text
-//!            path.rs          what the bundle calls
-//!   ┌──────────┼───────────┬───────────┬─────────────┐
-//! sent.rs   received.rs  congestion.rs  liveness.rs   mtu.rs
-//! loss.rs                rate.rs        agreement.rs
-//! rtt.rs                                evidence.rs probes.rs
+//!            path.rs, path_live.rs         what the bundle calls
+//!   ┌──────────┬──────┴────────┬────────────────┬────────────┐
+//! sent.rs   received.rs   congestion.rs     liveness.rs   mtu.rs
+//! loss.rs                 rate.rs           evidence.rs
+//! rtt.rs                  loss_cause.rs     probes.rs, agreement.rs
 //! ```
+//! Every threshold lies in [`thresholds`], with its reason.
 
 mod agreement;
 mod congestion;
 mod evidence;
 mod liveness;
 mod loss;
+mod loss_cause;
 mod mtu;
 mod path;
 mod path_live;

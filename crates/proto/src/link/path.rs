@@ -174,7 +174,7 @@ impl Path {
     /// and what loss costs on average.
     pub fn delivery_us(&self, bytes: u64) -> f64 {
         let rate = self.congestion.rate();
-        let way = self.rtt.least().as_secs_f64() / 2.0;
+        let way = self.rtt.base().as_secs_f64() / 2.0;
         let ahead = (self.sent.in_flight_bytes() as f64 - rate * way * 2.0).max(0.0);
         let loss = self.loss_ratio.get().min(0.9);
         let again = self.rtt.smoothed() + self.reorder.window(self.rtt.smoothed());
@@ -184,8 +184,21 @@ impl Path {
 
     // ---- acknowledgements from the peer ----
 
-    /// The peer says what arrived. Content whose fate is decided by it is pushed to `fates`.
+    /// The peer says what arrived, in a packet that came on this path itself. Content whose fate is decided by it is
+    /// pushed to `fates`.
     pub fn on_ack(&mut self, now: Time, ack: &Ack, fates: &mut Vec<(Content, Fate)>) -> AckResult {
+        self.on_ack_via(now, ack, self.id, fates)
+    }
+
+    /// [`on_ack`](Path::on_ack), in a packet that came on path `via`: round trips that end on different paths must
+    /// not be compared with each other.
+    pub fn on_ack_via(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        via: LinkId,
+        fates: &mut Vec<(Content, Fate)>,
+    ) -> AckResult {
         if ack.largest >= self.sent.next_number() {
             return AckResult {
                 is_invalid: true,
@@ -202,13 +215,13 @@ impl Path {
                 ..AckResult::default()
             };
         };
-        let rtt = (number == ack.largest && ack.delay_us < u16::MAX).then(|| {
+        let queue = if number == ack.largest && ack.delay_us < u16::MAX {
             let delay = Duration::from_micros(u64::from(ack.delay_us));
-            now.since(newest.sent).saturating_sub(delay)
-        });
-        if let Some(rtt) = rtt {
-            self.rtt.sample(now, rtt);
-        }
+            let rtt = now.since(newest.sent).saturating_sub(delay);
+            self.rtt.sample(now, rtt, via)
+        } else {
+            Duration::MAX
+        };
         if number >= self.acked_next {
             self.acked_next = number + 1;
             self.acked_sent = newest.sent;
@@ -219,13 +232,14 @@ impl Path {
         let lost = self.detect_losses(now, fates);
         self.reorder.lost(now, lost.packets);
         self.loss_ratio.decided(tally.packets, lost.packets);
-        self.congestion.on_ack(
+        let longer = self.congestion.on_ack(
             now,
             &AckSample {
                 rate,
                 bytes: tally.bytes,
                 packets: tally.packets,
-                rtt: rtt.unwrap_or(Duration::MAX),
+                queue,
+                lost: lost.packets,
                 number,
                 sent: newest.sent,
                 next_number: self.sent.next_number(),
@@ -234,6 +248,9 @@ impl Path {
             },
             &self.rtt,
         );
+        if let Some(longer) = longer {
+            self.rtt.lengthen(longer);
+        }
         self.stats.bytes_acked += tally.bytes;
         self.timeouts = 0;
         self.timeout_from = now;
@@ -356,6 +373,7 @@ impl Path {
         if self.loss_deadline().is_some_and(|at| at <= now) {
             let lost = self.detect_losses(now, fates);
             self.loss_ratio.decided(0, lost.packets);
+            self.congestion.on_lost(now, lost.packets, &self.rtt);
         }
         if self.probe_timeout().is_some_and(|at| at <= now) {
             self.on_probe_timeout(now, fates);
@@ -436,7 +454,7 @@ impl Path {
         PathStats {
             rtt: self.rtt.is_known().then(|| self.rtt.smoothed()),
             rtt_variation: self.rtt.variation(),
-            rtt_least: self.rtt.least(),
+            rtt_least: self.rtt.base(),
             capacity_bytes_per_s: self.congestion.known_rate(),
             loss_ratio: self.loss_ratio.get(),
             mtu_bytes: self.mtu.current(),

@@ -46,7 +46,7 @@ impl Path {
     pub fn on_proven(&mut self, now: Time, rtt: Option<Duration>) {
         self.liveness.prove();
         if let Some(rtt) = rtt {
-            self.rtt.sample(now, rtt);
+            self.rtt.sample(now, rtt, self.id);
         }
         self.announce(now);
     }
@@ -97,7 +97,7 @@ impl Path {
         let Some(rtt) = self.liveness.probes.on_reply(now, token) else {
             return false;
         };
-        self.rtt.sample(now, rtt);
+        self.rtt.sample(now, rtt, self.id);
         let answered = self.sent.occasions_by(now - rtt);
         self.acked_occasions = self.acked_occasions.max(answered);
         self.excused = 0;

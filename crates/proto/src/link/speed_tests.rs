@@ -147,6 +147,60 @@ fn its_own_queue_does_not_pass_for_distance() {
 }
 
 #[test]
+fn a_small_buffer_is_not_overrun() {
+    let mut wire = Wire::new(1000.0, us(50));
+    wire.fifo = us(800);
+    let mut toy = bulk(wire);
+    toy.run_for(ms(300));
+    let sent = toy.ends[0].paths[0].stats().packets_sent;
+    let dropped = toy.wires[0][0].dropped;
+    let (share, _) = share(&mut toy, ms(500));
+    let sent = toy.ends[0].paths[0].stats().packets_sent - sent;
+    let dropped = toy.wires[0][0].dropped - dropped;
+    assert!(share > 0.95, "{share}");
+    assert!(dropped < sent / 50, "{dropped} of {sent}");
+}
+
+#[test]
+fn a_way_that_becomes_longer_does_not_pass_for_a_queue() {
+    for (mbit, delay) in [(1000.0, ms(5)), (100.0, ms(10))] {
+        let mut toy = bulk(Wire::new(mbit, us(100)));
+        toy.run_for(ms(300));
+        toy.both(0, |w| w.delay = delay);
+        toy.run_for(ms(800));
+        let (share, queue) = share(&mut toy, ms(200));
+        assert!(share > 0.95, "{mbit} Mb/s, {delay:?}: {share}");
+        assert!(queue < ms(15), "{mbit} Mb/s, {delay:?}: {queue:?}");
+    }
+}
+
+#[test]
+fn unequal_paths_are_all_filled() {
+    for (mbit, delay, loss) in [
+        (250.0, us(50), 0.0),
+        (10.0, us(50), 0.0),
+        (1000.0, us(50), 0.3),
+        (1000.0, ms(5), 0.0),
+    ] {
+        let mut second = Wire::new(mbit, delay);
+        second.loss = loss;
+        let mut toy = Toy::new(&[Wire::new(1000.0, us(50)), second], 1);
+        toy.run_for(ms(500));
+        toy.ends[0].backlog = u64::MAX;
+        toy.run_for(ms(400));
+        let before = toy.ends[1].got_bytes;
+        toy.run_for(ms(300));
+        let got = (toy.ends[1].got_bytes - before) as f64 / 0.3;
+        let possible = (1000.0 + mbit * (1.0 - loss)) * 125e3 * PAYLOAD;
+        assert!(
+            got > 0.95 * possible,
+            "{mbit} {delay:?} {loss}: {}",
+            got / possible
+        );
+    }
+}
+
+#[test]
 fn half_of_the_receive_buffer_is_the_most_in_flight() {
     let config = super::PathConfig {
         receive_buffer_bytes: 200_000,

@@ -87,6 +87,24 @@ pub const DRAIN_INTERVAL: Duration = ms(5000);
 /// Least RTTs are remembered for one to two of these.
 pub const RTT_MIN_EPOCH: Duration = ms(10_000);
 
+/// A rate estimate that fell below this share of the last verified one is verified by a drain: perhaps the way has
+/// become longer and not the link slower.
+pub const RATE_DOUBTED: f64 = 0.5;
+/// Least time between drains.
+pub const DRAIN_PAUSE: Duration = ms(200);
+/// Loss that is not worth asking after its cause.
+pub const LOSS_TOLERATED: f64 = 0.02;
+/// Packets, …
+pub const CAUSE_PACKETS: u32 = 128;
+/// … and time at least, over which loss is compared to find its cause.
+pub const CAUSE_EPOCH: Duration = ms(20);
+/// A queue that was cut for overflowing is doubled again after this, …
+pub const CAUSE_RAISE: Duration = ms(2000);
+/// … and after ever longer, up to this, if it overflows again.
+pub const CAUSE_RAISE_MAX: Duration = ms(30_000);
+/// Loss thought to be chance is doubted after this.
+pub const CAUSE_RETRY: Duration = ms(10_000);
+
 // ---- liveness ----
 
 /// Silence that fails a path under load: the pause of one process on a loaded machine is 10 ms and more,

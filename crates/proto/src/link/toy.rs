@@ -208,7 +208,8 @@ impl End {
             match rec {
                 Rec::Ack(ack) => {
                     let of = ack.path as usize;
-                    let result = self.paths[of].on_ack(now, &ack, &mut self.fates);
+                    let result =
+                        self.paths[of].on_ack_via(now, &ack, LinkId(p as u8), &mut self.fates);
                     assert!(!result.is_invalid);
                     if result.packets_acked > 0 {
                         self.others(now, of, Progress::Acks);

@@ -1,0 +1,118 @@
+//! Whether loss is chance or the path's own queue overflowing: a switch with a
+//! small buffer drops what a deep one would hold.
+//!
+//! Found out by trying: the queue aimed at is cut to a quarter for a moment. If
+//! the loss goes with it, it was the queue's and the cut stays; if not, it is
+//! chance, and what is lost is made up for.
+
+use core::time::Duration;
+
+use super::thresholds::{
+    CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX, CAUSE_RETRY, LOSS_TOLERATED,
+};
+use crate::Time;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    /// Hardly any loss.
+    Clear,
+    /// The queue was just cut; the epoch after this one tells. The loss before it.
+    Cutting(f64),
+    /// This epoch tells.
+    Testing(f64),
+    /// This much loss is chance. When to doubt it.
+    Chance(f64, Time),
+}
+
+/// What the loss on a path is due to.
+#[derive(Debug)]
+pub struct LossCause {
+    phase: Phase,
+    /// The share of the usual queue that is aimed at.
+    scale: f64,
+    raise_at: Time,
+    raise_wait: Duration,
+    began: Time,
+    acked: u32,
+    lost: u32,
+}
+
+impl LossCause {
+    pub const fn new(now: Time) -> LossCause {
+        LossCause {
+            phase: Phase::Clear,
+            scale: 1.0,
+            raise_at: now,
+            raise_wait: CAUSE_RAISE,
+            began: now,
+            acked: 0,
+            lost: 0,
+        }
+    }
+
+    /// The share of the usual queue to aim at: a quarter to all of it.
+    pub const fn queue_scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// The share of packets that chance takes, so that it may be made up for; 0 to 0.6.
+    pub const fn chance(&self) -> f64 {
+        match self.phase {
+            Phase::Chance(loss, _) => loss.min(0.6),
+            _ => 0.0,
+        }
+    }
+
+    /// Packets' fate was decided.
+    pub fn decided(&mut self, now: Time, acked: u32, lost: u32, rtt: Duration) {
+        self.acked += acked;
+        self.lost += lost;
+        let packets = self.acked + self.lost;
+        let elapsed = now.since(self.began);
+        if packets < CAUSE_PACKETS || elapsed < CAUSE_EPOCH.max(rtt * 4) {
+            return;
+        }
+        self.judge(now, f64::from(self.lost) / f64::from(packets));
+        self.began = now;
+        self.acked = 0;
+        self.lost = 0;
+    }
+
+    fn judge(&mut self, now: Time, loss: f64) {
+        match self.phase {
+            Phase::Clear if loss >= LOSS_TOLERATED => {
+                if self.scale > 0.25 {
+                    self.scale = 0.25;
+                    self.phase = Phase::Cutting(loss);
+                }
+                self.raise_at = now + self.raise_wait;
+            }
+            Phase::Clear if self.scale < 1.0 && now >= self.raise_at => {
+                self.scale *= 2.0;
+                self.raise_at = now + self.raise_wait;
+            }
+            Phase::Clear => {}
+            Phase::Cutting(before) => self.phase = Phase::Testing(before),
+            Phase::Testing(before) if loss < before * 0.6 => {
+                self.phase = Phase::Clear;
+                self.raise_at = now + self.raise_wait;
+                self.raise_wait = (self.raise_wait * 2).min(CAUSE_RAISE_MAX);
+            }
+            Phase::Testing(_) => {
+                self.scale = 1.0;
+                self.phase = Phase::Chance(loss, now + CAUSE_RETRY);
+            }
+            Phase::Chance(..) if loss < LOSS_TOLERATED / 2.0 => {
+                self.phase = Phase::Clear;
+                self.raise_wait = CAUSE_RAISE;
+            }
+            Phase::Chance(_, doubt_at) if now >= doubt_at => {
+                self.scale = 0.25;
+                self.phase = Phase::Cutting(loss);
+            }
+            // Far more is lost than chance took when the queue was short: the rest is the queue's.
+            Phase::Chance(chance, _) if loss > chance + (1.0 - chance) * 0.3 => self.scale = 0.25,
+            Phase::Chance(..) => {}
+        }
+    }
+}
