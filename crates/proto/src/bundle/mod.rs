@@ -97,7 +97,7 @@ pub(crate) struct Bundle {
     paths: [Option<BundlePath>; LINKS_MAX],
     peer_buffer_bytes: u32,
     pub ops: Ops,
-    /// Content to go out once more on another path than the one named.
+    /// Content to go out once more, on the path named.
     mirror: VecDeque<(LinkId, Content)>,
     /// Small answers: a record and the path it must take, or any.
     replies: VecDeque<(Option<LinkId>, Record<'static>)>,
@@ -109,6 +109,10 @@ pub(crate) struct Bundle {
     was_up: bool,
     restarted: bool,
     stopped: bool,
+    /// When a path too slow for content of its own is next given copies.
+    explore_at: Time,
+    /// That path, and how many packets it is still to be given.
+    exploring: Option<(LinkId, u32)>,
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
     /// Scratch, kept for its memory.
@@ -147,6 +151,8 @@ impl Bundle {
             was_up: false,
             restarted: false,
             stopped: false,
+            explore_at: now,
+            exploring: None,
             busy_until: None,
             fates: Vec::new(),
             contents: Vec::new(),

@@ -7,6 +7,9 @@
 //! would not be delivered over the best path before a burst over the other
 //! (ECF, Lim et al., CoNEXT 2017): so a stream of bulk uses every path, and the
 //! tail of a transfer never sits behind a slow one.
+//!
+//! Do no harm: content that was lost once goes where next to nothing is lost,
+//! and a path that would add less than it may cost carries nothing of its own.
 
 use crate::LinkId;
 use crate::link::{Path, PathState};
@@ -18,6 +21,22 @@ use crate::op::Pending;
 const SKEW_MAX_US: u64 = 40_000;
 /// With this much queued more is expected to follow: use every path.
 const BULK_BYTES: usize = 128 * 1024;
+/// A path slower than the fastest by more than this factor carries no content of
+/// its own: 6% more speed is not worth waiting for its packets.
+const SLOWER_MAX: f64 = 16.0;
+/// A path that loses this much more than the most reliable one does not carry
+/// what was lost before: it would be lost again.
+const LOSS_MORE_MAX: f64 = 0.02;
+
+/// What is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Demand {
+    pub pending: Pending,
+    /// Bytes that wait to be sent, first time or again.
+    pub queued_bytes: usize,
+    /// Whether content that was lost is first in the queue.
+    pub lost: bool,
+}
 
 /// How a path may be used now.
 struct Candidate {
@@ -29,34 +48,43 @@ struct Candidate {
     open: bool,
 }
 
-/// Whether `path` may carry content: an up one, or, while none is up, a suspect one.
-fn eligible(path: &Path, any_up: bool) -> bool {
-    match path.state() {
+/// The paths that may carry content: those that are up, or, while none is, the
+/// suspect ones.
+fn eligible<'a>(
+    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
+) -> impl Iterator<Item = (LinkId, &'a Path)> + Clone {
+    let any_up = paths.clone().any(|(_, p)| p.state() == PathState::Up);
+    paths.filter(move |(_, p)| match p.state() {
         PathState::Up => true,
         PathState::Suspect => !any_up,
         PathState::Untested | PathState::Down => false,
-    }
+    })
 }
 
-/// The path for the next burst of `pending` content; `None` to wait.
+/// The path for the next burst; `None` to wait.
 ///
-/// `paths` are those whose socket takes datagrams now; `queued_bytes` is all
-/// that waits to be sent.
+/// `paths` are those whose socket takes datagrams now.
 pub(crate) fn choose<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
-    pending: Pending,
-    queued_bytes: usize,
+    demand: Demand,
 ) -> Option<LinkId> {
-    let any_up = paths.clone().any(|(_, p)| p.state() == PathState::Up);
-    let candidates = paths
-        .filter(|(_, p)| eligible(p, any_up))
+    let eligible = eligible(paths);
+    let fastest = eligible.clone().map(|(_, p)| p.rate()).fold(0.0, f64::max);
+    let least_loss = eligible
+        .clone()
+        .map(|(_, p)| p.loss_ratio())
+        .fold(1.0, f64::min);
+    let queued = demand.queued_bytes as u64;
+    let candidates = eligible
+        .filter(|(_, p)| !is_slow(p, fastest))
+        .filter(|(_, p)| !demand.lost || p.loss_ratio() <= least_loss + LOSS_MORE_MAX)
         .map(|(id, p)| Candidate {
             id,
-            delivery_us: p.delivery_us(p.burst_bytes().min(queued_bytes.max(1)) as u64) as u64,
-            all_us: p.delivery_us(queued_bytes as u64) as u64,
+            delivery_us: p.delivery_us((p.burst_bytes() as u64).min(queued)) as u64,
+            all_us: p.delivery_us(queued) as u64,
             open: p.room_bytes() >= p.mtu_bytes() as u64,
         });
-    if pending == Pending::Urgent {
+    if demand.pending == Pending::Urgent {
         return candidates.min_by_key(|c| c.delivery_us).map(|c| c.id);
     }
     let best = candidates.clone().min_by_key(|c| c.delivery_us)?;
@@ -66,8 +94,24 @@ pub(crate) fn choose<'a>(
     let open = candidates
         .filter(|c| c.open)
         .min_by_key(|c| c.delivery_us)?;
-    let bulk = queued_bytes >= BULK_BYTES && open.delivery_us <= best.delivery_us + SKEW_MAX_US;
+    let bulk =
+        demand.queued_bytes >= BULK_BYTES && open.delivery_us <= best.delivery_us + SKEW_MAX_US;
     (bulk || open.delivery_us <= best.all_us).then_some(open.id)
+}
+
+fn is_slow(path: &Path, fastest: f64) -> bool {
+    path.rate() * SLOWER_MAX < fastest
+}
+
+/// A path that is up but too slow to carry content of its own: it is given
+/// copies now and then, lest nobody notices that it has become fast.
+pub(crate) fn neglected<'a>(
+    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
+) -> Option<LinkId> {
+    let eligible = eligible(paths);
+    let fastest = eligible.clone().map(|(_, p)| p.rate()).fold(0.0, f64::max);
+    let mut slow = eligible.filter(|(_, p)| is_slow(p, fastest));
+    slow.next().map(|(id, _)| id)
 }
 
 /// The best path for something small that is not `except`: acknowledgements,
@@ -76,9 +120,8 @@ pub(crate) fn fastest<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
     except: Option<LinkId>,
 ) -> Option<LinkId> {
-    let any_up = paths.clone().any(|(_, p)| p.state() == PathState::Up);
-    paths
-        .filter(|(id, p)| Some(*id) != except && eligible(p, any_up))
+    eligible(paths)
+        .filter(|(id, _)| Some(*id) != except)
         .min_by_key(|(_, p)| p.delivery_us(64) as u64)
         .map(|(id, _)| id)
 }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::schedule::Demand;
 use super::{Bundle, TRIM_AFTER, schedule};
 use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::LINKS_MAX;
@@ -19,6 +20,10 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// The peer is told this often how much was sent on each path (the
 /// arrival-skew witness, paper 000 section 4).
 const SENT_EVERY: Duration = Duration::from_millis(1);
+/// A path too slow to be used is given copies this often …
+const EXPLORE_EVERY: Duration = Duration::from_secs(1);
+/// … of this many packets: a train that shows its rate.
+const EXPLORE_PACKETS: u32 = 8;
 /// Free bytes in a packet that are padded rather than ending the burst (all
 /// packets of a GSO burst but the last must have the same size).
 const PADDING_BYTES_MAX: usize = 128;
@@ -149,8 +154,13 @@ impl Bundle {
         if pending == Pending::None || self.sessions.current.is_none() {
             return None;
         }
-        let queued = self.ops.queued_bytes() + self.ops.lost_bytes();
-        let id = schedule::choose(self.open_paths(shared.blocked), pending, queued)?;
+        let lost_bytes = self.ops.lost_bytes();
+        let demand = Demand {
+            pending,
+            queued_bytes: self.ops.queued_bytes() + lost_bytes,
+            lost: lost_bytes > 0,
+        };
+        let id = schedule::choose(self.open_paths(shared.blocked), demand)?;
         let p = self.paths[id.index()].as_ref()?;
         let datagram_bytes = p.path.mtu_bytes();
         let budget = (p.path.burst_bytes() as u64).min(p.path.room_bytes()) as usize;
@@ -159,7 +169,7 @@ impl Bundle {
         let mut end = 0;
         for n in 0..packets {
             let slot = &mut buffer[end..end + datagram_bytes];
-            let bytes = self.content_packet(now, id, slot, n == 0);
+            let bytes = self.content_packet(now, id, slot, n == 0, shared.blocked);
             end += bytes;
             if bytes < datagram_bytes {
                 break;
@@ -173,7 +183,14 @@ impl Bundle {
     }
 
     /// Fills one packet with what is most urgent; returns its size, 0 if there was nothing to say.
-    fn content_packet(&mut self, now: Time, id: LinkId, slot: &mut [u8], first: bool) -> usize {
+    fn content_packet(
+        &mut self,
+        now: Time,
+        id: LinkId,
+        slot: &mut [u8],
+        first: bool,
+        blocked: u8,
+    ) -> usize {
         let Some(session) = &self.sessions.current else {
             return 0;
         };
@@ -200,17 +217,40 @@ impl Bundle {
             w.zeros(room);
         }
         let bytes = w.len() + trailer;
-        for content in &self.contents {
-            if self.ops.mirrored(content) {
-                self.mirror.push_back((id, *content));
-            }
-        }
+        self.mirror(now, id, first, blocked);
         let eliciting = !self.contents.is_empty();
         self.seal(now, id, &mut slot[..bytes], eliciting);
         bytes
     }
 
-    /// Mirrored content, on the best path that did not carry it yet.
+    /// Notes which of the content just written for `id` is to go out once more:
+    /// what is mirrored, on the best other path; and now and then a few packets
+    /// on a path that is too slow to be used, to see whether it still is.
+    fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
+        if first && now >= self.explore_at {
+            self.explore_at = now + EXPLORE_EVERY;
+            self.exploring =
+                schedule::neglected(self.open_paths(blocked)).map(|id| (id, EXPLORE_PACKETS));
+        }
+        let explored = match &mut self.exploring {
+            Some((path, packets)) if *packets > 0 => {
+                *packets -= 1;
+                Some(*path)
+            }
+            _ => None,
+        };
+        let mut second = None;
+        for content in &self.contents {
+            if self.ops.mirrored(content) {
+                second = second.or_else(|| schedule::fastest(self.open_paths(blocked), Some(id)));
+                self.mirror.extend(second.map(|path| (path, *content)));
+            } else {
+                self.mirror.extend(explored.map(|path| (path, *content)));
+            }
+        }
+    }
+
+    /// Content that goes out once more on another path.
     fn transmit_mirror(
         &mut self,
         now: Time,
@@ -218,19 +258,18 @@ impl Bundle {
         shared: &mut Shared,
     ) -> Option<Transmit> {
         let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
-        while let Some(&(first, _)) = self.mirror.front() {
-            let Some(id) = schedule::fastest(self.open_paths(shared.blocked), Some(first)) else {
-                self.mirror.clear();
-                return None;
+        while let Some(&(id, _)) = self.mirror.front() {
+            let usable = self
+                .open_paths(shared.blocked)
+                .find(|(path, _)| *path == id);
+            let Some(datagram_bytes) = usable.map(|(_, p)| p.mtu_bytes()) else {
+                self.mirror.pop_front();
+                continue;
             };
-            let datagram_bytes = self.paths[id.index()].as_ref()?.path.mtu_bytes();
             let mut w = Writer::new(&mut buffer[..datagram_bytes - trailer]);
             self.header(id)?.write(&mut w);
             self.contents.clear();
-            while let Some(&(path, content)) =
-                self.mirror.front().filter(|(path, _)| *path == first)
-            {
-                debug_assert_eq!(path, first);
+            while let Some(&(_, content)) = self.mirror.front().filter(|(path, _)| *path == id) {
                 match self.ops.write_again(now, &content, &mut w) {
                     Some(written) => self.contents.push(written),
                     None if self.contents.is_empty() => {}

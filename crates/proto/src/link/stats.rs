@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use super::path::Path;
+
 /// Figures of one path. Counters run from the path's beginning.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathStats {
@@ -45,4 +47,16 @@ pub struct PathStats {
     pub failures: u64,
     /// Memory held for packets in flight, in bytes.
     pub memory_bytes: usize,
+}
+
+impl Path {
+    /// What the path is thought to be able to carry, in bytes per second; a guess before the first sample.
+    pub fn rate(&self) -> f64 {
+        self.congestion.rate()
+    }
+
+    /// Share of packets lost lately, 0 to 1.
+    pub fn loss_ratio(&self) -> f64 {
+        self.loss_ratio.get()
+    }
 }
