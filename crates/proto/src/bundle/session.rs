@@ -16,6 +16,9 @@ use crate::wire::{Header, Hello};
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// … doubling up to this.
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// A peer whose handshake we answered has this long to use the keys before we
+/// begin one of our own.
+const CONFIRMATION_MAX: Duration = Duration::from_millis(500);
 /// The same first message is repeated at most this long; then a new one is made.
 const INITIATION_LIFETIME: Duration = Duration::from_secs(10);
 /// Packets under the former keys are still read for this long after a rekey.
@@ -185,9 +188,17 @@ impl Sessions {
     pub fn wants_initiation(&self, now: Time, silent: bool) -> bool {
         match (&self.initiation, &self.current) {
             (Some(i), _) => now >= i.started + INITIATION_LIFETIME,
-            (None, None) => true,
+            // We answered: the peer is about to use the keys. Not for ever, though.
+            (None, None) => self.confirmation_deadline().is_none_or(|at| now >= at),
             (None, Some(session)) => silent || session.rekey_due(now),
         }
+    }
+
+    /// Until when the peer may take to use keys we answered for.
+    fn confirmation_deadline(&self) -> Option<Time> {
+        self.unconfirmed
+            .as_ref()
+            .map(|u| u.session.since + CONFIRMATION_MAX)
     }
 
     /// Repeats the handshake under way if it is time, and forgets former keys.
@@ -215,6 +226,7 @@ impl Sessions {
         let previous = self.previous.as_ref().map(|(_, until)| *until);
         let rekey = match (&self.initiation, &self.current) {
             (None, Some(s)) => Some(s.rekey_at()),
+            (None, None) => self.confirmation_deadline(),
             _ => None,
         };
         [initiation, previous, rekey].into_iter().flatten().min()

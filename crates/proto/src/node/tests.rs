@@ -146,6 +146,22 @@ impl Pair {
         }
     }
 
+    /// As [`Pair::run`], but every datagram takes a millisecond.
+    fn run_slowly(&mut self, for_ms: u32) {
+        for _ in 0..for_ms {
+            for node in &mut self.nodes {
+                node.handle_timeout(self.now);
+            }
+            let sent = [self.drain(0), self.drain(1)];
+            self.now += Duration::from_millis(1);
+            for (node, datagrams) in sent.into_iter().enumerate() {
+                for (link, from, _, mut bytes) in datagrams {
+                    self.nodes[1 - node].handle_datagram(self.now, link, from, &mut bytes);
+                }
+            }
+        }
+    }
+
     fn send_frame(&mut self, from: usize, frame: Vec<u8>) {
         self.nodes[from]
             .send_frame(self.now, self.peers[from], 3, frame)
@@ -482,4 +498,33 @@ fn streams_and_messages_survive_a_dying_link() {
         )
     };
     assert!(pair.events[1].iter().any(opened));
+}
+
+#[test]
+fn a_link_that_works_is_reported_once_whoever_starts_first() {
+    for late in [0, 1] {
+        for wait_ms in [0, 30, 150, 1000] {
+            let mut pair = Pair::new([0, 1].map(|n| config(n, 7, WireMode::Encrypted)));
+            let early = 1 - late;
+            // The late one does not run yet: what it had to say is not heard.
+            let start = pair.now;
+            while pair.now < start + Duration::from_millis(wait_ms) {
+                pair.now += Duration::from_millis(1);
+                pair.nodes[early].handle_timeout(pair.now);
+                pair.drain(early);
+            }
+            pair.nodes[late] =
+                Node::new(pair.now, config(late, 7, WireMode::Encrypted), [9; 32]).unwrap();
+            pair.peers[late] = pair.nodes[late].add_peer(pair.now, peer(early)).unwrap();
+            pair.run_slowly(2500);
+            for events in &pair.events {
+                let up = |e: &&Event| matches!(e, Event::LinkUp { .. } | Event::PeerUp { .. });
+                assert_eq!(
+                    events.iter().filter(up).count(),
+                    3,
+                    "{late} {wait_ms}: {events:?}"
+                );
+            }
+        }
+    }
 }
