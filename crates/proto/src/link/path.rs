@@ -43,7 +43,7 @@ impl Default for PathConfig {
 /// What an acknowledgement brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AckResult {
-    /// Packets acknowledged for the first time. More than none: tell the other paths
+    /// Packets that wanted it acknowledged for the first time. More than none: tell the other paths
     /// ([`Path::on_others_progress`]).
     pub packets_acked: u32,
     /// Bytes of them that were in flight or given up.
@@ -210,10 +210,7 @@ impl Path {
         self.take_one(now, ack.largest, &mut tally, fates);
         self.sent.settle();
         let Some((number, newest)) = tally.newest else {
-            return AckResult {
-                packets_acked: tally.packets,
-                ..AckResult::default()
-            };
+            return AckResult::default();
         };
         let queue = if number == ack.largest && ack.delay_us < u16::MAX {
             let delay = Duration::from_micros(u64::from(ack.delay_us));
@@ -228,29 +225,10 @@ impl Path {
             self.acked_occasions = self.acked_occasions.max(newest.occasions);
             self.excused = 0;
         }
-        let rate = self.sampler.delivered(now, tally.bytes, &newest);
         let lost = self.detect_losses(now, fates);
         self.reorder.lost(now, lost.packets);
         self.loss_ratio.decided(tally.packets, lost.packets);
-        let longer = self.congestion.on_ack(
-            now,
-            &AckSample {
-                rate,
-                bytes: tally.bytes,
-                packets: tally.packets,
-                queue,
-                lost: lost.packets,
-                number,
-                sent: newest.sent,
-                next_number: self.sent.next_number(),
-                loss_ratio: self.loss_ratio.get(),
-                lost_after: self.reorder.window(self.rtt.smoothed()) + ACK_DELAY_MAX / 2,
-            },
-            &self.rtt,
-        );
-        if let Some(longer) = longer {
-            self.rtt.lengthen(longer);
-        }
+        self.adjust_window(now, &tally, number, &newest, queue, lost.packets);
         self.stats.bytes_acked += tally.bytes;
         self.timeouts = 0;
         self.timeout_from = now;
@@ -262,6 +240,32 @@ impl Path {
             bytes_acked: tally.bytes,
             packets_lost: lost.packets,
             is_invalid: false,
+        }
+    }
+
+    fn adjust_window(
+        &mut self,
+        now: Time,
+        tally: &Tally,
+        number: u64,
+        newest: &SentPacket,
+        queue: Duration,
+        lost: u32,
+    ) {
+        let sample = AckSample {
+            rate: self.sampler.delivered(now, tally.bytes, newest),
+            bytes: tally.bytes,
+            packets: tally.packets,
+            queue,
+            lost,
+            number,
+            sent: newest.sent,
+            next_number: self.sent.next_number(),
+            loss_ratio: self.loss_ratio.get(),
+            lost_after: self.reorder.window(self.rtt.smoothed()) + ACK_DELAY_MAX / 2,
+        };
+        if let Some(longer) = self.congestion.on_ack(now, &sample, &self.rtt) {
+            self.rtt.lengthen(longer);
         }
     }
 
@@ -300,10 +304,10 @@ impl Path {
         let Some(packet) = self.sent.ack(number, fates) else {
             return;
         };
-        tally.packets += 1;
         if packet.state == State::Silent {
             return;
         }
+        tally.packets += 1;
         tally.bytes += u64::from(packet.bytes);
         tally.newest = Some((number, packet));
         self.mtu.on_acked(packet.bytes as usize);

@@ -39,8 +39,9 @@ fn fills_links_of_every_kind_with_a_short_queue() {
         (40_000.0, us(15), ms(2)),
     ] {
         let mut toy = bulk(Wire::new(mbit, delay));
-        toy.run_for(ms(300) + delay * 40);
-        let (share, queue) = share(&mut toy, ms(300) + delay * 40);
+        let run = ms(if mbit > 5000.0 { 50 } else { 300 }) + delay * 40;
+        toy.run_for(run);
+        let (share, queue) = share(&mut toy, run);
         assert!(share > 0.95, "{mbit} Mb/s, {delay:?}: {share}");
         assert!(queue < queue_max, "{mbit} Mb/s, {delay:?}: {queue:?}");
     }
