@@ -118,7 +118,7 @@ impl Bundle {
                 let Some(Some(p)) = self.paths.get_mut(usize::from(ack.path)) else {
                     return;
                 };
-                let result = p.path.on_ack(now, &ack, &mut self.fates);
+                let result = p.path.on_ack_via(now, &ack, link, &mut self.fates);
                 if result.packets_acked > 0 {
                     self.acked |= 1 << ack.path;
                 }
@@ -134,18 +134,12 @@ impl Bundle {
                 self.reply(
                     Some(link),
                     Record::ProbeReply {
-                        token,
-                        datagram_bytes,
-                    },
-                );
-            }
-            Record::ProbeReply {
                 token,
                 datagram_bytes,
             } => {
-                if let Some(p) = &mut self.paths[link.index()] {
-                    p.path
-                        .on_probe_reply(now, token, usize::from(datagram_bytes));
+                if let Some(p) = &mut self.paths[link.index()]
+                    && p.path.on_probe_reply(now, token, usize::from(datagram_bytes))
+                {
                     self.acked |= 1 << link.0;
                 }
             }
