@@ -131,14 +131,19 @@ impl Bundle {
             }
             Record::Probe { token } => {
                 let datagram_bytes = datagram_bytes.min(usize::from(u16::MAX)) as u16;
-                self.reply(
-                    Some(link),
-                    Record::ProbeReply {
+                let reply = Record::ProbeReply {
+                    token,
+                    datagram_bytes,
+                };
+                self.reply(Some(link), reply);
+            }
+            Record::ProbeReply {
                 token,
                 datagram_bytes,
             } => {
                 if let Some(p) = &mut self.paths[link.index()]
-                    && p.path.on_probe_reply(now, token, usize::from(datagram_bytes))
+                    && p.path
+                        .on_probe_reply(now, token, usize::from(datagram_bytes))
                 {
                     self.acked |= 1 << link.0;
                 }
