@@ -1,6 +1,18 @@
 //! A seeded network in virtual time for tabane: faults, checkers, schedules.
 
+pub mod attack;
+pub mod check;
+pub mod faults;
+pub mod host;
+pub mod mutant;
 pub mod net;
 mod random;
+pub mod run;
+pub mod runner;
+pub mod schedule;
+pub mod snapshot;
+pub mod workload;
 
 pub use random::{Random, mix};
+pub use run::{Options, Outcome, run};
+pub use schedule::Schedule;

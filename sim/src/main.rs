@@ -1,1 +1,123 @@
-fn main() {}
+//! `sim`: runs fault schedules, replays one, writes the goodput table.
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Instant;
+use tabane_sim::{Options, Schedule, run, runner, snapshot};
+
+const USAGE: &str = "\
+sim run --seeds A..B [--threads N]   run the schedules of these seeds
+sim replay SEED [--trace]            run one again and show what it does
+sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match args.as_slice() {
+        ["run", rest @ ..] => run_many(rest),
+        ["replay", seed] => replay(seed, false),
+        ["replay", seed, "--trace"] => replay(seed, true),
+        ["snapshot"] => compare_snapshot(),
+        ["snapshot", "--write"] => write_snapshot(),
+        _ => Err(USAGE.to_string()),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run_many(args: &[&str]) -> Result<bool, String> {
+    let (seeds, threads) = match args {
+        ["--seeds", seeds] => (seeds, default_threads()),
+        ["--seeds", seeds, "--threads", n] => {
+            (seeds, n.parse().map_err(|_| format!("not a number: {n}"))?)
+        }
+        _ => return Err(USAGE.to_string()),
+    };
+    let seeds = range(seeds)?;
+    let count = seeds.end - seeds.start;
+    let began = Instant::now();
+    runner::keep_panics();
+    let tally = runner::run_seeds(
+        seeds,
+        threads,
+        |seed, what| println!("seed {seed} failed: {what}\n    replay: sim replay {seed} --trace"),
+        |ran| {
+            let rate = ran as f64 / began.elapsed().as_secs_f64();
+            eprintln!("{ran} of {count} schedules, {rate:.0} a second");
+        },
+    );
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{:.0} schedules a second, {:.1} virtual seconds and {} datagrams each",
+        count as f64 / seconds,
+        tally.virtual_ns as f64 / 1e9 / tally.passed.max(1) as f64,
+        tally.datagrams / tally.passed.max(1),
+    );
+    println!("{} passed, {} failed", tally.passed, tally.failed.len());
+    Ok(tally.failed.is_empty())
+}
+
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("not a range of seeds like 0..10000: {text}");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let (from, to) = (
+        from.parse().map_err(|_| wrong())?,
+        to.parse().map_err(|_| wrong())?,
+    );
+    if from < to {
+        Ok(from..to)
+    } else {
+        Err(wrong())
+    }
+}
+
+fn replay(seed: &str, trace: bool) -> Result<bool, String> {
+    let seed = seed.parse().map_err(|_| format!("not a seed: {seed}"))?;
+    let schedule = Schedule::draw(seed);
+    if trace {
+        println!("{schedule:#?}");
+    }
+    let options = Options {
+        trace,
+        mutant: None,
+    };
+    let outcome = run(&schedule, &options);
+    println!(
+        "seed {seed}: {:.6} virtual ms, {} events, digest {:016x}, {:?}",
+        outcome.ended_at as f64 / 1e6,
+        outcome.steps,
+        outcome.digest,
+        outcome.network,
+    );
+    match outcome.violation {
+        Some(violation) => println!("0 passed, 1 failed: {violation}"),
+        None => println!("1 passed, 0 failed"),
+    }
+    Ok(run(&schedule, &Options::default()).violation.is_none())
+}
+
+fn compare_snapshot() -> Result<bool, String> {
+    let now = snapshot::table(default_threads());
+    let same = std::fs::read_to_string(snapshot::path()).is_ok_and(|before| before == now);
+    print!("{now}");
+    println!("{} passed, {} failed", u32::from(same), u32::from(!same));
+    Ok(same)
+}
+
+fn write_snapshot() -> Result<bool, String> {
+    let table = snapshot::table(default_threads());
+    let path = snapshot::path();
+    std::fs::write(&path, &table).map_err(|e| format!("{}: {e}", path.display()))?;
+    print!("{table}");
+    Ok(true)
+}

@@ -33,6 +33,20 @@ pub enum Happening {
     Check,
 }
 
+impl Happening {
+    /// A number for each kind of event and whom it concerns: to tell runs apart.
+    pub const fn code(self) -> u64 {
+        match self {
+            Happening::AtSwitch(_) => 1,
+            Happening::AtHost(_) => 2,
+            Happening::Wake(host) => 16 + host as u64,
+            Happening::Fault(i) => 32 + i as u64,
+            Happening::Attack => 3,
+            Happening::Check => 4,
+        }
+    }
+}
+
 /// The heap of everything planned.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -47,8 +61,12 @@ impl Events {
         self.heap.push(Reverse((at, self.planned, what)));
     }
 
-    /// The next thing that happens, and when.
-    pub fn next(&mut self) -> Option<(Ns, Happening)> {
+    /// The next thing that happens before `end`, and when.
+    pub fn next_before(&mut self, end: Ns) -> Option<(Ns, Happening)> {
+        let Reverse((at, ..)) = self.heap.peek()?;
+        if *at >= end {
+            return None;
+        }
         self.heap.pop().map(|Reverse((at, _, what))| (at, what))
     }
 
@@ -68,7 +86,7 @@ mod tests {
         events.plan(5, Happening::Wake(1));
         events.plan(3, Happening::Check);
         events.plan(5, Happening::Attack);
-        let order: Vec<_> = std::iter::from_fn(|| events.next()).collect();
+        let order: Vec<_> = std::iter::from_fn(|| events.next_before(Ns::MAX)).collect();
         assert_eq!(
             order,
             [

@@ -22,7 +22,7 @@ fn network(hosts: usize, links: usize, conditions: Conditions) -> Network {
 /// Runs until nothing is under way; what arrived, when and where.
 fn run(network: &mut Network, events: &mut Events) -> Vec<(Ns, usize, Vec<u8>)> {
     let mut arrived = Vec::new();
-    while let Some((now, what)) = events.next() {
+    while let Some((now, what)) = events.next_before(Ns::MAX) {
         match what {
             Happening::AtSwitch(id) => network.at_switch(now, id, events),
             Happening::AtHost(id) => {
@@ -58,7 +58,7 @@ fn a_segmented_transmit_arrives_as_its_datagrams_in_order() {
 #[test]
 fn silent_failures_of_wires_switches_and_pairs_stop_exactly_what_they_should() {
     let mut n = network(3, 2, Conditions::clean(1_000_000_000, MS, 1_000_000));
-    let mut reach = |n: &mut Network, from: usize, to: usize, link: usize| {
+    let reach = |n: &mut Network, from: usize, to: usize, link: usize| {
         let mut events = Events::default();
         n.transmit(0, (from, link), address(to, link), &[1], 1, &mut events);
         !run(n, &mut events).is_empty()

@@ -90,6 +90,11 @@ impl History {
         good.last().map(|(at, _)| *at)
     }
 
+    /// Whether nothing changed between two instants.
+    pub fn steady_between(&self, from: Ns, to: Ns) -> bool {
+        !self.entries.iter().any(|(at, _)| (from..=to).contains(at))
+    }
+
     /// The worst quality between two instants.
     pub fn worst_between(&self, from: Ns, to: Ns) -> Quality {
         let mut worst = Quality::Clean;

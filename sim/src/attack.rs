@@ -1,0 +1,112 @@
+//! The attacker: sits in the network, keeps packets, and sends them again, changed
+//! or elsewhere. It has no key.
+
+use crate::net::{Network, Ns, Packet};
+use crate::random::Random;
+use std::net::SocketAddr;
+
+/// Packets it keeps.
+const KEPT_MAX: usize = 64;
+
+/// The attacker.
+#[derive(Debug)]
+pub struct Attacker {
+    kept: Vec<Packet>,
+    random: Random,
+    seen: u64,
+    /// How many packets it has sent.
+    pub sent: u64,
+}
+
+impl Attacker {
+    /// An attacker that has seen nothing.
+    pub fn new(random: Random) -> Attacker {
+        Attacker {
+            kept: Vec::new(),
+            random,
+            seen: 0,
+            sent: 0,
+        }
+    }
+
+    /// Sees a packet pass, and may keep it: every packet with the same chance, but
+    /// handshakes always.
+    pub fn see(&mut self, packet: &Packet) {
+        self.seen += 1;
+        let handshake = packet.bytes.first().is_some_and(|kind| *kind != 0x10);
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push(packet.clone());
+        } else if handshake || self.random.below(self.seen) < KEPT_MAX as u64 {
+            let place = self.random.below(KEPT_MAX as u64) as usize;
+            self.kept[place] = packet.clone();
+        }
+    }
+
+    /// A packet to be put in front of a host's socket now.
+    pub fn strike(&mut self, network: &Network) -> Option<Packet> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        let place = self.random.below(self.kept.len() as u64) as usize;
+        let mut packet = self.kept[place].clone();
+        packet.from_host = None;
+        if self.random.percent(30) {
+            self.redirect(&mut packet, network);
+        }
+        if self.random.percent(25) {
+            packet.source = self.stranger(packet.link);
+        }
+        match self.random.below(6) {
+            0 | 1 => {}
+            2 => {
+                let to = self.random.below(packet.bytes.len() as u64 + 1);
+                packet.bytes.truncate(to as usize);
+            }
+            3 => self.flip(&mut packet.bytes, 0..usize::MAX),
+            4 => self.flip(&mut packet.bytes, 0..12),
+            _ => self.invent(&mut packet.bytes),
+        }
+        packet.destination = network.port(packet.to_host, packet.link).address?;
+        self.sent += 1;
+        Some(packet)
+    }
+
+    /// To another host, or on another link.
+    fn redirect(&mut self, packet: &mut Packet, network: &Network) {
+        packet.to_host = self.random.below(network.hosts() as u64) as usize;
+        packet.link = self.random.below(network.links() as u64) as usize;
+    }
+
+    fn stranger(&mut self, link: usize) -> SocketAddr {
+        let port = self.random.between(1024, 60_000) as u16;
+        SocketAddr::from(([10, 77, link as u8, 200], port))
+    }
+
+    fn flip(&mut self, bytes: &mut [u8], range: core::ops::Range<usize>) {
+        let end = bytes.len().min(range.end);
+        if end > 0 {
+            let at = self.random.below(end as u64) as usize;
+            bytes[at] ^= 1 << self.random.below(8);
+        }
+    }
+
+    /// Something that begins like a packet.
+    fn invent(&mut self, bytes: &mut Vec<u8>) {
+        let keep = self.random.pick(&[0, 1, 6, 12]).min(bytes.len());
+        let len = self.random.below(1500) as usize;
+        bytes.resize(len.max(keep), 0);
+        for byte in &mut bytes[keep..] {
+            *byte = self.random.u64() as u8;
+        }
+        if keep == 0
+            && let Some(first) = bytes.first_mut()
+        {
+            *first = self.random.pick(&[0x01, 0x02, 0x03, 0x10, 0x00]);
+        }
+    }
+
+    /// When it strikes next, on average `every_ns` later.
+    pub fn next_strike(&mut self, now: Ns, every_ns: Ns) -> Ns {
+        now + 1 + self.random.below(2 * every_ns)
+    }
+}

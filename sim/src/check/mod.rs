@@ -1,0 +1,119 @@
+//! What must never happen. Each checker knows the truth and holds it against what
+//! the nodes do and say.
+
+mod observer;
+mod progress;
+mod streams;
+mod units;
+
+pub use observer::{HostView, Observer};
+pub use progress::{Progress, agreement};
+pub use streams::{Attempt, StreamLedger};
+pub use units::{Gap, UnitLedger};
+
+use crate::net::Ns;
+use std::fmt;
+
+/// What was promised, and broken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rule {
+    /// Bytes of a stream arrive once, in order, unchanged.
+    StreamBytes,
+    /// A stream ends where its writer ended it, and is opened once, by who opened it.
+    StreamEnds,
+    /// A message arrives at most once.
+    MessageOnce,
+    /// Messages of a flow arrive in the order they were sent.
+    MessageOrder,
+    /// A message arrives unchanged, under its own flow and tag.
+    MessageUnchanged,
+    /// No message is left out.
+    MessageArrives,
+    /// A frame arrives at most once.
+    FrameOnce,
+    /// Frames of a flow arrive in the order they were sent.
+    FrameOrder,
+    /// A frame arrives unchanged.
+    FrameUnchanged,
+    /// No frame is left out while nothing is down for longer than a frame lives.
+    FrameArrives,
+    /// Nothing is accepted that nobody sent.
+    Forgery,
+    /// A node keeps to its memory.
+    Memory,
+    /// A path that works is not declared failed.
+    FalseDown,
+    /// A peer that did not restart is not declared restarted.
+    FalseRestart,
+    /// While one path works, what waits moves on.
+    Progress,
+    /// In the end both sides agree which paths work, and are right.
+    Agreement,
+    /// In the end everything has arrived.
+    Completion,
+    /// A node does not work without end at one instant.
+    Calm,
+    /// A packet number is used once under a session's keys.
+    Numbers,
+    /// What a node sends keeps to the driver contract: existing links, not blocked
+    /// ones, datagrams no larger than allowed.
+    Contract,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: &[Rule] = &[
+        Rule::StreamBytes,
+        Rule::StreamEnds,
+        Rule::MessageOnce,
+        Rule::MessageOrder,
+        Rule::MessageUnchanged,
+        Rule::MessageArrives,
+        Rule::FrameOnce,
+        Rule::FrameOrder,
+        Rule::FrameUnchanged,
+        Rule::FrameArrives,
+        Rule::Forgery,
+        Rule::Memory,
+        Rule::FalseDown,
+        Rule::FalseRestart,
+        Rule::Progress,
+        Rule::Agreement,
+        Rule::Completion,
+        Rule::Calm,
+        Rule::Numbers,
+        Rule::Contract,
+    ];
+}
+
+/// A broken promise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// When.
+    pub at: Ns,
+    /// What was seen and what was expected.
+    pub what: String,
+}
+
+impl Violation {
+    /// A violation at `at`.
+    pub fn new(rule: Rule, at: Ns, what: impl Into<String>) -> Violation {
+        Violation {
+            rule,
+            at,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.at as f64 / 1e6;
+        write!(f, "{:?} at {ms:.6} ms: {}", self.rule, self.what)
+    }
+}
+
+/// What a checker says.
+pub type Checked<T = ()> = Result<T, Violation>;

@@ -1,0 +1,272 @@
+//! The observer: sees the whole network from outside, and holds what the nodes
+//! say and do against it.
+
+use super::{Checked, Rule, StreamLedger, UnitLedger, Violation};
+use crate::net::{MS, Network, Ns, Packet, Quality};
+use crate::workload::{Plan, UnitKind};
+use std::collections::BTreeMap;
+use tabane_proto::DownReason;
+use tabane_proto::wire::Witness;
+
+/// A path whose conditions changed, or whose ends began to run, this recently may
+/// be called failed.
+const STEADY_NS: Ns = 500 * MS;
+/// A path on which packets waited longer than this in queues may be called failed
+/// if nothing arrives.
+const QUEUE_CALM_NS: Ns = 15 * MS;
+/// A lossy path counts as working while packets arrived in both directions …
+const ACTIVE_NS: Ns = 20 * MS;
+/// … so many of them.
+const ACTIVE_PACKETS: usize = 3;
+
+/// What the observer knows of a host.
+#[derive(Clone, Debug)]
+pub struct HostView {
+    /// Since when its process has run without a break; `None`: it does not.
+    pub runs_since: Option<Ns>,
+    /// How often it was started.
+    pub incarnation: u32,
+    /// Which incarnation of each host it was last connected to.
+    knows: Vec<Option<u32>>,
+    /// To whom it says it is connected.
+    pub connected: Vec<bool>,
+    /// The largest datagram that each of its links carries.
+    pub datagram_bytes_max: Vec<usize>,
+    /// When the kernel last said something about each link.
+    pub kernel_said_at: Vec<Option<Ns>>,
+}
+
+/// Everything the checkers know.
+#[derive(Debug)]
+pub struct Observer {
+    /// The streams.
+    pub streams: StreamLedger,
+    /// Messages and frames.
+    pub units: UnitLedger,
+    /// The hosts.
+    pub hosts: Vec<HostView>,
+    /// When the last datagrams on a path were handled: by receiver, sender, link.
+    handled: BTreeMap<(usize, usize, usize), [Ns; ACTIVE_PACKETS]>,
+    /// The last packet number used: by sender, session, path.
+    numbers: BTreeMap<(usize, u32, u8), u64>,
+    traces: bool,
+}
+
+impl Observer {
+    /// Knows the plan; nothing has happened.
+    pub fn new(
+        plan: &Plan,
+        hosts: usize,
+        datagram_bytes_max: Vec<Vec<usize>>,
+        traces: bool,
+    ) -> Self {
+        let view = |datagram_bytes_max: Vec<usize>| HostView {
+            runs_since: None,
+            incarnation: 0,
+            knows: vec![None; hosts],
+            connected: vec![false; hosts],
+            kernel_said_at: vec![None; datagram_bytes_max.len()],
+            datagram_bytes_max,
+        };
+        Observer {
+            streams: StreamLedger::new(plan.streams.clone()),
+            units: UnitLedger::new(plan.flows.clone()),
+            hosts: datagram_bytes_max.into_iter().map(view).collect(),
+            handled: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            traces,
+        }
+    }
+
+    /// Prints what happens, if this run is traced.
+    pub fn trace(&self, now: Ns, line: impl FnOnce() -> String) {
+        if self.traces {
+            println!("{:12.6} ms  {}", now as f64 / 1e6, line());
+        }
+    }
+
+    /// A host's process starts.
+    pub fn started(&mut self, now: Ns, host: usize) {
+        self.hosts[host].incarnation += 1;
+        self.hosts[host].runs_since = Some(now);
+    }
+
+    /// A host's process goes on.
+    pub fn runs(&mut self, now: Ns, host: usize) {
+        self.hosts[host].runs_since = Some(now);
+    }
+
+    /// A host's process stands still.
+    pub fn stands(&mut self, host: usize) {
+        self.hosts[host].runs_since = None;
+    }
+
+    /// A host's process is gone with all it knew.
+    pub fn crashed(&mut self, host: usize) {
+        let hosts = self.hosts.len();
+        let view = &mut self.hosts[host];
+        view.runs_since = None;
+        view.knows = vec![None; hosts];
+        view.connected = vec![false; hosts];
+        for other in 0..hosts {
+            self.streams.void_between(host, other);
+            self.units.excuse(host, other);
+        }
+    }
+
+    /// Since when both of these run without a break.
+    pub fn both_run_since(&self, a: usize, b: usize) -> Option<Ns> {
+        let (a, b) = (self.hosts[a].runs_since?, self.hosts[b].runs_since?);
+        Some(a.max(b))
+    }
+
+    /// The largest datagram that a host may send on a link.
+    pub fn datagram_bytes_max(&self, host: usize, link: usize) -> usize {
+        let links = &self.hosts[host].datagram_bytes_max;
+        links.get(link).copied().unwrap_or(0)
+    }
+
+    /// A node handles a datagram.
+    pub fn datagram(&mut self, now: Ns, host: usize, packet: &Packet) {
+        if let Some(from) = packet.from_host {
+            let times = self.handled.entry((host, from, packet.link)).or_default();
+            times.rotate_left(1);
+            times[ACTIVE_PACKETS - 1] = now;
+        }
+    }
+
+    /// A node sends a datagram: its number must not have been used under its keys.
+    pub fn sends(&mut self, now: Ns, host: usize, datagram: &[u8]) -> Checked {
+        let Some((&[0x10, path, s0, s1, s2, s3, ref number @ ..], _)) =
+            datagram.split_first_chunk::<12>()
+        else {
+            return Ok(());
+        };
+        let session = u32::from_be_bytes([s0, s1, s2, s3]);
+        let number = number.iter().fold(0u64, |n, b| (n << 8) | u64::from(*b));
+        let last = self.numbers.entry((host, session, path)).or_insert(0);
+        // The entry is one more than the last number.
+        if number < *last {
+            let what = format!(
+                "host {host} uses number {number} of path {path} again under session {session:08x}"
+            );
+            return Err(Violation::new(Rule::Numbers, now, what));
+        }
+        *last = number + 1;
+        Ok(())
+    }
+
+    /// A node says that a peer is connected.
+    pub fn peer_up(&mut self, now: Ns, host: usize, peer: usize, restarted: bool) -> Checked {
+        let incarnation = self.hosts[peer].incarnation;
+        let view = &mut self.hosts[host];
+        let known = view.knows[peer].replace(incarnation);
+        view.connected[peer] = true;
+        let did_restart = known.is_some_and(|known| known != incarnation);
+        if restarted != did_restart {
+            let what = format!(
+                "host {host} says that {peer} is up with restarted = {restarted}; it was {did_restart}"
+            );
+            return Err(Violation::new(Rule::FalseRestart, now, what));
+        }
+        Ok(())
+    }
+
+    /// A node says that a peer is not connected now.
+    pub fn peer_down(&mut self, host: usize, peer: usize, _reason: DownReason) {
+        self.hosts[host].connected[peer] = false;
+    }
+
+    /// An application gets a message or frame.
+    pub fn unit(
+        &mut self,
+        now: Ns,
+        ends: (usize, usize),
+        kind: UnitKind,
+        data: &[u8],
+    ) -> Checked<(usize, u32)> {
+        self.units.arrived(now, ends, kind, data)
+    }
+
+    /// A node declares a path failed.
+    pub fn link_down(
+        &mut self,
+        now: Ns,
+        (host, peer): (usize, usize),
+        link: usize,
+        witness: Witness,
+        network: &Network,
+    ) -> Checked {
+        let excuse = match witness {
+            // What the peer says was checked where it said it first.
+            Witness::Peer => true,
+            Witness::KernelLink => {
+                let said = |host: usize| self.hosts[host].kernel_said_at[link];
+                said(host).or(said(peer)).is_some()
+            }
+            _ => self.may_look_failed(now, host, peer, link, network),
+        };
+        if excuse {
+            return Ok(());
+        }
+        let quality = network.history(host, peer, link).now();
+        let what = format!(
+            "host {host} declares link {link} to {peer} failed ({witness:?}), but it is {quality:?}"
+        );
+        Err(Violation::new(Rule::FalseDown, now, what))
+    }
+
+    fn may_look_failed(&self, now: Ns, a: usize, b: usize, link: usize, network: &Network) -> bool {
+        let history = network.history(a, b, link);
+        let steady = history.steady_since() + STEADY_NS <= now;
+        let run = self
+            .both_run_since(a, b)
+            .is_some_and(|at| at + STEADY_NS <= now);
+        if !steady || !run || history.now() < Quality::Working {
+            return true;
+        }
+        let calm = network.recent_wait_ns(now, a, b, link) <= QUEUE_CALM_NS;
+        let still_clean = history.now() == Quality::Clean && calm;
+        !(still_clean || self.active(now, a, b, link) && self.active(now, b, a, link))
+    }
+
+    /// Whether enough datagrams from `from` were handled at `to` of late.
+    fn active(&self, now: Ns, from: usize, to: usize, link: usize) -> bool {
+        let times = self.handled.get(&(to, from, link));
+        times.is_some_and(|t| t[0] > 0 && t[0] + ACTIVE_NS >= now)
+    }
+
+    /// Judges the frames that were left out, once the run is over.
+    pub fn judge_gaps(&self, network: &Network) -> Checked {
+        for gap in self.units.gaps() {
+            let plan = self.units.plans()[gap.plan];
+            let (rule, excused) = match plan.kind {
+                UnitKind::Message => (Rule::MessageArrives, false),
+                UnitKind::Frame => (Rule::FrameArrives, self.excuses_frames(gap, network)),
+            };
+            if !excused {
+                let what = format!("left out from {} to {}: {gap:?}", plan.from, plan.to);
+                return Err(Violation::new(rule, gap.noticed_at, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames may be left out unless one path was clean and quick all the while,
+    /// nothing was poor, and not more than one other path failed.
+    fn excuses_frames(&self, gap: &super::Gap, network: &Network) -> bool {
+        let plan = self.units.plans()[gap.plan];
+        let (from, to) = (gap.sent_at.saturating_sub(200 * MS), gap.noticed_at);
+        let (a, b) = (plan.from, plan.to);
+        let ran = self.both_run_since(a, b).is_some_and(|at| at <= from);
+        let histories = (0..network.links()).map(|link| network.history(a, b, link));
+        let clean = histories
+            .clone()
+            .any(|h| h.worst_between(from, to) == Quality::Clean && h.steady_between(from, to));
+        let troubled = histories.filter(|h| {
+            let worst = h.worst_between(from, to);
+            worst == Quality::Poor || worst == Quality::Working || !h.steady_between(from, to)
+        });
+        !ran || !clean || troubled.count() > 1 || network.hosts() > 2
+    }
+}

@@ -1,0 +1,118 @@
+//! What must happen: things move on while a path works, and in the end both sides
+//! agree on which paths those are.
+
+use super::{Checked, Observer, Rule, Violation};
+use crate::host::Host;
+use crate::net::{Network, Ns, Quality, SECOND};
+use tabane_proto::link::PathState;
+
+/// While a path has been clean from the start, something must move within this.
+const STALL_NS_MAX: Ns = 3 * SECOND;
+/// After failures, a path's return may be held back by so much (flap damping, and
+/// handshakes repeated at growing intervals).
+const STALL_AFTER_FAULTS_NS_MAX: Ns = 16 * SECOND;
+
+/// Watches that everything moves on.
+#[derive(Debug)]
+pub struct Progress {
+    /// What was carried at the last change, and when that was: by sender and receiver.
+    last: Vec<Vec<(u64, Ns)>>,
+}
+
+impl Progress {
+    /// Watches this many hosts.
+    pub fn new(hosts: usize) -> Progress {
+        Progress {
+            last: vec![vec![(0, 0); hosts]; hosts],
+        }
+    }
+
+    /// Looks at every pair of hosts. To be called at regular intervals.
+    pub fn check(&mut self, now: Ns, observer: &Observer, network: &Network) -> Checked {
+        for from in 0..network.hosts() {
+            for to in (0..network.hosts()).filter(|to| *to != from) {
+                self.check_pair(now, from, to, observer, network)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_pair(
+        &mut self,
+        now: Ns,
+        from: usize,
+        to: usize,
+        o: &Observer,
+        n: &Network,
+    ) -> Checked {
+        let (streamed, unread) = o.streams.carried(from, to);
+        let (units, waiting) = o.units.carried(from, to);
+        let connected = o.hosts[from].connected[to];
+        let last = &mut self.last[from][to];
+        let nothing_waits = connected && unread + waiting == 0;
+        if streamed + units != last.0 || nothing_waits {
+            *last = (streamed + units, now);
+            return Ok(());
+        }
+        let Some(works_since) = works_since(from, to, o, n) else {
+            return Ok(());
+        };
+        let limit = if ever_failed(from, to, o, n) {
+            STALL_AFTER_FAULTS_NS_MAX
+        } else {
+            STALL_NS_MAX
+        };
+        if now < works_since.max(last.1) + limit {
+            return Ok(());
+        }
+        let what = if connected {
+            format!("{unread} stream bytes and {waiting} messages from {from} to {to} do not move")
+        } else {
+            format!("host {from} does not connect to {to}")
+        };
+        Err(Violation::new(Rule::Progress, now, what))
+    }
+}
+
+/// Since when both hosts run and some one path between them is clean.
+fn works_since(a: usize, b: usize, o: &Observer, n: &Network) -> Option<Ns> {
+    let paths = (0..n.links()).filter_map(|l| n.history(a, b, l).at_least_since(Quality::Clean));
+    Some(paths.min()?.max(o.both_run_since(a, b)?))
+}
+
+fn ever_failed(a: usize, b: usize, o: &Observer, n: &Network) -> bool {
+    let paths = 0..n.links();
+    let poor = |l: usize| n.history(a, b, l).worst_between(0, Ns::MAX) < Quality::Working;
+    let restarted = o.hosts[a].incarnation + o.hosts[b].incarnation > 2;
+    paths.into_iter().any(poor) || restarted
+}
+
+/// Whether both sides say the truth about every path that is clean or dead; if not,
+/// which one is wrong.
+pub fn agreement(now: Ns, hosts: &[Host], network: &Network) -> Checked {
+    for host in hosts {
+        let Some(node) = &host.node else { continue };
+        for (peer, id) in host.peer_ids.iter().enumerate() {
+            let Some(id) = *id else { continue };
+            if hosts[peer].node.is_none() {
+                continue;
+            }
+            let Some(stats) = node.peer_stats(id) else {
+                continue;
+            };
+            for (link, _, path) in &stats.paths {
+                let up = matches!(path.state, PathState::Up | PathState::Suspect);
+                let says = host.tap.path_works(*link, up);
+                let truth = network.history(host.index, peer, link.index()).now();
+                if truth == Quality::Clean && !says || truth == Quality::Dead && says {
+                    let what = format!(
+                        "in the end host {} says of link {} to {peer}: {:?}; it is {truth:?}",
+                        host.index, link.0, path.state
+                    );
+                    return Err(Violation::new(Rule::Agreement, now, what));
+                }
+            }
+        }
+    }
+    Ok(())
+}

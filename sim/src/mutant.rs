@@ -1,0 +1,246 @@
+//! Protocols that are broken on purpose, to show that the checkers see it. The
+//! breakage sits between the node and what surrounds it, never in the protocol.
+
+use crate::net::{MS, Ns};
+use tabane_proto::op::Message;
+use tabane_proto::wire::Witness;
+use tabane_proto::{Event, LinkId, PeerId, Time, Transmit};
+
+/// A way to be broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutant {
+    /// A byte of a stream is another one.
+    FlipStreamByte,
+    /// Bytes of a stream are left out.
+    SwallowStreamBytes,
+    /// A stream ends too early.
+    EndStreamEarly,
+    /// A message comes twice.
+    RepeatMessage,
+    /// Two messages change places.
+    SwapMessages,
+    /// A byte of a message is another one.
+    FlipMessageByte,
+    /// A message is left out.
+    DropMessage,
+    /// A message that nobody sent.
+    ForgeMessage,
+    /// A frame comes twice.
+    RepeatFrame,
+    /// Two frames change places.
+    SwapFrames,
+    /// A byte of a frame is another one.
+    FlipFrameByte,
+    /// A frame is left out.
+    DropFrame,
+    /// More memory at every look.
+    HoardMemory,
+    /// Says that link 0 failed.
+    FalseLinkDown,
+    /// Says that a peer restarted.
+    FalseRestart,
+    /// Sends nothing any more.
+    FallSilent,
+    /// Sends a datagram now and then only.
+    Crawl,
+    /// Says in the end that link 0 is down.
+    WrongInTheEnd,
+    /// Wants its timer at once, always.
+    BusyTimer,
+    /// Sends datagrams larger than allowed.
+    Oversize,
+    /// Sends packets twice.
+    RepeatPackets,
+}
+
+/// Mutants begin to act at this time; before, connections are made.
+const BEGIN: Ns = 150 * MS;
+/// What acts on one of many acts on each with this number in turn.
+const TURN: u64 = 5;
+
+/// What stands between a node and what surrounds it. Without a mutant everything
+/// passes as it is.
+#[derive(Debug, Default)]
+pub struct Tap {
+    mutant: Option<Mutant>,
+    now: Ns,
+    seen: u64,
+    withheld_frame: Option<Vec<u8>>,
+    withheld_message: Option<Message>,
+    told: bool,
+    last_sent: Ns,
+}
+
+impl Tap {
+    /// A tap that lets `mutant` act.
+    pub fn new(mutant: Option<Mutant>) -> Tap {
+        Tap {
+            mutant,
+            ..Tap::default()
+        }
+    }
+
+    /// Time goes on.
+    pub fn at(&mut self, now: Ns) {
+        self.now = now;
+    }
+
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant) && self.now >= BEGIN
+    }
+
+    /// Whether it is this mutant's turn among many occasions.
+    fn turn(&mut self, mutant: Mutant) -> bool {
+        self.seen += u64::from(self.is(mutant));
+        self.is(mutant) && self.seen.is_multiple_of(TURN)
+    }
+
+    /// What the application reads from a stream, and whether it ends there.
+    pub fn stream<'a>(&mut self, data: &'a mut [u8], fin: bool) -> (&'a [u8], bool) {
+        if data.is_empty() || self.mutant.is_none() {
+            return (data, fin);
+        }
+        if self.turn(Mutant::FlipStreamByte) {
+            data[data.len() / 2] ^= 1;
+        } else if self.turn(Mutant::SwallowStreamBytes) {
+            return (&data[data.len().div_ceil(2)..], fin);
+        } else if self.turn(Mutant::EndStreamEarly) {
+            return (data, true);
+        }
+        (data, fin)
+    }
+
+    /// What the application gets for a frame.
+    pub fn frame(&mut self, frame: Vec<u8>) -> Vec<Vec<u8>> {
+        self.unit(
+            frame,
+            [
+                Mutant::RepeatFrame,
+                Mutant::SwapFrames,
+                Mutant::FlipFrameByte,
+                Mutant::DropFrame,
+            ],
+            |tap| &mut tap.withheld_frame,
+            |frame| frame,
+        )
+    }
+
+    /// What the application gets for a message.
+    pub fn message(&mut self, message: Message) -> Vec<Message> {
+        if self.turn(Mutant::ForgeMessage) {
+            let data = vec![7; message.data.len()];
+            let forged = Message { data, ..message };
+            return vec![forged];
+        }
+        self.unit(
+            message,
+            [
+                Mutant::RepeatMessage,
+                Mutant::SwapMessages,
+                Mutant::FlipMessageByte,
+                Mutant::DropMessage,
+            ],
+            |tap| &mut tap.withheld_message,
+            |message| &mut message.data,
+        )
+    }
+
+    fn unit<T: Clone>(
+        &mut self,
+        mut unit: T,
+        [repeat, swap, flip, drop]: [Mutant; 4],
+        withheld: impl Fn(&mut Tap) -> &mut Option<T>,
+        bytes: impl Fn(&mut T) -> &mut Vec<u8>,
+    ) -> Vec<T> {
+        if self.mutant.is_none() {
+            return vec![unit];
+        }
+        if let Some(earlier) = withheld(self).take() {
+            return vec![unit, earlier];
+        }
+        if self.turn(repeat) {
+            return vec![unit.clone(), unit];
+        } else if self.turn(swap) {
+            *withheld(self) = Some(unit);
+            return Vec::new();
+        } else if self.turn(flip) {
+            if let Some(last) = bytes(&mut unit).last_mut() {
+                *last ^= 1;
+            }
+        } else if self.turn(drop) {
+            return Vec::new();
+        }
+        vec![unit]
+    }
+
+    /// What the node is said to hold.
+    pub fn memory_bytes(&mut self, bytes: usize) -> usize {
+        if self.is(Mutant::HoardMemory) {
+            self.seen += 1;
+            return bytes + self.seen as usize * 1_000_000;
+        }
+        bytes
+    }
+
+    /// An event that the node never made.
+    pub fn event(&mut self, local: Time) -> Option<Event> {
+        if self.told || self.now < BEGIN {
+            return None;
+        }
+        let peer = PeerId(0);
+        self.told = true;
+        match self.mutant {
+            Some(Mutant::FalseLinkDown) => Some(Event::LinkDown {
+                peer,
+                link: LinkId(0),
+                witness: Witness::UnackedAge,
+                at: local,
+            }),
+            Some(Mutant::FalseRestart) => Some(Event::PeerUp {
+                peer,
+                restarted: true,
+            }),
+            _ => None,
+        }
+    }
+
+    /// What is sent of what the node wants to send; `None`: nothing.
+    pub fn transmit(&mut self, transmit: Transmit) -> Option<Transmit> {
+        if self.is(Mutant::FallSilent) {
+            return None;
+        }
+        if self.is(Mutant::Crawl) {
+            if self.now < self.last_sent + 150 * MS {
+                return None;
+            }
+            self.last_sent = self.now;
+        }
+        if self.is(Mutant::Oversize) {
+            let bytes = transmit.bytes.max(9_100);
+            return Some(Transmit {
+                bytes,
+                segment_bytes: bytes,
+                ..transmit
+            });
+        }
+        Some(transmit)
+    }
+
+    /// How often a transmit is sent.
+    pub fn copies(&self) -> usize {
+        1 + usize::from(self.is(Mutant::RepeatPackets))
+    }
+
+    /// When the node is said to want its timer.
+    pub fn timeout(&self, local: Time, timeout: Option<Time>) -> Option<Time> {
+        if self.is(Mutant::BusyTimer) {
+            return Some(local);
+        }
+        timeout
+    }
+
+    /// Whether a path is said to work.
+    pub fn path_works(&self, link: LinkId, works: bool) -> bool {
+        works && !(self.mutant == Some(Mutant::WrongInTheEnd) && link == LinkId(0))
+    }
+}

@@ -1,0 +1,127 @@
+//! Runs many seeds on all cores and reports the ones that fail.
+
+use crate::{Options, Outcome, Schedule, run};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A run that takes this long in real time hangs: the watchdog gives it up, and
+/// with it the process, since a thread cannot be ended.
+const HANGS_AFTER: Duration = Duration::from_secs(300);
+
+/// What many runs came to.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Runs in which nothing was wrong.
+    pub passed: u64,
+    /// Seeds of the others, and what was wrong.
+    pub failed: Vec<(u64, String)>,
+    /// Virtual nanoseconds of all runs together.
+    pub virtual_ns: u128,
+    /// Datagrams that nodes sent.
+    pub datagrams: u64,
+    /// Events that happened.
+    pub steps: u64,
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs the schedule of one seed; a panic is a failure like any other.
+///
+/// # Errors
+/// What was wrong.
+pub fn run_seed(seed: u64, options: &Options) -> Result<Outcome, String> {
+    let ran = catch_unwind(AssertUnwindSafe(|| run(&Schedule::draw(seed), options)));
+    match ran {
+        Ok(outcome) => match outcome.violation {
+            Some(violation) => Err(violation.to_string()),
+            None => Ok(outcome),
+        },
+        Err(_) => Err(format!("panic: {}", LAST_PANIC.take())),
+    }
+}
+
+/// Keeps the message of a panic instead of printing it.
+pub fn keep_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        LAST_PANIC.set(info.to_string().replace('\n', " "));
+    }));
+}
+
+/// Runs all seeds of a range on `threads` threads. `on_failure` is called for each
+/// that fails, as soon as it does; `on_progress` from time to time, with how many
+/// have run.
+pub fn run_seeds(
+    seeds: Range<u64>,
+    threads: usize,
+    on_failure: impl Fn(u64, &str) + Sync,
+    on_progress: impl Fn(u64),
+) -> Tally {
+    let next = AtomicU64::new(seeds.start);
+    let tally = Mutex::new(Tally::default());
+    let busy: Vec<Mutex<Option<(u64, Instant)>>> = (0..threads).map(|_| Mutex::new(None)).collect();
+    let work = |slot: &Mutex<Option<(u64, Instant)>>| {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            *slot.lock().expect("no panic while locked") = Some((seed, Instant::now()));
+            let result = run_seed(seed, &Options::default());
+            if let Err(what) = &result {
+                on_failure(seed, what);
+            }
+            let mut tally = tally.lock().expect("no panic while locked");
+            tally.count(seed, result);
+        }
+        *slot.lock().expect("no panic while locked") = None;
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = busy.iter().map(|slot| scope.spawn(|| work(slot))).collect();
+        let mut looks = 0u32;
+        while workers.iter().any(|w| !w.is_finished()) {
+            std::thread::sleep(Duration::from_millis(100));
+            watch(&busy);
+            looks += 1;
+            if looks.is_multiple_of(50) {
+                let ran = next.load(Ordering::Relaxed).min(seeds.end) - seeds.start;
+                on_progress(ran.saturating_sub(threads as u64));
+            }
+        }
+    });
+    let mut tally = tally.into_inner().expect("no panic while locked");
+    tally.failed.sort();
+    tally
+}
+
+fn watch(busy: &[Mutex<Option<(u64, Instant)>>]) {
+    for slot in busy {
+        if let Some((seed, since)) = *slot.lock().expect("no panic while locked")
+            && since.elapsed() > HANGS_AFTER
+        {
+            println!(
+                "seed {seed} hangs: {HANGS_AFTER:?} and no end. Replay: sim replay {seed} --trace"
+            );
+            std::process::exit(1);
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, seed: u64, result: Result<Outcome, String>) {
+        match result {
+            Ok(outcome) => {
+                self.passed += 1;
+                self.virtual_ns += u128::from(outcome.ended_at);
+                self.datagrams += outcome.network.sent;
+                self.steps += outcome.steps;
+            }
+            Err(what) => self.failed.push((seed, what)),
+        }
+    }
+}

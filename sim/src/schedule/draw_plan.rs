@@ -1,0 +1,119 @@
+//! Draws what the applications do: little enough that ten thousand runs are quick,
+//! spread over the time in which faults happen.
+
+use crate::net::{MS, Ns};
+use crate::random::Random;
+use crate::workload::{
+    Ending, FlowPlan, Pace, Plan, Reader, StreamPlan, UNIT_HEADER_BYTES, UnitKind,
+};
+use tabane_proto::op::Policy;
+
+const KB: u64 = 1024;
+
+/// The work of `hosts` hosts on links of which the slowest has this rate.
+pub fn draw(r: &mut Random, hosts: usize, slowest_bps: u64) -> Plan {
+    let mut plan = Plan::default();
+    let items = r.between(1, 5);
+    // At most about a second on the slowest link, and never more than this.
+    let budget = (slowest_bps / 8 / items).min(600 * KB);
+    for _ in 0..items {
+        let from = r.below(hosts as u64) as usize;
+        let to = (from + 1 + r.below(hosts as u64 - 1) as usize) % hosts;
+        if r.percent(50) {
+            plan.streams.push(stream(r, from, to, budget));
+        } else {
+            let flow = plan.flows.len() as u32;
+            plan.flows.push(flow_plan(r, from, to, flow, budget));
+        }
+    }
+    plan
+}
+
+fn policy(r: &mut Random) -> Policy {
+    r.pick(&[Policy::Stripe, Policy::Stripe, Policy::Mirror, Policy::Auto])
+}
+
+fn stream(r: &mut Random, from: usize, to: usize, budget: u64) -> StreamPlan {
+    let forward_bytes = pick_bytes(r, budget);
+    let back_bytes = if r.percent(50) {
+        pick_bytes(r, budget)
+    } else {
+        0
+    };
+    let largest = forward_bytes.max(back_bytes).max(1);
+    // Spread over up to a second and a half.
+    let pace = if r.percent(40) {
+        Pace::Bulk
+    } else {
+        let every_ns = r.pick(&[MS, 5 * MS, 20 * MS]);
+        let steps = r.between(200 * MS, 1500 * MS) / every_ns;
+        Pace::Paced {
+            bytes: largest.div_ceil(steps),
+            every_ns,
+        }
+    };
+    let reader = if r.percent(80) {
+        Reader::Eager
+    } else {
+        let every_ns = r.pick(&[MS, 10 * MS]);
+        Reader::Slow {
+            bytes: (largest * every_ns / (800 * MS)).max(512),
+            every_ns,
+        }
+    };
+    let after_bytes = r.below(forward_bytes + 1);
+    let ending = match r.below(10) {
+        0 => Ending::Reset { after_bytes },
+        1 => Ending::Stop { after_bytes },
+        _ => Ending::Finish,
+    };
+    StreamPlan {
+        from,
+        to,
+        policy: policy(r),
+        forward_bytes,
+        back_bytes,
+        start: start(r),
+        pace,
+        reader,
+        ending,
+    }
+}
+
+/// Often little, seldom all.
+fn pick_bytes(r: &mut Random, budget: u64) -> u64 {
+    let most = r.pick(&[1, 100, 5_000, budget / 4, budget / 2, budget]);
+    r.between(1, most.clamp(1, budget.max(1)))
+}
+
+fn start(r: &mut Random) -> Ns {
+    r.pick(&[0, 0, 20, 100, 300]) * MS + r.below(50) * MS
+}
+
+fn flow_plan(r: &mut Random, from: usize, to: usize, flow: u32, budget: u64) -> FlowPlan {
+    let kind = r.pick(&[UnitKind::Frame, UnitKind::Message]);
+    let most = r
+        .pick(&[64, 1_500, 1_500, 9_000, 64_000])
+        .min(budget / 4)
+        .max(64);
+    let least = if r.percent(50) {
+        most
+    } else {
+        UNIT_HEADER_BYTES as u64
+    };
+    let count = (budget / ((most + least) / 2)).clamp(1, 400);
+    let span = r.pick(&[1, 100 * MS, 500 * MS, 1500 * MS]);
+    FlowPlan {
+        kind,
+        from,
+        to,
+        flow,
+        tagged: r.percent(50),
+        policy: policy(r),
+        count: count as u32,
+        bytes_min: least as u32,
+        bytes_max: most as u32,
+        start: start(r),
+        every_ns: span / count,
+    }
+}

@@ -1,0 +1,166 @@
+//! A schedule: everything that a run consists of, drawn from one seed before it begins.
+
+mod draw;
+mod draw_faults;
+mod draw_plan;
+
+use crate::host::HostTraits;
+use crate::net::{Conditions, Ns, SECOND, US};
+use crate::workload::Plan;
+use std::net::SocketAddr;
+use tabane_proto::op::OpLimits;
+
+/// One direction of a host's wire, or both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Towards the switch.
+    Up,
+    /// From the switch.
+    Down,
+    /// Both.
+    Both,
+}
+
+/// What becomes of a wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Nothing passes.
+    Dead,
+    /// Random loss, of a million packets.
+    Loss(u32),
+    /// Loss in bursts: packets of a million at which one begins and ends.
+    Bursts(u32, u32),
+    /// Bits flipped, of a million packets.
+    Corrupt(u32),
+    /// Packets that come twice, of a million.
+    Duplicate(u32),
+    /// More delay for some.
+    Jitter(Ns, bool),
+    /// Another delay.
+    Delay(Ns),
+    /// Another rate.
+    Rate(u64),
+    /// Another queue.
+    Queue(u64),
+    /// Another largest datagram.
+    DatagramBytesMax(usize),
+    /// As it was at the start.
+    Restore,
+}
+
+/// Something that happens to the network or a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A wire changes.
+    Wire(usize, usize, Side, Change),
+    /// A switch stops to pass anything, or passes again.
+    Switch(usize, bool),
+    /// A switch passes nothing from the one host to the other, or passes again.
+    Cut(usize, (usize, usize), bool),
+    /// A link of a host loses its carrier or has it again; the kernel says so.
+    Carrier(usize, usize, bool),
+    /// A link of a host is taken away, or comes (again); its node is told.
+    Link(usize, usize, bool),
+    /// A link of a host gets another address; the other hosts are told, or must find out.
+    Address(usize, usize, bool),
+    /// A host's process ends at once.
+    Crash(usize),
+    /// It is started anew.
+    Start(usize),
+    /// A host's process is stopped.
+    Pause(usize),
+    /// It goes on.
+    Resume(usize),
+    /// A host's clock runs at another rate, in parts per million.
+    ClockRate(usize, i64),
+}
+
+/// A host as the schedule has it.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// What its clock shows at the start.
+    pub clock_ns: Ns,
+    /// What its clock gains a second, in microseconds.
+    pub clock_ppm: i64,
+    /// When it is started.
+    pub start: Ns,
+    /// How it behaves.
+    pub traits: HostTraits,
+    /// Its wires at the start: for each link, up and down.
+    pub wires: Vec<(Conditions, Conditions)>,
+    /// The largest datagram its interfaces take.
+    pub datagram_bytes_max: Vec<u16>,
+}
+
+/// A run before it begins.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// Where it comes from.
+    pub seed: u64,
+    /// How many links there are.
+    pub links: usize,
+    /// The hosts.
+    pub hosts: Vec<HostPlan>,
+    /// Whether packets are encrypted.
+    pub encrypted: bool,
+    /// What nodes may hold.
+    pub op_limits: OpLimits,
+    /// What happens, and when.
+    pub faults: Vec<(Ns, Fault)>,
+    /// The attacker strikes on average so often.
+    pub attack_every_ns: Option<Ns>,
+    /// What the applications do.
+    pub plan: Plan,
+    /// A host that ends in order when all is done, to be seen by the others.
+    pub closes: Option<usize>,
+}
+
+impl Schedule {
+    /// The schedule of `seed`.
+    pub fn draw(seed: u64) -> Schedule {
+        draw::draw(seed)
+    }
+
+    /// A small, good LAN on which nothing goes wrong and nothing is to do, to be
+    /// changed as wanted.
+    pub fn quiet(hosts: usize, links: usize) -> Schedule {
+        let wire = Conditions::clean(1_000_000_000, 25 * US, 256 * 1024);
+        let host = HostPlan {
+            clock_ns: 1_000 * SECOND,
+            clock_ppm: 0,
+            start: 0,
+            traits: HostTraits {
+                wake_ns: 5 * US,
+                timer_slack_ns: 50 * US,
+                socket_bytes: 8 << 20,
+                batch: 64,
+                blocks_at_bytes: None,
+            },
+            wires: vec![(wire, wire); links],
+            datagram_bytes_max: vec![1472; links],
+        };
+        Schedule {
+            seed: 1,
+            links,
+            hosts: vec![host; hosts],
+            encrypted: false,
+            op_limits: OpLimits::default(),
+            faults: Vec::new(),
+            attack_every_ns: None,
+            plan: Plan::default(),
+            closes: None,
+        }
+    }
+
+    /// When the last fault has happened.
+    pub fn faults_end(&self) -> Ns {
+        let starts = self.hosts.iter().map(|h| h.start);
+        let faults = self.faults.iter().map(|(at, _)| *at);
+        starts.chain(faults).max().unwrap_or(0)
+    }
+}
+
+/// The address of a host on a link; with each change of address `epoch` goes up.
+pub fn address(host: usize, link: usize, epoch: usize) -> SocketAddr {
+    SocketAddr::from(([10, 77, link as u8, (host + 1 + 16 * epoch) as u8], 7577))
+}

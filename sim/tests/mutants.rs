@@ -1,0 +1,96 @@
+//! Each checker catches a protocol that is broken in its way, and none complains
+//! about the same run without the breakage.
+
+use tabane_proto::op::Policy;
+use tabane_sim::check::Rule;
+use tabane_sim::mutant::Mutant;
+use tabane_sim::net::MS;
+use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind};
+use tabane_sim::{Options, Schedule, run};
+
+/// Two hosts on two good links, with some of everything for half a second.
+fn schedule() -> Schedule {
+    let mut s = Schedule::quiet(2, 2);
+    for (from, to) in [(0, 1), (1, 0)] {
+        s.plan.streams.push(StreamPlan {
+            from,
+            to,
+            policy: Policy::Stripe,
+            forward_bytes: 500_000,
+            back_bytes: 100_000,
+            start: 0,
+            pace: Pace::Paced {
+                bytes: 5_000,
+                every_ns: 5 * MS,
+            },
+            reader: Reader::Eager,
+            ending: Ending::Finish,
+        });
+        for kind in [UnitKind::Frame, UnitKind::Message] {
+            s.plan.flows.push(FlowPlan {
+                kind,
+                from,
+                to,
+                flow: s.plan.flows.len() as u32,
+                tagged: true,
+                policy: Policy::Stripe,
+                count: 100,
+                bytes_min: 100,
+                bytes_max: 4_000,
+                start: 0,
+                every_ns: 5 * MS,
+            });
+        }
+    }
+    s
+}
+
+/// The rule that a mutant on host 1 is seen to break.
+fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
+    let options = Options {
+        mutant: mutant.map(|mutant| (1, mutant)),
+        ..Options::default()
+    };
+    run(&schedule(), &options).violation.map(|v| v.rule)
+}
+
+#[test]
+fn without_a_mutant_nothing_is_wrong() {
+    assert_eq!(broken_by(None), None);
+}
+
+#[test]
+fn every_checker_catches_what_it_is_there_for() {
+    let expected = [
+        (Mutant::FlipStreamByte, Rule::StreamBytes),
+        (Mutant::SwallowStreamBytes, Rule::StreamBytes),
+        (Mutant::EndStreamEarly, Rule::StreamEnds),
+        (Mutant::RepeatMessage, Rule::MessageOnce),
+        (Mutant::SwapMessages, Rule::MessageOrder),
+        (Mutant::FlipMessageByte, Rule::MessageUnchanged),
+        (Mutant::DropMessage, Rule::MessageArrives),
+        (Mutant::ForgeMessage, Rule::Forgery),
+        (Mutant::RepeatFrame, Rule::FrameOnce),
+        (Mutant::SwapFrames, Rule::FrameOrder),
+        (Mutant::FlipFrameByte, Rule::FrameUnchanged),
+        (Mutant::DropFrame, Rule::FrameArrives),
+        (Mutant::HoardMemory, Rule::Memory),
+        (Mutant::FalseLinkDown, Rule::FalseDown),
+        (Mutant::FalseRestart, Rule::FalseRestart),
+        (Mutant::FallSilent, Rule::Progress),
+        (Mutant::Crawl, Rule::Completion),
+        (Mutant::WrongInTheEnd, Rule::Agreement),
+        (Mutant::BusyTimer, Rule::Calm),
+        (Mutant::Oversize, Rule::Contract),
+        (Mutant::RepeatPackets, Rule::Numbers),
+    ];
+    for (mutant, rule) in expected {
+        assert_eq!(broken_by(Some(mutant)), Some(rule), "{mutant:?}");
+    }
+    for rule in Rule::ALL {
+        assert!(
+            expected.iter().any(|(_, r)| r == rule),
+            "nothing breaks {rule:?}"
+        );
+    }
+}
