@@ -270,12 +270,17 @@ impl<'a> Run<'a> {
     /// All is done: the last judgements.
     fn finish(&mut self) -> Checked {
         self.observer.judge_gaps(&self.ground.network)?;
-        if let Some(host) = self.schedule.closes {
-            self.hosts[host].notices.push_back(Notice::Close);
-            self.hosts[host].wake(self.now, &mut self.events);
-            self.run_host(host)?;
-        }
-        Ok(())
+        let Some(host) = self.schedule.closes.filter(|h| self.hosts[*h].runs()) else {
+            return Ok(());
+        };
+        self.hosts[host].notices.push_back(Notice::Close);
+        self.now += 1;
+        self.hosts[host].wake(self.now, &mut self.events);
+        self.run_host(host)?;
+        self.hosts[host].crash();
+        self.until(self.now + SECOND)?;
+        self.observer
+            .judge_end(self.now, host, &self.ground.network)
     }
 
     fn is_complete(&self) -> bool {

@@ -28,6 +28,8 @@ pub struct HostView {
     pub incarnation: u32,
     /// Which incarnation of each host it was last connected to.
     knows: Vec<Option<u32>>,
+    /// Whose end in order it was told of.
+    saw_end: Vec<bool>,
     /// To whom it says it is connected.
     pub connected: Vec<bool>,
     /// The largest datagram that each of its links carries.
@@ -64,6 +66,7 @@ impl Observer {
             runs_since: None,
             incarnation: 0,
             knows: vec![None; hosts],
+            saw_end: vec![false; hosts],
             connected: vec![false; hosts],
             kernel_said_at: vec![None; datagram_bytes_max.len()],
             datagram_bytes_max,
@@ -173,8 +176,24 @@ impl Observer {
     }
 
     /// A node says that a peer is not connected now.
-    pub fn peer_down(&mut self, host: usize, peer: usize, _reason: DownReason) {
-        self.hosts[host].connected[peer] = false;
+    pub fn peer_down(&mut self, host: usize, peer: usize, reason: DownReason) {
+        let view = &mut self.hosts[host];
+        view.connected[peer] = false;
+        view.saw_end[peer] = matches!(reason, DownReason::Closed { .. });
+    }
+
+    /// A host has ended in order a while ago: every host that runs and had a clean
+    /// path to it has been told.
+    pub fn judge_end(&self, now: Ns, ended: usize, network: &Network) -> Checked {
+        for (host, view) in self.hosts.iter().enumerate() {
+            let clean = |link| network.history(host, ended, link).now() == Quality::Clean;
+            let reached = view.runs_since.is_some() && (0..network.links()).any(clean);
+            if host != ended && reached && !view.saw_end[ended] {
+                let what = format!("host {host} was not told that {ended} has ended");
+                return Err(Violation::new(Rule::Agreement, now, what));
+            }
+        }
+        Ok(())
     }
 
     /// An application gets a message or frame.
@@ -238,11 +257,17 @@ impl Observer {
 
     /// Judges the frames that were left out, once the run is over.
     pub fn judge_gaps(&self, network: &Network) -> Checked {
-        for gap in self.units.gaps() {
+        let plans = self.units.plans().iter().enumerate();
+        let unseen = plans.filter_map(|(i, _)| {
+            let gap = self.units.waiting(Ns::MAX, i)?;
+            let noticed_at = gap.sent_at + 1000 * MS;
+            Some(super::Gap { noticed_at, ..gap })
+        });
+        for gap in self.units.gaps().iter().copied().chain(unseen) {
             let plan = self.units.plans()[gap.plan];
             let (rule, excused) = match plan.kind {
                 UnitKind::Message => (Rule::MessageArrives, false),
-                UnitKind::Frame => (Rule::FrameArrives, self.excuses_frames(gap, network)),
+                UnitKind::Frame => (Rule::FrameArrives, self.excuses_frames(&gap, network)),
             };
             if !excused {
                 let what = format!("left out from {} to {}: {gap:?}", plan.from, plan.to);
