@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use crate::limits::LINKS_MAX;
-use crate::link::{Path, PathConfig, PathEvent, PathState, Progress};
+use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress};
 use crate::node::{DownReason, Event, LinkConfig, PeerConfig, Shared};
 use crate::op::{OpStats, Ops};
 use crate::segment::{Content, Fate};
@@ -95,6 +95,10 @@ pub(crate) struct Bundle {
     config: PeerConfig,
     sessions: Sessions,
     paths: [Option<BundlePath>; LINKS_MAX],
+    /// Paths whose link was taken away: kept for as long as the session lives,
+    /// since a path that began anew would use its numbers twice under the same
+    /// keys, and accept again what it had accepted before.
+    parked: [Option<BundlePath>; LINKS_MAX],
     peer_buffer_bytes: u32,
     pub ops: Ops,
     /// Content to go out once more, on the path named.
@@ -140,6 +144,7 @@ impl Bundle {
 
             sessions: Sessions::default(),
             paths: Default::default(),
+            parked: Default::default(),
             peer_buffer_bytes: PEER_BUFFER_BYTES_UNKNOWN,
             ops: Ops::new(opens_even_streams, &shared.config.op_limits),
             mirror: VecDeque::new(),
@@ -168,21 +173,54 @@ impl Bundle {
     pub fn rebuild_path(&mut self, now: Time, id: LinkId, shared: &Shared) {
         let link = shared.links[id.index()];
         let remote = self.config.addresses[id.index()];
-        let slot = &mut self.paths[id.index()];
         let (Some(link), Some(remote)) = (link, remote) else {
-            if let Some(mut gone) = slot.take() {
-                gone.path.on_kernel(now, false, &mut self.fates);
-                self.settle(now);
-            }
+            self.park_path(now, id);
             return;
         };
-        if slot.is_none() {
-            *slot = Some(BundlePath {
-                path: Path::new(id, now, &Self::path_config(&link, self.peer_buffer_bytes)),
-                remote,
-                sent_told_at: Time::ZERO,
-            });
+        let config = Self::path_config(&link, self.peer_buffer_bytes);
+        if let Some(mut parked) = self.parked[id.index()].take() {
+            parked.remote = remote;
+            parked.path.on_new_link(now, &config);
+            self.paths[id.index()] = Some(parked);
         }
+        self.paths[id.index()].get_or_insert_with(|| BundlePath {
+            path: Path::new(id, now, &config),
+            remote,
+            sent_told_at: Time::ZERO,
+        });
+    }
+
+    /// The link of a path was taken away. The peer is told, over the others.
+    fn park_path(&mut self, now: Time, id: LinkId) {
+        let Some(mut gone) = self.paths[id.index()].take() else {
+            return;
+        };
+        gone.path.on_kernel(now, false, &mut self.fates);
+        self.settle(now);
+        if let Some(PathControl::LinkState {
+            generation,
+            verdict,
+            witness,
+        }) = gone.path.poll_control(now, 0)
+        {
+            let path = id.0;
+            self.reply(
+                None,
+                Record::LinkState {
+                    path,
+                    generation,
+                    verdict,
+                    witness,
+                },
+            );
+        }
+        self.parked[id.index()] = Some(gone);
+    }
+
+    /// The path over `id`, whether its link is there or not.
+    fn any_path(&mut self, id: usize) -> Option<&mut Path> {
+        let path = self.paths.get_mut(id)?.as_mut();
+        path.or(self.parked[id].as_mut()).map(|p| &mut p.path)
     }
 
     fn path_config(link: &LinkConfig, receive_buffer_bytes: u32) -> PathConfig {
@@ -214,6 +252,7 @@ impl Bundle {
         self.mirror.clear();
         self.replies.clear();
         self.fates.clear();
+        self.parked = Default::default();
         for (index, slot) in self.paths.iter_mut().enumerate() {
             if let (Some(path), Some(link)) = (slot.as_mut(), shared.links[index]) {
                 let id = LinkId(index as u8);
@@ -322,10 +361,16 @@ impl Bundle {
         }
     }
 
-    pub fn next_timeout(&self) -> Option<Time> {
-        let paths = self.paths.iter().flatten();
+    /// When something is due that can be done; `blocked` are the links whose socket takes nothing.
+    pub fn next_timeout(&self, blocked: u8) -> Option<Time> {
+        // Without keys nothing can be sent, so what paths want is not due; nor are
+        // acknowledgements while no path could carry them.
+        let keyed = self.sessions.current.is_some();
+        let paths = self.paths.iter().flatten().filter(|_| keyed);
         let path = paths.clone().filter_map(|p| p.path.next_timeout()).min();
-        let ack = paths.filter_map(|p| p.path.ack_deadline()).min();
+        let carried = schedule::fastest(self.open_paths(blocked), None).is_some();
+        let acks = paths.filter(|_| carried);
+        let ack = acks.filter_map(|p| p.path.ack_deadline()).min();
         let silent = (self.state == PeerState::Up && !self.any_path_works())
             .then(|| self.since_all_down() + PEER_SILENT_MAX);
         [
@@ -459,9 +504,8 @@ impl Bundle {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        let paths: usize = self
-            .paths
-            .iter()
+        let paths = self.paths.iter().chain(&self.parked);
+        let paths: usize = paths
             .flatten()
             .map(|p| p.path.stats().memory_bytes)
             .sum();

@@ -157,8 +157,8 @@ impl Bundle {
                 self.on_link_state(now, link, path, generation, verdict, witness);
             }
             Record::LinkStateAck { path, generation } => {
-                if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
-                    p.path.on_link_state_ack(generation);
+                if let Some(path) = self.any_path(usize::from(path)) {
+                    path.on_link_state_ack(generation);
                 }
             }
             Record::Close { code } => self.on_close(now, code, shared),
@@ -177,11 +177,12 @@ impl Bundle {
         verdict: LinkVerdict,
         witness: crate::wire::Witness,
     ) {
-        if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
-            p.path
-                .on_peer_verdict(now, generation, verdict, witness, &mut self.fates);
-            self.settle(now);
+        let mut fates = core::mem::take(&mut self.fates);
+        if let Some(path) = self.any_path(usize::from(path)) {
+            path.on_peer_verdict(now, generation, verdict, witness, &mut fates);
         }
+        self.fates = fates;
+        self.settle(now);
         let ack = Record::LinkStateAck { path, generation };
         self.reply(Some(link), ack);
         self.reply(None, ack);

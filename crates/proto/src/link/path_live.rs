@@ -3,8 +3,10 @@
 use core::time::Duration;
 
 use super::liveness::{Counts, PathControl, PathEvent, PathState, Progress};
-use super::path::Path;
+use super::mtu::Mtu;
+use super::path::{Path, PathConfig};
 use crate::Time;
+use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::segment::{Content, Fate};
 use crate::wire::{LinkVerdict, Witness};
 
@@ -56,6 +58,15 @@ impl Path {
         self.rtt = super::rtt::Rtt::new(now);
         self.congestion.restart(now);
         self.liveness.request_probe();
+    }
+
+    /// The link, once gone, is there again, perhaps another one: nothing measured holds any more. Numbers go on.
+    pub fn on_new_link(&mut self, now: Time, config: &PathConfig) {
+        self.on_new_address(now);
+        let max = config.datagram_bytes_max.min(DATAGRAM_BYTES_MAX);
+        self.mtu = Mtu::new(now, config.datagram_bytes_min, max);
+        self.congestion.set_packet_bytes(self.mtu.current());
+        self.liveness.on_link_back(now);
     }
 
     // ---- what is heard ----

@@ -281,7 +281,7 @@ impl Node {
     /// The next datagrams to send, written to `buffer` (of at least 65,535
     /// bytes); `None` when there is nothing to send now.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut [u8]) -> Option<Transmit> {
-        if let Some((link, to, datagram)) = self.shared.answers.pop_front() {
+        if let Some((link, to, datagram)) = self.shared.next_answer() {
             let bytes = datagram.len();
             buffer[..bytes].copy_from_slice(&datagram);
             return Some(Transmit {
@@ -394,7 +394,7 @@ impl Node {
         while let Some(peer) = self.stale.pop() {
             let index = peer.0 as usize;
             if let Some(bundle) = &mut self.peers[index] {
-                self.timeouts[index] = bundle.next_timeout().unwrap_or(Time::NEVER);
+                self.timeouts[index] = bundle.next_timeout(self.shared.blocked).unwrap_or(Time::NEVER);
             }
         }
     }

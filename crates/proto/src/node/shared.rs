@@ -49,6 +49,13 @@ impl Shared {
         }
     }
 
+    /// The first answer whose link takes datagrams now.
+    pub fn next_answer(&mut self) -> Option<(LinkId, SocketAddr, Vec<u8>)> {
+        let open = |link: LinkId| self.blocked & (1 << link.0) == 0;
+        let first = self.answers.iter().position(|(link, ..)| open(*link))?;
+        self.answers.remove(first)
+    }
+
     /// A session number that nobody can guess and no session of ours has.
     pub fn new_session(&mut self, peer: PeerId) -> u32 {
         loop {
