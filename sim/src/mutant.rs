@@ -55,8 +55,8 @@ pub enum Mutant {
 
 /// Mutants begin to act at this time; before, connections are made.
 const BEGIN: Ns = 150 * MS;
-/// What acts on one of many acts on each with this number in turn.
-const TURN: u64 = 5;
+/// What acts on one of many acts on the one with this number from then on.
+const TURN: u64 = 7;
 
 /// What stands between a node and what surrounds it. Without a mutant everything
 /// passes as it is.
@@ -92,7 +92,7 @@ impl Tap {
     /// Whether it is this mutant's turn among many occasions.
     fn turn(&mut self, mutant: Mutant) -> bool {
         self.seen += u64::from(self.is(mutant));
-        self.is(mutant) && self.seen.is_multiple_of(TURN)
+        self.is(mutant) && self.seen == TURN
     }
 
     /// What the application reads from a stream, and whether it ends there.
@@ -177,7 +177,7 @@ impl Tap {
     pub fn memory_bytes(&mut self, bytes: usize) -> usize {
         if self.is(Mutant::HoardMemory) {
             self.seen += 1;
-            return bytes + self.seen as usize * 1_000_000;
+            return bytes + self.seen as usize * 50_000_000;
         }
         bytes
     }

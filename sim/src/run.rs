@@ -71,6 +71,7 @@ pub fn run(schedule: &Schedule, options: &Options) -> Outcome {
     if let Some(violation) = &violation {
         run.observer.trace(run.now, || violation.to_string());
     }
+    run.trace_end();
     Outcome {
         violation,
         ended_at: run.now,
@@ -99,7 +100,8 @@ pub fn stream_bytes_between(schedule: &Schedule, (from, to): (Ns, Ns)) -> u64 {
 impl<'a> Run<'a> {
     fn new(schedule: &'a Schedule, options: &Options) -> Run<'a> {
         let mut random = Random::new(mix(schedule.seed));
-        let network = network(schedule, &mut random);
+        let mut network = network(schedule, &mut random);
+        network.traces = options.trace;
         let maxima = schedule.hosts.iter();
         let maxima = maxima.map(|h| {
             h.datagram_bytes_max
@@ -175,6 +177,21 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What every node has counted.
+    fn trace_end(&self) {
+        for host in &self.hosts {
+            let Some(node) = &host.node else { continue };
+            self.observer.trace(self.now, || {
+                format!("host {}: {:?}", host.index, node.node_stats())
+            });
+            for id in host.peer_ids.iter().flatten() {
+                let stats = node.peer_stats(*id);
+                self.observer
+                    .trace(self.now, || format!("host {}: {stats:#?}", host.index));
+            }
+        }
     }
 
     fn arrive(&mut self, id: crate::net::PacketId) {

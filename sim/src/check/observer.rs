@@ -19,6 +19,9 @@ const ACTIVE_NS: Ns = 20 * MS;
 /// … so many of them.
 const ACTIVE_PACKETS: usize = 3;
 
+/// On a slower path a few frames take longer than a frame lives.
+const FRAME_RATE_MIN_BPS: u64 = 100_000_000;
+
 /// What the observer knows of a host.
 #[derive(Clone, Debug)]
 pub struct HostView {
@@ -277,17 +280,20 @@ impl Observer {
         Ok(())
     }
 
-    /// Frames may be left out unless one path was clean and quick all the while,
-    /// nothing was poor, and not more than one other path failed.
+    /// Frames may be left out unless one path was clean and fast all the while, and
+    /// not more than one other was in trouble.
     fn excuses_frames(&self, gap: &super::Gap, network: &Network) -> bool {
         let plan = self.units.plans()[gap.plan];
-        let (from, to) = (gap.sent_at.saturating_sub(200 * MS), gap.noticed_at);
+        let from = gap.sent_at.saturating_sub(200 * MS).max(1);
+        let to = gap.noticed_at;
         let (a, b) = (plan.from, plan.to);
         let ran = self.both_run_since(a, b).is_some_and(|at| at <= from);
         let histories = (0..network.links()).map(|link| network.history(a, b, link));
-        let clean = histories
-            .clone()
-            .any(|h| h.worst_between(from, to) == Quality::Clean && h.steady_between(from, to));
+        let clean = (0..network.links()).any(|link| {
+            let h = network.history(a, b, link);
+            let clean = h.worst_between(from, to) == Quality::Clean && h.steady_between(from, to);
+            clean && network.slowest_bps(a, b, link) >= FRAME_RATE_MIN_BPS
+        });
         let troubled = histories.filter(|h| {
             let worst = h.worst_between(from, to);
             worst == Quality::Poor || worst == Quality::Working || !h.steady_between(from, to)

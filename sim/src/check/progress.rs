@@ -100,7 +100,8 @@ pub fn agreement(now: Ns, hosts: &[Host], network: &Network) -> Checked {
             let Some(stats) = node.peer_stats(id) else {
                 continue;
             };
-            for (link, _, path) in &stats.paths {
+            for path in &stats.paths {
+                let link = &path.link;
                 let up = matches!(path.state, PathState::Up | PathState::Suspect);
                 let says = host.tap.path_works(*link, up);
                 let truth = network.history(host.index, peer, link.index()).now();

@@ -208,6 +208,12 @@ impl StreamLedger {
 
     /// A reader is told that the writer gave up.
     pub fn saw_reset(&mut self, at: Ns, service: u32, back: bool, code: u32) -> Checked {
+        let attempt = &mut self.attempts[service as usize];
+        if back && !attempt.accepted && attempt.directions[0].reset && code == GIVE_UP_CODE {
+            // Given up before the other host knew what it was for: its node answers so.
+            attempt.directions.iter_mut().for_each(|d| d.ended = true);
+            return Ok(());
+        }
         let d = self.direction(service, back);
         if !(d.reset || d.stopped) || code != GIVE_UP_CODE {
             let what = format!("stream {service}: a reset with code {code} that nobody sent");

@@ -102,6 +102,16 @@ pub enum Passage {
     },
 }
 
+impl Passage {
+    /// Why it is gone, if it is.
+    pub const fn loss(self) -> Option<Loss> {
+        match self {
+            Passage::Lost(why) => Some(why),
+            Passage::Passes { .. } => None,
+        }
+    }
+}
+
 /// A wire in one direction.
 ///
 /// The queue is not stored: a rate and a line ("virtual scheduling", ITU-T I.371,

@@ -70,6 +70,8 @@ pub struct Network {
     random: Random,
     /// What has happened so far.
     pub stats: NetworkStats,
+    /// Print what is lost.
+    pub traces: bool,
 }
 
 impl Network {
@@ -84,6 +86,7 @@ impl Network {
             histories: vec![History::default(); hosts * hosts * links],
             random,
             stats: NetworkStats::default(),
+            traces: false,
         };
         network.refresh(0, false);
         network
@@ -136,6 +139,16 @@ impl Network {
                 + self.port(to, link).down.recent_wait_ns(now)
         };
         one_way(a, b).max(one_way(b, a))
+    }
+
+    /// The slowest wire of a path, either way.
+    pub fn slowest_bps(&self, a: usize, b: usize, link: usize) -> u64 {
+        let rates = [a, b].map(|host| {
+            let port = self.port(host, link);
+            let (up, down) = (port.up.conditions.rate_bps, port.down.conditions.rate_bps);
+            up.min(down)
+        });
+        rates[0].min(rates[1])
     }
 
     /// Looks at every path anew. Cheap; called at every check.
@@ -193,8 +206,8 @@ impl Network {
     ) {
         for datagram in buffer.chunks(segment_bytes.max(1)) {
             self.stats.sent += 1;
-            if self.send(now, (host, link), to, datagram, events).is_none() {
-                self.stats.lost += 1;
+            if let Err(why) = self.send(now, (host, link), to, datagram, events) {
+                self.note_loss(now, host, link, datagram.len(), why);
             }
         }
     }
@@ -206,16 +219,16 @@ impl Network {
         to: SocketAddr,
         datagram: &[u8],
         events: &mut Events,
-    ) -> Option<()> {
-        let port = self.ports[host].get_mut(link)?;
-        let source = port.address.filter(|_| port.carrier)?;
-        let Passage::Passes {
-            at,
-            again_at,
-            corrupt,
-        } = port.up.send(now, datagram.len())
-        else {
-            return None;
+    ) -> Result<(), Loss> {
+        let port = self.ports[host].get_mut(link).ok_or(Loss::Dead)?;
+        let source = port.address.filter(|_| port.carrier).ok_or(Loss::Dead)?;
+        let (at, again_at, corrupt) = match port.up.send(now, datagram.len()) {
+            Passage::Lost(why) => return Err(why),
+            Passage::Passes {
+                at,
+                again_at,
+                corrupt,
+            } => (at, again_at, corrupt),
         };
         // Where it goes is settled at the switch; until then it is the sender's.
         let packet = Packet {
@@ -233,7 +246,15 @@ impl Network {
             }
             events.plan(at, Happening::AtSwitch(id));
         }
-        Some(())
+        Ok(())
+    }
+
+    fn note_loss(&mut self, now: Ns, host: usize, link: usize, bytes: usize, why: Loss) {
+        self.stats.lost += 1;
+        if self.traces {
+            let ms = now as f64 / 1e6;
+            println!("{ms:12.6} ms      {bytes} bytes of {host} on link {link} are lost: {why:?}");
+        }
     }
 
     /// A packet is at its switch and goes on to the host that has its destination.
@@ -250,17 +271,22 @@ impl Network {
             Some(to) if !switch.dead => self.ports[to][link].down.send(now, bytes),
             _ => Passage::Lost(Loss::Dead),
         };
-        let (
-            Some(to),
-            Passage::Passes {
-                at,
-                again_at,
-                corrupt,
-            },
-        ) = (to, passage)
-        else {
-            self.drop_packet(id);
-            return;
+        let (to, at, again_at, corrupt) = match (to, passage) {
+            (
+                Some(to),
+                Passage::Passes {
+                    at,
+                    again_at,
+                    corrupt,
+                },
+            ) => (to, at, again_at, corrupt),
+            (_, passage) => {
+                let why = passage.loss().unwrap_or(Loss::Dead);
+                self.note_loss(now, from.unwrap_or(usize::MAX), link, bytes, why);
+                let packet = self.packets.take(id);
+                self.packets.recycle(packet.bytes);
+                return;
+            }
         };
         self.packets.get_mut(id).to_host = to;
         if corrupt {
@@ -297,12 +323,6 @@ impl Network {
     /// Takes back the storage of a packet that was handled.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.packets.recycle(bytes);
-    }
-
-    fn drop_packet(&mut self, id: PacketId) {
-        self.stats.lost += 1;
-        let packet = self.packets.take(id);
-        self.packets.recycle(packet.bytes);
     }
 
     /// Flips one to three bits, or overwrites a run of bytes.

@@ -1,0 +1,91 @@
+//! Faults that the simulator once found, each as a schedule of its own.
+
+use tabane_proto::op::Policy;
+use tabane_sim::net::{MS, Ns};
+use tabane_sim::schedule::{Change, Fault, Side};
+use tabane_sim::workload::{Ending, Pace, Reader, StreamPlan};
+use tabane_sim::{Options, Schedule, run};
+
+/// A stream both ways for most of a second.
+fn stream() -> StreamPlan {
+    StreamPlan {
+        from: 0,
+        to: 1,
+        policy: Policy::Stripe,
+        forward_bytes: 800_000,
+        back_bytes: 80_000,
+        start: 0,
+        pace: Pace::Paced {
+            bytes: 5_000,
+            every_ns: 5 * MS,
+        },
+        reader: Reader::Eager,
+        ending: Ending::Finish,
+    }
+}
+
+fn passes(hosts: usize, links: usize, faults: &[(Ns, Fault)], change: impl Fn(&mut Schedule)) {
+    let mut s = Schedule::quiet(hosts, links);
+    s.plan.streams.push(stream());
+    s.faults = faults.to_vec();
+    change(&mut s);
+    let violation = run(&s, &Options::default()).violation;
+    assert!(violation.is_none(), "{}", violation.unwrap());
+}
+
+/// A path that wanted to send a probe had its timer due for ever while there were no keys.
+#[test]
+fn a_peer_that_is_not_there_keeps_nobody_busy() {
+    passes(2, 2, &[], |s| s.hosts[1].start = 500 * MS);
+}
+
+/// An acknowledgement that no path could carry had its timer due for ever.
+#[test]
+fn an_acknowledgement_that_cannot_be_sent_keeps_nobody_busy() {
+    let faults = [
+        (100 * MS, Fault::Carrier(0, 0, false)),
+        (400 * MS, Fault::Carrier(0, 0, true)),
+    ];
+    passes(2, 1, &faults, |_| {});
+    passes(2, 1, &faults, |s| {
+        s.hosts[1].traits.blocks_at_bytes = Some(2_000)
+    });
+}
+
+/// Handshake answers went to links whose socket was blocked.
+#[test]
+fn handshakes_respect_blocked_links() {
+    passes(4, 1, &[], |s| {
+        for host in &mut s.hosts {
+            host.traits.blocks_at_bytes = Some(200);
+            host.wires[0].0.rate_bps = 1_000_000;
+        }
+    });
+}
+
+/// A link that was taken away and came back began its packet numbers anew under the
+/// same keys: nonces were used twice, and the peer took the packets for replays.
+#[test]
+fn a_link_that_comes_back_goes_on_with_its_numbers() {
+    for links in [1, 2] {
+        let faults = [
+            (100 * MS, Fault::Link(0, 0, false)),
+            (150 * MS, Fault::Link(0, 0, true)),
+            (400 * MS, Fault::Link(1, 0, false)),
+            (600 * MS, Fault::Link(1, 0, true)),
+        ];
+        passes(2, links, &faults, |_| {});
+    }
+}
+
+/// The same for a whole path that is silent in between.
+#[test]
+fn a_silent_switch_is_survived() {
+    let faults = [
+        (100 * MS, Fault::Switch(1, true)),
+        (300 * MS, Fault::Switch(1, false)),
+        (500 * MS, Fault::Wire(0, 0, Side::Up, Change::Dead)),
+        (700 * MS, Fault::Wire(0, 0, Side::Up, Change::Restore)),
+    ];
+    passes(2, 2, &faults, |_| {});
+}
