@@ -505,10 +505,7 @@ impl Bundle {
 
     pub fn memory_bytes(&self) -> usize {
         let paths = self.paths.iter().chain(&self.parked);
-        let paths: usize = paths
-            .flatten()
-            .map(|p| p.path.stats().memory_bytes)
-            .sum();
+        let paths: usize = paths.flatten().map(|p| p.path.stats().memory_bytes).sum();
         let queues = self.mirror.capacity() * size_of::<(LinkId, Content)>()
             + self.replies.capacity() * size_of::<(Option<LinkId>, Record<'static>)>()
             + self.fates.capacity() * size_of::<(Content, Fate)>()

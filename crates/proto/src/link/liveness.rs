@@ -244,7 +244,8 @@ impl Liveness {
         }
         let least = rtt.silence();
         let needed = u64::from(t::unanswered_packets(counts.loss_ratio));
-        if self.unanswered.check(now, least, 0) && self.overdue && counts.unanswered >= needed {
+        let silent = self.unanswered.check(now, least, 0) && !self.may_wait_in_queue(now, counts);
+        if silent && self.overdue && counts.unanswered >= needed {
             return Some(match counts.content_waits {
                 true => Witness::UnackedAge,
                 false => Witness::ProbeTimeout,
@@ -266,6 +267,14 @@ impl Liveness {
             .filter_map(Silence::since)
             .any(|since| now.since(since) >= t::SILENCE_ALONE.max(least * 4));
         (alone && self.unprobed_count >= enough).then_some(Witness::ProbeTimeout)
+    }
+
+    /// Whether answers may merely stand in the peer's queue: packets come from there, and only probes wait for an
+    /// answer, so that the round trip as last measured may be from before that queue was.
+    fn may_wait_in_queue(&self, now: Time, counts: &Counts) -> bool {
+        let since = self.unanswered.since();
+        let young = since.is_some_and(|since| now.since(since) < t::SILENCE_HEARD);
+        young && !counts.content_waits && now.since(self.last_arrival) <= t::BUSY
     }
 
     /// This end's verdict becomes "down".

@@ -112,6 +112,9 @@ pub const CAUSE_RETRY: Duration = ms(10_000);
 pub const SILENCE_BUSY: Duration = ms(20);
 /// Silence that fails a path that was idle before: its queue may meanwhile have been filled by others (50 ms).
 pub const SILENCE_IDLE: Duration = ms(60);
+/// Silence after probes alone that fails a path on which packets arrive: longer than any queue they may stand in.
+/// If it works one way only, the end whose content goes unanswered finds out in time.
+pub const SILENCE_HEARD: Duration = ms(300);
 /// A path that progressed this shortly before is under load.
 pub const BUSY: Duration = ms(15);
 /// Silence counts at most this much between two signs of life of other paths: when all are silent together,

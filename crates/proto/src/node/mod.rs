@@ -394,7 +394,9 @@ impl Node {
         while let Some(peer) = self.stale.pop() {
             let index = peer.0 as usize;
             if let Some(bundle) = &mut self.peers[index] {
-                self.timeouts[index] = bundle.next_timeout(self.shared.blocked).unwrap_or(Time::NEVER);
+                self.timeouts[index] = bundle
+                    .next_timeout(self.shared.blocked)
+                    .unwrap_or(Time::NEVER);
             }
         }
     }
