@@ -2,6 +2,7 @@
 //! breakage sits between the node and what surrounds it, never in the protocol.
 
 use crate::net::{MS, Ns};
+use crate::workload::Reader;
 use tabane_proto::op::Message;
 use tabane_proto::wire::Witness;
 use tabane_proto::{Event, LinkId, PeerId, Time, Transmit};
@@ -41,7 +42,7 @@ pub enum Mutant {
     FalseRestart,
     /// Sends nothing any more.
     FallSilent,
-    /// Sends a datagram now and then only.
+    /// Lets a few bytes of a stream through now and then only.
     Crawl,
     /// Says in the end that link 0 is down.
     WrongInTheEnd,
@@ -55,6 +56,8 @@ pub enum Mutant {
 
 /// Mutants begin to act at this time; before, connections are made.
 const BEGIN: Ns = 150 * MS;
+/// By then every path counts as steady.
+const STEADY: Ns = 700 * MS;
 /// What acts on one of many acts on the one with this number from then on.
 const TURN: u64 = 7;
 
@@ -68,7 +71,6 @@ pub struct Tap {
     withheld_frame: Option<Vec<u8>>,
     withheld_message: Option<Message>,
     told: bool,
-    last_sent: Ns,
 }
 
 impl Tap {
@@ -108,6 +110,17 @@ impl Tap {
             return (data, true);
         }
         (data, fin)
+    }
+
+    /// How the application reads from a stream, if the protocol lets so little through.
+    pub fn reader(&self, reader: Reader) -> Reader {
+        match self.is(Mutant::Crawl) {
+            true => Reader::Slow {
+                bytes: 16,
+                every_ns: 200 * MS,
+            },
+            false => reader,
+        }
     }
 
     /// What the application gets for a frame.
@@ -184,7 +197,7 @@ impl Tap {
 
     /// An event that the node never made.
     pub fn event(&mut self, local: Time) -> Option<Event> {
-        if self.told || self.now < BEGIN {
+        if self.told || self.now < STEADY {
             return None;
         }
         let peer = PeerId(0);
@@ -208,12 +221,6 @@ impl Tap {
     pub fn transmit(&mut self, transmit: Transmit) -> Option<Transmit> {
         if self.is(Mutant::FallSilent) {
             return None;
-        }
-        if self.is(Mutant::Crawl) {
-            if self.now < self.last_sent + 150 * MS {
-                return None;
-            }
-            self.last_sent = self.now;
         }
         if self.is(Mutant::Oversize) {
             let bytes = transmit.bytes.max(9_100);

@@ -84,17 +84,17 @@ pub fn run(schedule: &Schedule, options: &Options) -> Outcome {
 /// Runs a schedule without end for as long as it takes to measure: bytes that
 /// readers got between two instants.
 ///
-/// # Panics
-/// If a checker finds something wrong.
-pub fn stream_bytes_between(schedule: &Schedule, (from, to): (Ns, Ns)) -> u64 {
+/// # Errors
+/// What a checker found wrong.
+pub fn stream_bytes_between(schedule: &Schedule, (from, to): (Ns, Ns)) -> Checked<u64> {
     let mut run = Run::new(schedule, &Options::default());
     run.plan();
-    let mut bytes_at = |at| {
-        run.until(at).expect("nothing goes wrong without faults");
-        run.observer.streams.carried(0, 1).0
+    let mut bytes_at = |at| -> Checked<u64> {
+        run.until(at)?;
+        Ok(run.observer.streams.carried(0, 1).0)
     };
-    let before = bytes_at(from);
-    bytes_at(to) - before
+    let before = bytes_at(from)?;
+    Ok(bytes_at(to)? - before)
 }
 
 impl<'a> Run<'a> {

@@ -67,7 +67,10 @@ fn schedule(loss_percent: u32, skew: Ns, ratio: u64) -> Schedule {
 
 /// Goodput of one cell in bits a second.
 fn goodput(loss: u32, skew: Ns, ratio: u64) -> f64 {
-    let bytes = stream_bytes_between(&schedule(loss, skew, ratio), WINDOW);
+    let bytes = match stream_bytes_between(&schedule(loss, skew, ratio), WINDOW) {
+        Ok(bytes) => bytes,
+        Err(violation) => panic!("loss {loss} %, +{skew} ms, 1:{ratio}: {violation}"),
+    };
     bytes as f64 * 8.0 * 1e9 / (WINDOW.1 - WINDOW.0) as f64
 }
 

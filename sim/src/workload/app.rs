@@ -329,7 +329,8 @@ impl App {
             }
             let (service, back, id) = (end.service, end.opener, end.id);
             let plan = s.observer.streams.plan_of(service);
-            let most = match plan.reader {
+            let reader = s.tap.reader(plan.reader);
+            let most = match reader {
                 Reader::Eager => CHUNK_BYTES,
                 Reader::Slow { bytes, .. } => (bytes as usize).min(CHUNK_BYTES),
             };
@@ -345,7 +346,7 @@ impl App {
                         streams.attempts()[service as usize].directions[usize::from(back)].read;
                     let end = &mut self.ends[i];
                     end.readable = read.len > 0;
-                    if let Reader::Slow { every_ns, .. } = plan.reader {
+                    if let Reader::Slow { every_ns, .. } = reader {
                         end.read_at = Some(at.max(s.now - s.now.min(every_ns)) + every_ns);
                     }
                     if read.fin {
