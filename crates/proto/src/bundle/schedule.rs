@@ -70,13 +70,15 @@ pub(crate) fn choose<'a>(
 ) -> Option<LinkId> {
     let eligible = eligible(paths);
     let fastest = eligible.clone().map(|(_, p)| p.rate()).fold(0.0, f64::max);
-    let least_loss = eligible
+    let quick = eligible.filter(|(_, p)| !is_slow(p, fastest));
+    // Among those that may carry it: a slow path that loses nothing is no reason
+    // to leave it to nobody.
+    let least_loss = quick
         .clone()
         .map(|(_, p)| p.loss_ratio())
         .fold(1.0, f64::min);
     let queued = demand.queued_bytes as u64;
-    let candidates = eligible
-        .filter(|(_, p)| !is_slow(p, fastest))
+    let candidates = quick
         .filter(|(_, p)| !demand.lost || p.loss_ratio() <= least_loss + LOSS_MORE_MAX)
         .map(|(id, p)| Candidate {
             id,
