@@ -32,6 +32,7 @@ pub mod bench;
 pub mod cli;
 pub mod cluster;
 mod config;
+pub mod demo;
 mod emulator;
 mod error;
 mod fault;

@@ -304,3 +304,33 @@ pub(crate) fn exit_now() -> ! {
     // SAFETY: ends the process without the caller's exit handlers.
     unsafe { libc::_exit(0) }
 }
+
+/// Have a function called when a signal comes; waiting calls are then
+/// interrupted. It may only do what is allowed in a signal handler: store an
+/// atomic.
+pub(crate) fn on_signal(
+    signal: libc::c_int,
+    handler: extern "C" fn(libc::c_int),
+) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid `sigaction`: no flags, an empty mask; the
+    // handler lives as long as the program.
+    check(unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as libc::sighandler_t;
+        libc::sigaction(signal, &action, std::ptr::null_mut())
+    })
+    .map(drop)
+}
+
+/// Columns and rows of the terminal at a descriptor, if it is one.
+pub(crate) fn terminal_size(fd: BorrowedFd) -> Option<(usize, usize)> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: `size` is a valid place for the answer.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    (result == 0 && size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))
+}

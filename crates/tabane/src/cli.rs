@@ -49,6 +49,11 @@ pub enum Command {
     Status(StatusArgs),
     /// Build and break virtual clusters on this machine, to try things out
     Lab(tabane_lab::cli::LabArgs),
+    /// Watch a switch die: two virtual nodes, two switches, one iperf3
+    ///
+    /// The same is then done with MPTCP and with TCP on one link. Takes less
+    /// than a minute, leaves nothing but the picture.
+    Demo(tabane_lab::demo::DemoArgs),
 }
 
 /// Arguments of `tabane status`.
@@ -118,8 +123,16 @@ fn run(cli: Cli) -> ExitCode {
         Command::Up(args) => run_up(&args),
         Command::Status(args) => run_status(&args),
         Command::Lab(args) => return tabane_lab::cli::run(args),
+        Command::Demo(args) => return run_demo(&args),
     };
     ExitCode::from(code)
+}
+
+fn run_demo(args: &tabane_lab::demo::DemoArgs) -> ExitCode {
+    match std::env::current_exe() {
+        Ok(tabane) => tabane_lab::demo::run(args, &tabane),
+        Err(error) => ExitCode::from(failure(format!("this program: {}", config::plain(&error)))),
+    }
 }
 
 fn run_init(path: &Path) -> u8 {
