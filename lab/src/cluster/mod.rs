@@ -198,12 +198,17 @@ impl Cluster {
         self.daemons.get(node)?.as_ref()
     }
 
+    /// A node's daemon, which from now on is the caller's to end.
+    pub fn take(&mut self, node: usize) -> Option<Program> {
+        self.daemons.get_mut(node)?.take()
+    }
+
     /// End a node's daemon with SIGTERM.
     ///
     /// # Errors
     /// It does not end; it was killed then.
     pub fn stop(&mut self, node: usize) -> Result<ExitStatus, LabError> {
-        match self.daemons.get_mut(node).and_then(Option::take) {
+        match self.take(node) {
             None => Err(no_daemon(node)),
             Some(mut daemon) => {
                 daemon.terminate()?;
@@ -217,7 +222,7 @@ impl Cluster {
     /// # Errors
     /// None runs there.
     pub fn kill(&mut self, node: usize) -> Result<(), LabError> {
-        let daemon = self.daemons.get_mut(node).and_then(Option::take);
+        let daemon = self.take(node);
         daemon
             .map(|mut daemon| daemon.kill())
             .ok_or_else(|| no_daemon(node))

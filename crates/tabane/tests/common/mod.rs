@@ -1,0 +1,213 @@
+//! What the tests of the running daemon share. They drive the program as a
+//! user does, in labs of their own, and wait without asserting how long it took.
+#![allow(dead_code, missing_docs, reason = "each test binary uses its part")]
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tabane_lab::cluster::{
+    Cluster, ClusterConfig, PATIENCE, Program, output, path_state, socket_address,
+};
+use tabane_lab::{Lab, LabConfig, LinkSpec};
+
+pub fn tabane() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_tabane"))
+}
+
+/// Two nodes on two links, everything up.
+pub fn cluster() -> Cluster {
+    cluster_on(&LabConfig::default())
+}
+
+pub fn cluster_on(config: &LabConfig) -> Cluster {
+    Cluster::up(lab(config), tabane(), ClusterConfig::default()).expect("the cluster comes up")
+}
+
+pub fn lab(config: &LabConfig) -> Lab {
+    Lab::up(config).expect("the lab comes up")
+}
+
+/// Slow enough that a transfer lasts while things happen to it.
+pub fn slow_links() -> LabConfig {
+    LabConfig {
+        links: vec![LinkSpec::mbit(200); 2],
+        ..LabConfig::default()
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "never: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many of `count` pings of `size` bytes, from node to node over `tab0`,
+/// are answered.
+pub fn pings(cluster: &Cluster, from: usize, to: usize, count: usize, size: usize) -> usize {
+    let mut ping = cluster.lab().command(from, "ping");
+    ping.args(["-n", "-i", "0.02", "-W", "10"]);
+    ping.args(["-c", &count.to_string(), "-s", &size.to_string()]);
+    ping.arg(cluster.address(to).to_string());
+    let said = text(&output("ping", ping, PATIENCE).expect("ping ends").stdout);
+    said.lines()
+        .filter(|line| line.contains("bytes from"))
+        .count()
+}
+
+/// One transfer by iperf3 from node 0 to node 1; its report.
+pub fn iperf(cluster: &Cluster, args: &[&str]) -> Value {
+    const PORT: u16 = 5201;
+    let mut server = cluster.lab().command(1, "iperf3");
+    server.args(["-s", "-1"]);
+    let mut server = Program::start_quiet("iperf3", server).expect("iperf3 starts");
+    server.listens(PORT).expect("iperf3 listens");
+    let mut client = cluster.lab().command(0, "iperf3");
+    client.args(["--json", "-c", &cluster.address(1).to_string()]);
+    let said = output(
+        "iperf3",
+        {
+            client.args(args);
+            client
+        },
+        PATIENCE,
+    )
+    .expect("iperf3 ends");
+    let report: Value = serde_json::from_slice(&said.stdout).expect("iperf3 reports");
+    assert_eq!(report.get("error"), None, "{report:#}");
+    report
+}
+
+/// Wait until node 0 says this of its path to node 1 over a link.
+pub fn wait_path(cluster: &Cluster, link: usize, state: &str) -> Value {
+    let what = format!("link {link} is {state}");
+    let is_so = |status: &Value| path_state(status, "n1", link) == Some(state);
+    cluster.wait_status(0, &what, is_so).expect("status")
+}
+
+const PORT: u16 = 5000;
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Random bytes on their way from node 0 to node 1 over one TCP connection of
+/// `socat` through `tab0`, each compared as it arrives.
+pub struct Stream {
+    stop: Arc<AtomicBool>,
+    arrived: Arc<AtomicU64>,
+    sender: Program,
+    receiver: Program,
+    write: JoinHandle<u64>,
+    compare: JoinHandle<()>,
+}
+
+impl Stream {
+    pub fn start(cluster: &Cluster) -> Stream {
+        let mut receiver = cluster.lab().command(1, "socat");
+        receiver.args(["-u", &format!("TCP-LISTEN:{PORT}"), "-"]);
+        receiver.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut receiver = Program::start("socat", receiver).expect("socat starts");
+        receiver.listens(PORT).expect("socat listens");
+        let mut sender = cluster.lab().command(0, "socat");
+        let to = socket_address(cluster.address(1), PORT);
+        sender.args(["-u", "-", &format!("TCP:{to}")]);
+        sender.stdin(Stdio::piped());
+        let mut sender = Program::start("socat", sender).expect("socat starts");
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let arrived = Arc::new(AtomicU64::new(0));
+        let mut input = sender.take_stdin().expect("is a pipe");
+        let mut end = receiver.take_stdout().expect("is a pipe");
+        let (stopped, count) = (stop.clone(), arrived.clone());
+        let write = move || {
+            let (mut random, mut block) = (Random::new(), vec![0; BLOCK_BYTES]);
+            let mut sent = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                random.fill(&mut block);
+                input.write_all(&block).expect("the connection lives");
+                sent += block.len() as u64;
+            }
+            sent
+        };
+        let compare = move || {
+            let (mut random, mut expected) = (Random::new(), vec![0; BLOCK_BYTES]);
+            let mut block = vec![0; BLOCK_BYTES];
+            while let length @ 1.. = read_block(&mut end, &mut block) {
+                random.fill(&mut expected);
+                let at = count.fetch_add(length as u64, Ordering::Relaxed);
+                assert!(
+                    block[..length] == expected[..length],
+                    "wrong bytes after {at}"
+                );
+            }
+        };
+        let (write, compare) = (thread::spawn(write), thread::spawn(compare));
+        Stream {
+            stop,
+            arrived,
+            sender,
+            receiver,
+            write,
+            compare,
+        }
+    }
+
+    /// Wait until another `bytes` have arrived: it goes on.
+    pub fn flows(&self, bytes: u64) {
+        let wanted = self.arrived.load(Ordering::Relaxed) + bytes;
+        eventually("the stream goes on", || {
+            assert!(!self.compare.is_finished(), "the stream ended");
+            self.arrived.load(Ordering::Relaxed) >= wanted
+        });
+    }
+
+    /// End it: all that was sent arrived, and both programs end well.
+    pub fn finish(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.write.join().expect("the sender was not broken off");
+        assert!(self.sender.wait(PATIENCE).expect("ends").success());
+        assert!(self.receiver.wait(PATIENCE).expect("ends").success());
+        self.compare.join().expect("what arrived was right");
+        assert_eq!(self.arrived.load(Ordering::Relaxed), sent);
+    }
+}
+
+/// Reads until the block is full or the stream at its end.
+fn read_block(from: &mut impl Read, block: &mut [u8]) -> usize {
+    let mut filled = 0;
+    while filled < block.len() {
+        match from.read(&mut block[filled..]).expect("the pipe is read") {
+            0 => break,
+            length => filled += length,
+        }
+    }
+    filled
+}
+
+/// Bytes without a pattern a lost or doubled piece could hide in
+/// (Marsaglia, Xorshift RNGs, 2003).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new() -> Random {
+        Random(0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub fn fill(&mut self, block: &mut [u8]) {
+        for word in block.chunks_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_le_bytes()[..word.len()]);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Links fail and come back under running programs, which notice nothing but
+//! the rate.
+
+mod common;
+
+use std::fs;
+
+use common::*;
+use tabane_lab::Fault;
+use tabane_lab::cluster::{Cluster, PATIENCE, Program, output, path};
+
+const SOME_BYTES: u64 = 4_000_000;
+
+#[test]
+fn a_stream_survives_every_kind_of_failure() {
+    let cluster = cluster_on(&slow_links());
+    let stream = Stream::start(&cluster);
+    stream.flows(SOME_BYTES);
+    for (link, fault, node) in [
+        (0, Fault::Silent, None),
+        (1, Fault::Silent, None),
+        (0, Fault::Carrier, None),
+        (1, Fault::OneWay, Some(0)),
+        (0, Fault::OneWay, Some(1)),
+        (1, Fault::Carrier, Some(1)),
+    ] {
+        cluster.lab().fail(link, fault, node).expect("fails");
+        wait_path(&cluster, link, "down");
+        stream.flows(SOME_BYTES);
+        cluster.lab().heal(link).expect("heals");
+        wait_path(&cluster, link, "up");
+        stream.flows(SOME_BYTES);
+    }
+    stream.finish();
+}
+
+#[test]
+fn a_stream_survives_loss_on_a_link() {
+    let cluster = cluster_on(&slow_links());
+    let stream = Stream::start(&cluster);
+    for percent in [5.0, 30.0] {
+        cluster
+            .lab()
+            .fail(1, Fault::Loss { percent }, None)
+            .expect("fails");
+        stream.flows(2 * SOME_BYTES);
+        cluster.lab().heal(1).expect("heals");
+    }
+    stream.flows(SOME_BYTES);
+    stream.finish();
+}
+
+#[test]
+fn a_stream_survives_a_link_that_passes_only_shorter_packets() {
+    let cluster = cluster_on(&slow_links());
+    let stream = Stream::start(&cluster);
+    stream.flows(SOME_BYTES);
+    for link in 0..2 {
+        cluster
+            .lab()
+            .fail(link, Fault::Mtu { bytes: 1400 }, None)
+            .expect("fails");
+        stream.flows(2 * SOME_BYTES);
+        cluster.lab().heal(link).expect("heals");
+        wait_path(&cluster, link, "up");
+    }
+    stream.finish();
+}
+
+#[test]
+fn a_stream_waits_while_all_links_are_down() {
+    let cluster = cluster_on(&slow_links());
+    let stream = Stream::start(&cluster);
+    stream.flows(SOME_BYTES);
+    for link in 0..2 {
+        cluster
+            .lab()
+            .fail(link, Fault::Silent, None)
+            .expect("fails");
+    }
+    for link in 0..2 {
+        wait_path(&cluster, link, "down");
+    }
+    for link in 0..2 {
+        cluster.lab().heal(link).expect("heals");
+    }
+    stream.flows(SOME_BYTES);
+    stream.finish();
+}
+
+#[test]
+fn an_address_is_taken_from_a_nic_and_given_back() {
+    let cluster = cluster_on(&slow_links());
+    let stream = Stream::start(&cluster);
+    stream.flows(SOME_BYTES);
+    address(&cluster, "del");
+    wait_path(&cluster, 1, "down");
+    stream.flows(SOME_BYTES);
+    address(&cluster, "add");
+    wait_path(&cluster, 1, "up");
+    stream.flows(SOME_BYTES);
+    stream.finish();
+}
+
+fn address(cluster: &Cluster, action: &str) {
+    let mut ip = cluster.lab().command(0, "ip");
+    let address = format!("{}/24", cluster.lab().address(0, 1));
+    ip.args(["address", action, &address, "dev", "eth1"]);
+    let done = output("ip", ip, PATIENCE).expect("ip ends");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+#[test]
+fn status_says_what_failed_and_why() {
+    let cluster = cluster();
+    for (link, fault) in [(1, Fault::Silent), (0, Fault::Carrier)] {
+        cluster.lab().fail(link, fault, None).expect("fails");
+        let status = wait_path(&cluster, link, "down");
+        let failed = path(&status, "n1", link).expect("is listed");
+        assert!(
+            failed["why"].as_str().is_some_and(|why| !why.is_empty()),
+            "{status:#}"
+        );
+        let other = path(&status, "n1", 1 - link).expect("is listed");
+        assert_eq!(other["state"], "up", "{status:#}");
+        assert_eq!(status["peers"][0]["state"], "up", "{status:#}");
+        cluster.lab().heal(link).expect("heals");
+        wait_path(&cluster, link, "up");
+    }
+}
+
+#[test]
+fn a_download_survives_a_switch() {
+    const PORT: u16 = 8080;
+    let cluster = cluster_on(&slow_links());
+    let directory = cluster.directory();
+    let (page, got) = (directory.join("page"), directory.join("got"));
+    let mut bytes = vec![0; 60_000_000];
+    Random::new().fill(&mut bytes);
+    fs::write(&page, &bytes).expect("is written");
+    let shown = directory.display();
+    let configuration = format!(
+        "daemon off; master_process off; pid {shown}/nginx.pid; error_log {shown}/nginx.log;\n\
+         events {{}}\n\
+         http {{ access_log off; client_body_temp_path {shown}/b; proxy_temp_path {shown}/p;\n\
+         fastcgi_temp_path {shown}/f; uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s;\n\
+         server {{ listen {PORT}; root {shown}; }} }}\n"
+    );
+    let file = directory.join("nginx.conf");
+    fs::write(&file, configuration).expect("is written");
+    let mut nginx = cluster.lab().command(1, "nginx");
+    nginx
+        .arg("-c")
+        .arg(&file)
+        .arg("-e")
+        .arg(directory.join("nginx.log"));
+    let mut nginx = Program::start("nginx", nginx).expect("nginx starts");
+    nginx.listens(PORT).expect("nginx listens");
+
+    let mut curl = cluster.lab().command(0, "curl");
+    curl.args(["--silent", "--show-error", "--fail", "--output"])
+        .arg(&got);
+    curl.arg(format!("http://{}:{PORT}/page", cluster.address(1)));
+    let mut curl = Program::start("curl", curl).expect("curl starts");
+    eventually("the download begins", || {
+        fs::metadata(&got).is_ok_and(|file| file.len() > SOME_BYTES)
+    });
+    cluster.lab().fail(0, Fault::Silent, None).expect("fails");
+    assert!(curl.wait(PATIENCE).expect("ends").success());
+    assert!(
+        fs::read(&got).expect("is there") == bytes,
+        "the download is not the file"
+    );
+}
+
+#[test]
+fn redis_goes_on_while_a_switch_fails() {
+    const PORT: u16 = 6379;
+    let cluster = cluster();
+    let (address, port) = (cluster.address(1).to_string(), PORT.to_string());
+    let mut server = cluster.lab().command(1, "redis-server");
+    server.args(["--bind", &address, "--port", &port, "--save", "", "--dir"]);
+    server
+        .arg(cluster.directory())
+        .args(["--protected-mode", "no"]);
+    let mut server = Program::start_quiet("redis-server", server).expect("redis starts");
+    server.listens(PORT).expect("redis listens");
+    let mut benchmark = cluster.lab().command(0, "redis-benchmark");
+    benchmark.args(["-h", &address, "-p", &port, "-c", "8", "-q", "--csv"]);
+    benchmark.args(["-t", "set,get", "-n", "20000", "-d", "1000"]);
+    let benchmark = std::thread::spawn(|| output("redis-benchmark", benchmark, PATIENCE));
+    cluster.lab().fail(1, Fault::Silent, None).expect("fails");
+    wait_path(&cluster, 1, "down");
+    cluster.lab().heal(1).expect("heals");
+    let done = benchmark.join().expect("is waited for").expect("ends");
+    let said = text(&done.stdout);
+    assert!(
+        done.status.success() && said.contains("\"GET\""),
+        "{said}{}",
+        text(&done.stderr)
+    );
+}

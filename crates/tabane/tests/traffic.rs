@@ -1,0 +1,120 @@
+//! What programs send over `tab0` arrives, of whatever kind and size.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+use tabane_lab::cluster::{Cluster, path};
+use tabane_lab::{LabConfig, LinkSpec};
+
+fn received_bytes(report: &Value) -> f64 {
+    report["end"]["sum_received"]["bytes"]
+        .as_f64()
+        .unwrap_or(0.0)
+}
+
+#[test]
+fn an_unmodified_iperf3_uses_both_links() {
+    let cluster = cluster();
+    for direction in ["--forward", "--reverse"] {
+        let args: &[&str] = if direction == "--reverse" {
+            &["-n", "40M", "-R"]
+        } else {
+            &["-n", "40M"]
+        };
+        let report = iperf(&cluster, args);
+        assert!(
+            received_bytes(&report) > 30e6,
+            "{direction}: {:#}",
+            report["end"]
+        );
+    }
+    let status = cluster.status(0).expect("status");
+    for link in 0..2 {
+        for count in ["tx_bytes", "rx_bytes"] {
+            let bytes = path(&status, "n1", link).expect("is listed")[count].as_u64();
+            assert!(
+                bytes.is_some_and(|bytes| bytes > 5_000_000),
+                "link {link} {count}: {status:#}"
+            );
+        }
+    }
+}
+
+#[test]
+fn both_directions_at_once() {
+    let report = iperf(&cluster(), &["-n", "20M", "--bidir"]);
+    assert!(received_bytes(&report) > 10e6, "{:#}", report["end"]);
+}
+
+#[test]
+fn many_connections_at_once() {
+    let report = iperf(&cluster(), &["-n", "64M", "-P", "16"]);
+    assert!(received_bytes(&report) > 10e6, "{:#}", report["end"]);
+}
+
+#[test]
+fn packets_of_every_size() {
+    let cluster = cluster();
+    for size in [
+        0, 1, 56, 1372, 1400, 1472, 1473, 2000, 9000, 30_000, 61_000, 65_000,
+    ] {
+        assert_eq!(pings(&cluster, 0, 1, 3, size), 3, "{size} bytes");
+    }
+}
+
+#[test]
+fn udp_passes() {
+    let cluster = cluster();
+    for length in ["100", "1400", "8000", "60000"] {
+        let report = iperf(&cluster, &["-u", "-b", "20M", "-n", "1M", "-l", length]);
+        let sum = &report["end"]["sum"];
+        // UDP may lose on a machine too busy to read it, but not most of it.
+        let lost_percent = sum["lost_percent"].as_f64();
+        assert!(
+            lost_percent.is_some_and(|lost| lost < 50.0),
+            "{length}: {:#}",
+            report["end"]
+        );
+    }
+}
+
+#[test]
+fn links_with_jumbo_frames() {
+    let cluster = cluster_on(&LabConfig {
+        mtu: 9000,
+        ..LabConfig::default()
+    });
+    assert!(received_bytes(&iperf(&cluster, &["-n", "40M"])) > 30e6);
+    assert_eq!(pings(&cluster, 0, 1, 3, 30_000), 3);
+    cluster
+        .wait_status(0, "jumbo frames are used", |status| {
+            let mtu = |link| path(status, "n1", link)?["mtu_bytes"].as_u64();
+            (0..2).all(|link| mtu(link).is_some_and(|mtu| mtu > 8900))
+        })
+        .expect("status");
+}
+
+#[test]
+fn links_that_differ() {
+    let cluster = cluster_on(&LabConfig {
+        links: vec![LinkSpec::mbit(400), LinkSpec::mbit(10)],
+        ..LabConfig::default()
+    });
+    let stream = Stream::start(&cluster);
+    stream.flows(20_000_000);
+    stream.finish();
+}
+
+#[test]
+fn one_link_and_eight() {
+    for links in [1, 8] {
+        let cluster: Cluster = cluster_on(&LabConfig {
+            links: vec![LinkSpec::mbit(100); links],
+            ..LabConfig::default()
+        });
+        let stream = Stream::start(&cluster);
+        stream.flows(4_000_000);
+        stream.finish();
+    }
+}
