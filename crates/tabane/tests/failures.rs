@@ -140,7 +140,7 @@ fn a_download_survives_a_switch() {
     fs::write(&page, &bytes).expect("is written");
     let shown = directory.display();
     let configuration = format!(
-        "daemon off; master_process off; pid {shown}/nginx.pid; error_log {shown}/nginx.log;\n\
+        "user root; daemon off; master_process off; pid {shown}/nginx.pid; error_log {shown}/nginx.log;\n\
          events {{}}\n\
          http {{ access_log off; client_body_temp_path {shown}/b; proxy_temp_path {shown}/p;\n\
          fastcgi_temp_path {shown}/f; uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s;\n\

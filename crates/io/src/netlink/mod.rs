@@ -1,4 +1,4 @@
-//! What the kernel knows about links: a list now ([`interfaces`]), and changes
+//! What the kernel knows about links: a list now ([`interfaces()`]), and changes
 //! as they happen ([`LinkMonitor`]). Both see the network namespace of the
 //! thread that asks (or asked first).
 

@@ -55,7 +55,7 @@ pub enum Change {
         /// Length of the network prefix, bits.
         prefix: u8,
     },
-    /// Changes were lost: read everything anew with [`super::interfaces`].
+    /// Changes were lost: read everything anew with [`super::interfaces()`].
     Resync,
 }
 
@@ -66,7 +66,7 @@ pub struct LinkMonitor {
 }
 
 impl LinkMonitor {
-    /// Subscribes. Read [`super::interfaces`] afterwards, not before, so that
+    /// Subscribes. Read [`super::interfaces()`] afterwards, not before, so that
     /// nothing falls between.
     ///
     /// # Errors

@@ -312,9 +312,19 @@ fn the_device_is_as_asked_for_alone_and_gone_in_the_end() {
                     }
                 );
                 assert_eq!(names(), [NAME]);
-                let all = crate::netlink::interfaces().unwrap();
-                let tab0 = all.iter().find(|link| link.index == vnic.index()).unwrap();
-                assert!(tab0.up && tab0.carrier);
+                // The kernel tells the carrier of a new pair a moment later.
+                let tab0 = loop {
+                    let all = crate::netlink::interfaces().unwrap();
+                    let tab0 = all
+                        .into_iter()
+                        .find(|link| link.index == vnic.index())
+                        .unwrap();
+                    assert!(tab0.up);
+                    if tab0.carrier {
+                        break tab0;
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                };
                 assert_eq!((tab0.mtu, tab0.mac), (9000, Some([2, 0, 0, 0, 0, 3])));
                 let ips: Vec<_> = tab0
                     .addresses
