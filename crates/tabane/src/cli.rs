@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -150,7 +151,7 @@ fn run_init(path: &Path) -> u8 {
 }
 
 fn run_up(args: &UpArgs) -> u8 {
-    let own = match own_addresses() {
+    let own = match settled_addresses() {
         Ok(own) => own,
         Err(error) => {
             let error = config::plain(&error);
@@ -202,6 +203,21 @@ pub fn own_addresses() -> io::Result<Vec<InterfaceAddress>> {
             })
     };
     Ok(interfaces.into_iter().flat_map(of_one).collect())
+}
+
+/// As [`own_addresses`], without `tab0` of a daemon that crashed a moment ago:
+/// the kernel removes it in the background, and a supervisor may be quicker.
+fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    const REMOVAL_MAX: Duration = Duration::from_secs(5);
+    let until = Instant::now() + REMOVAL_MAX;
+    loop {
+        let own = own_addresses()?;
+        let is_left = own.iter().any(|a| a.interface == daemon::NIC_NAME);
+        if !is_left || Instant::now() > until || status::ask_status(status::SOCKET_NAME).is_ok() {
+            return Ok(own);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Tells the user what failed; returns the exit code for it.

@@ -7,4 +7,5 @@ mod rates;
 mod report;
 mod run;
 
+pub use nic::NAME as NIC_NAME;
 pub use run::up;
