@@ -363,6 +363,9 @@ impl Bundle {
 
     /// When something is due that can be done; `blocked` are the links whose socket takes nothing.
     pub fn next_timeout(&self, blocked: u8) -> Option<Time> {
+        if self.stopped {
+            return None;
+        }
         // Without keys nothing can be sent, so what paths want is not due; nor are
         // acknowledgements while no path could carry them.
         let keyed = self.sessions.current.is_some();
