@@ -89,3 +89,19 @@ fn a_silent_switch_is_survived() {
     ];
     passes(2, 2, &faults, |_| {});
 }
+
+/// A handshake of one's own, still under way when the peer's came through, went on
+/// and made both begin afresh a moment later.
+#[test]
+fn one_handshake_that_came_through_ends_the_others() {
+    let faults = [
+        (0, Fault::Wire(1, 0, Side::Up, Change::Dead)),
+        (250 * MS, Fault::Wire(1, 0, Side::Up, Change::Restore)),
+    ];
+    for drop_at in [300, 310, 320, 350, 400] {
+        let mut faults = faults.to_vec();
+        faults.push((drop_at * MS, Fault::Wire(0, 0, Side::Up, Change::Loss(500_000))));
+        faults.push((900 * MS, Fault::Wire(0, 0, Side::Up, Change::Restore)));
+        passes(2, 1, &faults, |_| {});
+    }
+}

@@ -206,6 +206,11 @@ impl Network {
     ) {
         for datagram in buffer.chunks(segment_bytes.max(1)) {
             self.stats.sent += 1;
+            if self.traces && datagram.first() != Some(&0x10) {
+                let ms = now as f64 / 1e6;
+                let kind = datagram.first().copied().unwrap_or_default();
+                println!("{ms:12.6} ms      handshake {kind} of {host} on link {link} to {to}");
+            }
             if let Err(why) = self.send(now, (host, link), to, datagram, events) {
                 self.note_loss(now, host, link, datagram.len(), why);
             }

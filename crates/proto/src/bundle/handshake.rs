@@ -176,6 +176,13 @@ impl Bundle {
         fresh: bool,
         shared: &mut Shared,
     ) {
+        // One handshake has come through; another one under way, either way, would
+        // only end what this one began.
+        let initiation = self.sessions.initiation.take().map(|i| i.local);
+        let unconfirmed = self.sessions.unconfirmed.take().map(|u| u.session.local);
+        for given_up in initiation.into_iter().chain(unconfirmed) {
+            shared.sessions.remove(&given_up);
+        }
         self.sessions.my_bundle = my_bundle;
         self.sessions.peer_bundle = peer.bundle;
         self.peer_buffer_bytes = peer.receive_buffer_bytes;
