@@ -140,6 +140,11 @@ impl Host {
         }
     }
 
+    /// The host runs its loop at `now`, whatever was planned.
+    pub const fn due(&mut self, now: Ns) {
+        self.wake_at = now;
+    }
+
     /// Runs the loop once if it is due: everything that waits is handed in, and
     /// everything the node has to say is taken out.
     pub fn run(&mut self, w: &mut World<'_>) -> Checked {

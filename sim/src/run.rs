@@ -291,8 +291,7 @@ impl<'a> Run<'a> {
             return Ok(());
         };
         self.hosts[host].notices.push_back(Notice::Close);
-        self.now += 1;
-        self.hosts[host].wake(self.now, &mut self.events);
+        self.hosts[host].due(self.now);
         self.run_host(host)?;
         self.hosts[host].crash();
         self.until(self.now + SECOND)?;

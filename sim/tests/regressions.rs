@@ -1,7 +1,7 @@
 //! Faults that the simulator once found, each as a schedule of its own.
 
 use tabane_proto::op::Policy;
-use tabane_sim::net::{MS, Ns};
+use tabane_sim::net::{MS, Ns, US};
 use tabane_sim::schedule::{Change, Fault, Side};
 use tabane_sim::workload::{Ending, Pace, Reader, StreamPlan};
 use tabane_sim::{Options, Schedule, run};
@@ -100,8 +100,26 @@ fn one_handshake_that_came_through_ends_the_others() {
     ];
     for drop_at in [300, 310, 320, 350, 400] {
         let mut faults = faults.to_vec();
-        faults.push((drop_at * MS, Fault::Wire(0, 0, Side::Up, Change::Loss(500_000))));
+        faults.push((
+            drop_at * MS,
+            Fault::Wire(0, 0, Side::Up, Change::Loss(500_000)),
+        ));
         faults.push((900 * MS, Fault::Wire(0, 0, Side::Up, Change::Restore)));
         passes(2, 1, &faults, |_| {});
+    }
+}
+
+/// While idle, a path that failed one way was never found out if the others needed
+/// longer than a few milliseconds to answer: each time they did, it was excused.
+#[test]
+fn a_path_that_fails_one_way_is_found_out_while_idle() {
+    for delay_us in [50, 1_000, 3_000, 10_000] {
+        let fault = (1_500 * MS, Fault::Wire(0, 0, Side::Up, Change::Dead));
+        passes(2, 2, &[fault], |s| {
+            for wire in s.hosts.iter_mut().flat_map(|h| &mut h.wires) {
+                wire.0.delay_ns = delay_us * US;
+                wire.1.loss_ppm = 10_000;
+            }
+        });
     }
 }

@@ -19,7 +19,7 @@ const ACTIVE_NS: Ns = 20 * MS;
 /// … so many of them.
 const ACTIVE_PACKETS: usize = 3;
 
-/// On a slower path a few frames take longer than a frame lives.
+/// On a slower path, what waits in a queue may take longer than a frame lives.
 const FRAME_RATE_MIN_BPS: u64 = 100_000_000;
 
 /// What the observer knows of a host.
@@ -280,8 +280,8 @@ impl Observer {
         Ok(())
     }
 
-    /// Frames may be left out unless one path was clean and fast all the while, and
-    /// not more than one other was in trouble.
+    /// Frames may be left out unless one path was clean all the while, not more than
+    /// one other was in trouble, and none was slow.
     fn excuses_frames(&self, gap: &super::Gap, network: &Network) -> bool {
         let plan = self.units.plans()[gap.plan];
         let from = gap.sent_at.saturating_sub(200 * MS).max(1);
@@ -291,13 +291,14 @@ impl Observer {
         let histories = (0..network.links()).map(|link| network.history(a, b, link));
         let clean = (0..network.links()).any(|link| {
             let h = network.history(a, b, link);
-            let clean = h.worst_between(from, to) == Quality::Clean && h.steady_between(from, to);
-            clean && network.slowest_bps(a, b, link) >= FRAME_RATE_MIN_BPS
+            h.worst_between(from, to) == Quality::Clean && h.steady_between(from, to)
         });
+        let slow =
+            (0..network.links()).any(|link| network.slowest_bps(a, b, link) < FRAME_RATE_MIN_BPS);
         let troubled = histories.filter(|h| {
             let worst = h.worst_between(from, to);
             worst == Quality::Poor || worst == Quality::Working || !h.steady_between(from, to)
         });
-        !ran || !clean || troubled.count() > 1 || network.hosts() > 2
+        !ran || !clean || slow || troubled.count() > 1 || network.hosts() > 2
     }
 }

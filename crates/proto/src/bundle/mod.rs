@@ -201,7 +201,7 @@ impl Bundle {
             generation,
             verdict,
             witness,
-        }) = gone.path.poll_control(now, 0)
+        }) = gone.path.poll_control(now, 0, false)
         {
             let path = id.0;
             self.reply(
@@ -308,17 +308,25 @@ impl Bundle {
         if arrived | acked == 0 {
             return;
         }
-        for (i, slot) in self.paths.iter_mut().enumerate() {
-            if let Some(p) = slot {
-                let others = !(1u8 << i);
-                if arrived & others != 0 {
-                    p.path.on_others_progress(now, Progress::Arrivals);
-                }
-                if acked & others != 0 {
-                    p.path.on_others_progress(now, Progress::Acks);
+        for (progress, showed) in [(Progress::Arrivals, arrived), (Progress::Acks, acked)] {
+            for i in 0..self.paths.len() {
+                let Some(patience) = self.longest_patience(showed & !(1 << i)) else {
+                    continue;
+                };
+                if let Some(p) = &mut self.paths[i] {
+                    p.path.on_others_progress(now, progress, patience);
                 }
             }
         }
+    }
+
+    /// How long answers take at most on these paths (a bit each), if there are any.
+    fn longest_patience(&self, paths: u8) -> Option<Duration> {
+        let these = self.paths.iter().enumerate();
+        these
+            .filter(|(i, _)| paths & (1 << i) != 0)
+            .filter_map(|(_, p)| p.as_ref().map(|p| p.path.patience()))
+            .max()
     }
 
     pub fn handle_timeout(&mut self, now: Time, shared: &mut Shared) {
@@ -370,7 +378,10 @@ impl Bundle {
         // acknowledgements while no path could carry them.
         let keyed = self.sessions.current.is_some();
         let paths = self.paths.iter().flatten().filter(|_| keyed);
-        let path = paths.clone().filter_map(|p| p.path.next_timeout()).min();
+        let path = self.paths.iter().enumerate().filter(|_| keyed);
+        let path = path
+            .filter_map(|(i, p)| p.as_ref()?.path.next_timeout(blocked & (1 << i) == 0))
+            .min();
         let carried = schedule::fastest(self.open_paths(blocked), None).is_some();
         let acks = paths.filter(|_| carried);
         let ack = acks.filter_map(|p| p.path.ack_deadline()).min();

@@ -39,6 +39,7 @@ impl Bundle {
             shared.stats.replayed += 1;
             return;
         }
+        let newest = fresh || p.path.is_newest(header.number);
         let datagram_bytes = datagram.len();
         let Some(session) = self.sessions.get(which) else {
             return;
@@ -50,7 +51,11 @@ impl Bundle {
         if which == Which::Unconfirmed {
             self.confirm(now, link, shared);
         }
-        self.learn_address(now, link, from);
+        // An older packet may have been held back and sent again from elsewhere by
+        // whoever sits on the wire (RFC 9000 section 9.3).
+        if newest {
+            self.learn_address(now, link, from);
+        }
         let eliciting = self.on_records(now, link, datagram_bytes, payload, shared);
         if let Some(p) = &mut self.paths[link.index()] {
             p.path

@@ -81,16 +81,15 @@ impl Bundle {
             let Some(p) = &mut self.paths[id.index()] else {
                 continue;
             };
-            match p.path.poll_control(now, token) {
+            let open = shared.blocked & (1 << id.0) == 0;
+            match p.path.poll_control(now, token, open) {
                 Some(PathControl::Probe {
                     token,
                     pad_to_bytes,
-                }) if shared.blocked & (1 << id.0) == 0 => {
+                }) => {
                     let record = Record::Probe { token };
                     return self.transmit_record(now, id, &record, pad_to_bytes, buffer, shared);
                 }
-                // Lost before it was sent: it is repeated like any other that is lost.
-                Some(PathControl::Probe { .. }) => {}
                 Some(PathControl::LinkState {
                     generation,
                     verdict,

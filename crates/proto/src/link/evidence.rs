@@ -50,13 +50,14 @@ impl Silence {
         self.busy
     }
 
-    /// Another path showed life. Returns since when none had, if that was long: all were silent together.
-    pub fn others_progress(&mut self, now: Time) -> Option<Time> {
+    /// Another path, on which an answer takes up to `patience`, showed life. Returns since when none had, if that was
+    /// longer than it takes to ask: all were silent together.
+    pub fn others_progress(&mut self, now: Time, patience: Duration) -> Option<Time> {
         self.since?;
         let before = self.others_at;
         self.others_at = now;
         self.evidence += now.since(before).min(EVIDENCE_STEP);
-        (now.since(before) > EVIDENCE_STEP).then_some(before)
+        (now.since(before) > EVIDENCE_STEP + patience).then_some(before)
     }
 
     /// Whether no other path was heard lately, so that nothing can be concluded.

@@ -208,12 +208,17 @@ impl Liveness {
 
     /// Another path showed life. Returns since when, if what was sent on this one then is not to be counted as
     /// unanswered: all paths were silent together.
-    pub fn on_others_progress(&mut self, now: Time, progress: Progress) -> Option<Time> {
+    pub fn on_others_progress(
+        &mut self,
+        now: Time,
+        progress: Progress,
+        patience: Duration,
+    ) -> Option<Time> {
         match progress {
-            Progress::Acks => self.unanswered.others_progress(now),
+            Progress::Acks => self.unanswered.others_progress(now, patience),
             Progress::Arrivals => {
-                self.missing.others_progress(now);
-                if self.unprobed.others_progress(now).is_some() {
+                self.missing.others_progress(now, patience);
+                if self.unprobed.others_progress(now, patience).is_some() {
                     self.unprobed_count = 0;
                 }
                 None

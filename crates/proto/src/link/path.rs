@@ -364,8 +364,9 @@ impl Path {
 
     /// When [`on_timeout`](Path::on_timeout) or [`poll_control`](Path::poll_control) has something to do. The
     /// acknowledgement's own deadline is [`ack_deadline`](Path::ack_deadline).
-    pub fn next_timeout(&self) -> Option<Time> {
-        let live = self.live_timeout();
+    /// `open`: its socket takes datagrams.
+    pub fn next_timeout(&self, open: bool) -> Option<Time> {
+        let live = self.live_timeout(open);
         [self.loss_deadline(), self.probe_timeout(), live]
             .into_iter()
             .flatten()
@@ -417,6 +418,11 @@ impl Path {
     /// Whether a packet of this number may be opened: neither seen before nor too old.
     pub fn may_accept(&self, number: u64) -> bool {
         self.received.may_accept(number)
+    }
+
+    /// Whether no packet of this number or a higher one has arrived.
+    pub fn is_newest(&self, number: u64) -> bool {
+        number >= self.received.next_number()
     }
 
     /// A packet was authenticated. Returns `false` if it is a duplicate and must be dropped.

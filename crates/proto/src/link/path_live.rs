@@ -79,9 +79,16 @@ impl Path {
         }
     }
 
+    /// How long an answer can take here before it is missed.
+    pub fn patience(&self) -> Duration {
+        self.rtt.patience()
+    }
+
     /// Another path of this bundle showed life. To be called for every path but the one that did.
-    pub fn on_others_progress(&mut self, now: Time, progress: Progress) {
-        if let Some(silent_since) = self.liveness.on_others_progress(now, progress) {
+    /// `patience`: how long an answer can take on that one ([`patience`](Path::patience)).
+    pub fn on_others_progress(&mut self, now: Time, progress: Progress, patience: Duration) {
+        let silent_since = self.liveness.on_others_progress(now, progress, patience);
+        if let Some(silent_since) = silent_since {
             let before = self.sent.occasions_by(silent_since - self.rtt.patience());
             self.excused += self.sent.occasions() - before.max(self.acked_occasions);
         }
@@ -225,13 +232,17 @@ impl Path {
     // ---- what is to be said ----
 
     /// Control to be sent now; to be asked until it is `None`. What is returned counts as sent. `token` is random.
-    pub fn poll_control(&mut self, now: Time, token: u32) -> Option<PathControl> {
+    /// `open`: the path's socket takes datagrams, so that it may be a probe.
+    pub fn poll_control(&mut self, now: Time, token: u32, open: bool) -> Option<PathControl> {
         if let Some((generation, verdict, witness)) = self.liveness.own.poll(now) {
             return Some(PathControl::LinkState {
                 generation,
                 verdict,
                 witness,
             });
+        }
+        if !open {
+            return None;
         }
         if self.liveness.probe_at(&self.rtt) <= now {
             self.liveness.on_probe_sent(now, token, &self.rtt);
@@ -255,13 +266,16 @@ impl Path {
         })
     }
 
-    /// When liveness or the MTU search has something to do.
-    pub(super) fn live_timeout(&self) -> Option<Time> {
-        let probe = self.liveness.probe_at(&self.rtt);
+    /// When liveness or the MTU search has something to do; probes only if the path's socket is `open`.
+    pub(super) fn live_timeout(&self, open: bool) -> Option<Time> {
+        let probe = match open {
+            true => self.liveness.probe_at(&self.rtt),
+            false => Time::NEVER,
+        };
         let verdict = self.liveness.own.say_at().unwrap_or(Time::NEVER);
         let judge = self.liveness.judge_at(&self.rtt).unwrap_or(Time::NEVER);
         let mtu = match self.state() {
-            PathState::Up => self.mtu.next_timeout(),
+            PathState::Up if open => self.mtu.next_timeout(),
             _ => Time::NEVER,
         };
         let first = probe.min(verdict).min(judge).min(mtu);

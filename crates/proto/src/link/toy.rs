@@ -191,9 +191,10 @@ impl End {
     }
 
     fn others(&mut self, now: Time, but: usize, progress: Progress) {
+        let patience = self.paths[but].patience();
         for (i, path) in self.paths.iter_mut().enumerate() {
             if i != but {
-                path.on_others_progress(now, progress);
+                path.on_others_progress(now, progress, patience);
             }
         }
     }
@@ -397,7 +398,7 @@ impl Toy {
             let mut at = Time::NEVER;
             for path in &end.paths {
                 at = at
-                    .min(path.next_timeout().unwrap_or(Time::NEVER))
+                    .min(path.next_timeout(true).unwrap_or(Time::NEVER))
                     .min(path.ack_deadline().unwrap_or(Time::NEVER));
             }
             if !end.inbox.is_empty() {
@@ -445,7 +446,7 @@ impl Toy {
             loop {
                 let end = &mut self.ends[e];
                 end.token += 1;
-                match end.paths[p].poll_control(now, end.token) {
+                match end.paths[p].poll_control(now, end.token, true) {
                     None => break,
                     Some(PathControl::Probe {
                         token,
