@@ -214,6 +214,8 @@ impl Liveness {
         progress: Progress,
         patience: Duration,
     ) -> Option<Time> {
+        // While others answer, this one is asked at a quick pace, so that it can be told from them.
+        self.suspect_probes = self.suspect_probes.min(t::PROBE_SUSPECT_COUNT);
         match progress {
             Progress::Acks => self.unanswered.others_progress(now, patience),
             Progress::Arrivals => {

@@ -53,6 +53,8 @@ pub struct Node {
     /// Peers that may have something to transmit.
     ready: VecDeque<PeerId>,
     is_ready: Vec<bool>,
+    /// The peer (an index) after the one that sent last.
+    next_turn: usize,
     /// When each peer wants its next timeout, as of when it was last touched.
     timeouts: Vec<Time>,
     stale: Vec<PeerId>,
@@ -104,6 +106,7 @@ impl Node {
             cookies,
             ready: VecDeque::new(),
             is_ready: Vec::new(),
+            next_turn: 0,
             timeouts: Vec::new(),
             stale: Vec::new(),
             arrivals: VecDeque::new(),
@@ -272,7 +275,9 @@ impl Node {
             self.shared.blocked |= bit;
         } else if self.shared.blocked & bit != 0 {
             self.shared.blocked &= !bit;
-            for index in 0..self.peers.len() {
+            // Whoever sent last comes last, or the first peer would have it all.
+            let count = self.peers.len();
+            for index in (self.next_turn..count).chain(0..self.next_turn.min(count)) {
                 self.touch(PeerId(index as u32));
             }
         }
@@ -298,6 +303,7 @@ impl Node {
             {
                 // The next one has its turn: many peers share the line evenly.
                 self.ready.rotate_left(1);
+                self.next_turn = peer.0 as usize + 1;
                 self.mark_stale(peer);
                 return Some(transmit);
             }
