@@ -2,7 +2,7 @@
 //! say and do against it.
 
 use super::{Checked, Rule, StreamLedger, UnitLedger, Violation};
-use crate::net::{MS, Network, Ns, Packet, Quality};
+use crate::net::{During, MS, Network, Ns, Packet, Quality};
 use crate::workload::{Plan, UnitKind};
 use std::collections::BTreeMap;
 use tabane_proto::DownReason;
@@ -280,8 +280,8 @@ impl Observer {
         Ok(())
     }
 
-    /// Frames may be left out unless one path was clean all the while, not more than
-    /// one other was in trouble, and none was slow.
+    /// Frames may be left out unless one path was clean all the while, and of the
+    /// others, steady and not lossy, at most one died or came back.
     fn excuses_frames(&self, gap: &super::Gap, network: &Network) -> bool {
         let plan = self.units.plans()[gap.plan];
         let from = gap.sent_at.saturating_sub(200 * MS).max(1);
@@ -289,16 +289,17 @@ impl Observer {
         let (a, b) = (plan.from, plan.to);
         let ran = self.both_run_since(a, b).is_some_and(|at| at <= from);
         let histories = (0..network.links()).map(|link| network.history(a, b, link));
-        let clean = (0..network.links()).any(|link| {
-            let h = network.history(a, b, link);
-            h.worst_between(from, to) == Quality::Clean && h.steady_between(from, to)
-        });
-        let slow =
-            (0..network.links()).any(|link| network.slowest_bps(a, b, link) < FRAME_RATE_MIN_BPS);
-        let troubled = histories.filter(|h| {
-            let worst = h.worst_between(from, to);
-            worst == Quality::Poor || worst == Quality::Working || !h.steady_between(from, to)
-        });
-        !ran || !clean || slow || troubled.count() > 1 || network.hosts() > 2
+        let count = |wanted| {
+            histories
+                .clone()
+                .filter(|h| h.during(from, to) == wanted)
+                .count()
+        };
+        let slow = |link| network.slowest_bps(a, b, link) < FRAME_RATE_MIN_BPS;
+        let simple = count(During::Clean) > 0
+            && count(During::Failing) <= 1
+            && count(During::Troubled) == 0
+            && !(0..network.links()).any(slow);
+        !ran || !simple || network.hosts() > 2
     }
 }

@@ -58,6 +58,19 @@ fn lost_ppm(up: &Conditions, down: &Conditions) -> u32 {
     (1_000_000 - passes(up) * passes(down) / 1_000_000) as u32
 }
 
+/// What a path was like for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum During {
+    /// Clean, and nothing changed.
+    Clean,
+    /// Dead all the while.
+    Dead,
+    /// It died or came back, once.
+    Failing,
+    /// Anything else.
+    Troubled,
+}
+
 /// The past of a path: when its quality or anything else about it changed.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -90,9 +103,20 @@ impl History {
         good.last().map(|(at, _)| *at)
     }
 
-    /// Whether nothing changed between two instants.
-    pub fn steady_between(&self, from: Ns, to: Ns) -> bool {
-        !self.entries.iter().any(|(at, _)| (from..=to).contains(at))
+    /// What the path was like between two instants.
+    pub fn during(&self, from: Ns, to: Ns) -> During {
+        let before = self.entries.iter().take_while(|(at, _)| *at < from).last();
+        let within = self
+            .entries
+            .iter()
+            .filter(|(at, _)| (from..=to).contains(at));
+        let qualities: Vec<Quality> = before.into_iter().chain(within).map(|e| e.1).collect();
+        match qualities.as_slice() {
+            [Quality::Clean] => During::Clean,
+            [Quality::Dead] => During::Dead,
+            [Quality::Clean, Quality::Dead] | [Quality::Dead, Quality::Clean] => During::Failing,
+            _ => During::Troubled,
+        }
     }
 
     /// The worst quality between two instants.
@@ -127,6 +151,10 @@ mod tests {
         assert_eq!(h.at_least_since(Quality::Working), Some(20));
         assert_eq!(h.worst_between(0, 9), Quality::Clean);
         assert_eq!(h.worst_between(5, 12), Quality::Dead);
+        assert_eq!(h.during(1, 9), During::Clean);
+        assert_eq!(h.during(5, 12), During::Failing);
+        assert_eq!(h.during(11, 19), During::Dead);
+        assert_eq!(h.during(35, 45), During::Troubled);
         assert_eq!(h.worst_between(21, 22), Quality::Working);
     }
 }
