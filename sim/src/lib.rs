@@ -1,4 +1,5 @@
 //! A seeded network in virtual time for tabane: faults, checkers, schedules.
+#![forbid(unsafe_code)]
 
 pub mod attack;
 pub mod check;
