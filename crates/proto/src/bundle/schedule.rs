@@ -101,8 +101,10 @@ pub(crate) fn choose<'a>(
     (bulk || open.delivery_us <= best.all_us).then_some(open.id)
 }
 
+/// Whether the path was seen to be slow: one that was never given much to carry may
+/// be as fast as any.
 fn is_slow(path: &Path, fastest: f64) -> bool {
-    path.rate() * SLOWER_MAX < fastest
+    path.rate_is_proven() && path.rate() * SLOWER_MAX < fastest
 }
 
 /// A path that is up but too slow to carry content of its own: it is given

@@ -13,9 +13,10 @@ use super::loss_cause::LossCause;
 use super::rate::MaxRate;
 use super::rtt::Rtt;
 use super::thresholds::{
-    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, PERIOD_MIN, PERIOD_PACKETS,
-    QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE, RATE_DOUBTED,
-    RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_MIN, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
+    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HOPEFUL_ROUNDS, PERIOD_MIN,
+    PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE,
+    RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_MIN, WINDOW_INITIAL_PACKETS,
+    WINDOW_MIN_PACKETS,
 };
 use crate::Time;
 
@@ -55,6 +56,8 @@ struct Round {
     rate_at_start: f64,
     /// Whether the window was full all the time.
     limited: bool,
+    /// Whether it was full at some time.
+    filled: bool,
 }
 
 impl Round {
@@ -65,6 +68,7 @@ impl Round {
             queue: Duration::MAX,
             rate_at_start: rate,
             limited: true,
+            filled: false,
         }
     }
 }
@@ -114,6 +118,8 @@ pub struct Congestion {
     startup: bool,
     rounds_without_growth: u8,
     rate_to_outgrow: f64,
+    /// Rounds in which the window was full. A restart leaves them: what the path did before still counts.
+    rounds_filled: u32,
     period: Period,
     loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
@@ -137,6 +143,7 @@ impl Congestion {
             startup: true,
             rounds_without_growth: 0,
             rate_to_outgrow: 0.0,
+            rounds_filled: 0,
             period: Period::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
@@ -178,6 +185,20 @@ impl Congestion {
         }
     }
 
+    /// What the path may be able to do: at least a guess, while it was never given as much as it can carry.
+    pub fn hoped_rate(&self) -> f64 {
+        match self.rate_is_proven() {
+            true => self.rate(),
+            false => self.rate().max(RATE_INITIAL),
+        }
+    }
+
+    /// Whether the rate is what the path can do: it was given all it takes, and takes no more than before, or was
+    /// given it often enough.
+    pub const fn rate_is_proven(&self) -> bool {
+        self.rate.is_proven() && (!self.startup || self.rounds_filled >= HOPEFUL_ROUNDS)
+    }
+
     /// Delivery rate in bytes per second; 0 before the first sample.
     pub const fn known_rate(&self) -> f64 {
         self.rate.get()
@@ -209,6 +230,7 @@ impl Congestion {
         self.rate.sample(now, rate, limited, rtt.smoothed());
         self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
+        self.round.filled |= limited;
         let round_min = if self.startup {
             RATE_INTERVAL_MIN
         } else {
@@ -237,6 +259,7 @@ impl Congestion {
         if queue < target / 4 {
             self.queue_seen_empty = now;
         }
+        self.rounds_filled += u32::from(self.round.filled);
         if self.startup && self.round.limited {
             self.judge_startup(queue, target);
         }

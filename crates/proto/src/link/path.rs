@@ -173,7 +173,7 @@ impl Path {
     /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them, the way,
     /// and what loss costs on average.
     pub fn delivery_us(&self, bytes: u64) -> f64 {
-        let rate = self.congestion.rate();
+        let rate = self.congestion.hoped_rate();
         let way = self.rtt.base().as_secs_f64() / 2.0;
         let ahead = (self.sent.in_flight_bytes() as f64 - rate * way * 2.0).max(0.0);
         let loss = self.loss_ratio.get().min(0.9);

@@ -52,6 +52,7 @@ pub struct MaxRate {
     current: f64,
     previous: f64,
     began: Time,
+    proven: bool,
 }
 
 impl MaxRate {
@@ -60,11 +61,18 @@ impl MaxRate {
             current: 0.0,
             previous: 0.0,
             began: now,
+            proven: false,
         }
+    }
+
+    /// Whether a sample was ever taken while the path had as much to carry as it could.
+    pub const fn is_proven(&self) -> bool {
+        self.proven
     }
 
     /// Takes a sample. One taken while the sender had too little to send only ever raises the estimate.
     pub fn sample(&mut self, now: Time, rate: f64, limited: bool, smoothed_rtt: Duration) {
+        self.proven |= limited;
         if limited && now.since(self.began) > RATE_EPOCH.max(smoothed_rtt * 4) {
             self.previous = self.current;
             self.current = 0.0;

@@ -50,9 +50,15 @@ pub struct PathStats {
 }
 
 impl Path {
-    /// What the path is thought to be able to carry, in bytes per second; a guess before the first sample.
+    /// What the path is thought to be able to carry, in bytes per second; at least a guess until it was
+    /// given that much.
     pub fn rate(&self) -> f64 {
-        self.congestion.rate()
+        self.congestion.hoped_rate()
+    }
+
+    /// Whether [`rate`](Path::rate) was seen while the path had as much to carry as it could.
+    pub const fn rate_is_proven(&self) -> bool {
+        self.congestion.rate_is_proven()
     }
 
     /// Share of packets lost lately, 0 to 1.
