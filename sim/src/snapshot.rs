@@ -27,7 +27,7 @@ const DELAY_NS: Ns = 100 * US;
 /// perfect protocol would get.
 const EFFICIENCY: f64 = 1430.0 / 1538.0;
 /// Goodput is measured between these instants.
-const WINDOW: (Ns, Ns) = (200 * MS, 700 * MS);
+const WINDOW: (Ns, Ns) = (500 * MS, 900 * MS);
 
 /// Where the table lies.
 pub fn path() -> PathBuf {
