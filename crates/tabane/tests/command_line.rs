@@ -55,7 +55,7 @@ fn help_and_version() {
     assert_eq!(out, format!("tabane {}\n", env!("CARGO_PKG_VERSION")));
     let (code, out, err) = run(&["--help"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    for command in ["init", "up", "status", "lab"] {
+    for command in ["init", "up", "status", "lab", "demo"] {
         assert!(
             out.contains(&format!("\n  {command} ")),
             "{command} is missing in {out}"
