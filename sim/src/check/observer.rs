@@ -31,6 +31,10 @@ pub struct HostView {
     pub incarnation: u32,
     /// Which incarnation of each host it was last connected to.
     knows: Vec<Option<u32>>,
+    /// When it said of each host that it was up, and when it first handled a session's
+    /// packet of it after that.
+    up_at: Vec<Ns>,
+    heard_at: Vec<Option<Ns>>,
     /// Whose end in order it was told of.
     saw_end: Vec<bool>,
     /// To whom it says it is connected.
@@ -39,6 +43,14 @@ pub struct HostView {
     pub datagram_bytes_max: Vec<usize>,
     /// When the kernel last said something about each link.
     pub kernel_said_at: Vec<Option<Ns>>,
+}
+
+impl HostView {
+    fn heard(&mut self, now: Ns, from: usize) {
+        if now > self.up_at[from] {
+            self.heard_at[from].get_or_insert(now);
+        }
+    }
 }
 
 /// Everything the checkers know.
@@ -69,6 +81,8 @@ impl Observer {
             runs_since: None,
             incarnation: 0,
             knows: vec![None; hosts],
+            up_at: vec![0; hosts],
+            heard_at: vec![None; hosts],
             saw_end: vec![false; hosts],
             connected: vec![false; hosts],
             kernel_said_at: vec![None; datagram_bytes_max.len()],
@@ -135,6 +149,9 @@ impl Observer {
     /// A node handles a datagram.
     pub fn datagram(&mut self, now: Ns, host: usize, packet: &Packet) {
         if let Some(from) = packet.from_host {
+            if packet.bytes.first() == Some(&0x10) {
+                self.hosts[host].heard(now, from);
+            }
             let times = self.handled.entry((host, from, packet.link)).or_default();
             times.rotate_left(1);
             times[ACTIVE_PACKETS - 1] = now;
@@ -168,8 +185,14 @@ impl Observer {
         let view = &mut self.hosts[host];
         let known = view.knows[peer].replace(incarnation);
         view.connected[peer] = true;
+        let heard = view.heard_at[peer].is_some_and(|at| at < now);
+        view.heard_at[peer] = None;
+        view.up_at[peer] = now;
         let did_restart = known.is_some_and(|known| known != incarnation);
-        if restarted != did_restart {
+        // A handshake that the peer had given up (its answer came late) may have
+        // passed for a connection; then what it began is gone indeed.
+        let never_was = restarted && !heard;
+        if restarted != did_restart && !never_was {
             let what = format!(
                 "host {host} says that {peer} is up with restarted = {restarted}; it was {did_restart}"
             );
@@ -244,7 +267,9 @@ impl Observer {
         let run = self
             .both_run_since(a, b)
             .is_some_and(|at| at + STEADY_NS <= now);
-        if !steady || !run || history.now() < Quality::Working {
+        // A peer that restarted unseen answers nothing under the keys of before.
+        let known = self.hosts[a].knows[b] == Some(self.hosts[b].incarnation);
+        if !steady || !run || !known || history.now() < Quality::Working {
             return true;
         }
         let calm = network.recent_wait_ns(now, a, b, link) <= QUEUE_CALM_NS;
@@ -281,7 +306,7 @@ impl Observer {
     }
 
     /// Frames may be left out unless one path was clean all the while, and of the
-    /// others, steady and not lossy, at most one died or came back.
+    /// others, steady and not lossy, at most one died or came back, and no queue was full.
     fn excuses_frames(&self, gap: &super::Gap, network: &Network) -> bool {
         let plan = self.units.plans()[gap.plan];
         let from = gap.sent_at.saturating_sub(200 * MS).max(1);
@@ -300,6 +325,7 @@ impl Observer {
             && count(During::Failing) <= 1
             && count(During::Troubled) == 0
             && !(0..network.links()).any(slow);
-        !ran || !simple || network.hosts() > 2
+        let full = network.overflowed_between(from, to);
+        !ran || !simple || full || network.hosts() > 2
     }
 }

@@ -70,6 +70,8 @@ pub struct Network {
     random: Random,
     /// What has happened so far.
     pub stats: NetworkStats,
+    /// When queues were full: once for each millisecond.
+    overflows: Vec<Ns>,
     /// Print what is lost.
     pub traces: bool,
 }
@@ -86,6 +88,7 @@ impl Network {
             histories: vec![History::default(); hosts * hosts * links],
             random,
             stats: NetworkStats::default(),
+            overflows: Vec::new(),
             traces: false,
         };
         network.refresh(0, false);
@@ -149,6 +152,12 @@ impl Network {
             up.min(down)
         });
         rates[0].min(rates[1])
+    }
+
+    /// Whether a queue was full between two instants.
+    pub fn overflowed_between(&self, from: Ns, to: Ns) -> bool {
+        let first = self.overflows.partition_point(|at| *at < from);
+        self.overflows.get(first).is_some_and(|at| *at <= to)
     }
 
     /// Looks at every path anew. Cheap; called at every check.
@@ -256,6 +265,10 @@ impl Network {
 
     fn note_loss(&mut self, now: Ns, host: usize, link: usize, bytes: usize, why: Loss) {
         self.stats.lost += 1;
+        let noted = self.overflows.last().is_some_and(|at| now - at < MS);
+        if why == Loss::Overflow && !noted {
+            self.overflows.push(now);
+        }
         if self.traces {
             let ms = now as f64 / 1e6;
             println!("{ms:12.6} ms      {bytes} bytes of {host} on link {link} are lost: {why:?}");
