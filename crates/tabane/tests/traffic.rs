@@ -18,27 +18,17 @@ fn received_bytes(report: &Value) -> f64 {
 #[test]
 fn an_unmodified_iperf3_uses_both_links() {
     let cluster = cluster();
-    for direction in ["--forward", "--reverse"] {
-        let args: &[&str] = if direction == "--reverse" {
-            &["-n", "40M", "-R"]
-        } else {
-            &["-n", "40M"]
-        };
-        let report = iperf(&cluster, args);
-        assert!(
-            received_bytes(&report) > 10e6,
-            "{direction}: {:#}",
-            report["end"]
-        );
+    // A second of it: how soon the links share alike is bench's business.
+    for direction in [&["-t", "1"][..], &["-t", "1", "-R"]] {
+        let report = iperf(&cluster, direction);
+        assert!(received_bytes(&report) > 1e6, "{:#}", report["end"]);
     }
     let status = cluster.status(0).expect("status");
     for link in 0..2 {
         for count in ["tx_bytes", "rx_bytes"] {
             let bytes = path(&status, "n1", link).expect("is listed")[count].as_u64();
-            assert!(
-                bytes.is_some_and(|bytes| bytes > 5_000_000),
-                "link {link} {count}: {status:#}"
-            );
+            let is_used = bytes.is_some_and(|bytes| bytes > 5_000_000);
+            assert!(is_used, "link {link} {count}: {:#}", status["peers"]);
         }
     }
 }

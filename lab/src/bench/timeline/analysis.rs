@@ -25,7 +25,7 @@ pub struct Failover {
     pub lost_bytes: u64,
     /// The connection was reset, or ended otherwise than by its sender.
     pub is_broken: bool,
-    /// Rate before the failure, Gb/s.
+    /// Rate of the last 300 ms before the failure, Gb/s.
     pub before_gbps: f64,
     /// Rate of the second half of the failure, Gb/s.
     pub during_gbps: f64,
