@@ -46,6 +46,10 @@ pub struct Transmit {
 /// This node and its bundles to all peers.
 pub struct Node {
     shared: Shared,
+    /// Links (a bit each) whose socket would block.
+    socket_full: u8,
+    /// Links (a bit each) that the kernel reports down.
+    kernel_down: u8,
     peers: Vec<Option<Bundle>>,
     names: BTreeMap<String, PeerId>,
     admission: Admission,
@@ -100,6 +104,8 @@ impl Node {
                 events: VecDeque::new(),
                 answers: VecDeque::new(),
             },
+            socket_full: 0,
+            kernel_down: 0,
             peers: Vec::new(),
             names: BTreeMap::new(),
             admission: Admission::new(),
@@ -252,11 +258,16 @@ impl Node {
         }
     }
 
-    /// The kernel says that `link` is up or down.
+    /// The kernel says that `link` is up or down. Nothing is produced for a link
+    /// that is down, probes included: they would only wait for an address that
+    /// cannot be resolved, and delay its return.
     pub fn handle_link(&mut self, now: Time, link: LinkId, up: bool) {
-        if link.index() < LINKS_MAX {
-            self.for_each_peer(|bundle, shared| bundle.handle_link(now, link, up, shared));
+        if link.index() >= LINKS_MAX {
+            return;
         }
+        self.kernel_down = with_bit(self.kernel_down, link, !up);
+        self.for_each_peer(|bundle, shared| bundle.handle_link(now, link, up, shared));
+        self.close_links();
     }
 
     /// The kernel refused a datagram of `datagram_bytes` on `link` as larger than
@@ -270,16 +281,23 @@ impl Node {
     /// Whether the socket of `link` takes datagrams. While it is blocked nothing
     /// is produced for it.
     pub fn set_link_blocked(&mut self, link: LinkId, blocked: bool) {
-        let bit = 1u8.checked_shl(u32::from(link.0)).unwrap_or(0);
-        if blocked {
-            self.shared.blocked |= bit;
-        } else if self.shared.blocked & bit != 0 {
-            self.shared.blocked &= !bit;
-            // Whoever sent last comes last, or the first peer would have it all.
-            let count = self.peers.len();
-            for index in (self.next_turn..count).chain(0..self.next_turn.min(count)) {
-                self.touch(PeerId(index as u32));
-            }
+        self.socket_full = with_bit(self.socket_full, link, blocked);
+        self.close_links();
+    }
+
+    /// Produces nothing for links that take nothing; those that take something
+    /// again are served at once.
+    fn close_links(&mut self) {
+        let closed = self.socket_full | self.kernel_down;
+        let opened = self.shared.blocked & !closed;
+        self.shared.blocked = closed;
+        if opened == 0 {
+            return;
+        }
+        // Whoever sent last comes last, or the first peer would have it all.
+        let count = self.peers.len();
+        for index in (self.next_turn..count).chain(0..self.next_turn.min(count)) {
+            self.touch(PeerId(index as u32));
         }
     }
 
@@ -406,6 +424,12 @@ impl Node {
             }
         }
     }
+}
+
+/// `mask` with the bit of `link` set or cleared.
+fn with_bit(mask: u8, link: LinkId, set: bool) -> u8 {
+    let bit = 1u8.checked_shl(u32::from(link.0)).unwrap_or(0);
+    if set { mask | bit } else { mask & !bit }
 }
 
 #[cfg(test)]

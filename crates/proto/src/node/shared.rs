@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub name: Name,
     pub keys: Vec<ClusterKey>,
     pub links: [Option<LinkConfig>; LINKS_MAX],
-    /// Links (a bit each) whose socket would block.
+    /// Links (a bit each) that take nothing now: their socket would block, or they are down.
     pub blocked: u8,
     pub random: Random,
     pub stats: NodeStats,
