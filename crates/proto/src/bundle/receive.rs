@@ -51,6 +51,11 @@ impl Bundle {
         if which == Which::Unconfirmed {
             self.confirm(now, link, shared);
         }
+        if which != Which::Previous
+            && let Some(session) = &mut self.sessions.current
+        {
+            session.heard = true;
+        }
         // An older packet may have been held back and sent again from elsewhere by
         // whoever sits on the wire (RFC 9000 section 9.3).
         if newest {

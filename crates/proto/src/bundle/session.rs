@@ -27,6 +27,10 @@ const PREVIOUS_LIFETIME: Duration = Duration::from_secs(3);
 /// begin at once.
 const REKEY_RESPONDER_EXTRA: Duration = Duration::from_secs(60);
 
+/// Keys that the peer answered for and then never used are given up after this
+/// long: it has forgotten them (it restarted, or took another handshake).
+const UNHEARD_MAX: Duration = Duration::from_secs(1);
+
 /// One set of keys.
 pub(crate) struct Session {
     /// Our number for it: in the header of what we receive.
@@ -37,6 +41,8 @@ pub(crate) struct Session {
     /// When it became current.
     pub since: Time,
     pub initiated_here: bool,
+    /// Whether anything came under these keys.
+    pub heard: bool,
     pub packets_sealed: u64,
 }
 
@@ -54,6 +60,7 @@ impl Session {
             keys,
             since: now,
             initiated_here,
+            heard: false,
             packets_sealed: 0,
         }
     }
@@ -65,6 +72,11 @@ impl Session {
             REKEY_RESPONDER_EXTRA
         };
         self.since + REKEY_AFTER + extra
+    }
+
+    /// When it is given up if nothing is heard under it.
+    fn unheard_at(&self) -> Option<Time> {
+        (self.initiated_here && !self.heard).then(|| self.since + UNHEARD_MAX)
     }
 
     fn rekey_due(&self, now: Time) -> bool {
@@ -190,7 +202,9 @@ impl Sessions {
             (Some(i), _) => now >= i.started + INITIATION_LIFETIME,
             // We answered: the peer is about to use the keys. Not for ever, though.
             (None, None) => self.confirmation_deadline().is_none_or(|at| now >= at),
-            (None, Some(session)) => silent || session.rekey_due(now),
+            (None, Some(session)) => {
+                silent || session.rekey_due(now) || session.unheard_at().is_some_and(|at| now >= at)
+            }
         }
     }
 
@@ -225,7 +239,7 @@ impl Sessions {
         let initiation = self.initiation.as_ref().map(|i| i.next_send);
         let previous = self.previous.as_ref().map(|(_, until)| *until);
         let rekey = match (&self.initiation, &self.current) {
-            (None, Some(s)) => Some(s.rekey_at()),
+            (None, Some(s)) => Some(s.unheard_at().unwrap_or(Time::NEVER).min(s.rekey_at())),
             (None, None) => self.confirmation_deadline(),
             _ => None,
         };
