@@ -19,6 +19,14 @@ const ACTIVE_NS: Ns = 20 * MS;
 /// … so many of them.
 const ACTIVE_PACKETS: usize = 3;
 
+/// A connection that only one side believed in is found out so long after the other
+/// side took another one.
+const NEVER_WAS_NS: Ns = 1000 * MS;
+/// A path whose packets take longer than this may look failed to those who were
+/// idle when it became so long, until their keepalives have shown it.
+const FAR_NS: Ns = 20 * MS;
+/// Until then.
+const FAR_STEADY_NS: Ns = 6_000 * MS;
 /// On a slower path, what waits in a queue may take longer than a frame lives.
 const FRAME_RATE_MIN_BPS: u64 = 100_000_000;
 
@@ -31,10 +39,8 @@ pub struct HostView {
     pub incarnation: u32,
     /// Which incarnation of each host it was last connected to.
     knows: Vec<Option<u32>>,
-    /// When it said of each host that it was up, and when it first handled a session's
-    /// packet of it after that.
-    up_at: Vec<Ns>,
-    heard_at: Vec<Option<Ns>>,
+    /// When it was first connected to the incarnation that it knows of each host.
+    known_since: Vec<Ns>,
     /// Whose end in order it was told of.
     saw_end: Vec<bool>,
     /// To whom it says it is connected.
@@ -43,14 +49,6 @@ pub struct HostView {
     pub datagram_bytes_max: Vec<usize>,
     /// When the kernel last said something about each link.
     pub kernel_said_at: Vec<Option<Ns>>,
-}
-
-impl HostView {
-    fn heard(&mut self, now: Ns, from: usize) {
-        if now > self.up_at[from] {
-            self.heard_at[from].get_or_insert(now);
-        }
-    }
 }
 
 /// Everything the checkers know.
@@ -81,8 +79,7 @@ impl Observer {
             runs_since: None,
             incarnation: 0,
             knows: vec![None; hosts],
-            up_at: vec![0; hosts],
-            heard_at: vec![None; hosts],
+            known_since: vec![0; hosts],
             saw_end: vec![false; hosts],
             connected: vec![false; hosts],
             kernel_said_at: vec![None; datagram_bytes_max.len()],
@@ -149,9 +146,6 @@ impl Observer {
     /// A node handles a datagram.
     pub fn datagram(&mut self, now: Ns, host: usize, packet: &Packet) {
         if let Some(from) = packet.from_host {
-            if packet.bytes.first() == Some(&0x10) {
-                self.hosts[host].heard(now, from);
-            }
             let times = self.handled.entry((host, from, packet.link)).or_default();
             times.rotate_left(1);
             times[ACTIVE_PACKETS - 1] = now;
@@ -182,16 +176,19 @@ impl Observer {
     /// A node says that a peer is connected.
     pub fn peer_up(&mut self, now: Ns, host: usize, peer: usize, restarted: bool) -> Checked {
         let incarnation = self.hosts[peer].incarnation;
+        let mine = self.hosts[host].incarnation;
+        let other = &self.hosts[peer];
+        let was = other.knows[host] == Some(mine) && other.known_since[host] + NEVER_WAS_NS < now;
         let view = &mut self.hosts[host];
         let known = view.knows[peer].replace(incarnation);
         view.connected[peer] = true;
-        let heard = view.heard_at[peer].is_some_and(|at| at < now);
-        view.heard_at[peer] = None;
-        view.up_at[peer] = now;
+        if known != Some(incarnation) {
+            view.known_since[peer] = now;
+        }
         let did_restart = known.is_some_and(|known| known != incarnation);
         // A handshake that the peer had given up (its answer came late) may have
         // passed for a connection; then what it began is gone indeed.
-        let never_was = restarted && !heard;
+        let never_was = restarted && !was;
         if restarted != did_restart && !never_was {
             let what = format!(
                 "host {host} says that {peer} is up with restarted = {restarted}; it was {did_restart}"
@@ -263,7 +260,9 @@ impl Observer {
 
     fn may_look_failed(&self, now: Ns, a: usize, b: usize, link: usize, network: &Network) -> bool {
         let history = network.history(a, b, link);
-        let steady = history.steady_since() + STEADY_NS <= now;
+        let far = network.delay_ns(a, b, link) > FAR_NS;
+        let settles = if far { FAR_STEADY_NS } else { STEADY_NS };
+        let steady = history.steady_since() + settles <= now;
         let run = self
             .both_run_since(a, b)
             .is_some_and(|at| at + STEADY_NS <= now);

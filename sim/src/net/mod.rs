@@ -144,6 +144,16 @@ impl Network {
         one_way(a, b).max(one_way(b, a))
     }
 
+    /// The delay of a path without its queues, the longer way of both.
+    pub fn delay_ns(&self, a: usize, b: usize, link: usize) -> Ns {
+        let one_way = |from: usize, to: usize| {
+            let (up, down) = (&self.port(from, link).up, &self.port(to, link).down);
+            let of = |c: &Conditions| c.delay_ns + c.jitter_ns;
+            of(&up.conditions) + of(&down.conditions)
+        };
+        one_way(a, b).max(one_way(b, a))
+    }
+
     /// The slowest wire of a path, either way.
     pub fn slowest_bps(&self, a: usize, b: usize, link: usize) -> u64 {
         let rates = [a, b].map(|host| {
