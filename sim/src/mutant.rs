@@ -57,7 +57,7 @@ pub enum Mutant {
 /// Mutants begin to act at this time; before, connections are made.
 const BEGIN: Ns = 150 * MS;
 /// By then every path counts as steady.
-const STEADY: Ns = 700 * MS;
+const STEADY: Ns = 1_300 * MS;
 /// What acts on one of many acts on the one with this number from then on.
 const TURN: u64 = 7;
 
