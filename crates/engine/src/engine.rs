@@ -242,6 +242,7 @@ impl Engine {
             self.node.handle_timeout(now);
         }
         self.links.retry(now, &self.poller, &mut self.node, None);
+        self.links.wake_neighbours(now);
         if self.links.recheck_due(now) {
             self.reconcile(now, host);
         }

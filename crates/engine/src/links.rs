@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
-use tabane_io::netlink::{Interface, LinkMonitor, interfaces};
+use tabane_io::netlink::{Interface, LinkMonitor, Neighbours, interfaces};
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::udp::{BufferSizes, LinkSocket, SendError, UdpCounters};
 use tabane_proto::limits::LINKS_MAX;
@@ -24,6 +24,11 @@ const fn header_bytes(address: SocketAddr) -> u32 {
 const RETRY: Duration = Duration::from_millis(1);
 /// A link that refuses datagrams although its device looks fine is tried again this often.
 const RECHECK: Duration = Duration::from_millis(500);
+/// A switch port forwards some time after the carrier is up: for so long the
+/// link's neighbours …
+const WAKING: Duration = Duration::from_secs(3);
+/// … are asked for this often (the kernel itself does once a second).
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is known of one link, for people and machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +64,20 @@ pub(crate) struct Link {
     held: Option<Held>,
     watching_writable: bool,
     recheck_at: Option<Time>,
+    waking: Option<Waking>,
+}
+
+/// A link that came up a moment ago.
+struct Waking {
+    ask_at: Time,
+    until: Time,
 }
 
 pub(crate) struct Links {
     links: Vec<Link>,
     monitor: LinkMonitor,
+    /// None: not permitted.
+    neighbours: Option<Neighbours>,
     port: u16,
 }
 
@@ -84,10 +98,12 @@ impl Links {
             held: None,
             watching_writable: false,
             recheck_at: None,
+            waking: None,
         });
         Ok(Links {
             links: links.collect(),
             monitor,
+            neighbours: Some(Neighbours::new()?),
             port,
         })
     }
@@ -132,6 +148,12 @@ impl Links {
             link.recheck_at = None;
             let before = (link.up, link.mtu);
             let text = link.reconcile(&devices, poller, self.port);
+            if link.up != before.0 {
+                link.waking = link.up.then(|| Waking {
+                    ask_at: now + ASK_EVERY,
+                    until: now + WAKING,
+                });
+            }
             if let Some(node) = node.as_deref_mut() {
                 if before.1 != link.mtu {
                     // Larger or smaller: discovery starts anew within the new bound.
@@ -205,6 +227,25 @@ impl Links {
         }
     }
 
+    /// Has the kernel ask again for the neighbours of links that came up a moment ago.
+    pub fn wake_neighbours(&mut self, now: Time) {
+        for link in &mut self.links {
+            let Some(waking) = link.waking.as_mut().filter(|w| w.ask_at <= now) else {
+                continue;
+            };
+            waking.ask_at = now + ASK_EVERY;
+            if now >= waking.until {
+                link.waking = None;
+            }
+            if let (Some(neighbours), Some((device, _))) = (&mut self.neighbours, &link.device)
+                && let Err(error) = neighbours.forget_unresolved(*device)
+                && error.kind() == io::ErrorKind::PermissionDenied
+            {
+                self.neighbours = None;
+            }
+        }
+    }
+
     pub fn recheck_due(&self, now: Time) -> bool {
         self.links
             .iter()
@@ -218,7 +259,11 @@ impl Links {
             .filter_map(|l| l.held.as_ref()?.retry_at)
             .min();
         let recheck = self.links.iter().filter_map(|l| l.recheck_at).min();
-        [held, recheck].into_iter().flatten().min()
+        let waking = self
+            .links
+            .iter()
+            .filter_map(|l| Some(l.waking.as_ref()?.ask_at));
+        [held, recheck, waking.min()].into_iter().flatten().min()
     }
 }
 

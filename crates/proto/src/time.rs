@@ -37,6 +37,11 @@ impl Time {
         self.0
     }
 
+    /// Microseconds since the origin, modulo 2^32: for the peer, who has another origin.
+    pub const fn as_us_wrapping(self) -> u32 {
+        (self.0 / 1_000) as u32
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -110,6 +110,14 @@ pub(crate) fn address_header(family: u8, prefix: u8, flags: u8, index: u32) -> [
     header
 }
 
+/// `struct ndmsg`.
+pub(crate) fn neighbour_header(family: u8, index: u32) -> [u8; 12] {
+    let mut header = [0; 12];
+    header[0] = family;
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header
+}
+
 /// A received message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {

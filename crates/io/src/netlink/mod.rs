@@ -1,10 +1,11 @@
 //! What the kernel knows about links: a list now ([`interfaces()`]), and changes
-//! as they happen ([`LinkMonitor`]). Both see the network namespace of the
-//! thread that asks (or asked first).
+//! as they happen ([`LinkMonitor`]); and whom it knows on them ([`Neighbours`]).
+//! All see the network namespace of the thread that asks (or asked first).
 
 mod interfaces;
 mod message;
 mod monitor;
+mod neighbours;
 pub(crate) mod route;
 mod socket;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::net::IpAddr;
 
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
 pub use monitor::{Change, LinkMonitor};
+pub use neighbours::Neighbours;
 
 pub(crate) use message::text;
 pub(crate) use socket::Socket as RouteSocket;

@@ -114,8 +114,13 @@ impl LinkSocket {
         Ok(())
     }
 
+    /// MSG_CONFIRM (send(2)) has the kernel keep the neighbour's Ethernet address:
+    /// probes of a link that failed would otherwise lose it after a minute and,
+    /// when the link is back, wait up to a second for the next question for it.
+    /// A neighbour that got another address asks for ours, which tells it.
     fn send_one(&self, to: &SockAddr, datagram: &[u8]) -> io::Result<()> {
-        self.past_stray_errors(|| self.socket.send_to(datagram, to))
+        let socket = &self.socket;
+        self.past_stray_errors(|| socket.send_to_with_flags(datagram, to, libc::MSG_CONFIRM))
     }
 
     fn send_segmented(&self, to: &SockAddr, datagrams: &[u8], segment: u16) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! How much may be in flight: enough to keep the link busy and a short queue
 //! before it, never less for random loss.
 //!
-//! window = rate × (least RTT + queue target), in the manner of BBR's rate and
-//! Vegas's queue. On a LAN the queue target is many times the RTT, so that an
+//! window = rate × (least RTT + queue target + what answers wait on their way
+//! back), in the manner of BBR's rate and Vegas's queue. On a LAN the queue target is many times the RTT, so that an
 //! estimate that is too low raises itself within a round trip or two; on a long
 //! path the target is a quarter of the RTT. No pacing timer: packets leave in
 //! bursts of at most half a millisecond ([`Congestion::burst_bytes`]).
@@ -29,7 +29,7 @@ pub struct AckSample {
     pub packets: u32,
     /// Delivery rate in bytes per second.
     pub rate: f64,
-    /// How long the newest packet waited in queues; `Duration::MAX` if that is not known.
+    /// How long the newest packet waited in queues on the way there; `Duration::MAX` if that is not known.
     pub queue: Duration,
     /// Number of the newest packet acknowledged.
     pub number: u64,
@@ -77,6 +77,8 @@ impl Round {
 #[derive(Debug)]
 struct Period {
     began: Time,
+    /// Last arrival that is counted.
+    last: Time,
     bytes: u64,
     packets: u32,
     /// Shortest wait in queues.
@@ -88,6 +90,7 @@ impl Period {
     const fn new(now: Time) -> Period {
         Period {
             began: now,
+            last: now,
             bytes: 0,
             packets: 0,
             queue: Duration::MAX,
@@ -267,10 +270,19 @@ impl Congestion {
 
     /// While the queue is long the link is busy, and what arrives is what it can do: no maximum, no waiting.
     fn measure_period(&mut self, now: Time, sample: &AckSample, limited: bool, rtt: &Rtt) {
+        // After a pause of this process or the peer's, acknowledgements come in a heap: it ends with all of them.
+        if now > self.period.last {
+            self.judge_period(sample.next_number, rtt);
+        }
+        self.period.last = now;
         self.period.bytes += sample.bytes;
         self.period.packets += sample.packets;
         self.period.queue = self.period.queue.min(sample.queue);
         self.period.limited &= limited;
+    }
+
+    fn judge_period(&mut self, next_number: u64, rtt: &Rtt) {
+        let now = self.period.last;
         let elapsed = now.since(self.period.began);
         if elapsed < PERIOD_MIN || self.period.packets < PERIOD_PACKETS {
             return;
@@ -280,7 +292,7 @@ impl Congestion {
         if self.period.limited && queue > target + target / 2 + QUEUE_TARGET / 2 {
             let rate = self.period.bytes as f64 / elapsed.as_secs_f64();
             self.rate.lower(now, rate);
-            self.round = Round::new(now, sample.next_number, self.rate.get());
+            self.round = Round::new(now, next_number, self.rate.get());
             self.startup = false;
         }
         self.period = Period::new(now);
@@ -365,6 +377,7 @@ impl Congestion {
         let gain = if self.startup { 2.0 } else { 1.0 };
         let time = base * gain
             + self.queue_target(rtt).as_secs_f64()
+            + rtt.back().as_secs_f64()
             + loss * sample.lost_after.as_secs_f64();
         let window = (sending * time) as u64;
         if self.startup {

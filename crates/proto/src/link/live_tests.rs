@@ -91,6 +91,7 @@ fn content_of_a_failed_path_is_released_at_once() {
         path: 0,
         largest: 99,
         delay_us: 0,
+        arrived_us: 0,
         word_count: 0,
         words: [0; 16],
     };
@@ -324,6 +325,7 @@ fn acknowledgements_of_the_unsent_are_refused() {
         path: 0,
         largest: 1,
         delay_us: 0,
+        arrived_us: 0,
         word_count: 255,
         words: [u64::MAX; 16],
     };

@@ -175,7 +175,8 @@ impl Path {
     pub fn delivery_us(&self, bytes: u64) -> f64 {
         let rate = self.congestion.hoped_rate();
         let way = self.rtt.base().as_secs_f64() / 2.0;
-        let ahead = (self.sent.in_flight_bytes() as f64 - rate * way * 2.0).max(0.0);
+        let moving = rate * (way * 2.0 + self.rtt.back().as_secs_f64());
+        let ahead = (self.sent.in_flight_bytes() as f64 - moving).max(0.0);
         let loss = self.loss_ratio.get().min(0.9);
         let again = self.rtt.smoothed() + self.reorder.window(self.rtt.smoothed());
         let penalty = loss / (1.0 - loss) * again.as_secs_f64();
@@ -215,7 +216,8 @@ impl Path {
         let queue = if number == ack.largest && ack.delay_us < u16::MAX {
             let delay = Duration::from_micros(u64::from(ack.delay_us));
             let rtt = now.since(newest.sent).saturating_sub(delay);
-            self.rtt.sample(now, rtt, via)
+            self.rtt
+                .sample_ack(now, rtt, newest.sent, ack.arrived_us, via)
         } else {
             Duration::MAX
         };

@@ -137,6 +137,7 @@ impl Received {
             path,
             largest,
             delay_us: delay_us.min(u128::from(u16::MAX)) as u16,
+            arrived_us: self.largest_at.as_us_wrapping(),
             word_count: count as u8,
             words,
         })

@@ -1,9 +1,18 @@
-//! Round-trip time: smoothed, its variation, its least value.
+//! Round-trip time: smoothed, its variation, its least value, and how much of it
+//! is spent in queues on the way there and on the way back.
+//!
+//! Under load in both directions an acknowledgement waits in the peer's own
+//! queue. Taken for a queue of ours, that would make each end yield to the
+//! other until one of them starves; so the two are told apart by the peer's
+//! clock (one-way delay, RFC 6817). A clock that runs faster than ours by 100
+//! ppm shows a queue of 1 ms after ten seconds, but never a longer one than the
+//! round trip shows.
 
 use core::time::Duration;
 
 use super::thresholds::{
-    ACK_DELAY_MAX, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL, RTT_MIN_EPOCH,
+    ACK_DELAY_MAX, BACK_MAX, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL,
+    RTT_MIN_EPOCH,
 };
 use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
@@ -16,11 +25,51 @@ pub struct Rtt {
     latest: Option<Duration>,
     /// Least RTT of the current and of the previous epoch, by the path that the answer came back on.
     least: [[Duration; 2]; LINKS_MAX],
+    there: OneWay,
     epoch_began: Time,
     /// The least RTT of the ways that answers come back on now, averaged.
     base: Duration,
+    /// What answers wait in queues on their way back, averaged.
+    back: Duration,
     /// How late an answer came that a probe timeout had given up.
     widened: Duration,
+}
+
+/// The way there, by two clocks: only differences mean anything.
+#[derive(Debug, Default)]
+struct OneWay {
+    /// Their difference at some time.
+    reference_us: Option<u32>,
+    /// Least delay of the current and of the previous epoch, relative to the reference, in microseconds.
+    least: [i32; 2],
+}
+
+impl OneWay {
+    /// Returns how much longer than the least this took; `None` for the first.
+    fn sample(&mut self, sent: Time, arrived_us: u32) -> Option<Duration> {
+        let apart = arrived_us.wrapping_sub(sent.as_us_wrapping());
+        let Some(reference) = self.reference_us else {
+            self.reference_us = Some(apart);
+            self.least = [0, i32::MAX];
+            return None;
+        };
+        let delay = apart.wrapping_sub(reference) as i32;
+        self.least[0] = self.least[0].min(delay);
+        let least = self.least[0].min(self.least[1]);
+        let waited_us = i64::from(delay) - i64::from(least);
+        Some(Duration::from_micros(waited_us.unsigned_abs()))
+    }
+
+    fn end_epoch(&mut self) {
+        self.least = [i32::MAX, self.least[0]];
+    }
+
+    fn lengthen(&mut self, by: Duration) {
+        let by_us = i32::try_from(by.as_micros()).unwrap_or(i32::MAX);
+        for least in &mut self.least {
+            *least = least.saturating_add(by_us);
+        }
+    }
 }
 
 impl Rtt {
@@ -30,19 +79,44 @@ impl Rtt {
             variation: Duration::from_nanos(RTT_INITIAL.as_nanos() as u64 / 2),
             latest: None,
             least: [[Duration::MAX; 2]; LINKS_MAX],
+            there: OneWay {
+                reference_us: None,
+                least: [0; 2],
+            },
             epoch_began: now,
             base: RTT_INITIAL,
+            back: Duration::ZERO,
             widened: Duration::ZERO,
         }
     }
 
-    /// Takes a sample, the peer's acknowledgement delay already taken off; the answer came back on path `via`.
-    /// Returns how much of it was waiting in queues.
+    /// An acknowledgement came: the packet was sent at `sent` and arrived when the peer's clock showed `arrived_us`;
+    /// `rtt` is without the peer's acknowledgement delay; the answer came back on path `via`.
+    /// Returns how much of it was waiting in queues on the way there.
+    pub fn sample_ack(
+        &mut self,
+        now: Time,
+        rtt: Duration,
+        sent: Time,
+        arrived_us: u32,
+        via: LinkId,
+    ) -> Duration {
+        let waited = self.sample(now, rtt, via);
+        let there = self
+            .there
+            .sample(sent, arrived_us)
+            .map_or(waited, |there| there.min(waited));
+        self.back = (self.back * 7 + (waited - there).min(BACK_MAX)) / 8;
+        there
+    }
+
+    /// Takes a sample; the answer came back on path `via`. Returns how much of it was waiting in queues.
     pub fn sample(&mut self, now: Time, rtt: Duration, via: LinkId) -> Duration {
         if now.since(self.epoch_began) > RTT_MIN_EPOCH {
             for least in &mut self.least {
                 *least = [Duration::MAX, least[0]];
             }
+            self.there.end_epoch();
             self.epoch_began = now;
         }
         let least = &mut self.least[via.index() % LINKS_MAX];
@@ -70,6 +144,7 @@ impl Rtt {
             *least = least.saturating_add(by);
         }
         self.base += by;
+        self.there.lengthen(by);
     }
 
     /// An answer came `late` after its packet, which a probe timeout had already given up.
@@ -97,6 +172,11 @@ impl Rtt {
     /// RTT without queues, as answers come back now.
     pub const fn base(&self) -> Duration {
         self.base
+    }
+
+    /// What answers wait in queues on their way back.
+    pub const fn back(&self) -> Duration {
+        self.back
     }
 
     /// How long an answer can take before it is missed (RFC 9002, section 6.2.1).

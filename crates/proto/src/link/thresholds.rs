@@ -65,6 +65,9 @@ pub const QUEUE_TARGET_RATE: f64 = 125e6;
 pub const QUEUE_TARGET_MIN: Duration = us(800);
 /// Longest queue aimed at.
 pub const QUEUE_TARGET_MAX: Duration = ms(20);
+/// Most that answers are thought to wait in queues on their way back: the queue of a dumb switch port (128 KB to 4 MB)
+/// at 1 Gb/s.
+pub const BACK_MAX: Duration = ms(30);
 /// Half-life of the maximum filter of the delivery rate: it forgets after one to two of these.
 pub const RATE_EPOCH: Duration = ms(50);
 /// Shortest interval that a delivery rate is taken over: acknowledgements are aggregated this much.

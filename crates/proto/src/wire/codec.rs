@@ -244,11 +244,12 @@ fn read_small<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError>
     })
 }
 
-/// `type 1 · path·32 + words 1 · largest 6 · delay_us 2 · words 8 each`
+/// `type 1 · path·32 + words 1 · largest 6 · delay_us 2 · arrived_us 4 · words 8 each`
 fn write_ack(ack: &Ack, w: &mut Writer<'_>) {
     w.put(&[code::ACK, ack.path << 5 | ack.word_count]);
     w.u48(ack.largest);
     w.u16(ack.delay_us);
+    w.u32(ack.arrived_us);
     for word in &ack.words[..usize::from(ack.word_count)] {
         w.u64(*word);
     }
@@ -261,6 +262,7 @@ fn read_ack<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
         word_count: path_and_count & 0x1f,
         largest: r.u48()?,
         delay_us: r.u16()?,
+        arrived_us: r.u32()?,
         words: [0; ACK_WORDS_MAX],
     };
     let words = ack

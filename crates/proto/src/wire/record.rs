@@ -18,6 +18,9 @@ pub struct Ack {
     pub largest: u64,
     /// How long `largest` waited for this acknowledgement, in microseconds (saturates at 65,535).
     pub delay_us: u16,
+    /// When `largest` arrived by the clock of the end that says so, in microseconds modulo 2^32. Only differences mean
+    /// anything: they tell a queue on the way there from one on the way back (the idea of LEDBAT, RFC 6817 section 2.4.1).
+    pub arrived_us: u32,
     /// How many of `words` count (0 to [`ACK_WORDS_MAX`]); nothing is said of older packets.
     pub word_count: u8,
     /// Zero beyond `word_count`. Bit `i` (least significant first) of word `w` stands for packet `largest − 1 − (64·w + i)`.

@@ -18,6 +18,7 @@ fn random_ack(random: &mut Random) -> Ack {
         path: random.below(8) as u8,
         largest: random.below(1 << 48),
         delay_us: random.u32() as u16,
+        arrived_us: random.u32(),
         word_count: random.below(17) as u8,
         words: [0; ACK_WORDS_MAX],
     };
