@@ -65,13 +65,14 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect()
 }
 
-fn ack(path: u8, largest: u64, delay_us: u16, known: &[u64]) -> Record<'static> {
+fn ack(path: u8, largest: u64, delay_us: u16, arrived_us: u32, known: &[u64]) -> Record<'static> {
     let mut words = [0; ACK_WORDS_MAX];
     words[..known.len()].copy_from_slice(known);
     Record::Ack(Ack {
         path,
         largest,
         delay_us,
+        arrived_us,
         word_count: known.len() as u8,
         words,
     })
@@ -102,9 +103,9 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
     let (code, id) = (42, 6);
     vec![
         ("padding", Record::Padding),
-        ("ack", ack(2, 0x12_3456_7890, 250, &[7, 1 << 63])),
-        ("ack-first", ack(7, 2, u16::MAX, &[2])),
-        ("ack-no-words", ack(0, 0, 0, &[])),
+        ("ack", ack(2, 0x12_3456_7890, 250, 1_000_000, &[7, 1 << 63])),
+        ("ack-first", ack(7, 2, u16::MAX, u32::MAX, &[2])),
+        ("ack-no-words", ack(0, 0, 0, 0, &[])),
         (
             "sent",
             Record::Sent {
@@ -368,7 +369,7 @@ fn the_payload_of_the_packets_is_three_records() {
         read,
         [
             Ok(Record::Probe { token }),
-            Ok(ack(0, 5, 100, &[])),
+            Ok(ack(0, 5, 100, 0x00c0_ffee, &[])),
             Ok(Record::Padding)
         ]
     );

@@ -115,6 +115,7 @@ pub(crate) struct Bundle {
     stopped: bool,
     /// When a path too slow for content of its own is next given copies.
     explore_at: Time,
+    explore_pause: Duration,
     /// That path, and how many packets it is still to be given.
     exploring: Option<(LinkId, u32)>,
     /// When content was last sent, until the memory it took was given back.
@@ -157,6 +158,7 @@ impl Bundle {
             restarted: false,
             stopped: false,
             explore_at: now,
+            explore_pause: transmit::EXPLORE_FIRST,
             exploring: None,
             busy_until: None,
             fates: Vec::new(),

@@ -20,10 +20,14 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// The peer is told this often how much was sent on each path (the
 /// arrival-skew witness, paper 000 section 4).
 const SENT_EVERY: Duration = Duration::from_millis(1);
-/// A path too slow to be used is given copies this often …
-const EXPLORE_EVERY: Duration = Duration::from_secs(1);
-/// … of this many packets: a train that shows its rate.
+/// A path too slow to be used is given copies of this many packets, a train that
+/// shows its rate: …
 const EXPLORE_PACKETS: u32 = 8;
+/// … soon at first, for the estimate may be a bad one of a path just begun, then
+/// after pauses that double …
+pub(super) const EXPLORE_FIRST: Duration = Duration::from_millis(20);
+/// … to this.
+const EXPLORE_EVERY: Duration = Duration::from_secs(1);
 /// Free bytes in a packet that are padded rather than ending the burst (all
 /// packets of a GSO burst but the last must have the same size).
 const PADDING_BYTES_MAX: usize = 128;
@@ -227,9 +231,13 @@ impl Bundle {
     /// on a path that is too slow to be used, to see whether it still is.
     fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
         if first && now >= self.explore_at {
-            self.explore_at = now + EXPLORE_EVERY;
-            self.exploring =
-                schedule::neglected(self.open_paths(blocked)).map(|id| (id, EXPLORE_PACKETS));
+            let slow = schedule::neglected(self.open_paths(blocked));
+            self.explore_pause = match slow {
+                Some(_) => (self.explore_pause * 2).min(EXPLORE_EVERY),
+                None => EXPLORE_FIRST,
+            };
+            self.explore_at = now + self.explore_pause;
+            self.exploring = slow.map(|id| (id, EXPLORE_PACKETS));
         }
         let explored = match &mut self.exploring {
             Some((path, packets)) if *packets > 0 => {

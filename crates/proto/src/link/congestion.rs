@@ -306,7 +306,9 @@ impl Congestion {
         } else {
             self.rounds_without_growth += 1;
         }
-        if self.rounds_without_growth >= 3 || queue > target {
+        // An unknown queue is none.
+        let queue_is_long = queue > target && queue < Duration::MAX;
+        if self.rounds_without_growth >= 3 || queue_is_long {
             self.startup = false;
         }
     }

@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use super::thresholds::{
-    ACK_DELAY_MAX, BACK_MAX, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL,
+    ACK_DELAY_MAX, BACK_MAX, BACK_STEP, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL,
     RTT_MIN_EPOCH,
 };
 use crate::limits::LINKS_MAX;
@@ -106,7 +106,11 @@ impl Rtt {
             .there
             .sample(sent, arrived_us)
             .map_or(waited, |there| there.min(waited));
-        self.back = (self.back * 7 + (waited - there).min(BACK_MAX)) / 8;
+        // A pause of this process is no queue: a single long wait counts little.
+        let back = (waited - there)
+            .min(self.back * 2 + BACK_STEP)
+            .min(BACK_MAX);
+        self.back = (self.back * 7 + back) / 8;
         there
     }
 

@@ -68,6 +68,8 @@ pub const QUEUE_TARGET_MAX: Duration = ms(20);
 /// Most that answers are thought to wait in queues on their way back: the queue of a dumb switch port (128 KB to 4 MB)
 /// at 1 Gb/s.
 pub const BACK_MAX: Duration = ms(30);
+/// What that may rise to from nothing at one sample; above, it at most doubles.
+pub const BACK_STEP: Duration = ms(1);
 /// Half-life of the maximum filter of the delivery rate: it forgets after one to two of these.
 pub const RATE_EPOCH: Duration = ms(50);
 /// Shortest interval that a delivery rate is taken over: acknowledgements are aggregated this much.

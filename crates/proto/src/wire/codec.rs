@@ -31,7 +31,7 @@ mod code {
 }
 
 /// Bytes of an acknowledgement before its words.
-pub const ACK_HEADER_BYTES: usize = 10;
+pub const ACK_HEADER_BYTES: usize = 14;
 /// Bytes of a [`Record::Probe`].
 pub const PROBE_BYTES: usize = 5;
 /// Bytes before the data of a stream's first piece.

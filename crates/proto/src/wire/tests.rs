@@ -230,12 +230,14 @@ fn fields_out_of_range_are_refused() {
         ),
         (
             "ack: 17 words",
-            &[1, 17, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[1, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             WireError::BadValue,
         ),
         (
             "ack: packets before number 0",
-            &[1, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4],
+            &[
+                1, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4,
+            ],
             WireError::BadValue,
         ),
         (
@@ -288,7 +290,12 @@ fn fields_out_of_range_are_refused() {
         assert_eq!(first(bytes), Err(*error), "{what}");
     }
     // Just inside the ranges.
-    assert!(first(&[1, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]).is_ok());
+    assert!(
+        first(&[
+            1, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3
+        ])
+        .is_ok()
+    );
     assert!(first(&[0x0a, 0x40, 0, 0, 0, 0, 0, 0, 0]).is_ok());
     assert!(first(&[0x20, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 9]).is_ok());
 }
