@@ -12,12 +12,15 @@ use tabane_proto::Time;
 /// How long to look after small traffic. Shorter than the whole chain of
 /// wake-ups (about 50 µs here) is worse than none at all.
 const SPIN: Duration = Duration::from_micros(100);
-/// Above this many bytes in a turn it is bulk, for which sleeping batches better.
+/// Above this many bytes in a turn it is bulk, for which sleeping batches better …
 const SMALL_BYTES: usize = 8 * 1024;
+/// … and so long after it: the turns of bulk that carry only acknowledgements are no small traffic.
+const BULK: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 pub(crate) struct Spin {
     until: Time,
+    bulk_until: Time,
     turn_bytes: usize,
 }
 
@@ -31,7 +34,8 @@ impl Spin {
     pub fn turn(&mut self, now: Time, small_traffic: bool) {
         if self.turn_bytes > SMALL_BYTES {
             self.until = Time::ZERO;
-        } else if small_traffic {
+            self.bulk_until = now + BULK;
+        } else if small_traffic && now >= self.bulk_until {
             self.until = now + SPIN;
         }
         self.turn_bytes = 0;

@@ -109,6 +109,37 @@ fn a_device_is_watched_from_birth_to_death() {
     );
 }
 
+#[test]
+fn neighbours_asked_for_in_vain_are_forgotten() {
+    isolated(
+        "netlink::tests::neighbours_asked_for_in_vain_are_forgotten",
+        || {
+            let mut socket = Socket::new().unwrap();
+            socket.add_veth("a", "b", None).unwrap();
+            let index = |socket: &mut Socket, name| socket.link(name).unwrap().unwrap().index;
+            let (a, b) = (index(&mut socket, "a"), index(&mut socket, "b"));
+            let up = LinkSettings {
+                up: true,
+                ..Default::default()
+            };
+            socket.set_link(a, up).unwrap();
+            socket.set_link(b, up).unwrap();
+            socket.add_address(a, ADDRESS.into(), 24).unwrap();
+            let mut neighbours = Neighbours::new().unwrap();
+            assert_eq!(neighbours.forget_unresolved(a).unwrap(), 0);
+
+            let sender = std::net::UdpSocket::bind((ADDRESS, 0)).unwrap();
+            for host in [7, 8] {
+                let nobody = Ipv4Addr::new(10, 1, 2, host);
+                sender.send_to(b"who?", (nobody, 9)).unwrap();
+            }
+            assert_eq!(neighbours.forget_unresolved(b).unwrap(), 0);
+            assert_eq!(neighbours.forget_unresolved(a).unwrap(), 2);
+            assert_eq!(neighbours.forget_unresolved(a).unwrap(), 0);
+        },
+    );
+}
+
 /// Collects changes until they are what is wanted.
 fn wait_for(monitor: &mut LinkMonitor, wanted: impl Fn(&[Change]) -> bool) -> Vec<Change> {
     let (mut all, mut ready) = (Vec::new(), Vec::new());

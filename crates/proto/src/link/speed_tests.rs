@@ -129,7 +129,7 @@ fn a_token_bucket_does_not_pass_for_a_fast_link() {
         let (busy, queue) = share(&mut toy, ms(100));
         assert!(busy > 0.95 && queue < ms(8), "{busy} {queue:?}");
         let (_, queue) = share(&mut toy, ms(100));
-        assert!(queue < ms(4), "still fooled after 100 ms: {queue:?}");
+        assert!(queue < ms(5), "still fooled after 100 ms: {queue:?}");
         toy.ends[0].backlog = 0;
         toy.run_for(ms(100));
     }
