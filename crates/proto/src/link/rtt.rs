@@ -92,7 +92,7 @@ impl Rtt {
 
     /// An acknowledgement came: the packet was sent at `sent` and arrived when the peer's clock showed `arrived_us`;
     /// `rtt` is without the peer's acknowledgement delay; the answer came back on path `via`.
-    /// Returns how much of it was waiting in queues on the way there.
+    /// Returns how much of it was waiting in queues on the way there; `Duration::MAX` if that is not known.
     pub fn sample_ack(
         &mut self,
         now: Time,
@@ -101,11 +101,14 @@ impl Rtt {
         arrived_us: u32,
         via: LinkId,
     ) -> Duration {
+        let is_first = self.least[via.index() % LINKS_MAX] == [Duration::MAX; 2];
         let waited = self.sample(now, rtt, via);
-        let there = self
-            .there
-            .sample(sent, arrived_us)
-            .map_or(waited, |there| there.min(waited));
+        let there = self.there.sample(sent, arrived_us);
+        if is_first {
+            // The first answer on a way shows no wait, however long it waited.
+            return there.unwrap_or(Duration::MAX);
+        }
+        let there = there.map_or(waited, |there| there.min(waited));
         // A pause of this process is no queue: a single long wait counts little.
         let back = (waited - there)
             .min(self.back * 2 + BACK_STEP)
