@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::schedule::Demand;
 use super::{Bundle, TRIM_AFTER, schedule};
 use crate::crypto::KEY_PACKETS_MAX;
-use crate::limits::LINKS_MAX;
+use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
 use crate::link::PathControl;
 use crate::node::{Shared, Transmit};
 use crate::op::Pending;
@@ -134,16 +134,14 @@ impl Bundle {
         shared: &mut Shared,
     ) -> Option<Transmit> {
         let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
-        let mut w = Writer::new(buffer);
-        self.header(id)?.write(&mut w);
+        let mut w = self.begin(id, buffer.len(), buffer)?;
         record.write(&mut w);
         w.zeros(pad_to_bytes.saturating_sub(w.len() + trailer));
-        let bytes = w.len() + trailer;
+        let written = w.len();
         self.contents.clear();
         // A padded probe asks whether this size passes; it says nothing of loss.
         let eliciting = record.is_ack_eliciting() && pad_to_bytes == 0;
-        self.seal(now, id, &mut buffer[..bytes], eliciting);
-        self.transmit(id, bytes, bytes, shared)
+        self.send_alone(now, id, written, eliciting, buffer, shared)
     }
 
     /// A burst of content for the path where it is delivered first.
@@ -198,12 +196,9 @@ impl Bundle {
             return 0;
         };
         let trailer = session.keys.trailer_bytes;
-        let payload_end = slot.len() - trailer;
-        let mut w = Writer::new(&mut slot[..payload_end]);
-        let Some(header) = self.header(id) else {
+        let Some(mut w) = self.begin(id, slot.len(), slot) else {
             return 0;
         };
-        header.write(&mut w);
         if first {
             self.write_acks(now, Some(id), &mut w);
             self.write_sent(now, &mut w);
@@ -264,7 +259,6 @@ impl Bundle {
         buffer: &mut [u8],
         shared: &mut Shared,
     ) -> Option<Transmit> {
-        let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
         while let Some(&(id, _)) = self.mirror.front() {
             let usable = self
                 .open_paths(shared.blocked)
@@ -273,8 +267,7 @@ impl Bundle {
                 self.mirror.pop_front();
                 continue;
             };
-            let mut w = Writer::new(&mut buffer[..datagram_bytes - trailer]);
-            self.header(id)?.write(&mut w);
+            let mut w = self.begin(id, datagram_bytes, buffer)?;
             self.contents.clear();
             while let Some(&(_, content)) = self.mirror.front().filter(|(path, _)| *path == id) {
                 match self.ops.write_again(now, &content, &mut w) {
@@ -284,10 +277,9 @@ impl Bundle {
                 }
                 self.mirror.pop_front();
             }
+            let written = w.len();
             if !self.contents.is_empty() {
-                let bytes = w.len() + trailer;
-                self.seal(now, id, &mut buffer[..bytes], true);
-                return self.transmit(id, bytes, bytes, shared);
+                return self.send_alone(now, id, written, true, buffer, shared);
             }
         }
         None
@@ -302,7 +294,6 @@ impl Bundle {
         buffer: &mut [u8],
         shared: &mut Shared,
     ) -> Option<Transmit> {
-        let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
         for id in self.path_ids() {
             let due = |p: &super::BundlePath| p.path.ack_deadline().is_some_and(|at| at <= now);
             if !self.paths[id.index()].as_ref().is_some_and(due) {
@@ -315,17 +306,14 @@ impl Bundle {
             let Some(on) = own.then_some(id).or_else(fastest) else {
                 continue;
             };
-            let header = self.header(on)?;
-            let mut w = Writer::new(&mut buffer[..crate::limits::DATAGRAM_BYTES_MIN - trailer]);
-            header.write(&mut w);
+            let mut w = self.begin(on, DATAGRAM_BYTES_MIN, buffer)?;
             self.write_acks(now, Some(id), &mut w);
-            if w.len() == HEADER_BYTES {
+            let written = w.len();
+            if written == HEADER_BYTES {
                 continue;
             }
-            let bytes = w.len() + trailer;
             self.contents.clear();
-            self.seal(now, on, &mut buffer[..bytes], false);
-            return self.transmit(on, bytes, bytes, shared);
+            return self.send_alone(now, on, written, false, buffer, shared);
         }
         None
     }
@@ -372,6 +360,36 @@ impl Bundle {
             session: session.remote,
             number,
         })
+    }
+
+    /// The beginning of a packet for path `id` of at most `datagram_bytes`.
+    fn begin<'b>(
+        &self,
+        id: LinkId,
+        datagram_bytes: usize,
+        buffer: &'b mut [u8],
+    ) -> Option<Writer<'b>> {
+        let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
+        let header = self.header(id)?;
+        let mut w = Writer::new(&mut buffer[..datagram_bytes - trailer]);
+        header.write(&mut w);
+        Some(w)
+    }
+
+    /// Sends the packet whose first `written` bytes are in `buffer`, with
+    /// `self.contents` in it, as a burst of one.
+    fn send_alone(
+        &mut self,
+        now: Time,
+        id: LinkId,
+        written: usize,
+        eliciting: bool,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        let bytes = written + self.sessions.current.as_ref()?.keys.trailer_bytes;
+        self.seal(now, id, &mut buffer[..bytes], eliciting);
+        self.transmit(id, bytes, bytes, shared)
     }
 
     /// Seals a finished packet and enters it, with `self.contents`, into its path's books.

@@ -8,7 +8,8 @@
 use core::time::Duration;
 
 use super::thresholds::{
-    CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX, CAUSE_RETRY, LOSS_TOLERATED,
+    CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX, CAUSE_RETRY, LOSS_NO_QUEUE,
+    LOSS_TOLERATED,
 };
 use crate::Time;
 
@@ -81,10 +82,15 @@ impl LossCause {
     fn judge(&mut self, now: Time, loss: f64) {
         match self.phase {
             Phase::Clear if loss >= LOSS_TOLERATED => {
-                if self.scale > 0.25 {
+                self.phase = if self.scale > 0.25 {
                     self.scale = 0.25;
-                    self.phase = Phase::Cutting(loss);
-                }
+                    Phase::Cutting(loss)
+                } else if loss >= LOSS_NO_QUEUE {
+                    // So much in spite of a short queue was never the queue's: the verdict was wrong.
+                    Phase::Testing(loss)
+                } else {
+                    Phase::Chance(loss, now + CAUSE_RETRY)
+                };
                 self.raise_at = now + self.raise_wait;
             }
             Phase::Clear if self.scale < 1.0 && now >= self.raise_at => {
@@ -114,5 +120,47 @@ impl LossCause {
             Phase::Chance(chance, _) if loss > chance + (1.0 - chance) * 0.3 => self.scale = 0.25,
             Phase::Chance(..) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Epochs of 1000 packets, of which `loss` are lost.
+    fn epochs(cause: &mut LossCause, now: &mut Time, loss: f64, count: u32) {
+        for _ in 0..count {
+            *now += CAUSE_EPOCH;
+            let lost = (loss * 1000.0) as u32;
+            cause.decided(*now, 1000 - lost, lost, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn chance_that_once_passed_for_an_overflow_is_found_out() {
+        for loss in [0.03, 0.05, 0.3, 0.5] {
+            let mut now = Time::from_ms(1000);
+            let mut cause = LossCause::new(now);
+            // An overflow comes on top of it at first.
+            epochs(&mut cause, &mut now, loss * 1.8, 2);
+            epochs(&mut cause, &mut now, loss, 1);
+            assert_eq!((cause.queue_scale(), cause.chance()), (0.25, 0.0));
+            let seconds = 12_u32;
+            epochs(&mut cause, &mut now, loss, seconds * 50);
+            assert!(cause.chance() > loss * 0.9, "{loss}: {cause:?}");
+            assert!(cause.queue_scale() > 0.9, "{loss}: {cause:?}");
+        }
+    }
+
+    #[test]
+    fn an_overflow_keeps_the_queue_short() {
+        let mut now = Time::from_ms(1000);
+        let mut cause = LossCause::new(now);
+        for _ in 0..100 {
+            let loss = if cause.queue_scale() > 0.5 { 0.08 } else { 0.0 };
+            epochs(&mut cause, &mut now, loss, 1);
+        }
+        assert!(cause.queue_scale() <= 0.5);
+        assert_eq!(cause.chance(), 0.0);
     }
 }

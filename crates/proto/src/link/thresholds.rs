@@ -104,6 +104,8 @@ pub const RATE_DOUBTED: f64 = 0.5;
 pub const DRAIN_PAUSE: Duration = ms(200);
 /// Loss that is not worth asking after its cause.
 pub const LOSS_TOLERATED: f64 = 0.02;
+/// Loss that a queue cut to a quarter does not cause.
+pub const LOSS_NO_QUEUE: f64 = 0.1;
 /// Packets, …
 pub const CAUSE_PACKETS: u32 = 128;
 /// … and time at least, over which loss is compared to find its cause.
