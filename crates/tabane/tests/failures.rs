@@ -11,6 +11,14 @@ use tabane_lab::cluster::{Cluster, PATIENCE, Program, output, path};
 
 const SOME_BYTES: u64 = 4_000_000;
 
+fn fail(cluster: &Cluster, link: usize, fault: Fault, node: Option<usize>) {
+    cluster.lab().fail(link, fault, node).expect("fails");
+}
+
+fn heal(cluster: &Cluster, link: usize) {
+    cluster.lab().heal(link).expect("heals");
+}
+
 #[test]
 fn a_stream_survives_every_kind_of_failure() {
     let cluster = cluster_on(&slow_links());
@@ -24,10 +32,10 @@ fn a_stream_survives_every_kind_of_failure() {
         (0, Fault::OneWay, Some(1)),
         (1, Fault::Carrier, Some(1)),
     ] {
-        cluster.lab().fail(link, fault, node).expect("fails");
+        fail(&cluster, link, fault, node);
         wait_path(&cluster, link, "down");
         stream.flows(SOME_BYTES);
-        cluster.lab().heal(link).expect("heals");
+        heal(&cluster, link);
         wait_path(&cluster, link, "up");
         stream.flows(SOME_BYTES);
     }
@@ -39,12 +47,9 @@ fn a_stream_survives_loss_on_a_link() {
     let cluster = cluster_on(&slow_links());
     let stream = Stream::start(&cluster);
     for percent in [5.0, 30.0] {
-        cluster
-            .lab()
-            .fail(1, Fault::Loss { percent }, None)
-            .expect("fails");
+        fail(&cluster, 1, Fault::Loss { percent }, None);
         stream.flows(2 * SOME_BYTES);
-        cluster.lab().heal(1).expect("heals");
+        heal(&cluster, 1);
     }
     stream.flows(SOME_BYTES);
     stream.finish();
@@ -56,12 +61,9 @@ fn a_stream_survives_a_link_that_passes_only_shorter_packets() {
     let stream = Stream::start(&cluster);
     stream.flows(SOME_BYTES);
     for link in 0..2 {
-        cluster
-            .lab()
-            .fail(link, Fault::Mtu { bytes: 1400 }, None)
-            .expect("fails");
+        fail(&cluster, link, Fault::Mtu { bytes: 1400 }, None);
         stream.flows(2 * SOME_BYTES);
-        cluster.lab().heal(link).expect("heals");
+        heal(&cluster, link);
         wait_path(&cluster, link, "up");
     }
     stream.finish();
@@ -73,16 +75,13 @@ fn a_stream_waits_while_all_links_are_down() {
     let stream = Stream::start(&cluster);
     stream.flows(SOME_BYTES);
     for link in 0..2 {
-        cluster
-            .lab()
-            .fail(link, Fault::Silent, None)
-            .expect("fails");
+        fail(&cluster, link, Fault::Silent, None);
     }
     for link in 0..2 {
         wait_path(&cluster, link, "down");
     }
     for link in 0..2 {
-        cluster.lab().heal(link).expect("heals");
+        heal(&cluster, link);
     }
     stream.flows(SOME_BYTES);
     stream.finish();
@@ -114,7 +113,7 @@ fn address(cluster: &Cluster, action: &str) {
 fn status_says_what_failed_and_why() {
     let cluster = cluster();
     for (link, fault) in [(1, Fault::Silent), (0, Fault::Carrier)] {
-        cluster.lab().fail(link, fault, None).expect("fails");
+        fail(&cluster, link, fault, None);
         let status = wait_path(&cluster, link, "down");
         let failed = path(&status, "n1", link).expect("is listed");
         assert!(
@@ -124,7 +123,7 @@ fn status_says_what_failed_and_why() {
         let other = path(&status, "n1", 1 - link).expect("is listed");
         assert_eq!(other["state"], "up", "{status:#}");
         assert_eq!(status["peers"][0]["state"], "up", "{status:#}");
-        cluster.lab().heal(link).expect("heals");
+        heal(&cluster, link);
         wait_path(&cluster, link, "up");
     }
 }
@@ -165,7 +164,7 @@ fn a_download_survives_a_switch() {
     eventually("the download begins", || {
         fs::metadata(&got).is_ok_and(|file| file.len() > SOME_BYTES)
     });
-    cluster.lab().fail(0, Fault::Silent, None).expect("fails");
+    fail(&cluster, 0, Fault::Silent, None);
     assert!(curl.wait(PATIENCE).expect("ends").success());
     assert!(
         fs::read(&got).expect("is there") == bytes,
@@ -189,9 +188,9 @@ fn redis_goes_on_while_a_switch_fails() {
     benchmark.args(["-h", &address, "-p", &port, "-c", "8", "-q", "--csv"]);
     benchmark.args(["-t", "set,get", "-n", "20000", "-d", "1000"]);
     let benchmark = std::thread::spawn(|| output("redis-benchmark", benchmark, PATIENCE));
-    cluster.lab().fail(1, Fault::Silent, None).expect("fails");
+    fail(&cluster, 1, Fault::Silent, None);
     wait_path(&cluster, 1, "down");
-    cluster.lab().heal(1).expect("heals");
+    heal(&cluster, 1);
     let done = benchmark.join().expect("is waited for").expect("ends");
     let said = text(&done.stdout);
     assert!(

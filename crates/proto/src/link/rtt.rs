@@ -36,7 +36,7 @@ pub struct Rtt {
 }
 
 /// The way there, by two clocks: only differences mean anything.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OneWay {
     /// Their difference at some time.
     reference_us: Option<u32>,

@@ -50,12 +50,16 @@ fn fills_links_of_every_kind_with_a_short_queue() {
 /// Answers stand in the queue of the other end's bulk: that must not be taken for a queue of one's own.
 #[test]
 fn two_ends_that_send_at_once_each_have_the_whole_link() {
-    for (mbit, delay) in [(10.0, us(100)), (1000.0, us(15)), (1000.0, ms(2))] {
+    // On a slow link every packet carries an acknowledgement.
+    for (mbit, delay, least) in [
+        (10.0, us(100), 0.9),
+        (1000.0, us(15), 0.93),
+        (1000.0, ms(2), 0.93),
+    ] {
         let mut toy = bulk(Wire::new(mbit, delay));
         toy.run_for(ms(100));
         toy.ends[1].backlog = u64::MAX;
         toy.run_for(ms(500));
-        // On a slow link every packet carries an acknowledgement.
         for _ in 0..3 {
             let before = toy.ends[0].got_bytes;
             let run = ms(1000);
@@ -63,7 +67,7 @@ fn two_ends_that_send_at_once_each_have_the_whole_link() {
             let got = (toy.ends[0].got_bytes - before) as f64;
             let back = got / (toy.wires[1][0].bytes_per_s * run.as_secs_f64() * PAYLOAD);
             let shares = there.min(back);
-            assert!(shares > 0.9, "{mbit} Mb/s, {delay:?}: {there} {back}");
+            assert!(shares > least, "{mbit} Mb/s, {delay:?}: {there} {back}");
             assert!(queue < ms(15), "{mbit} Mb/s, {delay:?}: {queue:?}");
         }
     }
