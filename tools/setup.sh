@@ -31,6 +31,10 @@ curl                     curl
 nginx                    nginx-light
 redis-server             redis-server
 redis-benchmark          redis-tools
+rsync                    rsync
+ssh                      openssh-client
+ssh-keygen               openssh-client
+sshd                     openssh-server
 tcpdump                  tcpdump
 /etc/ssl/certs/ca-certificates.crt ca-certificates
 '
@@ -38,8 +42,8 @@ tcpdump                  tcpdump
 OPTIONAL='
 perf                     linux-perf
 '
-# Services that come with those packages.
-SERVICES='nginx redis-server iperf3'
+# Programs whose packages bring a service along, and what it is called.
+SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync'
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -110,7 +114,7 @@ disable() {
 install_packages() {
     local packages=$1 optional=$2 service fresh=''
     for service in $SERVICES; do
-        is_there "$service" || fresh="$fresh $service"
+        is_there "${service%:*}" || fresh="$fresh ${service#*:}"
     done
     forbid_services
     # The lists of a fresh machine are empty or old: fetch them only then.
