@@ -4,6 +4,7 @@ mod events;
 pub mod log;
 mod nic;
 mod rates;
+mod redundancy;
 mod report;
 mod run;
 

@@ -9,6 +9,7 @@ use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Time, link};
 
 use super::events;
 use super::nic::{self, Nic};
+use super::redundancy::Redundancy;
 use super::run::Daemon;
 use crate::status::{
     NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport, VnicStatus,
@@ -23,13 +24,16 @@ struct Since {
 
 fn since(now: Time, then: Time) -> Since {
     let ago = now.since(then);
-    let wall = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     Since {
-        unix_ms: wall.saturating_sub(ago).as_millis() as u64,
+        unix_ms: unix_ms().saturating_sub(ago.as_millis() as u64),
         ago,
     }
+}
+
+/// The wall clock: milliseconds since 1970-01-01 UTC.
+pub fn unix_ms() -> u64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    wall.unwrap_or_default().as_millis() as u64
 }
 
 /// The state of everything.
@@ -41,6 +45,7 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
         node: NodeStatus {
             name: spec.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_ms: daemon.started_unix_ms,
             uptime_s: turn.now.since(daemon.started).as_secs(),
             wire: daemon.cluster.wire,
             limits_hit: limits_hit(daemon, turn),
@@ -122,6 +127,7 @@ fn limits_hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
 fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Option<PeerStatus> {
     let stats = turn.node.peer_stats(id)?;
     let at = since(turn.now, stats.since);
+    let redundancy = Redundancy::of(&stats, turn.now);
     let paths = stats.paths.iter();
     Some(PeerStatus {
         name: daemon.cluster.nodes[index].name.clone(),
@@ -135,6 +141,10 @@ fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Op
         why: why(daemon, id, &stats),
         session_age_s: stats.session_since.map(|s| turn.now.since(s).as_secs()),
         memory_bytes: stats.memory_bytes as u64,
+        failures: daemon.redundancy.failures(id),
+        paths_up: redundancy.paths_up,
+        paths_configured: redundancy.paths_configured,
+        redundancy_lost: redundancy.is_lost,
         paths: paths
             .filter_map(|p| path_status(turn.now, daemon, id, p))
             .collect(),
@@ -187,6 +197,8 @@ fn path_status(now: Time, daemon: &Daemon, peer: PeerId, path: &PathReport) -> O
         rx_packets: s.packets_received,
         rx_bytes: s.bytes_received,
         resent_bytes: s.bytes_lost,
+        lost_packets: s.packets_lost,
+        failures: s.failures,
         mtu_bytes: s.mtu_bytes as u32,
     })
 }

@@ -16,6 +16,7 @@ use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 use super::log;
 use super::nic::Nic;
 use super::rates::{self, RateMeter};
+use super::redundancy::Watch;
 use crate::cli;
 use crate::config::{Cluster, Problem, Wire};
 use crate::exit_codes;
@@ -45,7 +46,10 @@ pub(super) struct Daemon {
     pub peers: Vec<(PeerId, usize)>,
     pub nic: Option<Nic>,
     pub started: Time,
+    /// The same by the wall clock, milliseconds since 1970-01-01 UTC.
+    pub started_unix_ms: u64,
     pub rates: RateMeter,
+    pub redundancy: Watch,
     /// Why the last handshake with a peer that is not connected was refused.
     pub refusals: BTreeMap<PeerId, String>,
     control: Option<ControlServer>,
@@ -94,7 +98,9 @@ impl Daemon {
             peers,
             nic,
             started,
+            started_unix_ms: super::report::unix_ms(),
             rates: RateMeter::default(),
+            redundancy: Watch::default(),
             refusals: BTreeMap::new(),
             control: Some(control),
             signals,
@@ -141,6 +147,12 @@ impl Daemon {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn tell_redundancy(&self, told: impl IntoIterator<Item = (PeerId, String)>) {
+        for (peer, text) in told {
+            log::line(format!("{}: {text}", self.name(peer)));
         }
     }
 
@@ -246,11 +258,13 @@ fn backend() -> Result<Backend, String> {
 }
 
 impl Host for Daemon {
-    fn event(&mut self, _now: Time, _node: &mut Node, event: Event) {
+    fn event(&mut self, now: Time, node: &mut Node, event: Event) {
         self.note_refusal(&event);
         if let Some(text) = super::events::describe(&event, |peer| self.name(peer)) {
             log::line(text);
         }
+        let told = self.redundancy.event(now, node, &event);
+        self.tell_redundancy(told);
     }
 
     fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>) {
@@ -288,6 +302,8 @@ impl Host for Daemon {
     fn produce(&mut self, now: Time, node: &mut Node) -> bool {
         self.rates
             .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
+        let told = self.redundancy.turn(now, node);
+        self.tell_redundancy(told);
         self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
     }
 

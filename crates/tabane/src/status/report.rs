@@ -29,6 +29,9 @@ pub struct NodeStatus {
     pub name: String,
     /// Version of its daemon.
     pub version: String,
+    /// When the daemon started, milliseconds since 1970-01-01 UTC.
+    #[serde(default)]
+    pub started_unix_ms: u64,
     /// Seconds since the daemon started.
     pub uptime_s: u64,
     /// How packets travel.
@@ -69,6 +72,18 @@ pub struct PeerStatus {
     pub session_age_s: Option<u64>,
     /// Memory held for it.
     pub memory_bytes: u64,
+    /// How often it was connected and then was no longer, since the daemon started.
+    #[serde(default)]
+    pub failures: u64,
+    /// How many of its paths work; none unless it is up.
+    #[serde(default)]
+    pub paths_up: usize,
+    /// How many paths to it the cluster file makes possible.
+    #[serde(default)]
+    pub paths_configured: usize,
+    /// Several paths are possible, and fewer than two of them work.
+    #[serde(default)]
+    pub redundancy_lost: bool,
     /// The paths to it, by link number.
     pub paths: Vec<PathStatus>,
 }
@@ -122,6 +137,12 @@ pub struct PathStatus {
     pub rx_bytes: u64,
     /// Bytes of content that were sent here and had to be sent once more.
     pub resent_bytes: u64,
+    /// Packets sent here and given up for lost.
+    #[serde(default)]
+    pub lost_packets: u64,
+    /// How often the path failed since it is there.
+    #[serde(default)]
+    pub failures: u64,
     /// Largest UDP payload that passes, as found out.
     pub mtu_bytes: u32,
 }

@@ -126,6 +126,7 @@ fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut 
     let painted = Some((colours, mood));
     row(out, (&clean(&peer.name), label_width), cells, painted);
     why_line(peer.why.as_deref(), "  ", out);
+    redundancy_line(peer, colours, out);
     for path in &peer.paths {
         path_row(path, label_width, colours, out);
         why_line(path.why.as_deref(), "    ", out);
@@ -160,6 +161,26 @@ fn why_line(why: Option<&str>, indent: &str, out: &mut String) {
     }
 }
 
+fn redundancy_line(peer: &PeerStatus, colours: Colours, out: &mut String) {
+    if peer.redundancy_lost && peer.state == PeerState::Up {
+        let lost = paint("redundancy lost", colours, Mood::Bad);
+        let (up, all) = (peer.paths_up, peer.paths_configured);
+        line(out, &format!("  {lost}: {up} of {all} links works"));
+    }
+}
+
+fn paint(text: &str, colours: Colours, mood: Mood) -> String {
+    let colour = match mood {
+        Mood::Good => 32,
+        Mood::Uncertain => 33,
+        Mood::Bad => 31,
+    };
+    match colours {
+        Colours::On => format!("\x1b[{colour}m{text}\x1b[0m"),
+        Colours::Off => text.to_owned(),
+    }
+}
+
 /// Widths of the columns behind the first; all but the state are right-aligned.
 const WIDTHS: [usize; 7] = [10, 6, 6, 7, 6, 6, 6];
 
@@ -172,18 +193,12 @@ fn row(
     let mut text = format!("{label:label_width$}");
     let [state, others @ ..] = cells;
     let padding = " ".repeat(WIDTHS[0].saturating_sub(state.len()));
-    // Writing to a String cannot fail.
-    let _ = match painted {
-        Some((Colours::On, mood)) => {
-            let colour = match mood {
-                Mood::Good => 32,
-                Mood::Uncertain => 33,
-                Mood::Bad => 31,
-            };
-            write!(text, "  \x1b[{colour}m{state}\x1b[0m{padding}")
-        }
-        _ => write!(text, "  {state}{padding}"),
+    let state = match painted {
+        Some((colours, mood)) => paint(&state, colours, mood),
+        None => state,
     };
+    // Writing to a String cannot fail.
+    let _ = write!(text, "  {state}{padding}");
     for (cell, width) in others.iter().zip(&WIDTHS[1..]) {
         let _ = write!(text, "  {cell:>width$}");
     }

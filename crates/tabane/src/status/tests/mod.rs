@@ -28,6 +28,8 @@ pub(super) fn example() -> StatusReport {
         rx_packets: 500_000,
         rx_bytes: 32_000_000,
         resent_bytes: 1_234_567,
+        lost_packets: 850,
+        failures: 0,
         mtu_bytes: 1472,
     };
     let failed = PathStatus {
@@ -39,9 +41,10 @@ pub(super) fn example() -> StatusReport {
         rx_rate_mbps: 0.0,
         capacity_mbps: None,
         loss_percent: Some(100.0),
+        failures: 2,
         ..path(1, 3, PathState::Down)
     };
-    let peer = |name: &str, state, paths| PeerStatus {
+    let peer = |name: &str, state, paths: Vec<_>| PeerStatus {
         name: name.to_owned(),
         state,
         since_unix_ms: 1_800_000_000_000,
@@ -49,6 +52,10 @@ pub(super) fn example() -> StatusReport {
         why: None,
         session_age_s: Some(720),
         memory_bytes: 4_194_304,
+        failures: 0,
+        paths_up: paths.len(),
+        paths_configured: paths.len(),
+        redundancy_lost: false,
         paths,
     };
     let absent = PeerStatus {
@@ -63,6 +70,7 @@ pub(super) fn example() -> StatusReport {
         node: NodeStatus {
             name: "n0".to_owned(),
             version: "0.1.0".to_owned(),
+            started_unix_ms: 1_799_921_459_000,
             uptime_s: 90_061,
             wire: Wire::Encrypted,
             limits_hit: BTreeMap::from([("vnic_dropped_unknown_destination".to_owned(), 3)]),
@@ -75,7 +83,11 @@ pub(super) fn example() -> StatusReport {
         },
         peers: vec![
             peer("n1", PeerState::Up, fine),
-            peer("n2", PeerState::Up, half),
+            PeerStatus {
+                paths_up: 1,
+                redundancy_lost: true,
+                ..peer("n2", PeerState::Up, half)
+            },
             absent,
         ],
     }
