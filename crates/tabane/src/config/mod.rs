@@ -105,6 +105,11 @@ impl NodeSpec {
         numbered.filter_map(|(number, address)| Some((number, (*address)?)))
     }
 
+    /// Is one of its links at this address?
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.links.contains(&Some(address))
+    }
+
     /// The line in which link `number` stands.
     fn link_line(&self, number: usize) -> u32 {
         self.lines

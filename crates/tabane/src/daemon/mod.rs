@@ -5,6 +5,7 @@ pub mod log;
 mod nic;
 mod rates;
 mod redundancy;
+mod refused;
 mod report;
 mod run;
 

@@ -10,9 +10,11 @@ use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Time, link};
 use super::events;
 use super::nic::{self, Nic};
 use super::redundancy::Redundancy;
+use super::refused::Entry;
 use super::run::Daemon;
 use crate::status::{
-    NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport, VnicStatus,
+    NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, SCHEMA, StatusReport,
+    VnicStatus,
 };
 use crate::vswitch::DropReason;
 
@@ -49,6 +51,7 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
             uptime_s: turn.now.since(daemon.started).as_secs(),
             wire: daemon.cluster.wire,
             limits_hit: limits_hit(daemon, turn),
+            dropped: dropped(turn),
             vnic: daemon
                 .nic
                 .as_ref()
@@ -57,7 +60,51 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
         peers: peers
             .filter_map(|(id, index)| peer_status(daemon, turn, *id, *index))
             .collect(),
+        refused: refused(daemon, turn.now),
     }
+}
+
+/// Who was not admitted.
+fn refused(daemon: &Daemon, now: Time) -> Vec<RefusedStatus> {
+    let listed = daemon.refused.listed(now);
+    let status = |entry: &Entry| {
+        let (first, last) = (since(now, entry.first), since(now, entry.last));
+        let mut nodes = daemon.cluster.nodes.iter();
+        RefusedStatus {
+            address: entry.address,
+            link: entry.link.0,
+            peer: nodes
+                .find(|node| node.has_address(entry.address.ip()))
+                .map(|node| node.name.clone()),
+            reason: entry.reason,
+            text: entry.text.clone(),
+            count: entry.count,
+            first_unix_ms: first.unix_ms,
+            last_unix_ms: last.unix_ms,
+            last_s: last.ago.as_secs(),
+        }
+    };
+    listed.into_iter().map(status).collect()
+}
+
+/// Every reason to drop a datagram, if it ever happened.
+fn dropped(turn: &Turn<'_>) -> BTreeMap<String, u64> {
+    let s = turn.node.node_stats();
+    let mut dropped = BTreeMap::new();
+    let mut add = |name: &str, count: u64| {
+        if count > 0 {
+            dropped.insert(name.to_owned(), count);
+        }
+    };
+    add("malformed", s.malformed);
+    add("unknown_session", s.unknown_session);
+    add("forged", s.forged);
+    add("replayed", s.replayed);
+    add("wrong_link", s.cross_path);
+    add("stranger", s.stranger);
+    add("refused", s.refused);
+    add("asked_for_cookie", s.cookies_sent);
+    dropped
 }
 
 fn vnic_status(nic: &Nic, address: (std::net::IpAddr, u8)) -> Option<VnicStatus> {
@@ -82,16 +129,8 @@ fn limits_hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
         }
     };
     let s = turn.node.node_stats();
-    add("packets_malformed", s.malformed);
-    add("packets_of_unknown_session", s.unknown_session);
-    add("packets_forged", s.forged);
-    add("packets_replayed", s.replayed);
-    add("packets_on_wrong_link", s.cross_path);
     add("packets_with_bad_record", s.bad_record);
     add("protocol_violations", s.violation);
-    add("handshakes_of_strangers", s.stranger);
-    add("handshakes_refused", s.refused);
-    add("handshakes_answered_with_cookie", s.cookies_sent);
     add("frames_for_unconnected_peer", s.frames_unreachable);
     add("frames_queue_full", s.frames_queue_full);
     add("events_dropped", s.events_dropped);
@@ -138,7 +177,7 @@ fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Op
         },
         since_unix_ms: at.unix_ms,
         since_s: at.ago.as_secs(),
-        why: why(daemon, id, &stats),
+        why: why(turn.now, daemon, index, &stats),
         session_age_s: stats.session_since.map(|s| turn.now.since(s).as_secs()),
         memory_bytes: stats.memory_bytes as u64,
         failures: daemon.redundancy.failures(id),
@@ -151,14 +190,20 @@ fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Op
     })
 }
 
-fn why(daemon: &Daemon, peer: PeerId, stats: &PeerStats) -> Option<String> {
+fn why(now: Time, daemon: &Daemon, index: usize, stats: &PeerStats) -> Option<String> {
     match stats.state {
         tabane_proto::PeerState::Up => None,
         tabane_proto::PeerState::Down => Some("no link to it works".to_owned()),
-        tabane_proto::PeerState::Connecting => Some(daemon.refusals.get(&peer).map_or_else(
-            || "no answer to handshakes yet".to_owned(),
-            |why| format!("its handshake was refused: {why}"),
-        )),
+        tabane_proto::PeerState::Connecting => {
+            let spec = &daemon.cluster.nodes[index];
+            let refused = daemon
+                .refused
+                .newest(now, |address| spec.has_address(address));
+            Some(refused.map_or_else(
+                || "no answer to handshakes yet".to_owned(),
+                |why| format!("its handshake was refused: {why}"),
+            ))
+        }
     }
 }
 

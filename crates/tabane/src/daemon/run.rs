@@ -1,6 +1,5 @@
 //! The daemon: an engine with the virtual NIC, the control socket and signals around it.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, Turn};
@@ -17,6 +16,7 @@ use super::log;
 use super::nic::Nic;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
+use super::refused::Refused;
 use crate::cli;
 use crate::config::{Cluster, Problem, Wire};
 use crate::exit_codes;
@@ -50,8 +50,7 @@ pub(super) struct Daemon {
     pub started_unix_ms: u64,
     pub rates: RateMeter,
     pub redundancy: Watch,
-    /// Why the last handshake with a peer that is not connected was refused.
-    pub refusals: BTreeMap<PeerId, String>,
+    pub refused: Refused,
     control: Option<ControlServer>,
     signals: Signals,
     stop: bool,
@@ -101,7 +100,7 @@ impl Daemon {
             started_unix_ms: super::report::unix_ms(),
             rates: RateMeter::default(),
             redundancy: Watch::default(),
-            refusals: BTreeMap::new(),
+            refused: Refused::new(started),
             control: Some(control),
             signals,
             stop: false,
@@ -131,22 +130,20 @@ impl Daemon {
         Ok(())
     }
 
-    /// Remembers why a peer cannot connect, for `status`.
-    fn note_refusal(&mut self, event: &Event) {
+    /// Remembers who was refused, for `status`; returns whether the event is one for the log.
+    fn note_refusal(&mut self, now: Time, event: &Event) -> bool {
         match event {
             Event::PeerUp { peer, .. } => {
-                self.refusals.remove(peer);
-            }
-            Event::HandshakeRefused { from, why, .. } => {
-                let has = |node: usize| {
-                    let mut own = self.cluster.nodes[node].addresses();
-                    own.any(|(_, address)| address == from.ip())
-                };
-                if let Some((peer, _)) = self.peers.iter().find(|(_, node)| has(*node)) {
-                    self.refusals.insert(*peer, super::events::refusal(why));
+                if let Some((_, node)) = self.peers.iter().find(|(id, _)| id == peer) {
+                    let spec = &self.cluster.nodes[*node];
+                    self.refused.settle(|address| spec.has_address(address));
                 }
+                true
             }
-            _ => {}
+            Event::HandshakeRefused { link, from, why } => {
+                self.refused.note(now, *link, *from, why)
+            }
+            _ => true,
         }
     }
 
@@ -259,8 +256,9 @@ fn backend() -> Result<Backend, String> {
 
 impl Host for Daemon {
     fn event(&mut self, now: Time, node: &mut Node, event: Event) {
-        self.note_refusal(&event);
-        if let Some(text) = super::events::describe(&event, |peer| self.name(peer)) {
+        if self.note_refusal(now, &event)
+            && let Some(text) = super::events::describe(&event, |peer| self.name(peer))
+        {
             log::line(text);
         }
         let told = self.redundancy.event(now, node, &event);

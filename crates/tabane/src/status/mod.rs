@@ -2,6 +2,7 @@
 
 mod client;
 pub mod control;
+mod refused;
 mod report;
 mod server;
 mod table;
@@ -9,6 +10,7 @@ mod table;
 mod tests;
 
 pub use client::{ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_status};
+pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
     NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport, VnicStatus,
 };

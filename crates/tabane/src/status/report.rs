@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::refused::RefusedStatus;
 use crate::config::Wire;
 
 /// Value of [`StatusReport::schema`]. Grows if a name changes its meaning or goes.
@@ -20,6 +21,9 @@ pub struct StatusReport {
     pub node: NodeStatus,
     /// All other nodes of the cluster file, in its order.
     pub peers: Vec<PeerStatus>,
+    /// Who was not admitted, the newest first; bounded.
+    #[serde(default)]
+    pub refused: Vec<RefusedStatus>,
 }
 
 /// The node that was asked.
@@ -38,6 +42,9 @@ pub struct NodeStatus {
     pub wire: Wire,
     /// How often each limit was hit since the start; only those that were.
     pub limits_hit: BTreeMap<String, u64>,
+    /// How many datagrams were dropped for each reason; only those that were.
+    #[serde(default)]
+    pub dropped: BTreeMap<String, u64>,
     /// Its virtual NIC, if it has one.
     pub vnic: Option<VnicStatus>,
 }

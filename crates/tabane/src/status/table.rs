@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::refused::RefusedStatus;
 use super::report::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
 use crate::config::Wire;
 
@@ -57,7 +58,27 @@ pub fn render(report: &StatusReport, colours: Colours) -> String {
     for peer in &report.peers {
         peer_rows(peer, label_width, colours, &mut out);
     }
+    if !report.refused.is_empty() {
+        out.push('\n');
+    }
+    for refused in &report.refused {
+        refused_lines(refused, &mut out);
+    }
     out
+}
+
+fn refused_lines(refused: &RefusedStatus, out: &mut String) {
+    let peer = refused.peer.as_deref();
+    let peer = peer.map_or_else(String::new, |name| format!(" ({})", clean(name)));
+    let text = format!(
+        "refused: {}{peer} on link {}, {}x, last {} ago",
+        refused.address.ip(),
+        refused.link,
+        refused.count,
+        duration(refused.last_s)
+    );
+    line(out, &text);
+    why_line(Some(&refused.text), "  ", out);
 }
 
 fn head(report: &StatusReport, out: &mut String) {
@@ -89,6 +110,12 @@ fn head(report: &StatusReport, out: &mut String) {
     }
     for (limit, count) in &node.limits_hit {
         line(out, &format!("limit hit: {} {count}", clean(limit)));
+    }
+    for (reason, count) in &node.dropped {
+        line(
+            out,
+            &format!("datagrams dropped: {} {count}", clean(reason)),
+        );
     }
     if !report.peers.is_empty() {
         out.push('\n');

@@ -74,6 +74,7 @@ pub(super) fn example() -> StatusReport {
             uptime_s: 90_061,
             wire: Wire::Encrypted,
             limits_hit: BTreeMap::from([("vnic_dropped_unknown_destination".to_owned(), 3)]),
+            dropped: BTreeMap::from([("stranger".to_owned(), 12)]),
             vnic: Some(VnicStatus {
                 name: "tab0".to_owned(),
                 address: "10.99.0.1/24".to_owned(),
@@ -90,6 +91,17 @@ pub(super) fn example() -> StatusReport {
             },
             absent,
         ],
+        refused: vec![RefusedStatus {
+            address: "10.77.0.4:7577".parse().unwrap(),
+            link: 0,
+            peer: Some("storage-3.rack2".to_owned()),
+            reason: RefusedReason::WrongKey,
+            text: "handshake not made with this cluster's key".to_owned(),
+            count: 12,
+            first_unix_ms: 1_800_011_500_000,
+            last_unix_ms: 1_800_011_518_000,
+            last_s: 2,
+        }],
     }
 }
 
@@ -134,6 +146,15 @@ fn unknown_names_are_ignored() {
     assert_eq!(read, example());
 }
 
+/// So may one that knows a reason more.
+#[test]
+fn an_unknown_reason_is_read() {
+    let json = serde_json::to_string(&example()).unwrap();
+    let read: StatusReport =
+        serde_json::from_str(&json.replace("wrong_key", "wrong_moon")).unwrap();
+    assert_eq!(read.refused[0].reason, RefusedReason::Other);
+}
+
 /// The documentation describes exactly the names there are.
 #[test]
 fn every_name_is_documented() {
@@ -152,8 +173,8 @@ fn collect_names(value: &serde_json::Value, names: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(object) => {
             for (name, inner) in object {
-                // The names inside are those of limits.
-                if name != "limits_hit" {
+                // The names inside are those of limits and reasons.
+                if !["limits_hit", "dropped"].contains(&name.as_str()) {
                     collect_names(inner, names);
                 }
                 names.push(name.clone());

@@ -1,0 +1,215 @@
+//! Who was not admitted: told in the log once, listed in `status`.
+//!
+//! Addresses can be forged and first messages recorded, so what a flood of them
+//! can cost is bounded: entries, and lines in the log.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use tabane_proto::crypto::HandshakeError;
+use tabane_proto::{LinkId, Refusal, Time};
+
+use crate::status::RefusedReason;
+
+/// Entries kept: one for each address, link and reason. Beyond that, the one
+/// that has been silent longest goes for a new one.
+pub const REFUSED_MAX: usize = 64;
+/// The log tells of an entry again after this long, if it goes on.
+const TOLD_AGAIN: Duration = Duration::from_secs(3600);
+/// An entry that has been silent for this long is no longer listed.
+const LISTED: Duration = Duration::from_secs(3600);
+/// Lines of the log at once for all entries together …
+const LINES_BURST: u32 = 16;
+/// … and one more for every such interval that passes.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Somebody at an address, refused on a link for one reason.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub address: SocketAddr,
+    pub link: LinkId,
+    pub reason: RefusedReason,
+    pub text: String,
+    pub count: u64,
+    pub first: Time,
+    pub last: Time,
+    /// When the log told it.
+    told: Option<Time>,
+    /// It has been admitted since.
+    settled: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Refused {
+    entries: Vec<Entry>,
+    lines: u32,
+    refilled: Time,
+}
+
+impl Refused {
+    /// None yet.
+    pub fn new(now: Time) -> Refused {
+        Refused {
+            entries: Vec::new(),
+            lines: LINES_BURST,
+            refilled: now,
+        }
+    }
+
+    /// Somebody was refused. Returns whether the log should tell.
+    pub fn note(&mut self, now: Time, link: LinkId, from: SocketAddr, why: &Refusal) -> bool {
+        let reason = reason(why);
+        let same = |e: &Entry| e.address.ip() == from.ip() && e.link == link && e.reason == reason;
+        let index = self.entries.iter().position(same).unwrap_or_else(|| {
+            self.make_room();
+            self.entries.push(Entry {
+                address: from,
+                link,
+                reason,
+                text: String::new(),
+                count: 0,
+                first: now,
+                last: now,
+                told: None,
+                settled: false,
+            });
+            self.entries.len() - 1
+        });
+        let due = self.entries[index]
+            .told
+            .is_none_or(|told| now.since(told) >= TOLD_AGAIN);
+        let tell = due && self.take_line(now);
+        let entry = &mut self.entries[index];
+        if entry.settled {
+            (entry.count, entry.first, entry.settled) = (0, now, false);
+        }
+        entry.address = from;
+        entry.text = super::events::refusal(why);
+        entry.count += 1;
+        entry.last = now;
+        if tell {
+            entry.told = Some(now);
+        }
+        tell
+    }
+
+    fn make_room(&mut self) {
+        if self.entries.len() < REFUSED_MAX {
+            return;
+        }
+        let oldest = (0..self.entries.len()).min_by_key(|&i| self.entries[i].last);
+        if let Some(oldest) = oldest {
+            self.entries.swap_remove(oldest);
+        }
+    }
+
+    fn take_line(&mut self, now: Time) -> bool {
+        let earned = now.since(self.refilled).as_secs() / LINE_INTERVAL.as_secs();
+        if earned > 0 {
+            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+            self.lines = self.lines.saturating_add(earned).min(LINES_BURST);
+            self.refilled = now;
+        }
+        let has = self.lines > 0;
+        self.lines = self.lines.saturating_sub(1);
+        has
+    }
+
+    /// Whoever has one of these addresses is connected: what was, is settled.
+    pub fn settle(&mut self, own: impl Fn(IpAddr) -> bool) {
+        for entry in self.entries.iter_mut().filter(|e| own(e.address.ip())) {
+            entry.settled = true;
+        }
+    }
+
+    /// What is to be listed, the newest first.
+    pub fn listed(&self, now: Time) -> Vec<&Entry> {
+        let is_new = |e: &&Entry| !e.settled && now.since(e.last) < LISTED;
+        let mut listed: Vec<_> = self.entries.iter().filter(is_new).collect();
+        listed.sort_by_key(|e| core::cmp::Reverse(e.last));
+        listed
+    }
+
+    /// The newest words to somebody with one of these addresses.
+    pub fn newest(&self, now: Time, own: impl Fn(IpAddr) -> bool) -> Option<&str> {
+        let listed = self.listed(now);
+        let mut of_these = listed.into_iter().filter(|e| own(e.address.ip()));
+        of_these.next().map(|e| e.text.as_str())
+    }
+}
+
+/// The word of `status` for a refusal.
+fn reason(why: &Refusal) -> RefusedReason {
+    match why {
+        Refusal::Handshake(error) => match error {
+            HandshakeError::WrongKey => RefusedReason::WrongKey,
+            HandshakeError::WrongVersion { .. } => RefusedReason::WrongVersion,
+            HandshakeError::WrongWire { .. } => RefusedReason::WrongWire,
+            HandshakeError::WrongDestination { .. } => RefusedReason::WrongDestination,
+            HandshakeError::WrongPeer { .. } => RefusedReason::WrongPeer,
+            HandshakeError::Malformed(_) | HandshakeError::NotThisHandshake => {
+                RefusedReason::Malformed
+            }
+        },
+        Refusal::UnknownNode(_) => RefusedReason::UnknownNode,
+        Refusal::OwnName => RefusedReason::OwnName,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: u32) -> SocketAddr {
+        (IpAddr::from(host.to_be_bytes()), 7577).into()
+    }
+
+    const LINK: LinkId = LinkId(0);
+    const HOUR: u64 = 3_600_000;
+
+    #[test]
+    fn each_is_told_once_an_hour_and_counted() {
+        let mut refused = Refused::new(Time::ZERO);
+        let mut note = |ms, why| refused.note(Time::from_ms(ms), LINK, at(1), &why);
+        assert!(note(0, Refusal::OwnName));
+        assert!(!note(1, Refusal::OwnName));
+        assert!(!note(HOUR - 1, Refusal::OwnName));
+        assert!(note(2, Refusal::Handshake(HandshakeError::WrongKey)));
+        assert!(note(HOUR, Refusal::OwnName));
+        let listed = refused.listed(Time::from_ms(HOUR));
+        assert_eq!(listed.len(), 2);
+        assert_eq!(
+            (listed[0].reason, listed[0].count),
+            (RefusedReason::OwnName, 4)
+        );
+        assert_eq!(refused.listed(Time::from_ms(3 * HOUR)).len(), 0);
+    }
+
+    #[test]
+    fn a_flood_of_addresses_costs_few_lines_and_little_memory() {
+        let mut refused = Refused::new(Time::ZERO);
+        let mut note = |host| refused.note(Time::from_ms(10), LINK, at(host), &Refusal::OwnName);
+        assert_eq!(
+            (0..100_000).filter(|&host| note(host)).count(),
+            LINES_BURST as usize
+        );
+        assert_eq!(refused.entries.len(), REFUSED_MAX);
+        let later = Time::from_ms(10 + 60_000);
+        assert!(refused.note(later, LINK, at(1 << 20), &Refusal::OwnName));
+        assert!(!refused.note(later, LINK, at(1 << 21), &Refusal::OwnName));
+    }
+
+    #[test]
+    fn who_is_connected_is_no_longer_listed_until_it_is_refused_again() {
+        let mut refused = Refused::new(Time::ZERO);
+        let note = |r: &mut Refused, ms| r.note(Time::from_ms(ms), LINK, at(1), &Refusal::OwnName);
+        assert!(note(&mut refused, 0));
+        let is_it = |ip| ip == at(1).ip();
+        assert!(refused.newest(Time::from_ms(1), is_it).is_some());
+        refused.settle(is_it);
+        assert_eq!(refused.newest(Time::from_ms(1), is_it), None);
+        assert!(!note(&mut refused, 5), "the log has it already");
+        assert_eq!(refused.listed(Time::from_ms(5))[0].count, 1);
+    }
+}
