@@ -85,6 +85,24 @@ pub struct Engine {
     burst: Box<[u8]>,
     ready: Vec<Ready>,
     spin: Spin,
+    busy: Busy,
+}
+
+/// How long the loop has worked, from the clock readings it makes anyway.
+#[derive(Default)]
+struct Busy {
+    total: Duration,
+    /// When the current turn's work began; `None` if it is an idle spin.
+    working_since: Option<Time>,
+}
+
+impl Busy {
+    /// The loop is about to wait.
+    fn pause(&mut self, now: Time) {
+        if let Some(since) = self.working_since.take() {
+            self.total += now.since(since);
+        }
+    }
 }
 
 fn now() -> Time {
@@ -122,6 +140,7 @@ impl Engine {
             burst: vec![0; BURST_BYTES].into_boxed_slice(),
             ready: Vec::new(),
             spin: Spin::default(),
+            busy: Busy::default(),
         };
         Ok((engine, words))
     }
@@ -155,6 +174,8 @@ impl Engine {
             patience
         })?;
         let now = now();
+        let idle_spin = self.spin.spinning(now) && self.ready.is_empty();
+        self.busy.working_since = (!idle_spin).then_some(now);
         let mut small = self.take_in(now, host);
         small |= host.produce(now, &mut self.node);
         self.run_timers(now, host);
@@ -171,6 +192,7 @@ impl Engine {
 
     fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
         let before = now();
+        self.busy.pause(before);
         if self.spin.spinning(before) {
             self.poller.wait(Some(Duration::ZERO), &mut self.ready)?;
             if self.ready.is_empty() {
@@ -200,6 +222,7 @@ impl Engine {
                     node: &mut self.node,
                     poller: &self.poller,
                     links: &self.links,
+                    busy: self.busy.total,
                 };
                 host.ready(&mut turn, ready);
             } else if ready.token == TOKEN_MONITOR {

@@ -1,5 +1,7 @@
 //! What a host of the loop does.
 
+use core::time::Duration;
+
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::{Event, Node, PeerId, Time};
 
@@ -39,6 +41,8 @@ pub struct Turn<'a> {
     /// What wakes the loop.
     pub poller: &'a Poller,
     pub(crate) links: &'a Links,
+    /// How long the loop has worked since it began, waiting and idle spinning left out.
+    pub busy: Duration,
 }
 
 impl Turn<'_> {

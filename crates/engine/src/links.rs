@@ -45,6 +45,9 @@ pub struct LinkStatus {
     pub buffers: Option<BufferSizes>,
     /// What its socket counted since it was opened.
     pub counters: UdpCounters,
+    /// Bursts that the system refused to send for another reason than a full
+    /// queue or a link that is down: a firewall rule of this machine.
+    pub refused: u64,
 }
 
 /// A burst the socket would not take, kept until it does.
@@ -63,6 +66,7 @@ pub(crate) struct Link {
     up: bool,
     held: Option<Held>,
     watching_writable: bool,
+    refused: u64,
     recheck_at: Option<Time>,
     waking: Option<Waking>,
 }
@@ -97,6 +101,7 @@ impl Links {
             up: false,
             held: None,
             watching_writable: false,
+            refused: 0,
             recheck_at: None,
             waking: None,
         });
@@ -186,6 +191,7 @@ impl Links {
                 .as_ref()
                 .map(LinkSocket::counters)
                 .unwrap_or_default(),
+            refused: l.refused,
         };
         self.links.iter().map(status).collect()
     }
@@ -363,7 +369,10 @@ impl Link {
                 return;
             }
             // A local firewall refused it: the peer will not acknowledge it, that is all.
-            Err(SendError::Other(_)) => return,
+            Err(SendError::Other(_)) => {
+                self.refused += 1;
+                return;
+            }
         };
         node.set_link_blocked(self.spec.id, true);
         self.held = Some(Held {

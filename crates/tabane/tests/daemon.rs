@@ -26,6 +26,21 @@ fn two_nodes_see_each_other() {
     assert_eq!(status["node"]["wire"], "encrypted");
     assert_eq!(status["node"]["vnic"]["address"], "10.99.0.1/24");
     assert_eq!(status["peers"][0]["name"], "n1");
+    let links = status["node"]["links"].as_array().expect("links");
+    for (link, device) in links.iter().zip(["eth0", "eth1"]) {
+        assert_eq!(link["device"], device, "{status:#}");
+        assert_eq!(link["up"], true, "{status:#}");
+        let received = link["rx_datagrams"].as_u64();
+        assert!(received >= link["rx_receives"].as_u64() && received > Some(0));
+        assert!(
+            link["receive_buffer_bytes"].as_u64() > Some(0),
+            "{status:#}"
+        );
+    }
+    assert_eq!(links.len(), 2, "{status:#}");
+    let pid = cluster.daemon(0).map(Program::id);
+    assert_eq!(status["node"]["pid"].as_u64(), pid.map(u64::from));
+    assert!(status["node"]["busy_us"].as_u64() > Some(0), "{status:#}");
     assert!(
         cluster.log(0).contains("n1: connected"),
         "{}",

@@ -70,6 +70,10 @@ pub struct UdpCounters {
     /// Datagrams (or joined bursts) the kernel dropped because the receive
     /// buffer was full or their checksum was wrong. As of the last packet received.
     pub kernel_drops: u64,
+    /// Receives, each of one datagram or of a burst the kernel joined.
+    pub receives: u64,
+    /// Datagrams in them.
+    pub datagrams_received: u64,
     /// Receives longer than the buffer, dropped.
     pub truncated: u64,
     /// Bursts the device would not segment, sent one datagram a call.

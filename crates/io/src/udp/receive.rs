@@ -145,6 +145,10 @@ impl LinkSocket {
         for (header, name) in headers[..received].iter().zip(names) {
             datagrams += self.keep(batch, header, name);
         }
+        self.count(|c| {
+            c.receives += received as u64;
+            c.datagrams_received += datagrams as u64;
+        });
         Ok(datagrams)
     }
 

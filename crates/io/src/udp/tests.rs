@@ -59,6 +59,7 @@ fn numbered(bytes: usize, segment: usize) -> Vec<u8> {
 #[test]
 fn bursts_arrive_whole_in_order_and_cut_as_they_were_sent() {
     let (a, b, mut batch) = (loopback(), loopback(), ReceiveBatch::new());
+    let mut datagrams_received = 0;
     for (bytes, segment) in [
         (1, 1),
         (1430, 1430),
@@ -71,6 +72,7 @@ fn bursts_arrive_whole_in_order_and_cut_as_they_were_sent() {
         let got = receive(&b, &mut batch, bytes.div_ceil(segment));
         assert!(got.iter().all(|(from, _)| *from == address(&a)));
         let wanted: Vec<_> = sent.chunks(segment).collect();
+        datagrams_received += wanted.len() as u64;
         assert_eq!(
             got.iter()
                 .map(|(_, datagram)| &datagram[..])
@@ -78,7 +80,16 @@ fn bursts_arrive_whole_in_order_and_cut_as_they_were_sent() {
             wanted
         );
     }
-    assert_eq!((a.counters(), b.counters()), Default::default());
+    let expected = UdpCounters {
+        receives: b.counters().receives,
+        datagrams_received,
+        ..UdpCounters::default()
+    };
+    assert_eq!(
+        (a.counters(), b.counters()),
+        (UdpCounters::default(), expected)
+    );
+    assert!((1..=datagrams_received).contains(&expected.receives));
 }
 
 #[test]

@@ -468,6 +468,7 @@ impl Path {
             rtt_variation: self.rtt.variation(),
             rtt_least: self.rtt.base(),
             capacity_bytes_per_s: self.congestion.known_rate(),
+            capacity_is_proven: self.congestion.rate_is_proven(),
             loss_ratio: self.loss_ratio.get(),
             mtu_bytes: self.mtu.current(),
             window_bytes: self.congestion.window(),

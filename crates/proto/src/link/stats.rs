@@ -15,6 +15,8 @@ pub struct PathStats {
     pub rtt_least: Duration,
     /// What the path is thought to be able to carry, in bytes per second; 0 before the first sample.
     pub capacity_bytes_per_s: f64,
+    /// Whether the path was given all it can carry when that was estimated.
+    pub capacity_is_proven: bool,
     /// Share of packets lost lately, 0 to 1.
     pub loss_ratio: f64,
     /// Largest datagram used now, in bytes.

@@ -13,8 +13,8 @@ use super::redundancy::Redundancy;
 use super::refused::Entry;
 use super::run::Daemon;
 use crate::status::{
-    NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, SCHEMA, StatusReport,
-    VnicStatus,
+    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, SCHEMA,
+    StatusReport, VnicStatus,
 };
 use crate::vswitch::DropReason;
 
@@ -56,6 +56,9 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
                 .nic
                 .as_ref()
                 .and_then(|nic| vnic_status(nic, spec.vnic?)),
+            pid: std::process::id(),
+            busy_us: turn.busy.as_micros() as u64,
+            links: turn.link_status().into_iter().map(link_status).collect(),
         },
         peers: peers
             .filter_map(|(id, index)| peer_status(daemon, turn, *id, *index))
@@ -118,6 +121,23 @@ fn vnic_status(nic: &Nic, address: (std::net::IpAddr, u8)) -> Option<VnicStatus>
         }
         .to_owned(),
     })
+}
+
+fn link_status(link: tabane_engine::LinkStatus) -> LinkStatus {
+    LinkStatus {
+        link: link.id.0,
+        address: link.address,
+        device: link.device,
+        up: link.up,
+        receive_buffer_bytes: link.buffers.map(|b| b.receive_bytes as u64),
+        send_buffer_bytes: link.buffers.map(|b| b.send_bytes as u64),
+        rx_receives: link.counters.receives,
+        rx_datagrams: link.counters.datagrams_received,
+        rx_dropped: link.counters.kernel_drops,
+        tx_piecewise: link.counters.gso_refused,
+        tx_refused: link.refused,
+        icmp_errors: link.counters.stray_errors,
+    }
 }
 
 /// Every limit and every reason to drop something, if it ever happened.
@@ -184,6 +204,7 @@ fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Op
         paths_up: redundancy.paths_up,
         paths_configured: redundancy.paths_configured,
         redundancy_lost: redundancy.is_lost,
+        queued_bytes: turn.node.queued_bytes(id) as u64,
         paths: paths
             .filter_map(|p| path_status(turn.now, daemon, id, p))
             .collect(),
@@ -236,9 +257,11 @@ fn path_status(now: Time, daemon: &Daemon, peer: PeerId, path: &PathReport) -> O
         tx_rate_mbps: rates.tx_mbps,
         rx_rate_mbps: rates.rx_mbps,
         capacity_mbps: (s.capacity_bytes_per_s > 0.0).then_some(s.capacity_bytes_per_s * 8e-6),
+        capacity_proven: s.capacity_is_proven,
         loss_percent: (s.packets_sent > 0).then_some(s.loss_ratio * 100.0),
         tx_packets: s.packets_sent,
         tx_bytes: s.bytes_sent,
+        tx_lost_packets: s.packets_lost,
         rx_packets: s.packets_received,
         rx_bytes: s.bytes_received,
         resent_bytes: s.bytes_lost,

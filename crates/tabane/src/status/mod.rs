@@ -12,7 +12,8 @@ mod tests;
 pub use client::{ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_status};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
-    NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport, VnicStatus,
+    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,
+    VnicStatus,
 };
 pub use server::{CLIENTS_MAX, ControlServer, SOCKET_NAME};
 pub use table::{Colours, render};

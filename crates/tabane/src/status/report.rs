@@ -47,6 +47,45 @@ pub struct NodeStatus {
     pub dropped: BTreeMap<String, u64>,
     /// Its virtual NIC, if it has one.
     pub vnic: Option<VnicStatus>,
+    /// Process id of its daemon, as the daemon sees it.
+    #[serde(default)]
+    pub pid: u32,
+    /// How long its loop has worked since the daemon started, microseconds; it has one thread,
+    /// so a second of it in a second is all there is.
+    #[serde(default)]
+    pub busy_us: u64,
+    /// Its own links.
+    #[serde(default)]
+    pub links: Vec<LinkStatus>,
+}
+
+/// One of the node's own links, as the operating system has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Its number: 0..=7.
+    pub link: u8,
+    /// Its address and UDP port.
+    pub address: SocketAddr,
+    /// The device that has the address; `null` if none has.
+    pub device: Option<String>,
+    /// Whether the system says that it can be used.
+    pub up: bool,
+    /// Receive buffer that the kernel granted; `null` without a socket.
+    pub receive_buffer_bytes: Option<u64>,
+    /// Send buffer that the kernel granted.
+    pub send_buffer_bytes: Option<u64>,
+    /// Receives since the socket was opened: each one datagram, or several that the kernel joined.
+    pub rx_receives: u64,
+    /// Datagrams in them.
+    pub rx_datagrams: u64,
+    /// Datagrams, or joined bursts, that found the receive buffer full.
+    pub rx_dropped: u64,
+    /// Bursts that the device would not segment and that went out one by one.
+    pub tx_piecewise: u64,
+    /// Bursts that a rule of this machine refused to let out.
+    pub tx_refused: u64,
+    /// ICMP errors about what was sent, from wherever.
+    pub icmp_errors: u64,
 }
 
 /// A virtual NIC.
@@ -91,6 +130,9 @@ pub struct PeerStatus {
     /// Several paths are possible, and fewer than two of them work.
     #[serde(default)]
     pub redundancy_lost: bool,
+    /// Bytes that wait to be sent to it.
+    #[serde(default)]
+    pub queued_bytes: u64,
     /// The paths to it, by link number.
     pub paths: Vec<PathStatus>,
 }
@@ -132,12 +174,18 @@ pub struct PathStatus {
     pub rx_rate_mbps: f64,
     /// What the path can carry, by estimate; `null` before there is one.
     pub capacity_mbps: Option<f64>,
+    /// Whether the path was given all it can carry when that was estimated.
+    #[serde(default)]
+    pub capacity_proven: bool,
     /// Packets lost lately of those sent; `null` if none were sent.
     pub loss_percent: Option<f64>,
     /// Packets sent since the path is there.
     pub tx_packets: u64,
     /// Bytes sent, of UDP payload.
     pub tx_bytes: u64,
+    /// Packets sent that were lost.
+    #[serde(default)]
+    pub tx_lost_packets: u64,
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received, of UDP payload.

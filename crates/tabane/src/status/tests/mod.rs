@@ -22,9 +22,11 @@ pub(super) fn example() -> StatusReport {
         tx_rate_mbps: 941.25,
         rx_rate_mbps: 12.5,
         capacity_mbps: Some(956.0),
+        capacity_proven: true,
         loss_percent: Some(0.0),
         tx_packets: 1_000_000,
         tx_bytes: 1_440_000_000,
+        tx_lost_packets: 857,
         rx_packets: 500_000,
         rx_bytes: 32_000_000,
         resent_bytes: 1_234_567,
@@ -56,6 +58,7 @@ pub(super) fn example() -> StatusReport {
         paths_up: paths.len(),
         paths_configured: paths.len(),
         redundancy_lost: false,
+        queued_bytes: 65_536,
         paths,
     };
     let absent = PeerStatus {
@@ -65,6 +68,20 @@ pub(super) fn example() -> StatusReport {
     };
     let fine = vec![path(0, 2, PathState::Up), path(1, 2, PathState::Suspect)];
     let half = vec![path(0, 3, PathState::Up), failed];
+    let link = LinkStatus {
+        link: 0,
+        address: "10.77.0.1:7577".parse().unwrap(),
+        device: Some("eth0".to_owned()),
+        up: true,
+        receive_buffer_bytes: Some(8_388_608),
+        send_buffer_bytes: Some(2_097_152),
+        rx_receives: 25_000,
+        rx_datagrams: 500_000,
+        rx_dropped: 0,
+        tx_piecewise: 0,
+        tx_refused: 0,
+        icmp_errors: 2,
+    };
     StatusReport {
         schema: SCHEMA,
         node: NodeStatus {
@@ -81,6 +98,9 @@ pub(super) fn example() -> StatusReport {
                 mtu_bytes: 62_000,
                 backend: "tap".to_owned(),
             }),
+            pid: 4242,
+            busy_us: 7_250_000_000,
+            links: vec![link],
         },
         peers: vec![
             peer("n1", PeerState::Up, fine),
