@@ -2,6 +2,7 @@
 
 mod events;
 pub mod log;
+mod manager;
 mod nic;
 mod rates;
 mod redundancy;

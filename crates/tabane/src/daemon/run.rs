@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, Turn};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::signals::{Signal, Signals};
-use tabane_io::systemd::{Notifier, State};
+use tabane_io::systemd::State;
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
 use tabane_io::vnic::Backend;
 use tabane_proto::limits::LINKS_MAX;
@@ -13,6 +13,7 @@ use tabane_proto::wire::WireMode;
 use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 
 use super::log;
+use super::manager::Manager;
 use super::nic::Nic;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
@@ -112,17 +113,15 @@ impl Daemon {
     fn run(mut self, mut engine: Engine) -> Result<(), String> {
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
         let _ = cli::print("ready\n");
-        let notifier = Notifier::from_environment().unwrap_or_else(|error| {
-            log::line(format!("cannot notify the service manager: {error}"));
-            None
-        });
-        notify(notifier.as_ref(), State::Ready);
+        let mut manager = Manager::from_environment();
+        manager.tell(State::Ready);
         while !self.stop {
             engine
-                .turn(&mut self, Some(rates::INTERVAL))
+                .turn(&mut self, Some(manager.patience(rates::INTERVAL)))
                 .map_err(|e| format!("waiting for events failed: {e}"))?;
+            manager.turned(engine.now());
         }
-        notify(notifier.as_ref(), State::Stopping);
+        manager.tell(State::Stopping);
         let now = engine.now();
         engine.node.close(now);
         engine.flush();
@@ -173,13 +172,6 @@ fn control_failure(error: &std::io::Error) -> String {
             .to_owned();
     }
     format!("cannot open the control socket: {error}")
-}
-
-/// A manager that does not listen is not a reason to stop.
-fn notify(notifier: Option<&Notifier>, state: State<'_>) {
-    if let Some(Err(error)) = notifier.map(|n| n.notify(state)) {
-        log::line(format!("cannot notify the service manager: {error}"));
-    }
 }
 
 /// A socket buffer that is too small loses packets whenever the loop is late.

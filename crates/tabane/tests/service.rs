@@ -1,0 +1,67 @@
+//! The daemon under a service manager, which this test plays: it listens at
+//! `NOTIFY_SOCKET` as systemd does (sd_notify(3)).
+
+mod common;
+
+use std::os::unix::net::UnixDatagram;
+
+use common::*;
+use tabane_lab::LabConfig;
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE};
+
+/// What the daemon tells next.
+fn told(manager: &UnixDatagram) -> String {
+    let mut buffer = [0; 4096];
+    let length = manager.recv(&mut buffer).expect("the daemon tells");
+    text(&buffer[..length])
+}
+
+#[test]
+fn the_manager_is_told_of_the_start_every_interval_and_the_end() {
+    const SIGSTOP: i32 = 19;
+    const SIGCONT: i32 = 18;
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
+    let socket = cluster.directory().join("notify");
+    let manager = UnixDatagram::bind(&socket).expect("is bound");
+    manager.set_read_timeout(Some(PATIENCE)).expect("is set");
+
+    let mut up = cluster.tabane(0);
+    up.arg("up").arg("--config").arg(cluster.file());
+    up.env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "100000");
+    cluster.start_as(0, up).expect("starts");
+    assert_eq!(told(&manager), "READY=1");
+    for _ in 0..3 {
+        assert_eq!(told(&manager), "WATCHDOG=1");
+    }
+
+    // A loop that does not turn says nothing; so systemd would restart it.
+    cluster
+        .daemon(0)
+        .expect("runs")
+        .signal(SIGSTOP)
+        .expect("stops");
+    eventually("it is stopped", || is_stopped(&cluster));
+    manager.set_nonblocking(true).expect("is set");
+    while manager.recv(&mut [0; 64]).is_ok() {}
+    manager.set_nonblocking(false).expect("is set");
+    cluster
+        .daemon(0)
+        .expect("runs")
+        .signal(SIGCONT)
+        .expect("goes on");
+    assert_eq!(told(&manager), "WATCHDOG=1");
+
+    assert!(cluster.stop(0).expect("ends").success());
+    let last = std::iter::repeat_with(|| told(&manager)).find(|said| said != "WATCHDOG=1");
+    assert_eq!(last.as_deref(), Some("STOPPING=1"));
+}
+
+fn is_stopped(cluster: &Cluster) -> bool {
+    let pid = cluster.daemon(0).expect("runs").id();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("is there");
+    // PID (NAME) STATE …; the name may hold anything, but is followed by the last bracket.
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('T'))
+}
