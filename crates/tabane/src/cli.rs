@@ -206,16 +206,25 @@ pub fn own_addresses() -> io::Result<Vec<InterfaceAddress>> {
 }
 
 /// As [`own_addresses`], without `tab0` of a daemon that crashed a moment ago:
-/// the kernel removes it in the background, and a supervisor may be quicker.
+/// what the kernel does not remove (in the background) is removed here.
 fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
     const REMOVAL_MAX: Duration = Duration::from_secs(5);
     let until = Instant::now() + REMOVAL_MAX;
     loop {
         let own = own_addresses()?;
         let is_left = own.iter().any(|a| a.interface == daemon::NIC_NAME);
-        if !is_left || Instant::now() > until || status::ask_status(status::SOCKET_NAME).is_ok() {
+        // A daemon can be asked before it makes the device, so one that cannot has none.
+        let no_daemon = || {
+            matches!(
+                status::ask_status(status::SOCKET_NAME),
+                Err(AskError::NoDaemon)
+            )
+        };
+        if !is_left || Instant::now() > until || !no_daemon() {
             return Ok(own);
         }
+        // Refused without privilege; what then cannot be removed is told when it is in the way.
+        let _ = tabane_io::vnic::remove_left_behind(daemon::NIC_NAME);
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 
 use common::*;
 use tabane_lab::LabConfig;
-use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
 
 /// What the daemon tells next.
 fn told(manager: &UnixDatagram) -> String {
@@ -56,6 +56,33 @@ fn the_manager_is_told_of_the_start_every_interval_and_the_end() {
     assert!(cluster.stop(0).expect("ends").success());
     let last = std::iter::repeat_with(|| told(&manager)).find(|said| said != "WATCHDOG=1");
     assert_eq!(last.as_deref(), Some("STOPPING=1"));
+}
+
+#[test]
+fn after_a_crash_it_starts_again_with_the_privileges_of_its_unit() {
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
+    let up = |cluster: &Cluster| {
+        let mut up = cluster.lab().command(0, "setpriv");
+        up.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--"]);
+        up.arg(tabane())
+            .arg("up")
+            .arg("--config")
+            .arg(cluster.file());
+        up
+    };
+    cluster.start(1).expect("starts");
+    cluster.start_as(0, up(&cluster)).expect("starts");
+    cluster.kill(0).expect("is killed");
+    cluster
+        .start_as(0, up(&cluster))
+        .expect("starts after a crash");
+    eventually("pings are answered", || pings(&cluster, 0, 1, 3, 56) == 3);
+    assert!(cluster.stop(0).expect("ends").success());
+    let mut ip = cluster.lab().command(0, "ip");
+    ip.args(["-brief", "link", "show"]);
+    let left = text(&output("ip", ip, PATIENCE).expect("ip ends").stdout);
+    assert!(!left.contains("tab0"), "{left}");
 }
 
 fn is_stopped(cluster: &Cluster) -> bool {

@@ -405,6 +405,21 @@ fn check_options(options: &VnicOptions<'_>) -> Result<(), VnicError> {
     Ok(())
 }
 
+/// Removes the device `name` if a process of ours that crashed left it behind:
+/// a veth pair whose far end could not be hidden outlives its process. The
+/// caller sees to it that no living process has it. Not an error if there is no
+/// such device; one that others made is not touched.
+///
+/// # Errors
+/// The kernel refuses; without CAP_NET_ADMIN it does.
+pub fn remove_left_behind(name: &str) -> Result<(), VnicError> {
+    let mut route = RouteSocket::new().map_err(VnicError::step("ask the kernel about links"))?;
+    match remove_leftover(&mut route, name) {
+        Err(VnicError::NameTaken { .. }) => Ok(()),
+        other => other,
+    }
+}
+
 fn remove_leftover(route: &mut RouteSocket, name: &str) -> Result<(), VnicError> {
     match route
         .link(name)

@@ -364,6 +364,7 @@ fn what_a_crashed_process_left_is_replaced_and_what_others_made_is_not() {
                 assert!(matches!(error, VnicError::NameTaken { .. }), "{error}");
                 assert!(error.to_string().contains("ip link delete tab0"), "{error}");
             }
+            super::remove_left_behind(NAME).unwrap();
             assert_eq!(names(), ["other", NAME]);
         },
     );
@@ -398,6 +399,11 @@ fn with_some_privileges_the_best_device_they_permit_is_made() {
             std::mem::forget(vnic);
             drop(open(Backend::Auto, 1).unwrap());
             assert_eq!(names(), [""; 0]);
+            std::mem::forget(open(Backend::Auto, 1).unwrap());
+            for _ in 0..2 {
+                super::remove_left_behind(NAME).unwrap();
+                assert_eq!(names(), [""; 0]);
+            }
             keep_capabilities(NET_ADMIN);
             match open(Backend::Auto, 1) {
                 Ok(vnic) => assert_eq!((tap, vnic.backend()), (true, Backend::Tap)),
