@@ -40,7 +40,8 @@ soak: setup ## SCHEDULES=1000000 SEED=0: the simulator's long run
 	cargo run --quiet --release -p tabane-sim --bin sim -- run \
 		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) ))
 
-bench: setup ## the figures of docs/measured.md: tabane beside TCP, MPTCP and balance-rr
+bench: ## the figures of docs/measured.md: tabane beside TCP, MPTCP and balance-rr
+	@tools/setup.sh bench
 	cargo build --quiet --release -p tabane
 	cargo run --quiet --release -p tabane-lab --bin bench -- $(ARGS)
 

@@ -2,14 +2,16 @@
 # Installs what this project needs and the machine lacks. Does nothing when all
 # is there.
 #
-#   tools/setup.sh          what building, testing, the demo and bench need
+#   tools/setup.sh          what building, testing and the demo need
+#   tools/setup.sh bench    also the programs that bench measures, as far as
+#                           the distribution has them
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
 #
 # No service is started or left enabled by it.
 set -euo pipefail
 export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
-# What is looked for (a program, or a file if it begins with "/") and the
+# What is looked for (a program, or files if it begins with "/") and the
 # Debian/Ubuntu package that has it.
 NEEDED='
 make                     make
@@ -42,15 +44,24 @@ tcpdump                  tcpdump
 OPTIONAL='
 perf                     linux-perf
 '
+# What `setup.sh bench` adds; also left out by bench if it is missing.
+BENCH='
+ganesha.nfsd             nfs-ganesha
+/usr/lib/*/ganesha/libfsalvfs.so nfs-ganesha-vfs
+/usr/include/nfsc/libnfs.h libnfs-dev
+mpirun                   openmpi-bin
+mpicc                    libopenmpi-dev
+'
 # Programs whose packages bring a service along, and what it is called.
-SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync'
+SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
+rpcbind:rpcbind ganesha.nfsd:nfs-ganesha'
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 is_there() {
     case $1 in
-        /*) [ -e "$1" ] ;;
+        /*) compgen -G "$1" >/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac
 }
@@ -124,8 +135,11 @@ install_packages() {
         apt update >&2
         apt install $packages >&2
     fi
-    local package
+    local package updated=''
     for package in $optional; do
+        apt install "$package" >/dev/null 2>&1 && continue
+        [ -n "$updated" ] || apt update >/dev/null 2>&1 || true
+        updated=1
         apt install "$package" >/dev/null 2>&1 || say "no package $package here; going on without it"
     done
     allow_services
@@ -133,11 +147,16 @@ install_packages() {
     disable $fresh
 }
 
+# system_packages [also]: with it, what is optional is reason enough to install.
 system_packages() {
     local packages optional
     packages=$(missing "$NEEDED" | tr '\n' ' ')
     optional=$(missing "$OPTIONAL" | tr '\n' ' ')
-    [ -n "$packages" ] || return 0
+    [ -n "$packages${1:+$optional}" ] || return 0
+    if [ -z "$packages" ] && ! { command -v apt-get && as_root true; } >/dev/null 2>&1; then
+        say "going on without what is optional: $optional"
+        return 0
+    fi
     if ! command -v apt-get >/dev/null; then
         die "this machine has no apt; install what Debian calls: $packages"
     fi
@@ -176,10 +195,14 @@ lint_tools() {
     fi
 }
 
-system_packages
-rust
 case ${1-} in
-    '') ;;
-    lint) lint_tools ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [lint]" ;;
+    '') system_packages ;;
+    bench)
+        OPTIONAL=$OPTIONAL$BENCH
+        system_packages also
+        ;;
+    lint) system_packages ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [bench | lint]" ;;
 esac
+rust
+[ "${1-}" != lint ] || lint_tools

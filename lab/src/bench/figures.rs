@@ -2,11 +2,19 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// One figure, measured once a round.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Samples(pub Vec<f64>);
+use super::timeline::Recorded;
+
+/// One figure, measured once a round; not a number where a round failed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Samples(#[serde(deserialize_with = "or_nan")] pub Vec<f64>);
+
+/// JSON has no word for what is not a number but `null`.
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+    let known = Vec::<Option<f64>>::deserialize(from)?;
+    Ok(known.into_iter().map(|n| n.unwrap_or(f64::NAN)).collect())
+}
 
 impl Samples {
     /// The middle one; of an even number, the mean of the two in the middle.
@@ -17,6 +25,7 @@ impl Samples {
     /// The value below which this share of them lies, 0 to 1.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let mut sorted = self.0.clone();
+        sorted.retain(|sample| !sample.is_nan());
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
         let at = share.clamp(0.0, 1.0) * last as f64;
@@ -42,17 +51,24 @@ impl Samples {
     }
 }
 
-/// `1.88 (1.85–1.90)`: the median, and the least and greatest if there are several.
+/// `1.88 (1.85–1.90)`: the median, and the least and greatest if there are
+/// several; rounds that failed are counted in brackets.
 impl fmt::Display for Samples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Some(median), Some(min), Some(max)) = (self.median(), self.min(), self.max()) else {
-            return f.write_str("–");
-        };
-        f.write_str(&digits(median))?;
-        if self.0.len() > 1 {
-            write!(f, " ({}–{})", digits(min), digits(max))?;
+        let failed = self.0.iter().filter(|sample| sample.is_nan()).count();
+        match (self.median(), self.min(), self.max()) {
+            (Some(median), Some(min), Some(max)) => {
+                f.write_str(&digits(median))?;
+                if self.0.len() > 1 {
+                    write!(f, " ({}–{})", digits(min), digits(max))?;
+                }
+            }
+            _ => f.write_str("–")?,
         }
-        Ok(())
+        match failed {
+            0 => Ok(()),
+            _ => write!(f, " [failed: {failed}]"),
+        }
     }
 }
 
@@ -68,7 +84,7 @@ pub fn digits(value: f64) -> String {
 }
 
 /// A field of a table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
     /// Measured.
@@ -111,7 +127,7 @@ impl From<&str> for Cell {
 }
 
 /// Figures that belong together.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Table {
     /// Its heading.
     pub title: String,
@@ -153,7 +169,7 @@ impl fmt::Display for Table {
 }
 
 /// What a figure is to be held against.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Bound {
     /// No less.
     AtLeast(f64),
@@ -162,7 +178,7 @@ pub enum Bound {
 }
 
 /// A figure the project has set itself.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Goal {
     /// What, with its unit.
     pub what: String,
@@ -214,19 +230,34 @@ pub fn goals_table(goals: &[Goal]) -> Table {
 }
 
 /// What a measurement gives.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Report {
     /// The figures.
     pub tables: Vec<Table>,
     /// Those among them that are goals.
     pub goals: Vec<Goal>,
+    /// Streams across a failure, millisecond by millisecond.
+    #[serde(default)]
+    pub timelines: Vec<Recorded>,
+    /// What could not be measured here, and why.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 impl Report {
+    /// Note, and say at once, that something is not measured, and why.
+    pub fn leave_out(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
+        let message = format!("{what}: {why}");
+        eprintln!("bench: LEFT OUT: {message}");
+        self.left_out.push(message);
+    }
+
     /// Add another's.
     pub fn extend(&mut self, other: Report) {
         self.tables.extend(other.tables);
         self.goals.extend(other.goals);
+        self.timelines.extend(other.timelines);
+        self.left_out.extend(other.left_out);
     }
 }
 
@@ -243,6 +274,16 @@ mod tests {
         assert_eq!(Samples(vec![0.5]).to_string(), "0.500");
         assert_eq!(Samples::default().to_string(), "–");
         assert_eq!(samples.quantile(1.0), samples.max());
+    }
+
+    #[test]
+    fn a_round_that_failed_is_counted_and_comes_back_from_json() {
+        let samples = Samples(vec![f64::NAN, 2.0, 4.0]);
+        assert_eq!(samples.to_string(), "3.00 (2.00–4.00) [failed: 1]");
+        assert_eq!(Samples(vec![f64::NAN]).to_string(), "– [failed: 1]");
+        let json = serde_json::to_string(&samples).expect("is JSON");
+        let back: Cell = serde_json::from_str(&json).expect("is understood");
+        assert_eq!(back.to_string(), samples.to_string());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::pingpong::MESSAGE_BYTES;
 use super::ways::Arena;
 use super::{Settings, pingpong, timeline};
 use crate::LabError;
@@ -28,15 +29,22 @@ pub enum Helper {
     },
     /// Receive one stream and note when
     Receive,
-    /// Send small messages for so many milliseconds and await their echo
+    /// Send messages for so many milliseconds and await their echo
     Ping {
         /// To whom
         to: SocketAddr,
         /// How long
         ms: u64,
+        /// Length of a message
+        #[arg(long, default_value_t = MESSAGE_BYTES)]
+        bytes: usize,
     },
-    /// Echo one stream
-    Echo,
+    /// Echo the messages of one stream
+    Echo {
+        /// Length of a message
+        #[arg(long, default_value_t = MESSAGE_BYTES)]
+        bytes: usize,
+    },
 }
 
 impl Helper {
@@ -51,11 +59,11 @@ impl Helper {
                 say(&timeline::send(stream, Duration::from_millis(ms)))
             }
             Helper::Receive => say(&timeline::receive(&listener()?)),
-            Helper::Ping { to, ms } => {
+            Helper::Ping { to, ms, bytes } => {
                 let stream = TcpStream::connect(to)?;
-                say(&pingpong::ping(stream, Duration::from_millis(ms))?)
+                say(&pingpong::ping(stream, bytes, Duration::from_millis(ms))?)
             }
-            Helper::Echo => pingpong::echo(&listener()?),
+            Helper::Echo { bytes } => pingpong::echo(&listener()?, bytes),
         }
     }
 }
@@ -88,14 +96,29 @@ impl Pair {
         words: (&str, &str),
         lasting: Duration,
     ) -> Result<Pair, LabError> {
+        Pair::start_with(settings, arena, words, lasting, &[])
+    }
+
+    /// As [`Pair::start`], with options that both get.
+    ///
+    /// # Errors
+    /// They do not start.
+    pub fn start_with(
+        settings: &Settings,
+        arena: &Arena,
+        words: (&str, &str),
+        lasting: Duration,
+        options: &[String],
+    ) -> Result<Pair, LabError> {
         let mut server = arena.command(1, &settings.helper)?;
-        server.args(["helper", words.1]);
+        server.args(["helper", words.1]).args(options);
         server.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut server = Program::start("bench helper", server)?;
         server.listens(PORT)?;
         let mut client = arena.command(0, &settings.helper)?;
         let to = socket_address(arena.address(1), PORT);
         client.args(["helper", words.0, &to, &lasting.as_millis().to_string()]);
+        client.args(options);
         client.stdin(Stdio::null()).stdout(Stdio::piped());
         let client = Program::start("bench helper", client)?;
         Ok(Pair { client, server })

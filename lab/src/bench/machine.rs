@@ -5,13 +5,13 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::cluster::{PATIENCE, output};
 
 /// What figures must be read with.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     /// Date and time of the run, UTC.
     pub date: String,

@@ -80,6 +80,10 @@ pub enum Measurement {
     Latency,
     /// CPU and memory of an idle node with 8 peers
     Idle,
+    /// Half round trips of 1 byte to 1 MB
+    Sizes,
+    /// One stream across every failure, millisecond by millisecond
+    Timelines,
 }
 
 /// How to measure.
@@ -143,6 +147,7 @@ fn measure_all(args: &BenchArgs) -> Result<(), String> {
         }
     }
     println!("{}", figures::goals_table(&report.goals));
+    println!("{}", output::left_out(&report));
     match &args.out {
         Some(directory) => output::write(directory, &machine, &settings, &report),
         None => Ok(()),

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::figures::goals_table;
-use super::{Machine, Report, Settings};
+use super::{Machine, Report, Settings, timeline};
 
 /// Another machine's share of this one that makes its figures doubtful.
 const BUSY_SHARE_MAX: f64 = 0.1;
@@ -48,7 +48,7 @@ struct File<'a> {
     report: &'a Report,
 }
 
-/// Write `bench.md` and `bench.json`.
+/// Write `bench.md`, `bench.json` and, if there are any, `timelines.csv`.
 pub fn write(
     directory: &Path,
     machine: &Machine,
@@ -60,6 +60,7 @@ pub fn write(
         let _ = write!(text, "\n{table}");
     }
     let _ = write!(text, "\n{}", goals_table(&report.goals));
+    let _ = write!(text, "{}", left_out(report));
     let file = File {
         machine,
         rounds: settings.rounds,
@@ -67,12 +68,28 @@ pub fn write(
         seconds: settings.seconds,
         report,
     };
-    let json = serde_json::to_string_pretty(&file).map_err(|error| error.to_string())?;
+    // On one line: the timelines would be one number a line.
+    let json = serde_json::to_string(&file).map_err(|error| error.to_string())?;
     let put = |name: &str, text: &str| {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     put("bench.md", &text)?;
+    if !report.timelines.is_empty() {
+        put("timelines.csv", &timeline::csv(&report.timelines))?;
+    }
     put("bench.json", &json)
+}
+
+/// What was not measured, as Markdown; nothing if all was.
+pub fn left_out(report: &Report) -> String {
+    if report.left_out.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\n### Left out\n\n");
+    for one in &report.left_out {
+        let _ = writeln!(text, "- {one}");
+    }
+    text
 }

@@ -1,12 +1,12 @@
-//! Half round trips of small messages over TCP.
+//! Half round trips of messages over TCP.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of one message.
+/// Bytes of one message, unless it is told otherwise.
 pub const MESSAGE_BYTES: usize = 16;
 
 /// Half round trips.
@@ -20,29 +20,31 @@ pub struct Latency {
     pub count: usize,
 }
 
-/// Take one connection and send back what comes, until its end.
+/// Take one connection and send back every message of so many bytes once all
+/// of it is there, until the connection's end.
 ///
 /// # Errors
 /// The connection breaks.
-pub fn echo(listener: &TcpListener) -> std::io::Result<()> {
+pub fn echo(listener: &TcpListener, bytes: usize) -> std::io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
-    let mut buffer = [0; MESSAGE_BYTES];
+    let mut buffer = vec![0; bytes];
     loop {
-        match stream.read(&mut buffer)? {
-            0 => return Ok(()),
-            length => stream.write_all(&buffer[..length])?,
+        match stream.read_exact(&mut buffer) {
+            Ok(()) => stream.write_all(&buffer)?,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
 }
 
-/// Send a message, wait for its echo, and so on for this long.
+/// Send a message of so many bytes, wait for its echo, and so on for this long.
 ///
 /// # Errors
 /// The connection breaks.
-pub fn ping(mut stream: TcpStream, lasting: Duration) -> std::io::Result<Latency> {
+pub fn ping(mut stream: TcpStream, bytes: usize, lasting: Duration) -> std::io::Result<Latency> {
     stream.set_nodelay(true)?;
-    let mut buffer = [7; MESSAGE_BYTES];
+    let mut buffer = vec![7; bytes];
     let mut half_us = Vec::new();
     let begin = Instant::now();
     // The first ones meet cold caches.
@@ -74,13 +76,15 @@ mod tests {
 
     #[test]
     fn messages_go_to_and_fro() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
-        let address = listener.local_addr().expect("is bound");
-        let echo = std::thread::spawn(move || echo(&listener));
-        let stream = TcpStream::connect(address).expect("connects");
-        let latency = ping(stream, Duration::from_millis(20)).expect("is answered");
-        assert!(latency.count > 0 && latency.p50_us > 0.0);
-        assert!(latency.p99_us >= latency.p50_us);
-        echo.join().expect("ends").expect("ends well");
+        for bytes in [1, MESSAGE_BYTES, 1 << 20] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+            let address = listener.local_addr().expect("is bound");
+            let echo = std::thread::spawn(move || echo(&listener, bytes));
+            let stream = TcpStream::connect(address).expect("connects");
+            let latency = ping(stream, bytes, Duration::from_millis(20)).expect("is answered");
+            assert!(latency.count > 0 && latency.p50_us > 0.0);
+            assert!(latency.p99_us >= latency.p50_us);
+            echo.join().expect("ends").expect("ends well");
+        }
     }
 }

@@ -18,7 +18,7 @@ const AFTER: Duration = Duration::from_millis(1500);
 
 /// What happens to a link under a stream from node 0 to node 1.
 #[derive(Debug, Clone, Copy)]
-enum Failure {
+pub enum Failure {
     Link {
         link: usize,
         fault: Fault,
@@ -32,7 +32,8 @@ const fn link(link: usize, fault: Fault, node: Option<usize>) -> Failure {
     Failure::Link { link, fault, node }
 }
 
-const FAILURES: [Failure; 7] = [
+/// All of them.
+pub const FAILURES: [Failure; 7] = [
     link(0, Fault::Silent, None),
     link(1, Fault::Silent, None),
     link(0, Fault::Carrier, None),
@@ -196,16 +197,18 @@ fn once(
     failure: Failure,
     one_link_gbps: f64,
 ) -> Result<Failover, LabError> {
-    let config = two_nodes(vec![LinkSpec::default(); 2]);
-    let arena = Arena::up(way, &config, &settings.tabane)?;
-    let lasting = BEFORE + FAILED + AFTER;
-    let pair = Pair::start(settings, &arena, ("send", "receive"), lasting)?;
-    sleep(BEFORE);
-    let failed_ns = failure.begin(&arena)?;
-    sleep(FAILED);
-    let healed_ns = failure.end(&arena)?;
-    match pair.results::<Sent, Timeline>() {
-        Ok((sent, timeline)) => Ok(judge(&timeline, &sent, failed_ns, healed_ns, one_link_gbps)),
+    match across(settings, way, failure)? {
+        Ok(seen) => {
+            let (failed_ns, healed_ns) = (seen.failed_ns, seen.healed_ns);
+            let timeline = &seen.timeline;
+            Ok(judge(
+                timeline,
+                &seen.sent,
+                failed_ns,
+                healed_ns,
+                one_link_gbps,
+            ))
+        }
         Err(error) => {
             eprintln!("bench: {way}, {failure}: counted as broken: {error}");
             Ok(Failover {
@@ -215,4 +218,40 @@ fn once(
             })
         }
     }
+}
+
+/// One stream across one failure.
+pub struct Seen {
+    /// What the sender knows.
+    pub sent: Sent,
+    /// What the receiver saw.
+    pub timeline: Timeline,
+    /// When it failed, on the timeline's clock.
+    pub failed_ns: u64,
+    /// When it was healed.
+    pub healed_ns: u64,
+}
+
+/// Send a stream across a failure, on a lab of its own. The inner error is the
+/// stream's.
+pub fn across(
+    settings: &Settings,
+    way: Way,
+    failure: Failure,
+) -> Result<Result<Seen, LabError>, LabError> {
+    let config = two_nodes(vec![LinkSpec::default(); 2]);
+    let arena = Arena::up(way, &config, &settings.tabane)?;
+    let lasting = BEFORE + FAILED + AFTER;
+    let pair = Pair::start(settings, &arena, ("send", "receive"), lasting)?;
+    sleep(BEFORE);
+    let failed_ns = failure.begin(&arena)?;
+    sleep(FAILED);
+    let healed_ns = failure.end(&arena)?;
+    let results = pair.results::<Sent, Timeline>();
+    Ok(results.map(|(sent, timeline)| Seen {
+        sent,
+        timeline,
+        failed_ns,
+        healed_ns,
+    }))
 }

@@ -68,5 +68,6 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     Ok(Report {
         tables: vec![table],
         goals: vec![Goal::new(what, cpu.median(), Bound::AtMost(0.5))],
+        ..Report::default()
     })
 }

@@ -51,5 +51,6 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     Ok(Report {
         tables: vec![table],
         goals: vec![Goal::new(what, ratio, Bound::AtMost(1.5))],
+        ..Report::default()
     })
 }

@@ -5,7 +5,9 @@ mod idle;
 mod latency;
 mod ping;
 mod race;
+pub mod sizes;
 mod throughput;
+mod timelines;
 mod unequal;
 
 use super::{Measurement, Report, Settings};
@@ -25,6 +27,8 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Unequal => unequal::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Idle => idle::measure(settings),
+        Measurement::Sizes => sizes::measure(settings),
+        Measurement::Timelines => timelines::measure(settings),
     }
 }
 

@@ -82,6 +82,7 @@ pub fn both_ways(settings: &Settings) -> Result<Report, LabError> {
     Ok(Report {
         tables: vec![table],
         goals,
+        ..Report::default()
     })
 }
 
@@ -100,6 +101,7 @@ pub fn unshaped(settings: &Settings) -> Result<Report, LabError> {
     Ok(Report {
         tables: vec![table(title, &entries, Way::Mptcp)],
         goals,
+        ..Report::default()
     })
 }
 

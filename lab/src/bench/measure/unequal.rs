@@ -62,6 +62,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     Ok(Report {
         tables: vec![table],
         goals,
+        ..Report::default()
     })
 }
 

@@ -7,10 +7,12 @@
 
 mod analysis;
 mod receive;
+mod recorded;
 mod send;
 
 pub use analysis::{Failover, judge};
 pub use receive::receive;
+pub use recorded::{Recorded, csv};
 pub use send::send;
 
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,70 @@
+//! Half round trips by the length of the message.
+
+use std::time::Duration;
+
+use super::two_nodes;
+use crate::bench::helper::Pair;
+use crate::bench::pingpong::Latency;
+use crate::bench::ways::{Way, arenas};
+use crate::bench::{Report, Samples, Settings, Table};
+use crate::cluster::Wire;
+use crate::{LabError, LinkSpec};
+
+/// Of the table, so that it is found again to be drawn.
+pub const TITLE: &str = "Half round trip by message size over TCP, 2 × 1 Gb/s, else idle";
+/// From a byte to a mebibyte.
+const SIZES_BYTES: [usize; 11] = [
+    1,
+    4,
+    16,
+    64,
+    256,
+    1 << 10,
+    1 << 12,
+    1 << 14,
+    1 << 16,
+    1 << 18,
+    1 << 20,
+];
+const WAYS: [Way; 4] = [
+    Way::Tcp { link: 0 },
+    Way::Mptcp,
+    Way::Tabane(Wire::Encrypted),
+    Way::Tabane(Wire::Plain),
+];
+
+/// On 2 links of 1 Gb/s, nothing else going on.
+pub fn measure(settings: &Settings) -> Result<Report, LabError> {
+    let config = two_nodes(vec![LinkSpec::default(); 2]);
+    let arenas = arenas(&WAYS, &config, &settings.tabane)?;
+    let mut figures = vec![vec![Samples::default(); arenas.len()]; SIZES_BYTES.len()];
+    let lasting = Duration::from_secs_f64(settings.seconds / 4.0);
+    for _ in 0..settings.rounds {
+        for (bytes, figures) in SIZES_BYTES.iter().zip(&mut figures) {
+            for (arena, samples) in arenas.iter().zip(figures) {
+                let options = ["--bytes".to_owned(), bytes.to_string()];
+                let words = ("ping", "echo");
+                let pair = Pair::start_with(settings, arena, words, lasting, &options)?;
+                let (latency, ()): (Option<Latency>, ()) = pair.results()?;
+                samples
+                    .0
+                    .push(latency.map_or(f64::NAN, |latency| latency.p50_us));
+            }
+        }
+    }
+    let note = "Half of the time from sending a message until all of it is back, p50, µs. \
+                The echo begins when the whole message is there.";
+    let names: Vec<_> = arenas.iter().map(|arena| arena.way().to_string()).collect();
+    let mut columns = vec!["bytes"];
+    columns.extend(names.iter().map(String::as_str));
+    let mut table = Table::new(TITLE, note, &columns);
+    for (bytes, figures) in SIZES_BYTES.iter().zip(figures) {
+        let mut row = vec![bytes.to_string().into()];
+        row.extend(figures.into_iter().map(Into::into));
+        table.rows.push(row);
+    }
+    Ok(Report {
+        tables: vec![table],
+        ..Report::default()
+    })
+}
