@@ -62,6 +62,30 @@ pub(crate) const MPTCPIZE: Tool = Tool {
     batch: &[],
 };
 
+/// A program that takes its orders as arguments.
+const fn program(name: &'static str, package: &'static str) -> Tool {
+    Tool {
+        name,
+        package,
+        batch: &[],
+    }
+}
+
+// What bench measures with, and sets up.
+pub(crate) const CC: Tool = program("cc", "gcc");
+pub(crate) const CURL: Tool = program("curl", "curl");
+pub(crate) const GANESHA: Tool = program("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs");
+pub(crate) const MPICC: Tool = program("mpicc", "libopenmpi-dev");
+pub(crate) const MPIRUN: Tool = program("mpirun", "openmpi-bin");
+pub(crate) const NGINX: Tool = program("nginx", "nginx-light");
+pub(crate) const REDIS_BENCHMARK: Tool = program("redis-benchmark", "redis-tools");
+pub(crate) const REDIS_SERVER: Tool = program("redis-server", "redis-server");
+pub(crate) const RPCBIND: Tool = program("rpcbind", "rpcbind");
+pub(crate) const RSYNC: Tool = program("rsync", "rsync");
+pub(crate) const SSH: Tool = program("ssh", "openssh-client");
+pub(crate) const SSHD: Tool = program("sshd", "openssh-server");
+pub(crate) const SSH_KEYGEN: Tool = program("ssh-keygen", "openssh-client");
+
 impl Tool {
     pub fn find(&self) -> Result<PathBuf, LabError> {
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -59,7 +59,9 @@ pub fn write(
     for table in &report.tables {
         let _ = write!(text, "\n{table}");
     }
-    let _ = write!(text, "\n{}", goals_table(&report.goals));
+    if !report.goals.is_empty() {
+        let _ = write!(text, "\n{}", goals_table(&report.goals));
+    }
     let _ = write!(text, "{}", left_out(report));
     let file = File {
         machine,

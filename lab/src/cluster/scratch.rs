@@ -16,11 +16,19 @@ impl Scratch {
     /// # Errors
     /// It cannot be made.
     pub fn new() -> io::Result<Scratch> {
+        Scratch::within(&std::env::temp_dir())
+    }
+
+    /// Make one in this directory.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn within(parent: &Path) -> io::Result<Scratch> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         loop {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let name = format!("tabane-{}-{number}", std::process::id());
-            let path = std::env::temp_dir().join(name);
+            let path = parent.join(name);
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Scratch(path)),
                 // Left by a process of this number that was killed.

@@ -4,6 +4,7 @@ mod failover;
 mod idle;
 mod latency;
 mod ping;
+mod programs;
 mod race;
 pub mod sizes;
 mod throughput;
@@ -27,6 +28,11 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Unequal => unequal::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Idle => idle::measure(settings),
+        Measurement::Http => programs::http(settings),
+        Measurement::Rsync => programs::rsync(settings),
+        Measurement::Redis => programs::redis(settings),
+        Measurement::Nfs => programs::nfs(settings),
+        Measurement::Mpi => programs::mpi(settings),
         Measurement::Sizes => sizes::measure(settings),
         Measurement::Timelines => timelines::measure(settings),
     }
