@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bulk::{self, BulkArgs};
 use crate::config::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
@@ -55,6 +56,9 @@ pub enum Command {
     /// The same is then done with MPTCP and with TCP on one link. Takes less
     /// than a minute, leaves nothing but the picture.
     Demo(tabane_lab::demo::DemoArgs),
+    /// Send and take in streams of a bundle, without a virtual NIC (for `make bench`)
+    #[command(hide = true)]
+    Bulk(BulkArgs),
 }
 
 /// Arguments of `tabane status`.
@@ -125,6 +129,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Status(args) => run_status(&args),
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
+        Command::Bulk(args) => run_bulk(&args),
     };
     ExitCode::from(code)
 }
@@ -162,6 +167,18 @@ fn run_up(args: &UpArgs) -> u8 {
     };
     match args.prepare(&own) {
         Ok((cluster, me, warnings)) => daemon::up(&cluster, me, &warnings),
+        Err(error) => report(&error),
+    }
+}
+
+fn run_bulk(args: &BulkArgs) -> u8 {
+    let up = UpArgs {
+        config: args.config.clone(),
+        node: args.node.clone(),
+    };
+    let own = own_addresses().unwrap_or_default();
+    match up.prepare(&own) {
+        Ok((cluster, me, _)) => bulk::run(args, cluster, me),
         Err(error) => report(&error),
     }
 }

@@ -4,6 +4,7 @@
 //! single call; other programs use `libtabane`.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 pub mod cli;
 pub mod config;
 pub mod daemon;

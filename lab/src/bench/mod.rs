@@ -4,6 +4,7 @@
 //! The machine under the lab is shared and drifts, so every figure is taken
 //! several times, the ways alternating, and ratios are of the same round.
 
+mod bulk;
 mod figures;
 mod helper;
 pub mod iperf;
@@ -43,6 +44,9 @@ pub struct BenchArgs {
     /// How long each stream runs, seconds
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
+    /// Line rate of the best links of `matrix`, Mb/s: less if the processor is the limit
+    #[arg(long, default_value_t = 1000, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(100..=100_000))]
+    line: u64,
     /// One round of everything, three of each failure: minutes instead of half an hour
     #[arg(long)]
     quick: bool,
@@ -76,6 +80,8 @@ pub enum Measurement {
     Ping,
     /// Links that differ, lose or delay
     Unequal,
+    /// Do no harm: a link beside one that is slower, later, loses
+    Matrix,
     /// Half round trips of 16 bytes
     Latency,
     /// CPU and memory of an idle node with 8 peers
@@ -105,6 +111,8 @@ pub struct Settings {
     pub times: usize,
     /// How long each stream runs, seconds.
     pub seconds: f64,
+    /// Line rate of the best links of the matrix, Mb/s.
+    pub line_mbit: u64,
     /// The program `tabane`.
     pub tabane: PathBuf,
     /// This program.
@@ -191,6 +199,7 @@ fn settings(args: &BenchArgs) -> Result<Settings, String> {
         rounds: quick(args.rounds, 1),
         times: quick(args.times, 3),
         seconds: f64::from(args.seconds),
+        line_mbit: args.line,
         tabane,
         helper,
     })

@@ -77,6 +77,19 @@ impl Arena {
         Ok(Arena { way, place })
     }
 
+    /// An arena for tabane whose daemons have each other, though not
+    /// necessarily on every path: for links that lose much.
+    ///
+    /// # Errors
+    /// As [`Arena::up`].
+    pub fn connected(wire: Wire, config: &LabConfig, tabane: &Path) -> Result<Arena, LabError> {
+        let cluster = ClusterConfig { wire, vnic: true };
+        Ok(Arena {
+            way: Way::Tabane(wire),
+            place: Place::Tabane(Cluster::connected(Lab::up(config)?, tabane, cluster)?),
+        })
+    }
+
     /// Which way it is.
     pub fn way(&self) -> Way {
         self.way

@@ -94,12 +94,30 @@ impl Cluster {
     /// # Errors
     /// A daemon does not start; what it logged is in the message.
     pub fn up(lab: Lab, tabane: &Path, config: ClusterConfig) -> Result<Cluster, LabError> {
+        let cluster = Cluster::started(lab, tabane, config)?;
+        for node in 0..cluster.lab.nodes() {
+            cluster.wait_status(node, "all paths are up", all_paths_up)?;
+        }
+        Ok(cluster)
+    }
+
+    /// As [`Cluster::up`], but wait only until every node has every peer: of a
+    /// link that loses much, a path may come and go.
+    ///
+    /// # Errors
+    /// As [`Cluster::up`].
+    pub fn connected(lab: Lab, tabane: &Path, config: ClusterConfig) -> Result<Cluster, LabError> {
+        let cluster = Cluster::started(lab, tabane, config)?;
+        for node in 0..cluster.lab.nodes() {
+            cluster.wait_status(node, "all peers are up", all_peers_up)?;
+        }
+        Ok(cluster)
+    }
+
+    fn started(lab: Lab, tabane: &Path, config: ClusterConfig) -> Result<Cluster, LabError> {
         let mut cluster = Cluster::new(lab, tabane, config)?;
         for node in 0..cluster.lab.nodes() {
             cluster.start(node)?;
-        }
-        for node in 0..cluster.lab.nodes() {
-            cluster.wait_status(node, "all paths are up", all_paths_up)?;
         }
         Ok(cluster)
     }
@@ -303,6 +321,12 @@ pub fn all_paths_up(status: &Value) -> bool {
         let mut paths = peer["paths"].as_array().into_iter().flatten();
         is_up(peer) && paths.all(is_up)
     })
+}
+
+/// Whether every peer is connected, in a status report.
+pub fn all_peers_up(status: &Value) -> bool {
+    let mut peers = status["peers"].as_array().into_iter().flatten();
+    peers.all(|peer| peer["state"] == "up")
 }
 
 /// The state of a path to a peer, in a status report: `up`, `down` and so on.

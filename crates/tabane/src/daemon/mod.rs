@@ -12,3 +12,4 @@ mod run;
 
 pub use nic::NAME as NIC_NAME;
 pub use run::up;
+pub(crate) use run::{add_peers, engine};

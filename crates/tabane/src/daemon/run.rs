@@ -61,21 +61,7 @@ impl Daemon {
     fn start(cluster: &Cluster, me: usize) -> Result<(Engine, Daemon), String> {
         let spec = &cluster.nodes[me];
         let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
-        let links = spec.addresses().map(|(i, address)| LinkSpec {
-            id: LinkId(i as u8),
-            address,
-        });
-        let (mut engine, words) = Engine::new(EngineConfig {
-            name: spec.name.clone(),
-            keys: vec![*cluster.key.bytes()],
-            wire: match cluster.wire {
-                Wire::Encrypted => WireMode::Encrypted,
-                Wire::Plain => WireMode::Plain,
-            },
-            port: cluster.port,
-            links: links.collect(),
-        })
-        .map_err(|e| e.to_string())?;
+        let (mut engine, words) = engine(cluster, me)?;
         // First of all that is visible: only one daemon can have it, and whoever
         // has it may remove a device that another one left behind.
         let control = ControlServer::bind(SOCKET_NAME, engine.poller(), TOKEN_CONTROL)
@@ -187,7 +173,35 @@ fn warn_of_small_buffers(engine: &Engine) {
     }
 }
 
-fn add_peers(
+/// The loop of node `me`, and what there is to say of its links.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String>), String> {
+    let spec = &cluster.nodes[me];
+    let links = spec.addresses().map(|(i, address)| LinkSpec {
+        id: LinkId(i as u8),
+        address,
+    });
+    Engine::new(EngineConfig {
+        name: spec.name.clone(),
+        keys: vec![*cluster.key.bytes()],
+        wire: match cluster.wire {
+            Wire::Encrypted => WireMode::Encrypted,
+            Wire::Plain => WireMode::Plain,
+        },
+        port: cluster.port,
+        links: links.collect(),
+    })
+    .map_err(|e| e.to_string())
+}
+
+/// Tells the node of all others of the cluster file: their numbers in the loop,
+/// and in the file.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn add_peers(
     engine: &mut Engine,
     cluster: &Cluster,
     me: usize,

@@ -3,6 +3,7 @@
 mod failover;
 mod idle;
 mod latency;
+mod matrix;
 mod ping;
 mod programs;
 mod race;
@@ -26,6 +27,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Failover => failover::measure(settings),
         Measurement::Ping => ping::measure(settings),
         Measurement::Unequal => unequal::measure(settings),
+        Measurement::Matrix => matrix::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Idle => idle::measure(settings),
         Measurement::Http => programs::http(settings),

@@ -3,7 +3,7 @@
 use crate::LabConfig;
 use crate::LabError;
 use crate::bench::iperf::{self, Load, Outcome};
-use crate::bench::ways::{Congestion, Way, arenas};
+use crate::bench::ways::{Arena, Congestion, Way, arenas};
 use crate::bench::{Samples, Settings};
 
 /// One contestant and its figures, one a round.
@@ -58,17 +58,21 @@ pub fn race(
                 congestion: Some(entry.congestion),
                 both_ways,
             };
-            let outcome = iperf::run(arena, load).or_else(|error| match error {
-                LabError::MissingTool { .. } => Err(error),
-                error => {
-                    eprintln!("bench: counted as 0: {error}");
-                    Ok(Outcome::default())
-                }
-            })?;
-            entry.outcomes.push(outcome);
+            entry.outcomes.push(outcome(arena, load)?);
         }
     }
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+}
+
+/// Run iperf3 once. If that fails it is told and counts as 0 Gb/s.
+pub fn outcome(arena: &Arena, load: Load) -> Result<Outcome, LabError> {
+    iperf::run(arena, load).or_else(|error| match error {
+        LabError::MissingTool { .. } => Err(error),
+        error => {
+            eprintln!("bench: counted as 0: {error}");
+            Ok(Outcome::default())
+        }
+    })
 }
 
 /// The entry of this way with this congestion control.
