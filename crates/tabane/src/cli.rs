@@ -172,13 +172,14 @@ fn run_up(args: &UpArgs) -> u8 {
 }
 
 fn run_bulk(args: &BulkArgs) -> u8 {
-    let up = UpArgs {
-        config: args.config.clone(),
-        node: args.node.clone(),
-    };
     let own = own_addresses().unwrap_or_default();
-    match up.prepare(&own) {
-        Ok((cluster, me, _)) => bulk::run(args, cluster, me),
+    // The rest of what `up` checks is of the virtual NIC, or may be as it is.
+    let read = Cluster::load(&args.config).and_then(|(cluster, _)| {
+        let me = config::identify(&cluster, &own, args.node.as_deref())?;
+        Ok((cluster, me))
+    });
+    match read {
+        Ok((cluster, me)) => bulk::run(args, cluster, me),
         Err(error) => report(&error),
     }
 }
