@@ -128,6 +128,7 @@ fn group(
     Ok(Report {
         tables: vec![table(title, &group)],
         goals: goals(title, &group),
+        ..Report::default()
     })
 }
 
