@@ -1,6 +1,7 @@
 //! From the text of a cluster file to its entries, each checked by itself.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use toml::Spanned;
@@ -8,17 +9,18 @@ use toml::de::{DeTable, DeValue};
 
 use super::key::{self, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
 use super::problem::Findings;
-use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, node, plain};
+use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
 
 /// The entries of a cluster file; whatever was wrong is already reported.
 pub(super) struct Document {
     pub(super) key: Option<ClusterKey>,
     pub(super) wire: Wire,
     pub(super) port: u16,
+    pub(super) metrics: Option<SocketAddr>,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
-const KEYS: &[&str] = &["key", "key_file", "wire", "port", "node"];
+const KEYS: &[&str] = &["key", "key_file", "wire", "port", "metrics", "node"];
 
 /// Permission bits that let users outside owner and group read or write.
 const OTHERS_READ: u32 = 0o004;
@@ -52,6 +54,7 @@ pub(super) fn read(
         key: read_key(file, root, findings),
         wire: read_wire(root, findings),
         port: read_port(root, findings),
+        metrics: metrics::read(root, findings),
         nodes: read_nodes(root, findings),
     })
 }

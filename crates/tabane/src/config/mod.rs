@@ -8,6 +8,7 @@ mod checks;
 mod document;
 mod here;
 mod key;
+mod metrics;
 mod network;
 mod node;
 mod problem;
@@ -15,7 +16,7 @@ mod problem;
 mod tests;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,8 @@ pub struct Cluster {
     pub wire: Wire,
     /// UDP port of every link of every node.
     pub port: u16,
+    /// Where every node serves its metrics, if they are wanted.
+    pub metrics: Option<SocketAddr>,
     /// All nodes, at least two, in the order of the file.
     pub nodes: Vec<NodeSpec>,
 }
@@ -83,6 +86,8 @@ pub struct NodeSpec {
     pub links: Vec<Option<IpAddr>>,
     /// Address and prefix length of its virtual NIC, if it is to have one.
     pub vnic: Option<(IpAddr, u8)>,
+    /// Where it serves its metrics, if elsewhere than the others.
+    pub metrics: Option<SocketAddr>,
     /// Where these stand in the file.
     pub lines: NodeLines,
 }
@@ -153,6 +158,11 @@ impl Cluster {
         }
     }
 
+    /// Where node `me` serves its metrics, if at all.
+    pub fn metrics_of(&self, me: NodeIndex) -> Option<SocketAddr> {
+        self.nodes[me].metrics.or(self.metrics)
+    }
+
     /// Checks `text`, the content of the file at `path`, which has the
     /// permission bits `mode`.
     ///
@@ -169,6 +179,7 @@ impl Cluster {
             key,
             wire: document.wire,
             port: document.port,
+            metrics: document.metrics,
             nodes: document.nodes,
         });
         findings.conclude(cluster)

@@ -1,6 +1,6 @@
 //! The daemon: an engine with the virtual NIC, the control socket and signals around it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, Turn};
 use tabane_io::poll::{Interest, Poller, Ready};
@@ -21,7 +21,8 @@ use super::refused::Refused;
 use crate::cli;
 use crate::config::{Cluster, Problem, Wire};
 use crate::exit_codes;
-use crate::status::{ControlServer, SOCKET_NAME};
+use crate::metrics::MetricsServer;
+use crate::status::{self, ControlServer, SOCKET_NAME};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
 const TOKEN_SIGNALS: u64 = HOST_TOKENS;
@@ -53,6 +54,7 @@ pub(super) struct Daemon {
     pub redundancy: Watch,
     pub refused: Refused,
     control: Option<ControlServer>,
+    _metrics: Option<MetricsServer>,
     signals: Signals,
     stop: bool,
 }
@@ -77,6 +79,7 @@ impl Daemon {
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
         registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
+        let metrics = cluster.metrics_of(me).map(serve_metrics).transpose()?;
         let started = engine.now();
         let daemon = Daemon {
             cluster: cluster.clone(),
@@ -89,6 +92,7 @@ impl Daemon {
             redundancy: Watch::default(),
             refused: Refused::new(started),
             control: Some(control),
+            _metrics: metrics,
             signals,
             stop: false,
         };
@@ -246,6 +250,11 @@ fn open_nic(
         nic.vnic().mtu()
     ));
     Ok(nic)
+}
+
+fn serve_metrics(address: SocketAddr) -> Result<MetricsServer, String> {
+    let ask = || status::ask_report(SOCKET_NAME);
+    MetricsServer::start(address, ask, log::line).map_err(|e| format!("cannot serve metrics: {e}"))
 }
 
 /// Which kind of device to make: for measurements the environment may say.

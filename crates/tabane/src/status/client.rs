@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::control::Request;
+use super::control::{Request, Response};
+use super::report::StatusReport;
 use crate::config::plain;
 use crate::exit_codes;
 
@@ -87,16 +88,7 @@ impl From<io::Error> for AskError {
 /// # Errors
 /// As [`AskError`] says.
 pub fn ask_status(name: &str) -> Result<Value, AskError> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    stream.set_read_timeout(Some(SILENCE_MAX))?;
-    stream.set_write_timeout(Some(SILENCE_MAX))?;
-    stream.write_all(&Request::Status.to_line())?;
-    let mut line = Vec::new();
-    let mut limited = BufReader::new(stream).take(ANSWER_BYTES_MAX);
-    limited.read_until(b'\n', &mut line)?;
-    if line.last() != Some(&b'\n') {
-        return Err(AskError::NotUnderstood("it was cut short".to_owned()));
-    }
+    let line = ask(name, &Request::Status)?;
     let mut answer: Value =
         serde_json::from_slice(&line).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
     if let Some(words) = answer.get("error").and_then(Value::as_str) {
@@ -108,4 +100,32 @@ pub fn ask_status(name: &str) -> Result<Value, AskError> {
             "there is no status in it".to_owned(),
         )),
     }
+}
+
+/// As [`ask_status`], read into the report this program knows.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_report(name: &str) -> Result<StatusReport, AskError> {
+    let line = ask(name, &Request::Status)?;
+    match serde_json::from_slice(&line) {
+        Ok(Response::Status(report)) => Ok(*report),
+        Ok(Response::Error(words)) => Err(AskError::Refused(words)),
+        Err(error) => Err(AskError::NotUnderstood(error.to_string())),
+    }
+}
+
+/// The line that answers `request`.
+fn ask(name: &str, request: &Request) -> Result<Vec<u8>, AskError> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    stream.set_read_timeout(Some(SILENCE_MAX))?;
+    stream.set_write_timeout(Some(SILENCE_MAX))?;
+    stream.write_all(&request.to_line())?;
+    let mut line = Vec::new();
+    let mut limited = BufReader::new(stream).take(ANSWER_BYTES_MAX);
+    limited.read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(AskError::NotUnderstood("it was cut short".to_owned()));
+    }
+    Ok(line)
 }

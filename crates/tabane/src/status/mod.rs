@@ -8,8 +8,10 @@ mod server;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::example as example_report;
 
-pub use client::{ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_status};
+pub use client::{ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_report, ask_status};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,

@@ -60,7 +60,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}colour = \"red\"\n{N0}{N1}",
-            "c:2: unknown key `colour`; the keys are key, key_file, wire, port, node",
+            "c:2: unknown key `colour`; the keys are key, key_file, wire, port, metrics, node",
         ),
         (
             "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
@@ -68,15 +68,15 @@ fn unknown_keys() {
         ),
         (
             "{KEY}{N0}weight = 3\n{N1}",
-            "c:5: unknown key `weight`; the keys of a node are name, links, vnic",
+            "c:5: unknown key `weight`; the keys of a node are name, links, vnic, metrics",
         ),
         (
             "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
-            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, wire, port, node",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, wire, port, metrics, node",
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
-            "c:8: unknown key `mesh`; the keys are key, key_file, wire, port, node",
+            "c:8: unknown key `mesh`; the keys are key, key_file, wire, port, metrics, node",
         ),
     ]);
 }
@@ -217,4 +217,40 @@ fn everything_wrong_is_told_at_once_in_the_order_of_the_file() {
          [[node]]\nlinks = [\"10.0.0.2\"]\nvnic = \"10.99.0.1\"\n",
         "c:1: unknown key `prot`; did you mean `port`?\nc:2: the key is too short: 2 of 64 digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one\nc:3: wire cannot be \"no\"; write \"encrypted\" (the default), or \"plain\" for trusted wires only\nc:5: \"a b\" cannot be a node's name; a name has 1 to 63 letters, digits, `-`, `_` or `.`, and begins with a letter or digit\nc:6: link 0, \"x\", is not an IP address; write an address such as \"10.77.0.1\" or \"fd00::1\", not a host name, without port or interface\nc:7: this node has no `name`; add name = \"…\"\nc:9: vnic \"10.99.0.1\" is not an address with the length of its network; write an address and the length of its network, such as \"10.99.0.1/24\"",
     )]);
+}
+
+#[test]
+fn metrics() {
+    let right = "write a TCP port without quotes, such as 9577, for this machine only, or \"ADDRESS:PORT\", such as \"0.0.0.0:9577\", for others too";
+    for (value, what) in [
+        ("\"9577\"", "metrics \"9577\" is no address and port"),
+        (
+            "\"localhost:9577\"",
+            "metrics \"localhost:9577\" is no address and port",
+        ),
+        (
+            "\"10.0.0.1\"",
+            "metrics \"10.0.0.1\" is no address and port",
+        ),
+        (
+            "\"10.0.0.1:0\"",
+            "metrics \"10.0.0.1:0\" is no address and port",
+        ),
+        ("0", "`metrics` is no TCP port"),
+        ("65536", "`metrics` is no TCP port"),
+        ("-1", "`metrics` is no TCP port"),
+        ("true", "`metrics` is no TCP port"),
+        ("[9577]", "`metrics` is no TCP port"),
+    ] {
+        assert_table(&[
+            (
+                &format!("{{KEY}}metrics = {value}\n{{N0}}{{N1}}"),
+                &format!("c:2: {what}; {right}"),
+            ),
+            (
+                &format!("{{KEY}}{{N0}}metrics = {value}\n{{N1}}"),
+                &format!("c:5: {what}; {right}"),
+            ),
+        ]);
+    }
 }

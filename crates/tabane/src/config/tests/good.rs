@@ -21,6 +21,7 @@ fn the_shortest_file() {
     assert_eq!(cluster.key.bytes()[..2], [0x5f, 0x8d]);
     assert_eq!(cluster.wire, Wire::Encrypted);
     assert_eq!(cluster.port, DEFAULT_PORT);
+    assert_eq!(cluster.metrics_of(0), None);
     let names: Vec<_> = cluster.nodes.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["n0", "n1"]);
     let n1 = &cluster.nodes[1];
@@ -32,9 +33,9 @@ fn the_shortest_file() {
 #[test]
 fn every_key() {
     let cluster = good(
-        "{KEY}wire = \"plain\"\nport = 9000\n\
+        "{KEY}wire = \"plain\"\nport = 9000\nmetrics = 9577\n\
          [[node]]\nname = \"rack-1.node_A\"\nlinks = [\"fd00:0:0:1::1\",\n\"10.1.0.1\"]\nvnic = \"10.99.0.1/24\"\n\
-         [[node]]\nname = \"2\"\nlinks = [\"\", \"10.1.0.2\"]\nvnic = \"10.99.0.2/24\"\n",
+         [[node]]\nname = \"2\"\nlinks = [\"\", \"10.1.0.2\"]\nvnic = \"10.99.0.2/24\"\nmetrics = \"[::]:80\"\n",
     );
     assert_eq!(cluster.wire, Wire::Plain);
     assert_eq!(cluster.port, 9000);
@@ -42,8 +43,10 @@ fn every_key() {
         panic!("two nodes")
     };
     assert_eq!(a.links, [Some(ip("fd00:0:0:1::1")), Some(ip("10.1.0.1"))]);
-    assert_eq!(a.lines.links, [6, 7]);
+    assert_eq!(a.lines.links, [7, 8]);
     assert_eq!(a.vnic, Some((ip("10.99.0.1"), 24)));
+    let metrics = [0, 1].map(|node| cluster.metrics_of(node).unwrap().to_string());
+    assert_eq!(metrics, ["127.0.0.1:9577", "[::]:80"]);
     assert_eq!(b.links, [None, Some(ip("10.1.0.2"))]);
     assert_eq!(b.addresses().collect::<Vec<_>>(), [(1, ip("10.1.0.2"))]);
 }

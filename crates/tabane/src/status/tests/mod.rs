@@ -9,7 +9,7 @@ use super::*;
 use crate::config::Wire;
 
 /// One of everything: a peer that is fine, one that is half gone, one that never came.
-pub(super) fn example() -> StatusReport {
+pub(crate) fn example() -> StatusReport {
     let path = |link: u8, host: u8, state| PathStatus {
         link,
         local: format!("10.77.{link}.1").parse().unwrap(),
