@@ -4,6 +4,7 @@
 //! The machine under the lab is shared and drifts, so every figure is taken
 //! several times, the ways alternating, and ratios are of the same round.
 
+mod ahead;
 mod bulk;
 mod figures;
 mod helper;
@@ -12,6 +13,7 @@ pub mod machine;
 mod measure;
 mod output;
 mod pingpong;
+mod plots;
 mod timeline;
 pub mod ways;
 
@@ -56,6 +58,12 @@ pub struct BenchArgs {
     /// Also write bench.json and bench.md into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Draw the figures as SVG files into this directory
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Measure nothing: take the figures from the bench.json of earlier runs
+    #[arg(long, value_name = "FILE", conflicts_with = "only")]
+    from: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -123,7 +131,8 @@ pub struct Settings {
 pub fn run(args: &BenchArgs) -> ExitCode {
     let done = match &args.helper {
         Some(Hidden::Helper(helper)) => helper.run().map_err(|error| error.to_string()),
-        None => measure_all(args),
+        None if args.from.is_empty() => measure_all(args),
+        None => show_again(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -137,7 +146,8 @@ pub fn run(args: &BenchArgs) -> ExitCode {
 fn measure_all(args: &BenchArgs) -> Result<(), String> {
     let settings = settings(args)?;
     let machine = Machine::look();
-    output::heading(&machine, &settings);
+    println!("{}", output::heading(&machine, &settings));
+    output::warn_if_busy(&machine);
     let mut report = Report::default();
     let begin = Instant::now();
     for &measurement in Measurement::value_variants() {
@@ -164,12 +174,32 @@ fn measure_all(args: &BenchArgs) -> Result<(), String> {
             }
         }
     }
-    if !report.goals.is_empty() {
-        println!("{}", figures::goals_table(&report.goals));
+    println!("{}", output::closing(&report));
+    let file = output::File {
+        machine,
+        rounds: settings.rounds,
+        times: settings.times,
+        seconds: settings.seconds,
+        report,
+    };
+    keep(args, &file)
+}
+
+/// What earlier runs measured, written and drawn anew.
+fn show_again(args: &BenchArgs) -> Result<(), String> {
+    let file = output::read(&args.from)?;
+    if args.out.is_none() && args.plots.is_none() {
+        println!("{}", output::markdown(&file));
     }
-    println!("{}", output::left_out(&report));
-    match &args.out {
-        Some(directory) => output::write(directory, &machine, &settings, &report),
+    keep(args, &file)
+}
+
+fn keep(args: &BenchArgs, file: &output::File) -> Result<(), String> {
+    if let Some(directory) = &args.out {
+        output::write(directory, file)?;
+    }
+    match &args.plots {
+        Some(directory) => plots::write(directory, &file.report),
         None => Ok(()),
     }
 }

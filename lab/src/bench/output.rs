@@ -2,19 +2,39 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::figures::goals_table;
-use super::{Machine, Report, Settings, timeline};
+use super::{Machine, Report, Settings, ahead, timeline};
 
 /// Another machine's share of this one that makes its figures doubtful.
 const BUSY_SHARE_MAX: f64 = 0.1;
 
-/// Say what the figures are of.
-pub fn heading(machine: &Machine, settings: &Settings) {
-    println!("{}", heading_text(machine, settings));
+/// A run, as `bench.json` has it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct File {
+    /// The machine it was measured on.
+    pub machine: Machine,
+    /// As of [`Settings`].
+    pub rounds: usize,
+    /// As of [`Settings`].
+    pub times: usize,
+    /// As of [`Settings`].
+    pub seconds: f64,
+    /// The figures.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// What the figures are of.
+pub fn heading(machine: &Machine, settings: &Settings) -> String {
+    heading_text(machine, settings.rounds, settings.times)
+}
+
+/// Tell if other programs may have spoilt the figures.
+pub fn warn_if_busy(machine: &Machine) {
     if machine.busy_before > BUSY_SHARE_MAX {
         eprintln!(
             "bench: other programs keep {:.0}% of this machine busy: trust ratios only, if anything",
@@ -23,75 +43,77 @@ pub fn heading(machine: &Machine, settings: &Settings) {
     }
 }
 
-fn heading_text(machine: &Machine, settings: &Settings) -> String {
+fn heading_text(machine: &Machine, rounds: usize, times: usize) -> String {
     format!(
-        "{}, Linux {}, {} × {}, as {}; medians of {} rounds (least–greatest), failures {} times each; \
+        "{}, Linux {}, {} × {}, as {}; medians of {rounds} rounds (least–greatest), failures {times} times each; \
          {:.0}% of the machine busy with other things before\n",
         machine.date,
         machine.kernel,
         machine.cpus,
         machine.cpu,
         machine.user,
-        settings.rounds,
-        settings.times,
         machine.busy_before * 100.0,
     )
 }
 
-#[derive(Serialize)]
-struct File<'a> {
-    machine: &'a Machine,
-    rounds: usize,
-    times: usize,
-    seconds: f64,
-    #[serde(flatten)]
-    report: &'a Report,
+/// The run as a page.
+pub fn markdown(file: &File) -> String {
+    let report = &file.report;
+    let mut text = heading_text(&file.machine, file.rounds, file.times);
+    for table in &report.tables {
+        let _ = write!(text, "\n{table}");
+    }
+    let _ = write!(text, "{}", closing(report));
+    text
 }
 
-/// Write `bench.md`, `bench.json` and, if there are any, `timelines.csv`.
-pub fn write(
-    directory: &Path,
-    machine: &Machine,
-    settings: &Settings,
-    report: &Report,
-) -> Result<(), String> {
-    let mut text = heading_text(machine, settings);
-    for table in &report.tables {
+/// What is said after all tables: where others are ahead, the goals, and what
+/// was not measured.
+pub fn closing(report: &Report) -> String {
+    let mut text = String::new();
+    if let Some(table) = ahead::table(&report.tables) {
         let _ = write!(text, "\n{table}");
     }
     if !report.goals.is_empty() {
         let _ = write!(text, "\n{}", goals_table(&report.goals));
     }
-    let _ = write!(text, "{}", left_out(report));
-    let file = File {
-        machine,
-        rounds: settings.rounds,
-        times: settings.times,
-        seconds: settings.seconds,
-        report,
-    };
+    if !report.left_out.is_empty() {
+        text.push_str("\n### Left out\n\n");
+    }
+    for one in &report.left_out {
+        let _ = writeln!(text, "- {one}");
+    }
+    text
+}
+
+/// Write `bench.md`, `bench.json` and, if there are any, `timelines.csv`.
+pub fn write(directory: &Path, file: &File) -> Result<(), String> {
     // On one line: the timelines would be one number a line.
-    let json = serde_json::to_string(&file).map_err(|error| error.to_string())?;
+    let json = serde_json::to_string(file).map_err(|error| error.to_string())?;
     let put = |name: &str, text: &str| {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    put("bench.md", &text)?;
-    if !report.timelines.is_empty() {
-        put("timelines.csv", &timeline::csv(&report.timelines))?;
+    put("bench.md", &markdown(file))?;
+    let timelines = &file.report.timelines;
+    if !timelines.is_empty() {
+        put("timelines.csv", &timeline::csv(timelines))?;
     }
     put("bench.json", &json)
 }
 
-/// What was not measured, as Markdown; nothing if all was.
-pub fn left_out(report: &Report) -> String {
-    if report.left_out.is_empty() {
-        return String::new();
+/// Runs from their `bench.json`, as one: its machine is the first one's.
+pub fn read(paths: &[PathBuf]) -> Result<File, String> {
+    let mut all: Option<File> = None;
+    for path in paths {
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let file: File = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        match &mut all {
+            Some(all) => all.report.extend(file.report),
+            None => all = Some(file),
+        }
     }
-    let mut text = String::from("\n### Left out\n\n");
-    for one in &report.left_out {
-        let _ = writeln!(text, "- {one}");
-    }
-    text
+    all.ok_or_else(|| "no bench.json is named".into())
 }

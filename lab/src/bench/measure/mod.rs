@@ -8,7 +8,7 @@ mod ping;
 mod programs;
 mod race;
 pub mod sizes;
-mod throughput;
+pub mod throughput;
 mod timelines;
 mod unequal;
 

@@ -13,6 +13,15 @@ const PLAIN: Way = Way::Tabane(Wire::Plain);
 const TCP: Way = Way::Tcp { link: 0 };
 const ALL: [Way; 5] = [TCP, Way::Mptcp, Way::BalanceRr, ENCRYPTED, PLAIN];
 
+/// Title of the table of this many links, by which it is found to be drawn.
+pub fn title(links: usize) -> String {
+    format!("One TCP stream, {links} × 1 Gb/s")
+}
+
+/// Likewise of links without a line rate.
+pub const UNSHAPED_TITLE: &str =
+    "One TCP stream, 2 links without a line rate (the CPU is the limit)";
+
 /// On 1, 2 and 4 links of 1 Gb/s.
 pub fn one_way(settings: &Settings) -> Result<Report, LabError> {
     let mut report = Report::default();
@@ -24,7 +33,7 @@ pub fn one_way(settings: &Settings) -> Result<Report, LabError> {
         };
         let config = two_nodes(vec![LinkSpec::default(); links]);
         let entries = race(settings, &config, ways, &BOTH, false)?;
-        let title = format!("One TCP stream, {links} × 1 Gb/s");
+        let title = title(links);
         report.tables.push(table(&title, &entries, TCP));
         if let Some(least) = least {
             for congestion in BOTH {
@@ -91,7 +100,6 @@ pub fn unshaped(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::unshaped(); 2]);
     let ways = [TCP, Way::Mptcp, ENCRYPTED, PLAIN];
     let entries = race(settings, &config, &ways, &BOTH, false)?;
-    let title = "One TCP stream, 2 links without a line rate (the CPU is the limit)";
     let mut goals = Vec::new();
     for (way, least) in [(ENCRYPTED, 0.6), (PLAIN, 0.95)] {
         let what = format!("Unshaped, cubic: {way} over MPTCP in the clear");
@@ -99,7 +107,7 @@ pub fn unshaped(settings: &Settings) -> Result<Report, LabError> {
         goals.push(Goal::new(what, ratio, Bound::AtLeast(least)));
     }
     Ok(Report {
-        tables: vec![table(title, &entries, Way::Mptcp)],
+        tables: vec![table(UNSHAPED_TITLE, &entries, Way::Mptcp)],
         goals,
         ..Report::default()
     })
