@@ -9,7 +9,9 @@
 //!
 //! Its input is a pipe, whose other end the maker of the lab has. So the lab
 //! dies with that process, even by SIGKILL, unless it is released: one line
-//! down the pipe, and the holder waits for no end any more.
+//! down the pipe, and the holder waits for no end any more. Programs that still
+//! run in the lab's namespaces would keep them alive, so the holder ends them
+//! before it goes. It is in a namespace of its own, and so not among them.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
@@ -23,7 +25,26 @@ use crate::{LabError, sys};
 /// Where the namespaces' descriptors begin; above what programs use themselves.
 const FIRST_DESCRIPTOR: RawFd = 64;
 
-const WAIT: &str = "read -r _ && exec sleep infinity";
+/// Programs get half a second to end by themselves.
+const WAIT: &str = r#"
+read -r _ && exec sleep infinity
+lab=" $(echo $(readlink /proc/$$/fd/*)) "
+inside() {
+    ls -l /proc/[0-9]*/ns/net | while read -r line; do
+        case "$lab" in *" ${line##* } "*)
+            line=${line#*/proc/}
+            echo "${line%%/*}"
+        esac
+    done
+}
+programs=$(inside)
+[ -n "$programs" ] || exit
+kill -TERM $programs
+kill -CONT $programs
+sleep 0.5
+programs=$(inside)
+[ -z "$programs" ] || kill -KILL $programs
+"#;
 
 pub(crate) struct Holder {
     pub child: Child,
@@ -97,7 +118,7 @@ impl Plan {
             let net = sys::open(c"/proc/self/ns/net", libc::O_RDONLY)?;
             sys::keep_through_exec(net.as_fd(), FIRST_DESCRIPTOR)?;
         }
-        Ok(())
+        sys::unshare(libc::CLONE_NEWNET)
     }
 }
 

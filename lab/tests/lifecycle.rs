@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::*;
 use tabane_lab::{Fault, Lab, LabConfig, LabError};
@@ -124,12 +124,16 @@ fn a_lab_dies_with_the_process_that_made_it() {
         std::thread::sleep(PATIENCE);
         return;
     }
+    let (mut victim, trace) = victim("a_lab_dies_with_the_process_that_made_it");
+    victim.kill().expect("is killed");
+    victim.wait().expect("ends");
+    assert!(trace.is_gone(), "{:?}", trace.holders());
+}
+
+/// Start a test of this file as a victim, which says the name of the lab it made.
+fn victim(test: &str) -> (Child, Trace) {
     let mut victim = Command::new(std::env::current_exe().expect("is a file"));
-    victim.args([
-        "--exact",
-        "a_lab_dies_with_the_process_that_made_it",
-        "--nocapture",
-    ]);
+    victim.args(["--exact", test, "--nocapture"]);
     let mut victim = victim
         .env(VICTIM, "1")
         .stdout(Stdio::null())
@@ -141,9 +145,40 @@ fn a_lab_dies_with_the_process_that_made_it() {
         .read_line(&mut name)
         .expect("a line");
     let trace = trace(&Lab::open(name.trim()).expect("is up"));
-    victim.kill().expect("is killed");
-    victim.wait().expect("ends");
-    assert!(trace.is_gone(), "{:?}", trace.holders());
+    (victim, trace)
+}
+
+#[test]
+fn programs_in_a_lab_die_with_the_process_that_made_it() {
+    if std::env::var_os(VICTIM).is_some() {
+        let lab = lab();
+        // One ends when asked, one does not, one cannot: it is stopped.
+        let scripts = ["sleep 1000", "trap '' TERM; sleep 1000", "kill -STOP $$"];
+        let programs = scripts.map(|script| {
+            let mut program = lab.command(0, "sh");
+            program.args(["-c", script]).stderr(Stdio::null());
+            program.spawn().expect("starts")
+        });
+        writeln!(std::io::stderr(), "{}", lab.name()).expect("writes");
+        for mut program in programs {
+            program.wait().expect("is waited for");
+        }
+        return;
+    }
+    for signal in ["-TERM", "-KILL"] {
+        let (mut victim, trace) = victim("programs_in_a_lab_die_with_the_process_that_made_it");
+        assert!(trace.holders().len() > 1, "the programs run");
+        assert!(run_status(
+            Command::new("kill").args([signal, &victim.id().to_string()])
+        ));
+        victim.wait().expect("ends");
+        // Listing the labs would end them, too: nobody does.
+        assert!(
+            eventually(|| trace.holders().is_empty()),
+            "{:?}",
+            trace.holders()
+        );
+    }
 }
 
 #[test]
