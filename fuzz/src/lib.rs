@@ -1,105 +1,42 @@
-//! Two nodes joined by nothing but a function call, for the fuzz targets.
+//! Everything of tabane that reads foreign bytes, each as a function of those
+//! bytes that panics where a promise is broken. libFuzzer calls them with
+//! bytes it makes up (`fuzz/libfuzzer`), the tests with the seeds kept here.
 #![forbid(unsafe_code)]
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use tabane_proto::op::OpLimits;
-use tabane_proto::wire::WireMode;
-use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, Time};
-
-/// How many links the nodes have.
-pub const LINKS: usize = 2;
-/// What the driver contract asks of a buffer for one burst.
-const BURST_BYTES: usize = 65_535;
-/// More than two nodes have to say to each other in one go.
-const DATAGRAMS_MAX: usize = 10_000;
-
-/// A datagram on its way.
-pub struct Datagram {
-    /// On which link.
-    pub link: LinkId,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
+pub mod nodes;
+pub mod targets {
+    //! One module for each target.
+    pub mod cluster_file;
+    pub mod control;
+    pub mod control_answer;
+    pub mod frames;
+    pub mod handshake;
+    pub mod header;
+    pub mod insider;
+    pub mod key;
+    pub mod netlink;
+    pub mod open;
+    pub mod pair;
+    pub mod records;
+    pub mod stranger;
 }
 
-/// Where node `index` is on `link`.
-pub fn address(index: usize, link: usize) -> SocketAddr {
-    SocketAddr::from(([10, 77, link as u8, index as u8 + 1], 7577))
-}
+/// What a target does with some bytes.
+pub type Run = fn(&[u8]);
 
-/// Node `index` of two, and the other as its peer.
-pub fn node(index: usize, wire: WireMode) -> (Node, PeerId) {
-    let link = |l: usize| LinkConfig {
-        id: LinkId(l as u8),
-        address: address(index, l),
-        datagram_bytes_max: 1472,
-    };
-    let config = NodeConfig {
-        name: format!("n{index}"),
-        keys: vec![[7; 32]],
-        wire,
-        cipher_aes: true,
-        receive_buffer_bytes: 1 << 20,
-        links: (0..LINKS).map(link).collect(),
-        op_limits: OpLimits::default(),
-    };
-    let mut node = Node::new(Time::ZERO, config, [index as u8; 32]).expect("a right configuration");
-    let mut peer = PeerConfig {
-        name: format!("n{}", 1 - index),
-        addresses: Default::default(),
-    };
-    for l in 0..LINKS {
-        peer.addresses[l] = Some(address(1 - index, l));
-    }
-    let id = node.add_peer(Time::ZERO, peer).expect("a right peer");
-    (node, id)
-}
-
-/// Drains everything that a driver drains; returns what is to be sent.
-pub fn drain(node: &mut Node, now: Time) -> Vec<Datagram> {
-    let mut buffer = vec![0; BURST_BYTES];
-    let mut sent = Vec::new();
-    while let Some(transmit) = node.poll_transmit(now, &mut buffer) {
-        let one = |bytes: &[u8]| Datagram {
-            link: transmit.link,
-            bytes: bytes.to_vec(),
-        };
-        sent.extend(
-            buffer[..transmit.bytes]
-                .chunks(transmit.segment_bytes)
-                .map(one),
-        );
-        assert!(sent.len() < DATAGRAMS_MAX, "a node does not stop talking");
-    }
-    while node.poll_event().is_some() {}
-    while let Some((_, frame)) = node.receive_frame() {
-        node.recycle_frame(frame);
-    }
-    sent
-}
-
-/// Lets two nodes talk for `for_how_long`; returns the last data packet that
-/// node 0 sent, and the time then.
-pub fn talk(nodes: &mut [Node; 2], from: Time, for_how_long: Duration) -> (Option<Datagram>, Time) {
-    let step = Duration::from_millis(1);
-    let mut now = from;
-    let mut last = None;
-    while now < from + for_how_long {
-        now = now + step;
-        for sender in 0..2 {
-            nodes[sender].handle_timeout(now);
-            for mut datagram in drain(&mut nodes[sender], now) {
-                if sender == 0 && datagram.bytes[0] == 0x10 {
-                    last = Some(Datagram {
-                        link: datagram.link,
-                        bytes: datagram.bytes.clone(),
-                    });
-                }
-                let source = address(sender, datagram.link.index());
-                nodes[1 - sender].handle_datagram(now, datagram.link, source, &mut datagram.bytes);
-            }
-        }
-    }
-    (last, now)
-}
+/// All targets by the name that their seeds, and the programs of `fuzz/libfuzzer`, have.
+pub const TARGETS: &[(&str, Run)] = &[
+    ("cluster_file", targets::cluster_file::run),
+    ("control", targets::control::run),
+    ("control_answer", targets::control_answer::run),
+    ("frames", targets::frames::run),
+    ("handshake", targets::handshake::run),
+    ("header", targets::header::run),
+    ("insider", targets::insider::run),
+    ("key", targets::key::run),
+    ("netlink", targets::netlink::run),
+    ("open", targets::open::run),
+    ("pair", targets::pair::run),
+    ("records", targets::records::run),
+    ("stranger", targets::stranger::run),
+];

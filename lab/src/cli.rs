@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::config::{parse_delay, parse_loss, parse_rate};
-use crate::{Fault, Lab, LabConfig, LabError, LinkSpec, Summary};
+use crate::flood::cli::FloodArgs;
+use crate::{Fault, Lab, LabConfig, LabError, LinkSpec, Summary, flood};
 
 /// Wrong words on the command line.
 const EXIT_BAD_INPUT: u8 = 2;
@@ -36,6 +37,8 @@ enum Action {
     Fail(FailArgs),
     /// Undo every fault of a link
     Heal(HealArgs),
+    /// Have the last node send another what a stranger might, as fast as it goes
+    Flood(FloodArgs),
     /// Show the labs that are up
     List(ListArgs),
     /// End a lab and every program in it
@@ -134,6 +137,7 @@ pub fn run(args: LabArgs) -> ExitCode {
         Action::Exec(args) => return exec(args),
         Action::Fail(args) => fail(args),
         Action::Heal(args) => heal(args),
+        Action::Flood(args) => flood::cli::run(&args),
         Action::List(args) => list(args),
         Action::Down(name) => down(name),
     };

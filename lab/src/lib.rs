@@ -36,6 +36,7 @@ pub mod demo;
 mod emulator;
 mod error;
 mod fault;
+pub mod flood;
 mod holder;
 mod inject;
 mod lab;

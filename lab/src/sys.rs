@@ -211,6 +211,25 @@ pub(crate) fn device_index(socket: BorrowedFd, device: &str) -> io::Result<libc:
     }
 }
 
+/// Bind a packet socket to a device, to get packets of this protocol (0: none).
+pub(crate) fn bind_packet(
+    socket: BorrowedFd,
+    device: &str,
+    protocol: libc::c_int,
+) -> io::Result<()> {
+    let index = device_index(socket, device)?;
+    // SAFETY: all zeroes is a valid address, then filled; its size is given.
+    check(unsafe {
+        let mut address: libc::sockaddr_ll = std::mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (protocol as u16).to_be();
+        address.sll_ifindex = index;
+        let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
+    })
+    .map(drop)
+}
+
 /// Have this thread woken when asked, not up to 50 µs later, and run soon
 /// after it wakes: it works little and often. Both are improvements only.
 pub(crate) fn wake_precisely() {

@@ -99,6 +99,21 @@ impl Tool {
             })
     }
 
+    /// What it says in a namespace when asked with these arguments.
+    pub fn ask(&self, place: &Place, arguments: &[&str]) -> Result<Vec<u8>, LabError> {
+        let mut command = place.command(self.find()?);
+        let asked = command.args(arguments).stdin(Stdio::null()).output();
+        let output = asked.map_err(LabError::io(self.name))?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(LabError::ToolFailed {
+            tool: self.name,
+            place: place.name.clone(),
+            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+
     /// Run a batch of orders in a namespace.
     pub fn run(&self, place: &Place, orders: &str) -> Result<(), LabError> {
         if orders.is_empty() {

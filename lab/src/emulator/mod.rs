@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use self::packet::PacketSocket;
+pub(crate) use self::packet::PacketSocket;
 use self::queue::{FRAME_BYTES_MAX, Queue};
 use crate::namespace::Place;
 use crate::{LabError, sys, wiring};

@@ -13,7 +13,7 @@ const RECEIVE_BUFFER_BYTES: libc::c_int = 64 << 20;
 
 /// Sends or receives whole frames with their virtio-net header in front.
 #[derive(Debug)]
-pub(super) struct PacketSocket(OwnedFd);
+pub(crate) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
     /// Gets what arrives at the device, and never what leaves by it.
@@ -52,17 +52,7 @@ impl PacketSocket {
     }
 
     fn bind(&self, device: &str, protocol: libc::c_int) -> io::Result<()> {
-        let index = sys::device_index(self.as_fd(), device)?;
-        // SAFETY: all zeroes is a valid address, then filled; its size is given.
-        sys::check(unsafe {
-            let mut address: libc::sockaddr_ll = std::mem::zeroed();
-            address.sll_family = libc::AF_PACKET as u16;
-            address.sll_protocol = (protocol as u16).to_be();
-            address.sll_ifindex = index;
-            let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-            libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), size)
-        })
-        .map(drop)
+        sys::bind_packet(self.as_fd(), device, protocol)
     }
 
     /// The next frame's length, or `None` when there is none now. It can be

@@ -29,6 +29,14 @@ const OPERSTATES_DOWN: [u8; 3] = [1, 2, 3];
 /// Where `struct rtnl_link_stats64` has `tx_dropped`, its eighth number.
 const STATS64_TX_DROPPED: usize = 56;
 
+/// What one datagram of rtnetlink says, as [`LinkMonitor::poll`] reads it: for those who
+/// have the bytes from elsewhere (a fuzzer).
+pub fn read_changes(datagram: &[u8]) -> Vec<Change> {
+    let mut changes = Vec::new();
+    monitor::read_changes(datagram, &mut changes);
+    changes
+}
+
 /// What an `RTM_NEWLINK` or `RTM_DELLINK` says about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkFacts {

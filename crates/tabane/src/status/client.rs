@@ -89,8 +89,16 @@ impl From<io::Error> for AskError {
 /// As [`AskError`] says.
 pub fn ask_status(name: &str) -> Result<Value, AskError> {
     let line = ask(name, &Request::Status)?;
+    read_answer(&line)
+}
+
+/// The report in a daemon's answer, a line with its newline.
+///
+/// # Errors
+/// The daemon refused, or the answer is not understood.
+pub fn read_answer(line: &[u8]) -> Result<Value, AskError> {
     let mut answer: Value =
-        serde_json::from_slice(&line).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
+        serde_json::from_slice(line).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
     if let Some(words) = answer.get("error").and_then(Value::as_str) {
         return Err(AskError::Refused(words.to_owned()));
     }
