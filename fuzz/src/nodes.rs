@@ -107,7 +107,7 @@ pub fn talk(nodes: &mut [Node; 2], from: Time, for_how_long: Duration) -> (Optio
     let mut now = from;
     let mut last = None;
     while now < from + for_how_long {
-        now = now + step;
+        now += step;
         for sender in 0..2 {
             nodes[sender].handle_timeout(now);
             for mut datagram in drain(&mut nodes[sender], now) {

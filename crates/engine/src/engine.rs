@@ -179,6 +179,7 @@ impl Engine {
         let mut small = self.take_in(now, host);
         small |= host.produce(now, &mut self.node);
         self.run_timers(now, host);
+        self.shield(now, host);
         self.send_all(now);
         self.deliver(now, host);
         self.spin.turn(now, small);
@@ -252,10 +253,12 @@ impl Engine {
         let Ok(1..) = socket.recv(&mut self.batch) else {
             return false;
         };
+        let before = *self.node.node_stats();
         for (from, datagram) in self.batch.datagrams() {
             self.spin.count(datagram.len());
             self.node.handle_datagram(now, link, from, datagram);
         }
+        self.links.count(link, &before, self.node.node_stats());
         deliver_frames(&mut self.node, host);
         true
     }
@@ -268,6 +271,12 @@ impl Engine {
         self.links.wake_neighbours(now);
         if self.links.recheck_due(now) {
             self.reconcile(now, host);
+        }
+    }
+
+    fn shield(&mut self, now: Time, host: &mut impl Host) {
+        for text in self.links.shield(now, &self.node) {
+            host.link_changed(&text);
         }
     }
 

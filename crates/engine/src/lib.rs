@@ -11,6 +11,7 @@
 mod engine;
 mod host;
 mod links;
+mod shield;
 mod spin;
 
 pub use engine::{Engine, EngineConfig, EngineError, LinkSpec};

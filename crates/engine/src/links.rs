@@ -10,9 +10,10 @@ use tabane_io::netlink::{Interface, LinkMonitor, Neighbours, interfaces};
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::udp::{BufferSizes, LinkSocket, SendError, UdpCounters};
 use tabane_proto::limits::LINKS_MAX;
-use tabane_proto::{LinkConfig, LinkId, Node, Time, Transmit};
+use tabane_proto::{LinkConfig, LinkId, Node, NodeStats, Time, Transmit};
 
 use crate::engine::LinkSpec;
+use crate::shield::Shield;
 
 /// IP and UDP headers in front of a datagram.
 const fn header_bytes(address: SocketAddr) -> u32 {
@@ -48,6 +49,9 @@ pub struct LinkStatus {
     /// Bursts that the system refused to send for another reason than a full
     /// queue or a link that is down: a firewall rule of this machine.
     pub refused: u64,
+    /// Packets of a flood that the kernel dropped at our word; they are not in
+    /// `counters`.
+    pub flood_drops: u64,
 }
 
 /// A burst the socket would not take, kept until it does.
@@ -69,6 +73,7 @@ pub(crate) struct Link {
     refused: u64,
     recheck_at: Option<Time>,
     waking: Option<Waking>,
+    shield: Shield,
 }
 
 /// A link that came up a moment ago.
@@ -104,6 +109,7 @@ impl Links {
             refused: 0,
             recheck_at: None,
             waking: None,
+            shield: Shield::default(),
         });
         Ok(Links {
             links: links.collect(),
@@ -186,12 +192,9 @@ impl Links {
             device: l.device.as_ref().map(|(_, name)| name.clone()),
             up: l.up,
             buffers: l.buffers,
-            counters: l
-                .socket
-                .as_ref()
-                .map(LinkSocket::counters)
-                .unwrap_or_default(),
+            counters: l.counters(),
             refused: l.refused,
+            flood_drops: l.shield.dropped(),
         };
         self.links.iter().map(status).collect()
     }
@@ -252,6 +255,23 @@ impl Links {
         }
     }
 
+    /// What became of a batch that came in on `link`.
+    pub fn count(&mut self, link: LinkId, before: &NodeStats, after: &NodeStats) {
+        let strangers = after.of_strangers() - before.of_strangers();
+        let first = after.first_messages_turned_away() - before.first_messages_turned_away();
+        if let Some(link) = self.links.iter_mut().find(|l| l.spec.id == link) {
+            link.shield.count(strangers, first);
+        }
+    }
+
+    /// Raises, lowers and renews what protects the links from floods; says so.
+    pub fn shield(&mut self, now: Time, node: &Node) -> impl Iterator<Item = String> {
+        self.links.iter_mut().filter_map(move |link| {
+            let socket = link.socket.as_ref()?;
+            link.shield.turn(now, link.spec.id, socket, node)
+        })
+    }
+
     pub fn recheck_due(&self, now: Time) -> bool {
         self.links
             .iter()
@@ -274,6 +294,14 @@ impl Links {
 }
 
 impl Link {
+    fn counters(&self) -> UdpCounters {
+        let mut counters = self.socket.as_ref().map(LinkSocket::counters);
+        if let Some(counters) = &mut counters {
+            counters.kernel_drops = counters.kernel_drops.saturating_sub(self.shield.dropped());
+        }
+        counters.unwrap_or_default()
+    }
+
     fn config(&self, port: u16) -> LinkConfig {
         let address = SocketAddr::new(self.spec.address, port);
         let datagram = self
@@ -334,6 +362,7 @@ impl Link {
     }
 
     fn drop_socket(&mut self, poller: &Poller) {
+        self.shield = Shield::default();
         if let Some(socket) = self.socket.take() {
             // The descriptor is closed next, which would end the registration too.
             let _ = poller.deregister(&socket);

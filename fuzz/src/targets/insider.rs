@@ -33,7 +33,7 @@ pub fn run(noise: &[u8]) {
         let crc = crc_fast::crc32_iscsi(&packet);
         packet.extend_from_slice(&crc.to_be_bytes());
         nodes[1].handle_datagram(now, seen.link, address(0, seen.link.index()), &mut packet);
-        now = now + Duration::from_millis(1);
+        now += Duration::from_millis(1);
         nodes[1].handle_timeout(now);
         drain(&mut nodes[1], now);
     }

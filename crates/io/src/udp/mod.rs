@@ -15,6 +15,7 @@
 //! 44 and 13% on lone datagrams (send and receive over loopback).
 
 mod error;
+mod filter;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::sys::{grow_buffer, set_option};
 
 pub use error::{RecvError, SendError, UdpError};
+pub use filter::{FILTER_INSTRUCTIONS_MAX, FILTER_PAYLOAD, Instruction};
 pub use receive::{BATCH_RECEIVES, RECEIVE_BYTES, ReceiveBatch};
 pub use send::{BURST_BYTES_MAX, SEGMENTS_MAX};
 

@@ -375,6 +375,12 @@ impl Node {
         &self.shared.stats
     }
 
+    /// The numbers of all sessions, and of handshakes under way: every packet of
+    /// a peer bears one of them, but for the first of a handshake. Ascending.
+    pub fn session_numbers(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.shared.sessions.keys().copied()
+    }
+
     /// Bytes of memory held for all peers together.
     pub fn memory_bytes(&self) -> usize {
         let answers: usize = self.shared.answers.iter().map(|(_, _, d)| d.len()).sum();

@@ -35,3 +35,17 @@ pub struct NodeStats {
     /// Events dropped because the driver did not collect them.
     pub events_dropped: u64,
 }
+
+impl NodeStats {
+    /// Datagrams that anybody may send who knows nothing of a session: those that
+    /// make no sense, bear no known session number, or begin a handshake that
+    /// comes to nothing for want of the key or of a cookie.
+    pub fn of_strangers(&self) -> u64 {
+        self.malformed + self.unknown_session + self.first_messages_turned_away()
+    }
+
+    /// Those of them that begin a handshake.
+    pub fn first_messages_turned_away(&self) -> u64 {
+        self.stranger + self.cookies_sent
+    }
+}

@@ -5,6 +5,11 @@ use super::{Reader, WireError, Writer};
 /// Length of [`Header`] on the wire.
 pub const HEADER_BYTES: usize = 12;
 
+/// Where the path stands in [`Header`].
+pub const PATH_OFFSET: usize = 1;
+/// Where the session's number stands, in handshakes too.
+pub const SESSION_OFFSET: usize = 2;
+
 /// What a datagram is: its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -20,7 +20,7 @@ pub use handshake::{
     HandshakeHeader, Hello, INIT_BYTES, InitParts, MAC_BYTES, NOISE_BYTES, RESPONSE_BYTES,
     ResponseParts, VERSION, WireMode,
 };
-pub use header::{HEADER_BYTES, Header, Kind};
+pub use header::{HEADER_BYTES, Header, Kind, PATH_OFFSET, SESSION_OFFSET};
 pub use name::{Name, NameError};
 pub use reader::{Reader, WireError};
 pub use record::{

@@ -107,6 +107,8 @@ fn dropped(turn: &Turn<'_>) -> BTreeMap<String, u64> {
     add("stranger", s.stranger);
     add("refused", s.refused);
     add("asked_for_cookie", s.cookies_sent);
+    let flood = turn.link_status().iter().map(|link| link.flood_drops).sum();
+    add("flood", flood);
     dropped
 }
 
