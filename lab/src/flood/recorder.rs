@@ -34,6 +34,19 @@ impl Recorder {
         Ok(Recorder { sockets })
     }
 
+    /// Begin at the NIC of one node: what comes to that node alone.
+    ///
+    /// # Errors
+    /// There is no such node or link, or the kernel refuses the socket.
+    pub fn at_node(lab: &Lab, node: usize, link: usize) -> Result<Recorder, LabError> {
+        lab.check_node(node)?;
+        lab.check_link(link)?;
+        let socket = PacketSocket::receiver(lab.node(node), &wiring::nic(link))
+            .map_err(LabError::io(format!("listening at n{node}")))?;
+        let sockets = vec![socket];
+        Ok(Recorder { sockets })
+    }
+
     /// What was said so far and not taken yet.
     pub fn take(&self) -> Vec<Vec<u8>> {
         let mut recorded = Vec::new();
@@ -50,7 +63,7 @@ impl Recorder {
 }
 
 /// The UDP payloads of a frame with its virtio header: several, if the kernel
-/// has not yet cut a burst. None of another port.
+/// has not yet cut a burst. None that is neither to nor from tabane's port.
 fn datagrams(frame: &[u8]) -> Vec<Vec<u8>> {
     payload(frame).map_or(Vec::new(), |(payload, segment_bytes)| {
         let segment_bytes = if segment_bytes == 0 {
@@ -69,6 +82,7 @@ fn payload(frame: &[u8]) -> Option<(&[u8], usize)> {
     let ip = frame.get(VNET_BYTES + ETHERNET_BYTES..)?;
     let is_udp = ip.first()? >> 4 == 4 && *ip.get(9)? == 17;
     let udp = ip.get(usize::from(ip[0] & 15) * 4..)?;
-    let is_ours = u16::from_be_bytes(word(udp, 2)?) == PORT;
+    let ports = [word(udp, 0)?, word(udp, 2)?].map(u16::from_be_bytes);
+    let is_ours = ports.contains(&PORT);
     (is_udp && is_ours).then_some((udp.get(UDP_BYTES..)?, segment_bytes))
 }
