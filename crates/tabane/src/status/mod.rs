@@ -11,9 +11,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::example as example_report;
 
-pub use client::{
-    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_report, ask_status, read_answer,
-};
+pub use client::{ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_report, ask_status, read_answer};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,
