@@ -23,7 +23,8 @@ const fn header_bytes(address: SocketAddr) -> u32 {
 /// A burst that the kernel had no room for is tried again after this long when
 /// becoming writable will not tell (ENOBUFS).
 const RETRY: Duration = Duration::from_millis(1);
-/// A link that refuses datagrams although its device looks fine is tried again this often.
+/// A link that refuses datagrams although its device looks fine, or whose socket
+/// cannot be opened, is tried again this often.
 const RECHECK: Duration = Duration::from_millis(500);
 /// A switch port forwards some time after the carrier is up: for so long the
 /// link's neighbours …
@@ -68,6 +69,8 @@ pub(crate) struct Link {
     buffers: Option<BufferSizes>,
     mtu: u32,
     up: bool,
+    /// Why its socket cannot be opened.
+    trouble: Option<String>,
     held: Option<Held>,
     watching_writable: bool,
     refused: u64,
@@ -104,6 +107,7 @@ impl Links {
             buffers: None,
             mtu: 1500,
             up: false,
+            trouble: None,
             held: None,
             watching_writable: false,
             refused: 0,
@@ -152,6 +156,9 @@ impl Links {
         mut node: Option<&mut Node>,
     ) -> Vec<String> {
         let Ok(devices) = interfaces() else {
+            // No descriptor is left, say. What changed is not told again, so look again.
+            let again = Some(now + RECHECK);
+            self.links.iter_mut().for_each(|l| l.recheck_at = again);
             return Vec::new();
         };
         let mut words = Vec::new();
@@ -159,6 +166,9 @@ impl Links {
             link.recheck_at = None;
             let before = (link.up, link.mtu);
             let text = link.reconcile(&devices, poller, self.port);
+            if link.trouble.is_some() {
+                link.recheck_at = Some(now + RECHECK);
+            }
             if link.up != before.0 {
                 link.waking = link.up.then(|| Waking {
                     ask_at: now + ASK_EVERY,
@@ -326,16 +336,18 @@ impl Link {
             self.drop_socket(poller);
             self.device = device.map(|d| (d.index, d.name.clone()));
         }
-        let mut trouble = None;
+        let before = self.trouble.take();
         if let Some(device) = device {
             self.mtu = device.mtu;
             if self.socket.is_none() {
-                trouble = self.open_socket(poller, port).err();
+                self.trouble = self.open_socket(poller, port).err();
             }
         }
         self.up = self.socket.is_some() && device.is_some_and(|d| d.up && d.carrier);
         let LinkSpec { id, address } = self.spec;
-        match (was_up, self.up, trouble) {
+        match (was_up, self.up, &self.trouble) {
+            // Said once, however often it is tried.
+            (_, _, Some(_)) if self.trouble == before => None,
             (_, _, Some(trouble)) => Some(format!("link {} ({address}): {trouble}", id.0)),
             (false, true, None) => Some(format!("link {} ({address}) is up on {name}", id.0)),
             (true, false, None) => Some(format!(

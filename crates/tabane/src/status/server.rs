@@ -1,5 +1,6 @@
 //! The control socket of a daemon, to be turned by the daemon's loop.
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -24,7 +25,15 @@ pub struct ControlServer {
     /// A client and when it came, counted in clients.
     slots: [Option<(Client, u64)>; CLIENTS_MAX],
     accepted: u64,
+    /// Given up to turn a client away when there is no descriptor to serve it with.
+    spare: Option<File>,
+    /// Whether the last client was turned away.
+    exhausted: bool,
 }
+
+/// No more descriptors for this process, or for the machine.
+const EXHAUSTED: [i32; 2] = [24, 23];
+const SPARE: &str = "/dev/null";
 
 impl ControlServer {
     /// How many tokens of the poller it uses, from the first one on.
@@ -45,6 +54,8 @@ impl ControlServer {
             first_token,
             slots: Default::default(),
             accepted: 0,
+            spare: File::open(SPARE).ok(),
+            exhausted: false,
         })
     }
 
@@ -57,8 +68,9 @@ impl ControlServer {
     /// `report` is called once for each request that is answered.
     ///
     /// # Errors
-    /// Those of the poller and of `accept`, such as no descriptor left; the
-    /// server goes on with the next call.
+    /// Those of the poller and of `accept`, such as no descriptor left (told for
+    /// the first of the clients turned away for it); the server goes on with the
+    /// next call.
     pub fn turn(
         &mut self,
         poller: &Poller,
@@ -89,8 +101,16 @@ impl ControlServer {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_exhausted(&error) => {
+                    self.turn_away();
+                    if std::mem::replace(&mut self.exhausted, true) {
+                        continue;
+                    }
+                    return Err(error);
+                }
                 Err(error) => return Err(error),
             };
+            self.exhausted = false;
             let client = Client::new(stream)?;
             // Free slots count as oldest.
             let age = |slot: &Option<(Client, u64)>| slot.as_ref().map_or(0, |(_, came)| *came);
@@ -105,4 +125,17 @@ impl ControlServer {
         }
         Ok(())
     }
+
+    /// Ends the connection of a client that cannot be served: were it left
+    /// waiting, the daemon's loop would be woken for it without a pause.
+    fn turn_away(&mut self) {
+        drop(self.spare.take());
+        drop(self.listener.accept());
+        self.spare = File::open(SPARE).ok();
+    }
+}
+
+fn is_exhausted(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number.is_some_and(|number| EXHAUSTED.contains(&number))
 }
