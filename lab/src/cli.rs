@@ -103,7 +103,7 @@ struct FailArgs {
     link: String,
     #[command(flatten)]
     name: Name,
-    /// silent, carrier, oneway, loss=5% or mtu=1400
+    /// silent, carrier, oneway, loss=5%, mtu=1400, rate=10mbit or buffer=16000
     #[arg(long, default_value = "silent")]
     mode: Fault,
     /// Only for this node [oneway: what this node sends; default n0]

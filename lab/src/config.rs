@@ -14,10 +14,12 @@ pub const NODES_MAX: usize = 200;
 const NAME_MAX_BYTES: usize = 40;
 const MTU_MIN: u32 = 576;
 const MTU_MAX: u32 = 65_521;
-const DELAY_MAX: Duration = Duration::from_secs(10);
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(10);
 /// Below this a single packet takes longer than the queue of `tc tbf` holds it.
 const RATE_MIN_BITS_PER_S: u64 = 64_000;
 const RATE_MAX_BITS_PER_S: u64 = 400_000_000_000;
+pub(crate) const RATE_BITS_PER_S: std::ops::RangeInclusive<u64> =
+    RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S;
 
 /// A virtual cluster to be built. The default is the line of the project's
 /// measurements: two nodes, two links of 1 Gb/s, MTU 1500.
@@ -107,7 +109,7 @@ impl LabConfig {
         }
         for (index, link) in self.links.iter().enumerate() {
             if let Some(rate) = link.rate_bits_per_s
-                && !(RATE_MIN_BITS_PER_S..=RATE_MAX_BITS_PER_S).contains(&rate)
+                && !RATE_BITS_PER_S.contains(&rate)
             {
                 return bad(format!(
                     "link {index}: rate {rate} bit/s: must be 64kbit to 400gbit, or none"

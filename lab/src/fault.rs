@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
-use crate::config::parse_loss;
+use crate::config::{DELAY_MAX, RATE_BITS_PER_S, parse_delay, parse_loss, parse_rate};
 
 /// A fault of a link, for all its nodes or for one. Several may be in force at
 /// once; `heal` undoes all of a link's.
@@ -32,6 +33,23 @@ pub enum Fault {
         /// to 65521.
         bytes: u32,
     },
+    /// The switch's ports send no faster than this. For one node: the port to it.
+    Rate {
+        /// Bits per second, 64 kbit/s to 400 Gbit/s.
+        bits_per_s: u64,
+    },
+    /// The switch holds no more than this for a full port and drops the rest.
+    /// For one node: for the port to it.
+    Buffer {
+        /// Bytes, one full frame at least.
+        bytes: u32,
+    },
+    /// Frames take so much longer. Only on a link that was made with a delay,
+    /// and by the process that made the lab.
+    Delay {
+        /// Added to the link's own delay, at most 10 s.
+        added: Duration,
+    },
 }
 
 /// Below this even IPv4's minimum does not pass.
@@ -46,6 +64,12 @@ impl Fault {
             }
             Fault::Mtu { bytes } if !(MTU_MIN..=MTU_MAX).contains(bytes) => {
                 Err(format!("mtu {bytes}: must be {MTU_MIN} to {MTU_MAX} bytes"))
+            }
+            Fault::Rate { bits_per_s } if !RATE_BITS_PER_S.contains(bits_per_s) => {
+                Err(format!("rate {bits_per_s}: must be 64kbit to 400gbit"))
+            }
+            Fault::Delay { added } if *added > DELAY_MAX => {
+                Err(format!("delay {added:?}: must be at most {DELAY_MAX:?}"))
             }
             _ => Ok(()),
         }
@@ -72,8 +96,22 @@ impl FromStr for Fault {
                     "mtu {value:?}: give it in bytes, {MTU_MIN} to {MTU_MAX}, as in mtu=1400"
                 )),
             },
+            ("rate", Some(value)) => match parse_rate(value)? {
+                Some(bits_per_s) => Ok(Fault::Rate { bits_per_s }),
+                None => Err("rate none is no fault; give it as in rate=10mbit".into()),
+            },
+            ("buffer", Some(value)) => match value.parse() {
+                Ok(bytes) => Ok(Fault::Buffer { bytes }),
+                Err(_) => Err(format!(
+                    "buffer {value:?}: give it in bytes, as in buffer=16000"
+                )),
+            },
+            ("delay", Some(value)) => Ok(Fault::Delay {
+                added: parse_delay(value)?,
+            }),
             _ => Err(format!(
-                "mode {text:?}: must be silent, carrier, oneway, loss=5% or mtu=1400"
+                "mode {text:?}: must be silent, carrier, oneway, loss=5%, mtu=1400, \
+                 rate=10mbit, buffer=16000 or delay=5ms"
             )),
         }
     }
@@ -87,6 +125,9 @@ impl fmt::Display for Fault {
             Fault::OneWay => f.write_str("oneway"),
             Fault::Loss { percent } => write!(f, "loss={percent}%"),
             Fault::Mtu { bytes } => write!(f, "mtu={bytes}"),
+            Fault::Rate { bits_per_s } => write!(f, "rate={bits_per_s}bit"),
+            Fault::Buffer { bytes } => write!(f, "buffer={bytes}"),
+            Fault::Delay { added } => write!(f, "delay={}us", added.as_micros()),
         }
     }
 }
@@ -104,6 +145,9 @@ mod tests {
             "loss=5%",
             "loss=0.5%",
             "mtu=1400",
+            "rate=2000000bit",
+            "buffer=16000",
+            "delay=5000us",
         ] {
             assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
         }
@@ -119,10 +163,13 @@ mod tests {
             "loss=200%",
             "mtu=10",
             "mtu=x",
+            "rate=none",
+            "buffer=x",
+            "delay=soon",
         ] {
             let message = wrong.parse::<Fault>().unwrap_err();
             assert!(
-                ["mode", "loss", "mtu"]
+                ["mode", "loss", "mtu", "rate", "buffer", "delay"]
                     .iter()
                     .any(|word| message.starts_with(word)),
                 "{message}"

@@ -1,12 +1,17 @@
 //! Putting faults in force and undoing them.
 
+use std::time::Duration;
+
 use crate::LabError;
 use crate::fault::Fault;
 use crate::lab::Lab;
 use crate::netlink::Change;
 use crate::sys::monotonic_ns;
-use crate::tools::{NFT, TC};
-use crate::wiring::{self, BRIDGE_INDEX, FORWARD, Pieces, cable_end, nic, port, shaper};
+use crate::tools::{IP, NFT, TC};
+use crate::wiring::{
+    self, BRIDGE_INDEX, ETHERNET_HEADER_BYTES, FORWARD, Held, Pieces, cable_end, nic, port, shaper,
+    shaper_holding,
+};
 
 /// When a fault, or its healing, took effect: somewhere between these two
 /// instants of `CLOCK_MONOTONIC` ([`crate::monotonic_ns`]), nanoseconds.
@@ -64,12 +69,22 @@ impl Lab {
             Fault::Loss { percent } => self.lose(link, percent, node),
             Fault::Mtu { bytes } => {
                 let rate = self.link(link).rate_bits_per_s;
-                let one = |node| shaper(rate, self.mtu(), Pieces::Frames(bytes), &port(node));
-                TC.run(
-                    self.switch(link),
-                    &self.chosen(node).map(one).collect::<String>(),
-                )
+                let one = |port: &str| shaper(rate, self.mtu(), Pieces::Frames(bytes), port);
+                self.shape_ports(link, node, one)
             }
+            Fault::Rate { bits_per_s } => {
+                let one = |port: &str| shaper(Some(bits_per_s), self.mtu(), Pieces::Whole, port);
+                self.shape_ports(link, node, one)
+            }
+            Fault::Buffer { bytes } => {
+                let rate = self.link(link).rate_bits_per_s;
+                let held = Held::Bytes(bytes.max(ETHERNET_HEADER_BYTES + self.mtu()));
+                // Frame by frame, or the buffer would be too small for any offloaded packet.
+                let pieces = Pieces::Frames(self.mtu());
+                let one = |port: &str| shaper_holding(rate, self.mtu(), pieces, held, port);
+                self.shape_ports(link, node, one)
+            }
+            Fault::Delay { added } => self.delay_more(link, added),
         })
     }
 
@@ -89,6 +104,9 @@ impl Lab {
                 .flat_map(|node| [back(node), up(node)])
                 .collect();
             self.change(link, &changes)?;
+            if self.has_emulator(link) {
+                self.delay_more(link, Duration::ZERO)?;
+            }
             NFT.run(
                 self.switch(link),
                 "table bridge fault\ndelete table bridge fault\n",
@@ -101,8 +119,58 @@ impl Lab {
     }
 }
 
+/// Taking a cable away and laying it anew.
+impl Lab {
+    /// Remove a node's NIC on a link, with its cable and its switch port: a USB
+    /// adapter drawn. Not on a link with a delay.
+    ///
+    /// # Errors
+    /// No such link or node, the link has a delay; the kernel refused.
+    pub fn unplug(&self, link: usize, node: usize) -> Result<Injection, LabError> {
+        self.check_cable(link, node)?;
+        Injection::of(|| IP.run(self.switch(link), &format!("link del {}\n", port(node))))
+    }
+
+    /// Make a NIC that was removed anew, as it was.
+    ///
+    /// # Errors
+    /// As [`Lab::unplug`].
+    pub fn plug(&self, link: usize, node: usize) -> Result<Injection, LabError> {
+        self.check_cable(link, node)?;
+        let path = self.node(node).net.to_string_lossy();
+        let cable = wiring::cable(self.link(link), self.mtu(), link, node, &path);
+        Injection::of(|| {
+            IP.run(self.switch(link), &cable)?;
+            IP.run(self.node(node), &wiring::node_link(link, node))?;
+            TC.run(self.switch(link), &self.port_shapers(link))?;
+            let pieces = wiring::usual_pieces(self.link(link), self.mtu());
+            TC.run(self.node(node), &self.nic_shaper(link, pieces))
+        })
+    }
+
+    fn check_cable(&self, link: usize, node: usize) -> Result<(), LabError> {
+        self.check_link(link)?;
+        self.check_node(node)?;
+        if !self.link(link).delay.is_zero() {
+            let why = format!("link {link} has a delay; its cables stay where they are");
+            return Err(LabError::BadInput(why));
+        }
+        Ok(())
+    }
+}
+
 /// The steps.
 impl Lab {
+    fn shape_ports(
+        &self,
+        link: usize,
+        node: Option<usize>,
+        one: impl Fn(&str) -> String,
+    ) -> Result<(), LabError> {
+        let orders: String = self.chosen(node).map(|node| one(&port(node))).collect();
+        TC.run(self.switch(link), &orders)
+    }
+
     fn chosen(&self, node: Option<usize>) -> impl Iterator<Item = usize> {
         let all = 0..self.nodes();
         node.map_or(all, |node| node..node + 1)

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::{LabConfig, LinkSpec, address};
-use crate::emulator::{self, Cable};
+use crate::emulator::{self, Cable, Delay};
 use crate::holder::{self, Holder, c_path};
 use crate::namespace::Place;
 use crate::netlink::{Change, Netlink};
@@ -33,6 +33,10 @@ pub struct Lab {
     summary: Summary,
     nodes: Vec<Place>,
     switches: Vec<Place>,
+    /// Of each link.
+    delays: Vec<Delay>,
+    /// Whether the emulator runs in this process, so that delays can be changed.
+    emulated: bool,
     /// One per switch, made when first needed.
     netlinks: Vec<Mutex<Option<Netlink>>>,
     /// The holder; `None` once the lab is down.
@@ -68,6 +72,7 @@ impl Lab {
             if let Some(owned) = &mut lab.owned {
                 owned.emulator = Some(thread);
             }
+            lab.emulated = true;
         }
         claim.publish(&lab.summary)?;
         Ok(lab)
@@ -127,10 +132,14 @@ impl Lab {
         }
         let switches = places.split_off(summary.nodes.min(places.len()));
         let netlinks = switches.iter().map(|_| Mutex::default()).collect();
+        let delays = summary.links.iter();
+        let delays = delays.map(|link| Delay::new(link.delay)).collect();
         Ok(Lab {
             summary,
             nodes: places,
             switches,
+            delays,
+            emulated: false,
             netlinks,
             holder: Some(holder),
             owned,
@@ -265,6 +274,23 @@ impl Lab {
         &self.switches[link]
     }
 
+    pub(crate) fn has_emulator(&self, link: usize) -> bool {
+        self.emulated && !self.link(link).delay.is_zero()
+    }
+
+    /// Let frames of a link take so much longer than it was made with.
+    pub(crate) fn delay_more(&self, link: usize, added: Duration) -> Result<(), LabError> {
+        if !self.has_emulator(link) {
+            let why = format!(
+                "the delay of link {link} cannot be changed: it was made without one, \
+                 or by another process"
+            );
+            return Err(LabError::BadInput(why));
+        }
+        self.delays[link].set(self.link(link).delay + added);
+        Ok(())
+    }
+
     /// Change devices of a switch.
     pub(crate) fn change(&self, link: usize, changes: &[(String, Change)]) -> Result<(), LabError> {
         let what = || LabError::io(format!("changing switch {link}"));
@@ -292,8 +318,8 @@ impl Lab {
             .filter(|(_, spec)| !spec.delay.is_zero())
         {
             for node in 0..self.nodes() {
-                let cable =
-                    Cable::new(&self.switches[link], node, spec.delay, spec.rate_bits_per_s);
+                let (switch, delay) = (&self.switches[link], &self.delays[link]);
+                let cable = Cable::new(switch, node, delay, spec.rate_bits_per_s);
                 cables.push(
                     cable.map_err(LabError::io(format!("emulating the delay of link {link}")))?,
                 );

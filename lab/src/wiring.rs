@@ -18,9 +18,9 @@ use crate::config::{LabConfig, LinkSpec, address};
 pub(crate) const BRIDGE: &str = "switch";
 /// Fixed, so that a port can be put back in one message.
 pub(crate) const BRIDGE_INDEX: u32 = 1000;
-const ETHERNET_HEADER_BYTES: u32 = 14;
+pub(crate) const ETHERNET_HEADER_BYTES: u32 = 14;
 /// What a switch holds back for a full port before it drops.
-const QUEUE_LATENCY: &str = "50ms";
+const QUEUE: Held = Held::Milliseconds(50);
 /// `rate 1gbit` gets the 128 KiB that measured best; other rates as much time.
 const BURST_US: u64 = 1049;
 /// `tbf` insists on a rate; this one never limits.
@@ -62,23 +62,31 @@ pub(crate) fn switch_links(config: &LabConfig, link: usize, node_paths: &[String
     ));
     say(quietly_up(BRIDGE));
     for (node, path) in node_paths.iter().enumerate() {
-        let (port, end, nic) = (port(node), cable_end(node, spec), nic(link));
-        let address = format!("02:7a:62:00:{link:02x}:{:02x}", node + 1);
-        say(format!(
-            "link add name {end} mtu {mtu} type veth peer name {nic} address {address} mtu {mtu} netns {path}"
-        ));
-        say(quietly_up(&end));
-        if !spec.delay.is_zero() {
-            let inner = emulator_output(node);
-            say(format!(
-                "link add name {port} mtu {mtu} type veth peer name {inner} mtu {mtu}"
-            ));
-            say(quietly_up(&inner));
-        }
-        say(format!("link set {port} master {BRIDGE}"));
-        say(quietly_up(&port));
+        say(cable(spec, mtu, link, node, path));
     }
     orders
+}
+
+/// `ip` orders for a switch: the cable to one node, whose namespace is `path`.
+pub(crate) fn cable(spec: &LinkSpec, mtu: u32, link: usize, node: usize, path: &str) -> String {
+    let (port, end, nic) = (port(node), cable_end(node, spec), nic(link));
+    let address = format!("02:7a:62:00:{link:02x}:{:02x}", node + 1);
+    let mut orders = vec![
+        format!(
+            "link add name {end} mtu {mtu} type veth peer name {nic} address {address} mtu {mtu} netns {path}"
+        ),
+        quietly_up(&end),
+    ];
+    if !spec.delay.is_zero() {
+        let inner = emulator_output(node);
+        orders.push(format!(
+            "link add name {port} mtu {mtu} type veth peer name {inner} mtu {mtu}"
+        ));
+        orders.push(quietly_up(&inner));
+    }
+    orders.push(format!("link set {port} master {BRIDGE}"));
+    orders.push(quietly_up(&port));
+    orders.join("\n")
 }
 
 /// Up without an IPv6 address, whose discovery chatters on an idle link. One
@@ -91,14 +99,15 @@ fn quietly_up(device: &str) -> String {
 pub(crate) fn node_links(links: usize, node: usize) -> String {
     let mut orders = String::from("link set lo up\n");
     for link in 0..links {
-        let (nic, address) = (nic(link), address(node, link));
-        let _ = writeln!(
-            orders,
-            "{}\naddress add {address}/24 dev {nic}",
-            quietly_up(&nic)
-        );
+        let _ = writeln!(orders, "{}", node_link(link, node));
     }
     orders
+}
+
+/// `ip` orders for a node: one NIC with its address.
+pub(crate) fn node_link(link: usize, node: usize) -> String {
+    let (nic, address) = (nic(link), address(node, link));
+    format!("{}\naddress add {address}/24 dev {nic}", quietly_up(&nic))
 }
 
 /// `nft` orders for a switch: its own loss, and the way around the emulator.
@@ -151,34 +160,67 @@ pub(crate) enum Pieces {
     Frames(u32),
 }
 
+/// What a full port holds back before it drops.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Held {
+    /// What it sends in this time.
+    Milliseconds(u32),
+    /// So many bytes.
+    Bytes(u32),
+}
+
+impl std::fmt::Display for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Held::Milliseconds(ms) => write!(f, "latency {ms}ms"),
+            Held::Bytes(bytes) => write!(f, "limit {bytes}"),
+        }
+    }
+}
+
 /// `tc` order for one end of a cable, whatever was there before.
-///
-/// `tbf` cuts a segmentation-offloaded packet when it is longer than its
-/// largest allowed packet, and drops it if even its segments are. A peak rate
-/// with the MTU as its burst sets that size exactly without slowing anything.
 pub(crate) fn shaper(
     rate_bits_per_s: Option<u64>,
     mtu: u32,
     pieces: Pieces,
     device: &str,
 ) -> String {
-    let largest = match (rate_bits_per_s, pieces) {
-        (None, Pieces::Whole) => return format!("qdisc replace dev {device} root noqueue\n"),
-        (_, Pieces::Whole) => String::new(),
+    shaper_holding(rate_bits_per_s, mtu, pieces, QUEUE, device)
+}
+
+/// As [`shaper`], with a queue of one's own.
+///
+/// `tbf` cuts a segmentation-offloaded packet when it is longer than its
+/// largest allowed packet, and drops it if even its segments are. A peak rate
+/// with the MTU as its burst sets that size exactly without slowing anything.
+pub(crate) fn shaper_holding(
+    rate_bits_per_s: Option<u64>,
+    mtu: u32,
+    pieces: Pieces,
+    held: Held,
+    device: &str,
+) -> String {
+    let unlimited = format!("qdisc replace dev {device} root noqueue\n");
+    let (before, largest) = match (rate_bits_per_s, pieces) {
+        (None, Pieces::Whole) => return unlimited,
+        (_, Pieces::Whole) => (String::new(), String::new()),
         (rate, Pieces::Frames(bytes)) => {
             let peak = rate
                 .unwrap_or(UNLIMITED_BITS_PER_S)
                 .saturating_mul(10)
                 .max(UNLIMITED_BITS_PER_S)
                 * 2;
-            format!(" peakrate {peak} mtu {}", bytes + ETHERNET_HEADER_BYTES)
+            let largest = format!(" peakrate {peak} mtu {}", bytes + ETHERNET_HEADER_BYTES);
+            // A queue that holds a longer packet already would never send it,
+            // nor anything behind it: begin with an empty one.
+            (unlimited, largest)
         }
     };
     let rate = rate_bits_per_s.unwrap_or(UNLIMITED_BITS_PER_S);
     let floor = u64::from(2 * (mtu + ETHERNET_HEADER_BYTES));
     let burst = (rate / 8 * BURST_US / 1_000_000).clamp(floor, 16 << 20);
     format!(
-        "qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {QUEUE_LATENCY}{largest}\n"
+        "{before}qdisc replace dev {device} root tbf rate {rate} burst {burst} {held}{largest}\n"
     )
 }
 

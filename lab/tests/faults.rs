@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use common::*;
 use tabane_lab::{Fault, Lab, LinkSpec};
 
@@ -189,4 +192,92 @@ fn faults_of_several_links_hold_at_once_and_heal_one_by_one() {
     lab.heal(0).expect("heals");
     lab.heal(0).expect("healing what is whole does nothing");
     assert!(works(&lab, 0));
+}
+
+#[test]
+fn a_nic_is_taken_out_and_put_in_again() {
+    let lab = lab();
+    assert!(works(&lab, 0) && works(&lab, 1));
+    lab.unplug(0, 1).expect("is taken out");
+    assert!(!carrier(&lab, 1, 0), "it is not there");
+    assert!(!carrier(&lab, 0, 0) || pings(&lab, 0, 1, 0, 3, 56) == 0);
+    assert!(works(&lab, 1), "the other link is untouched");
+    lab.plug(0, 1).expect("is put in");
+    assert!(works(&lab, 0));
+}
+
+#[test]
+fn a_delay_grows_and_shrinks() {
+    let slow = LinkSpec {
+        delay: Duration::from_millis(1),
+        ..LinkSpec::default()
+    };
+    let lab = lab_with(2, vec![slow, LinkSpec::default()]);
+    assert!(works(&lab, 0));
+    let added = Duration::from_millis(300);
+    let within_100_ms = || {
+        let mut ping = lab.command(0, "ping");
+        ping.args(["-q", "-c1", "-W", "0.2", "10.77.0.2"]);
+        run(ping).status.success()
+    };
+    lab.fail(0, Fault::Delay { added }, None).expect("grows");
+    assert!(!within_100_ms());
+    lab.heal(0).expect("shrinks");
+    assert!(eventually(within_100_ms));
+    let refused = lab.fail(1, Fault::Delay { added }, None);
+    assert!(refused.is_err_and(|error| error.is_bad_input()));
+}
+
+#[test]
+fn a_port_becomes_slow_or_short_of_memory_and_recovers() {
+    let lab = lab();
+    assert!(works(&lab, 0));
+    let answered_large = || pings(&lab, 0, 1, 0, 50, 1_400);
+    // 1.1 Mb/s are asked for, the port holds 50 ms of this.
+    let bits_per_s = 200_000;
+    lab.fail(0, Fault::Rate { bits_per_s }, None).expect("slow");
+    assert!(answered_large() < 50);
+    lab.heal(0).expect("heals");
+    lab.fail(0, Fault::Buffer { bytes: 8_000 }, None)
+        .expect("short");
+    assert!(works(&lab, 0));
+    lab.heal(0).expect("heals");
+    assert!(eventually(|| answered_large() == 50));
+}
+
+fn sent_bytes(lab: &Lab) -> u64 {
+    let mut read = lab.command(0, "cat");
+    read.arg("/sys/class/net/eth0/statistics/tx_bytes");
+    text(&run(read).stdout).trim().parse().unwrap_or(0)
+}
+
+/// A queue that was cut into frames while it held longer packets must go on.
+#[test]
+fn a_busy_link_survives_a_change_of_its_shapers() {
+    let lab = lab_with(2, vec![LinkSpec::mbit(100)]);
+    assert!(works(&lab, 0));
+    let mut server = lab.command(1, "iperf3");
+    server.args(["-s", "-1"]).stdout(Stdio::null());
+    let mut server = server.spawn().expect("iperf3 starts");
+    let mut client = lab.command(0, "iperf3");
+    client.args(["-c", "10.77.0.2", "-t", "60", "-P", "4"]);
+    client.stdout(Stdio::null()).stderr(Stdio::null());
+    let connected = eventually(|| {
+        let mut client = client.spawn().expect("iperf3 starts");
+        let mut ended = || client.try_wait().expect("is asked").is_some();
+        // It ends at once if the server does not listen yet.
+        if !eventually(|| sent_bytes(&lab) > 2_000_000 || ended()) || ended() {
+            return false;
+        }
+        for _ in 0..5 {
+            let percent = 0.1;
+            lab.fail(0, Fault::Loss { percent }, None).expect("fails");
+            assert!(works(&lab, 0));
+            lab.heal(0).expect("heals");
+        }
+        client.kill().and_then(|()| client.wait()).expect("ends");
+        true
+    });
+    assert!(connected);
+    server.kill().and_then(|()| server.wait()).expect("ends");
 }

@@ -4,13 +4,15 @@
 //! frame that reaches the gap from the node, holds it for the delay and puts
 //! it in on the switch's side. Frames keep their virtio header, so a
 //! segmentation-offloaded packet of 64 KiB crosses whole, in two system calls.
-//! The delay is constant, so a queue per cable keeps the order by itself.
+//! A queue per cable keeps the order by itself, also when the delay is changed.
 
 mod packet;
 mod queue;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) use self::packet::PacketSocket;
@@ -21,12 +23,30 @@ use crate::{LabError, sys, wiring};
 /// Frames taken from one cable before the others get their turn.
 const TURN_FRAMES: usize = 64;
 
+/// How long a link holds each frame; may be changed while the emulator runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Delay(Arc<AtomicU64>);
+
+impl Delay {
+    pub fn new(delay: Duration) -> Self {
+        Delay(Arc::new(AtomicU64::new(delay.as_nanos() as u64)))
+    }
+
+    pub fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    pub fn set(&self, delay: Duration) {
+        self.0.store(delay.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
 /// One cable's gap, in the direction from node to switch.
 #[derive(Debug)]
 pub(crate) struct Cable {
     input: PacketSocket,
     output: PacketSocket,
-    delay: Duration,
+    delay: Delay,
     queue: Queue,
 }
 
@@ -35,7 +55,7 @@ impl Cable {
     pub fn new(
         switch: &Place,
         node: usize,
-        delay: Duration,
+        delay: &Delay,
         rate_bits_per_s: Option<u64>,
     ) -> io::Result<Self> {
         let input = PacketSocket::receiver(switch, &wiring::emulator_input(node))?;
@@ -43,8 +63,8 @@ impl Cable {
         Ok(Cable {
             input,
             output,
-            delay,
-            queue: Queue::for_line(rate_bits_per_s, delay),
+            delay: delay.clone(),
+            queue: Queue::for_line(rate_bits_per_s, delay.get()),
         })
     }
 
@@ -58,8 +78,10 @@ impl Cable {
             match self.input.receive(room) {
                 // The clock is read after the frame came: never too early.
                 Some(bytes) if bytes <= FRAME_BYTES_MAX => {
-                    self.queue
-                        .push(bytes, sys::monotonic_ns() + self.delay.as_nanos() as u64);
+                    self.queue.push(
+                        bytes,
+                        sys::monotonic_ns() + self.delay.get().as_nanos() as u64,
+                    );
                 }
                 Some(_) => {}
                 None => return,
