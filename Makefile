@@ -10,6 +10,11 @@ DESTDIR ?=
 SEED    ?= 0
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 60
+# How long `make soak-lab` and `make soak-busy` last, each.
+MINUTES ?= 30
+LAB_SOAK = cargo build --quiet --release -p tabane && \
+	cargo run --quiet --release -p tabane-lab --bin soak -- --minutes $(MINUTES) \
+	$(if $(filter file,$(origin SEED)),,--seed $(SEED))
 # Options for the programs behind `make demo` and `make bench`.
 ARGS ?=
 
@@ -17,10 +22,10 @@ BINARY = $(shell cargo metadata --format-version 1 --no-deps 2>/dev/null | \
 	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release/tabane
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak bench lint audit fuzz install uninstall clean
+.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench lint audit fuzz install uninstall clean
 
 help: ## list what can be asked
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
 		awk '{ word = $$2; $$1 = $$2 = ""; printf "  make %-10s%s\n", word, $$0 }'
 
 setup: ## install what building, tests, demo and bench need (apt; nothing if all is there)
@@ -35,10 +40,18 @@ demo: setup ## two nodes, two switches, one iperf3: watch a switch die (under a 
 test: setup ## every test, as root also as an ordinary user; 10,000 fault schedules
 	@SEED=$(SEED) tools/test.sh
 
-soak: SCHEDULES ?= 1000000
-soak: setup ## SCHEDULES=1000000 SEED=0: the simulator's long run
+soak: soak-sim soak-lab soak-busy ## the three long runs one after another: hours
+
+soak-sim: SCHEDULES ?= 1000000
+soak-sim: setup ## SCHEDULES=1000000 SEED=0: fault schedules in the simulator
 	cargo run --quiet --release -p tabane-sim --bin sim -- run \
 		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) ))
+
+soak-lab: setup ## MINUTES=30 SEED=(any): random faults in the lab, under unmodified programs
+	$(LAB_SOAK) --links 3 $(ARGS)
+
+soak-busy: setup ## MINUTES=30: the same without faults, all processors kept busy
+	$(LAB_SOAK) --busy $(ARGS)
 
 bench: ## the figures of docs/measured.md: tabane beside TCP, MPTCP and balance-rr
 	@tools/setup.sh bench

@@ -44,6 +44,7 @@ mod namespace;
 mod netlink;
 pub mod peers;
 mod processes;
+pub mod soak;
 mod state;
 mod sys;
 mod tools;

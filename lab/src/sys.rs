@@ -148,6 +148,58 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// How many descriptors another process may have, until now; from now on
+/// `soft`. What it has already it keeps.
+pub(crate) fn limit_descriptors(pid: u32, soft: u64) -> io::Result<u64> {
+    let pid = pid as libc::pid_t;
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: no new limit is given; `limit` is a valid place for the old one.
+    check(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut limit) })?;
+    let before = std::mem::replace(&mut limit.rlim_cur, soft);
+    // SAFETY: `limit` is a valid limit; the old one is not asked for.
+    check(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &limit, std::ptr::null_mut()) })?;
+    Ok(before)
+}
+
+/// Have reads, writes and connects of a socket wait no longer than this.
+pub(crate) fn set_timeouts(fd: BorrowedFd, us: libc::suseconds_t) -> io::Result<()> {
+    let timeout = libc::timeval {
+        tv_sec: us / 1_000_000,
+        tv_usec: us % 1_000_000,
+    };
+    let size = size_of::<libc::timeval>() as libc::socklen_t;
+    for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        let value = (&raw const timeout).cast();
+        // SAFETY: `timeout` is a timeval and `size` says so.
+        check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, value, size) })?;
+    }
+    Ok(())
+}
+
+/// `connect` of a socket that has a send timeout; returns whether it is
+/// connected. To be repeated while it is not.
+pub(crate) fn connect(fd: BorrowedFd, to: std::net::SocketAddrV4) -> io::Result<bool> {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: to.port().to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: u32::from(*to.ip()).to_be(),
+        },
+        sin_zero: [0; 8],
+    };
+    let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: `address` is a sockaddr_in and `size` says so.
+    let done = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), size) };
+    match check(done).map_err(|error| (error.raw_os_error(), error)) {
+        Ok(_) | Err((Some(libc::EISCONN), _)) => Ok(true),
+        Err((Some(libc::EINPROGRESS | libc::EALREADY | libc::EINTR), _)) => Ok(false),
+        Err((_, error)) => Err(error),
+    }
+}
+
 /// A handle on a process that cannot come to mean another one.
 pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: plain integers; the descriptor returned is ours alone.

@@ -168,6 +168,11 @@ impl Cluster {
         Ipv4Addr::new(10, 99, 0, host).into()
     }
 
+    /// The program `tabane`.
+    pub fn program(&self) -> &Path {
+        &self.tabane
+    }
+
     /// The program `tabane` on a node.
     pub fn tabane(&self, node: usize) -> Command {
         self.lab.command(node, &self.tabane)

@@ -218,6 +218,8 @@ fn missing(name: &str, error: io::Error) -> LabError {
         "curl" => package("curl", "curl"),
         "nginx" => package("nginx", "nginx-light"),
         "redis-server" => package("redis-server", "redis-server"),
+        "rsync" => package("rsync", "rsync"),
+        "ssh-keygen" => package("ssh-keygen", "openssh-client"),
         "redis-benchmark" => package("redis-benchmark", "redis-tools"),
         _ => LabError::io(format!("starting {name}"))(error),
     }

@@ -1,5 +1,5 @@
-//! Ctrl-C ends the demo in good order: what it made is removed as its stack
-//! unwinds.
+//! Ctrl-C ends a long program in good order: what it made is removed as its
+//! stack unwinds.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub fn note_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the demo should end.
+/// Whether to end.
 pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }

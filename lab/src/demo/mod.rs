@@ -3,7 +3,7 @@
 //! on one link, for comparison.
 
 mod graph;
-mod interrupt;
+pub(crate) mod interrupt;
 mod recording;
 mod screen;
 mod script;

@@ -1,0 +1,50 @@
+//! iperf3: streams one way, back, both ways and several at once, in turn.
+
+use serde_json::Value;
+
+use super::{Attempt, Traffic};
+use crate::cluster::Program;
+
+const PORT: u16 = 5201;
+
+pub(super) fn keep_running(traffic: &Traffic) {
+    let mut random = traffic.random(1);
+    let ways: [&[&str]; 4] = [&[], &["-R"], &["--bidir"], &["-P", "4"]];
+    for way in ways.iter().cycle() {
+        if !traffic.goes_on() {
+            return;
+        }
+        let nodes = traffic.two_nodes(&mut random);
+        let seconds = random.within(2..=8).to_string();
+        let [from, to] = nodes;
+        let mut server = traffic.cluster.lab().command(to, "iperf3");
+        server.args(["-s", "-1", "-p", &PORT.to_string()]);
+        let mut server = match Program::start_quiet("iperf3", server) {
+            Ok(server) => server,
+            Err(error) => return traffic.fail(error.to_string()),
+        };
+        if let Err(error) = server.listens(PORT) {
+            return traffic.fail(error.to_string());
+        }
+        let mut command = traffic.cluster.lab().command(from, "iperf3");
+        let address = traffic.cluster.address(to).to_string();
+        command.args(["--json", "-p", &PORT.to_string(), "-c", &address]);
+        command.args(["-t", &seconds]).args(*way);
+        let what = format!("iperf3 n{from} to n{to} {}", way.join(" "));
+        let attempt = Attempt {
+            kind: "iperf3",
+            what,
+            nodes,
+            command,
+        };
+        traffic.attempt(attempt, moved_bytes);
+    }
+}
+
+/// With `--json` its exit status is good even if it could not connect.
+fn moved_bytes(said: &str) -> Option<u64> {
+    let report: Value = serde_json::from_str(said).ok()?;
+    let bytes = |sum: &str| report["end"][sum]["bytes"].as_u64().unwrap_or(0);
+    let moved = bytes("sum_received") + bytes("sum_received_bidir_reverse");
+    Some(moved).filter(|&moved| moved > 0 && report.get("error").is_none())
+}
