@@ -27,6 +27,14 @@ fn programs_survive_a_minute_of_random_faults() {
         "{outcome}\n{}\n{daemons}",
         outcome.timeline
     );
+    // A path whose packets wait for a processor so long is silent: by that alone
+    // a machine busy with other things proves nothing.
+    const STALLED: Duration = Duration::from_millis(15);
+    assert!(
+        outcome.false_failures.is_empty() || outcome.longest_stall > STALLED,
+        "{outcome}\n{}",
+        outcome.timeline
+    );
     for program in ["iperf3", "rsync", "redis-benchmark", "redis check"] {
         let count = outcome.counts.get(program);
         assert!(count.is_some_and(|count| count.done > 0), "{outcome}");

@@ -26,7 +26,7 @@ use std::hint;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -130,7 +130,7 @@ pub fn run(args: &SoakArgs) -> ExitCode {
                 .map_err(|error| format!("{}: {error}", directory.display()))?,
             None => outcome.explain(),
         }
-        Ok(outcome.failures.is_empty())
+        Ok(outcome.is_good())
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -208,6 +208,7 @@ pub fn soak(settings: &Settings) -> Result<Outcome, LabError> {
         },
         begun: Instant::now(),
         statuses: OnceLock::new(),
+        longest_stall_us: AtomicU64::new(0),
     };
     run.say(&format!(
         "seed {}, {} nodes, {} links, {} faults in {} s",
@@ -230,9 +231,16 @@ struct Run<'a> {
     begun: Instant,
     /// Of every node, when something had gone wrong.
     statuses: OnceLock<Vec<String>>,
+    /// For how long this program was kept waiting for a processor, microseconds.
+    longest_stall_us: AtomicU64,
 }
 
 impl Run<'_> {
+    fn note_stall(&self, stall: Duration) {
+        let us = stall.as_micros() as u64;
+        self.longest_stall_us.fetch_max(us, Ordering::Relaxed);
+    }
+
     /// Of every node: when something had gone wrong first, or now.
     fn statuses(&self) -> Vec<String> {
         let status = |node| match self.cluster.status(node) {
@@ -322,7 +330,9 @@ impl Run<'_> {
                 in_force.push((next.end, self.striker.begin(next.strike)?));
                 continue;
             }
+            let before = Instant::now();
             thread::sleep(LOOK);
+            self.note_stall(before.elapsed().saturating_sub(LOOK));
         }
         // Cut short: the earliest end first all the same.
         in_force.sort_by_key(|(end, _)| *end);

@@ -27,6 +27,10 @@ pub struct PlanConfig {
 const APART: Duration = Duration::from_secs(1);
 /// A link that came back counts as usable after this.
 const RETURN: Duration = Duration::from_secs(3);
+/// How often all links fail at once, …
+const CUT_EVERY: Duration = Duration::from_secs(120);
+/// … and for how long at most: no connection is given up for that.
+const CUT_MAX_MS: u64 = 15_000;
 /// Tries to find a place for a fault before another is drawn.
 const TRIES: usize = 20;
 /// Its daemon is never started anew: one process to watch over the whole run.
@@ -38,7 +42,8 @@ pub(super) const LASTING_NODE: usize = 0;
 /// is away or stopped, or a fault is a [`Kind::Cut`].
 pub fn plan(config: &PlanConfig) -> Vec<Planned> {
     let mut random = Random::new(config.seed, 1);
-    let mut planned: Vec<Planned> = Vec::new();
+    // First, because they need a time for themselves.
+    let mut planned = cuts(&mut random, config);
     let mut at = Duration::from_secs(2);
     while at < config.length {
         let fitting = (0..TRIES)
@@ -48,7 +53,31 @@ pub fn plan(config: &PlanConfig) -> Vec<Planned> {
         let pause_ms = config.pause.as_millis() as u64;
         at += Duration::from_millis(random.within(pause_ms / 4..=pause_ms * 7 / 4));
     }
+    planned.sort_by_key(|one| one.begin);
     planned
+}
+
+/// All links at once, now and then.
+fn cuts(random: &mut Random, config: &PlanConfig) -> Vec<Planned> {
+    let times = config.length.as_secs() / CUT_EVERY.as_secs();
+    let one = |number| {
+        let spread = CUT_EVERY.as_millis() as u64 - CUT_MAX_MS - 5_000;
+        let offset = Duration::from_millis(2_000 + random.within(0..=spread));
+        let begin = CUT_EVERY * number as u32 + offset;
+        let any_node = random.within(0..=config.nodes as u64 - 1) as usize;
+        let strike = Strike {
+            kind: Kind::Cut,
+            link: None,
+            node: random.percent(60).then_some(any_node),
+        };
+        let length_ms = random.within(500..=CUT_MAX_MS);
+        Planned {
+            strike,
+            begin,
+            end: begin + Duration::from_millis(length_ms),
+        }
+    };
+    (0..times).map(one).collect()
 }
 
 fn draw(random: &mut Random, config: &PlanConfig, begin: Duration) -> Planned {
@@ -65,7 +94,8 @@ fn draw(random: &mut Random, config: &PlanConfig, begin: Duration) -> Planned {
         Kind::Unplug | Kind::Address => (Some(link), Some(any_node)),
         Kind::Kill | Kind::Restart => (None, Some(mortal)),
         Kind::Pause | Kind::DiskFull | Kind::Descriptors => (None, Some(any_node)),
-        Kind::Cut => (None, maybe_node),
+        // Planned before.
+        Kind::Cut => (None, None),
     };
     Planned {
         strike: Strike { kind, link, node },
@@ -101,8 +131,7 @@ fn draw_kind(random: &mut Random, config: &PlanConfig) -> (Kind, u64) {
         79..83 => (Kind::Restart, brief),
         83..88 => (Kind::Pause, if is_brief { brief } else { 5_000 }),
         88..92 => (Kind::DiskFull, long),
-        92..97 => (Kind::Descriptors, long),
-        _ => (Kind::Cut, severed),
+        _ => (Kind::Descriptors, long),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::fault::NAMES;
@@ -59,7 +60,12 @@ pub struct Outcome {
     /// held against tabane: its frames wait for a thread of the lab, which waits
     /// for a processor like any other.
     pub delayed_link_failures: usize,
-    /// What is wrong with tabane; empty is good.
+    /// Failures that a daemon reported and no fault explains, with its line.
+    pub false_failures: Vec<String>,
+    /// Longest time that this program, asleep until a certain time, had to wait
+    /// for a processor afterwards: so long may a packet have waited, too.
+    pub longest_stall: Duration,
+    /// What else is wrong with tabane; empty is good.
     pub failures: Vec<String>,
     /// Strikes and logs, in order.
     pub timeline: String,
@@ -77,7 +83,7 @@ pub(super) fn judge(run: &Run, traffic: &Traffic, healed: Option<Duration>) -> O
         failures.push(error.to_string());
     }
     let (mut peaks, mut timeline) = (Vec::new(), strikes(&struck));
-    let mut delayed_link_failures = 0;
+    let (mut delayed_link_failures, mut false_failures) = (0, Vec::new());
     for node in 0..settings.nodes {
         let (text, log_bytes) = run.nodes.log(node);
         let samples = run.nodes.samples(node);
@@ -101,7 +107,7 @@ pub(super) fn judge(run: &Run, traffic: &Traffic, healed: Option<Duration>) -> O
             false_ones.partition(|failure| settings.may_be_late(failure.what));
         delayed_link_failures += late.len();
         let false_ones = false_ones.into_iter();
-        failures.extend(false_ones.map(|one| format!("FALSE FAILURE on n{node}: {}", one.line)));
+        false_failures.extend(false_ones.map(|one| format!("n{node}: {}", one.line)));
         failures.extend(
             text.lines()
                 .filter(|line| line.contains("panicked"))
@@ -117,6 +123,8 @@ pub(super) fn judge(run: &Run, traffic: &Traffic, healed: Option<Duration>) -> O
         healed,
         peaks,
         delayed_link_failures,
+        false_failures,
+        longest_stall: Duration::from_micros(run.longest_stall_us.load(Ordering::Relaxed)),
         failures,
         timeline: timeline
             .into_iter()
@@ -175,9 +183,14 @@ fn typical(samples: &[Sample], third: usize) -> u64 {
 }
 
 impl Outcome {
+    /// Whether nothing is wrong with tabane.
+    pub fn is_good(&self) -> bool {
+        self.failures.is_empty() && self.false_failures.is_empty()
+    }
+
     /// Tell what is needed to find out more, on standard error.
     pub fn explain(&self) {
-        if !self.failures.is_empty() {
+        if !self.is_good() {
             eprintln!("{}\n{}", self.timeline, self.statuses.join("\n"));
         }
     }
@@ -237,10 +250,16 @@ impl fmt::Display for Outcome {
                 "{count} failures of the delayed link, whose emulator shares the processors"
             )?;
         }
+        let stall_ms = self.longest_stall.as_millis();
+        writeln!(f, "a sleeper waited up to {stall_ms} ms for a processor")?;
+        for failure in &self.false_failures {
+            writeln!(f, "FALSE FAILURE: {failure}")?;
+        }
         for failure in &self.failures {
             writeln!(f, "FAILED: {failure}")?;
         }
-        write!(f, "{} failures", self.failures.len())
+        let (other, false_ones) = (self.failures.len(), self.false_failures.len());
+        write!(f, "{false_ones} false failures, {other} others")
     }
 }
 
