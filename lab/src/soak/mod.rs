@@ -266,7 +266,7 @@ impl Run<'_> {
                 .wait_status(node, "all paths are up", all_paths_up)?;
         }
         let shells = Shells::start(self.cluster, self.settings.seed)?;
-        let traffic = Traffic::new(self.cluster, self.ledger, self.settings.seed);
+        let traffic = Traffic::new(self.cluster, self.ledger, self.settings);
         let healed = thread::scope(|scope| {
             // However this ends, also by a panic, the threads come to an end.
             let _end = EndOf(&traffic);

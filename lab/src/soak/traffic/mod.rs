@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use super::Settings;
 use super::ledger::{Ledger, unix_ms};
 use super::random::Random;
 use crate::cluster::{Cluster, Program};
@@ -26,6 +27,8 @@ const POLL: Duration = Duration::from_millis(10);
 /// Every transfer is small enough to take seconds on the slowest link there
 /// may be; longer than this without an excuse is a hang.
 const ENDS_WITHIN: Duration = Duration::from_secs(240);
+/// Among programs that compute there is so much less of a processor.
+const BUSY_FACTOR: u32 = 5;
 /// A TCP connection that met an outage tries again after up to as long as that
 /// lasted, perhaps into the next one.
 const OUTAGE_FACTOR: u64 = 4;
@@ -59,7 +62,8 @@ pub struct Count {
 pub(super) struct Traffic<'a> {
     pub cluster: &'a Cluster,
     pub ledger: &'a Ledger,
-    pub seed: u64,
+    seed: u64,
+    busy: bool,
     phase: AtomicU8,
     attempts: AtomicU64,
     counts: Mutex<BTreeMap<&'static str, Count>>,
@@ -79,11 +83,12 @@ pub(super) struct Attempt {
 }
 
 impl<'a> Traffic<'a> {
-    pub fn new(cluster: &'a Cluster, ledger: &'a Ledger, seed: u64) -> Traffic<'a> {
+    pub fn new(cluster: &'a Cluster, ledger: &'a Ledger, settings: &Settings) -> Traffic<'a> {
         Traffic {
             cluster,
             ledger,
-            seed,
+            seed: settings.seed,
+            busy: settings.busy,
             phase: AtomicU8::new(Phase::Running as u8),
             attempts: AtomicU64::new(0),
             counts: Mutex::default(),
@@ -159,7 +164,12 @@ impl<'a> Traffic<'a> {
     /// How long an attempt between two nodes may take.
     fn patience(&self, nodes: [usize; 2], since_ms: u64) -> Duration {
         let parted_ms = self.ledger.parted_ms(nodes, since_ms);
-        ENDS_WITHIN + Duration::from_millis(parted_ms * OUTAGE_FACTOR)
+        let ends_within = if self.busy {
+            ENDS_WITHIN * BUSY_FACTOR
+        } else {
+            ENDS_WITHIN
+        };
+        ends_within + Duration::from_millis(parted_ms * OUTAGE_FACTOR)
     }
 
     fn done(&self, kind: &'static str, amount: u64, took: Duration) {
