@@ -73,11 +73,14 @@ const fn program(name: &'static str, package: &'static str) -> Tool {
 
 // What bench measures with, and sets up.
 pub(crate) const CC: Tool = program("cc", "gcc");
+pub(crate) const COLLAPSE: Tool = program("inferno-collapse-perf", "inferno (by cargo)");
 pub(crate) const CURL: Tool = program("curl", "curl");
+pub(crate) const FLAMEGRAPH: Tool = program("inferno-flamegraph", "inferno (by cargo)");
 pub(crate) const GANESHA: Tool = program("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs");
 pub(crate) const MPICC: Tool = program("mpicc", "libopenmpi-dev");
 pub(crate) const MPIRUN: Tool = program("mpirun", "openmpi-bin");
 pub(crate) const NGINX: Tool = program("nginx", "nginx-light");
+pub(crate) const PERF: Tool = program("perf", "linux-perf");
 pub(crate) const REDIS_BENCHMARK: Tool = program("redis-benchmark", "redis-tools");
 pub(crate) const REDIS_SERVER: Tool = program("redis-server", "redis-server");
 pub(crate) const RPCBIND: Tool = program("rpcbind", "rpcbind");

@@ -72,9 +72,11 @@ fn subjects(table: &Table) -> Vec<Subject<'_>> {
         return Vec::new();
     };
     let what_at = position(table, "what");
-    let Some(unit) = table.columns.get(way_at + 1) else {
+    let Some(figure) = table.columns.get(way_at + 1) else {
         return Vec::new();
     };
+    // "p50, µs" is in µs.
+    let unit = figure.rsplit(", ").next().unwrap_or(figure);
     let mut all: Vec<Subject> = Vec::new();
     for row in &table.rows {
         let text = |at: usize| row.get(at).map(Cell::to_string).unwrap_or_default();

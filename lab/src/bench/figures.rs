@@ -242,6 +242,9 @@ pub struct Report {
     /// What could not be measured here, and why.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// Files for the directory of results: name and content.
+    #[serde(skip)]
+    pub files: Vec<(String, String)>,
 }
 
 impl Report {
@@ -258,6 +261,7 @@ impl Report {
         self.goals.extend(other.goals);
         self.timelines.extend(other.timelines);
         self.left_out.extend(other.left_out);
+        self.files.extend(other.files);
     }
 }
 

@@ -108,6 +108,8 @@ pub enum Measurement {
     Sizes,
     /// One stream across every failure, millisecond by millisecond
     Timelines,
+    /// Where the processor's time goes, by perf; flame graphs with --out
+    Profile,
 }
 
 /// How to measure.

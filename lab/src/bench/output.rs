@@ -86,7 +86,8 @@ pub fn closing(report: &Report) -> String {
     text
 }
 
-/// Write `bench.md`, `bench.json` and, if there are any, `timelines.csv`.
+/// Write `bench.md`, `bench.json`, what measurements left and, if there are any,
+/// `timelines.csv`.
 pub fn write(directory: &Path, file: &File) -> Result<(), String> {
     // On one line: the timelines would be one number a line.
     let json = serde_json::to_string(file).map_err(|error| error.to_string())?;
@@ -99,6 +100,9 @@ pub fn write(directory: &Path, file: &File) -> Result<(), String> {
     let timelines = &file.report.timelines;
     if !timelines.is_empty() {
         put("timelines.csv", &timeline::csv(timelines))?;
+    }
+    for (name, text) in &file.report.files {
+        put(name, text)?;
     }
     put("bench.json", &json)
 }

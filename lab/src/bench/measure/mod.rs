@@ -5,6 +5,7 @@ mod idle;
 mod latency;
 mod matrix;
 mod ping;
+mod profile;
 mod programs;
 mod race;
 pub mod sizes;
@@ -36,6 +37,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Nfs => programs::nfs(settings),
         Measurement::Mpi => programs::mpi(settings),
         Measurement::Sizes => sizes::measure(settings),
+        Measurement::Profile => profile::measure(settings),
         Measurement::Timelines => timelines::measure(settings),
     }
 }

@@ -124,12 +124,7 @@ fn ticks(canvas: &mut Canvas, view: &View, left: f64, bottom: f64) {
     for ms in (0..view.span_ms.end).step_by(view.tick_ms) {
         let at = x(view, left, ms as f64);
         canvas.line((at, bottom), (at, bottom + 4.0), "a");
-        let name = if ms == 0 {
-            "0".into()
-        } else {
-            format!("{ms} ms")
-        };
-        canvas.text(at, bottom + 17.0, Anchor::Middle, "m s", name);
+        canvas.text(at, bottom + 17.0, Anchor::Middle, "m s", ms);
     }
 }
 
