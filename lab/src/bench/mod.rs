@@ -191,17 +191,18 @@ fn measure_all(args: &BenchArgs) -> Result<(), String> {
 fn show_again(args: &BenchArgs) -> Result<(), String> {
     let file = output::read(&args.from)?;
     if args.out.is_none() && args.plots.is_none() {
-        println!("{}", output::markdown(&file));
+        println!("{}", output::markdown(&file, &[]));
     }
     keep(args, &file)
 }
 
 fn keep(args: &BenchArgs, file: &output::File) -> Result<(), String> {
-    if let Some(directory) = &args.out {
-        output::write(directory, file)?;
-    }
-    match &args.plots {
-        Some(directory) => plots::write(directory, &file.report),
+    let pictures = match &args.plots {
+        Some(directory) => plots::write(directory, &file.report)?,
+        None => Vec::new(),
+    };
+    match &args.out {
+        Some(directory) => output::write(directory, file, &pictures),
         None => Ok(()),
     }
 }

@@ -56,10 +56,13 @@ fn heading_text(machine: &Machine, rounds: usize, times: usize) -> String {
     )
 }
 
-/// The run as a page.
-pub fn markdown(file: &File) -> String {
+/// The run as a page, with these pictures.
+pub fn markdown(file: &File, pictures: &[String]) -> String {
     let report = &file.report;
     let mut text = heading_text(&file.machine, file.rounds, file.times);
+    for picture in pictures {
+        let _ = write!(text, "\n{picture}\n");
+    }
     for table in &report.tables {
         let _ = write!(text, "\n{table}");
     }
@@ -88,7 +91,7 @@ pub fn closing(report: &Report) -> String {
 
 /// Write `bench.md`, `bench.json`, what measurements left and, if there are any,
 /// `timelines.csv`.
-pub fn write(directory: &Path, file: &File) -> Result<(), String> {
+pub fn write(directory: &Path, file: &File, pictures: &[String]) -> Result<(), String> {
     // On one line: the timelines would be one number a line.
     let json = serde_json::to_string(file).map_err(|error| error.to_string())?;
     let put = |name: &str, text: &str| {
@@ -96,7 +99,7 @@ pub fn write(directory: &Path, file: &File) -> Result<(), String> {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    put("bench.md", &markdown(file))?;
+    put("bench.md", &markdown(file, pictures))?;
     let timelines = &file.report.timelines;
     if !timelines.is_empty() {
         put("timelines.csv", &timeline::csv(timelines))?;

@@ -22,51 +22,62 @@ use figures::Figures;
 /// Larger is too large for a page, and for the repository.
 const SIZE_MAX_BYTES: usize = 60_000;
 
-/// One picture: its file, and what draws it if the figures it needs are there.
+/// One picture: its file, what it shows in words, and what draws it if the
+/// figures it needs are there.
 struct Plot {
     file: &'static str,
+    shows: &'static str,
     draw: fn(&Figures) -> Option<String>,
 }
 
 const PLOTS: [Plot; 7] = [
     Plot {
         file: "throughput.svg",
+        shows: "Throughput of one TCP stream over links",
         draw: bars::throughput,
     },
     Plot {
         file: "cpu.svg",
+        shows: "CPU time for each GB",
         draw: bars::cpu,
     },
     Plot {
         file: "half-round-trip.svg",
+        shows: "Half round trip by message size",
         draw: lines::half_round_trip,
     },
     Plot {
         file: "failover.svg",
+        shows: "Streams across failures",
         draw: failover::overview,
     },
     Plot {
         file: "failover-first-200ms.svg",
+        shows: "The first 200 ms of the failures",
         draw: failover::close,
     },
     Plot {
         file: "programs.svg",
+        shows: "Real programs, times as fast as over one link",
         draw: dots::programs,
     },
     Plot {
         file: "do-no-harm.svg",
+        shows: "Two links that differ, times the best link alone",
         draw: heat::do_no_harm,
     },
 ];
 
 /// Write every picture there are figures for into this directory; what is left
-/// out is told.
+/// out is told. Returns the pictures as lines of a page beside the directory.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(directory: &Path, report: &Report) -> Result<(), String> {
+pub fn write(directory: &Path, report: &Report) -> Result<Vec<String>, String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let figures = Figures(report);
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let mut lines = Vec::new();
     for plot in PLOTS {
         let path = directory.join(plot.file);
         let Some(svg) = (plot.draw)(&figures) else {
@@ -78,8 +89,9 @@ pub fn write(directory: &Path, report: &Report) -> Result<(), String> {
             eprintln!("bench: {shown} is large: {size} bytes, {SIZE_MAX_BYTES} wanted");
         }
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
+        lines.push(format!("![{}]({name}/{})", plot.shows, plot.file));
     }
-    Ok(())
+    Ok(lines)
 }
 
 #[cfg(test)]

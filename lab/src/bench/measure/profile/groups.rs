@@ -142,6 +142,18 @@ pub const GROUPS: &[Group] = &[
         ],
     ),
     group(
+        "daemons: waiting and waking (epoll, poll, yield)",
+        TABANE,
+        &["sched_yield", "epoll_wait"],
+        &[],
+    ),
+    group(
+        "daemons: reading the clock",
+        TABANE,
+        &["clock_gettime"],
+        &[],
+    ),
+    group(
         "daemons: other system calls, interrupts",
         TABANE,
         &[],
@@ -241,6 +253,10 @@ mod tests {
             (
                 "tabane;tabane_engine::run;x",
                 "daemons: engine, system interface, virtual NIC",
+            ),
+            (
+                "tabane;[unknown];__vdso_clock_gettime",
+                "daemons: reading the clock",
             ),
             ("tabane;x", "daemons: everything else"),
         ] {

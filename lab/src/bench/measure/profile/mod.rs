@@ -186,7 +186,9 @@ fn look(settings: &Settings, scene: &Scene) -> Result<Seen, LabError> {
         return Err(failed("perf record", &said.stderr));
     }
     let mut script = Command::new(PERF.find()?);
-    script.args(["script", "--input"]).arg(&data);
+    // Without the period each sample counts as one.
+    script.args(["script", "--fields", "comm,tid,time,event,ip,sym,dso"]);
+    script.arg("--input").arg(&data);
     let stacks = through(script, None)?;
     let folded = through(
         Command::new(COLLAPSE.find()?),
