@@ -53,8 +53,9 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
 fn serve(arena: &Arena, files: &Path) -> Result<(Program, crate::cluster::Scratch), LabError> {
     let own = files::scratch()?;
     let (directory, root) = (own.path().display(), files.display());
+    // Every lab's user is root there; nginx would give its directories to nobody.
     let text = format!(
-        "daemon off; master_process off; pid {directory}/pid; error_log stderr crit;\n\
+        "daemon off; master_process off; user root root; pid {directory}/pid; error_log stderr crit;\n\
          events {{ worker_connections 256; }}\n\
          http {{\n access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000;\n \
          client_body_temp_path {directory}/t; proxy_temp_path {directory}/t;\n \

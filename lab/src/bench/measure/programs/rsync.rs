@@ -121,11 +121,9 @@ impl Server {
 }
 
 fn daemon(arena: &Arena, own: &Path) -> Result<Program, LabError> {
-    // As root it would become nobody, who may not write here.
-    let user = crate::sys::effective_uid();
-    let identity = if user == 0 { "uid = 0\ngid = 0\n" } else { "" };
+    // It would become nobody, who may not write here.
     let text = format!(
-        "use chroot = no\n{identity}[files]\npath = {}/files\nread only = no\n",
+        "use chroot = no\nuid = 0\ngid = 0\n[files]\npath = {}/files\nread only = no\n",
         own.display()
     );
     let file = own.join("rsyncd.conf");
