@@ -115,7 +115,9 @@ impl Contest {
         let names: Vec<_> = contestants.iter().map(|one| one.name.as_str()).collect();
         let whats = self.batches.iter().flatten();
         let table = self.table(&names, whats.zip(lines.iter().flatten()), &mut report);
-        report.tables.push(table);
+        if !table.rows.is_empty() {
+            report.tables.push(table);
+        }
         report
     }
 
@@ -154,6 +156,8 @@ impl Contest {
         columns.extend(self.figures);
         columns.push(&ratio);
         let mut table = Table::new(&self.title, &self.note, &columns);
+        // What failed for one reason is told once.
+        let mut failed: Vec<(&str, &str, Vec<&str>)> = Vec::new();
         for (what, of_all) in lines {
             let Some(base) = of_all.first().and_then(|line| line.figures.first()) else {
                 continue;
@@ -162,7 +166,12 @@ impl Contest {
                 let first = line.figures.first();
                 if first.is_none_or(|samples| samples.median().is_none()) {
                     let why = line.failed.as_deref().unwrap_or("it said nothing");
-                    report.leave_out(format!("{}: {what}, {name}", self.title), why);
+                    let same =
+                        |(way, reason, _): &&mut (&str, &str, _)| way == name && *reason == why;
+                    match failed.iter_mut().find(same) {
+                        Some((.., whats)) => whats.push(what),
+                        None => failed.push((name, why, vec![what])),
+                    }
                     continue;
                 }
                 let ratio = first.map(|own| match self.better {
@@ -174,6 +183,10 @@ impl Contest {
                 row.push(ratio.unwrap_or_default().into());
                 table.rows.push(row);
             }
+        }
+        for (name, why, whats) in failed {
+            let whats = whats.join("; ");
+            report.leave_out(format!("{}: {name}: {whats}", self.title), why);
         }
         table
     }
