@@ -75,6 +75,9 @@ step "simulator: $SCHEDULES fault schedules" \
     bounded cargo run --quiet --release -p tabane-sim --bin sim -- \
     run --seeds "$SEED..$((SEED + SCHEDULES))"
 
+step 'simulator: more links are never slower than the best one' \
+    bounded cargo run --quiet --release -p tabane-sim --bin sim -- snapshot
+
 # "test result: ok. 12 passed; 0 failed; …" of each test program, and
 # "10000 passed, 0 failed" of the simulator.
 read -r passed failed schedules <<<"$(awk '

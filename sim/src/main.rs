@@ -108,16 +108,29 @@ fn replay(seed: &str, trace: bool) -> Result<bool, String> {
 
 fn compare_snapshot() -> Result<bool, String> {
     let now = snapshot::table(default_threads());
-    let same = std::fs::read_to_string(snapshot::path()).is_ok_and(|before| before == now);
-    print!("{now}");
-    println!("{} passed, {} failed", u32::from(same), u32::from(!same));
-    Ok(same)
+    let same = std::fs::read_to_string(snapshot::path()).is_ok_and(|before| before == now.text);
+    print!("{}", now.text);
+    Ok(judge(same, &now))
 }
 
 fn write_snapshot() -> Result<bool, String> {
-    let table = snapshot::table(default_threads());
+    let now = snapshot::table(default_threads());
     let path = snapshot::path();
-    std::fs::write(&path, &table).map_err(|e| format!("{}: {e}", path.display()))?;
-    print!("{table}");
-    Ok(true)
+    std::fs::write(&path, &now.text).map_err(|e| format!("{}: {e}", path.display()))?;
+    print!("{}", now.text);
+    Ok(judge(true, &now))
+}
+
+/// Says whether the table is what it was, and whether every cell keeps the promise.
+fn judge(same: bool, table: &snapshot::Table) -> bool {
+    if !same {
+        println!("the table has changed; after a wanted change: sim snapshot --write");
+    }
+    for cell in &table.harmed {
+        println!("less than the best link alone: {cell}");
+    }
+    let passed = [same, table.harmed.is_empty()];
+    let good = passed.iter().filter(|p| **p).count();
+    println!("{good} passed, {} failed", passed.len() - good);
+    good == passed.len()
 }

@@ -82,19 +82,20 @@ pub fn run(schedule: &Schedule, options: &Options) -> Outcome {
 }
 
 /// Runs a schedule without end for as long as it takes to measure: bytes that
-/// readers got between two instants.
+/// host 1 got from host 0 between two instants, and frames left out on the way.
 ///
 /// # Errors
 /// What a checker found wrong.
-pub fn stream_bytes_between(schedule: &Schedule, (from, to): (Ns, Ns)) -> Checked<u64> {
+pub fn goodput_between(schedule: &Schedule, (from, to): (Ns, Ns)) -> Checked<(u64, u64)> {
     let mut run = Run::new(schedule, &Options::default());
     run.plan();
-    let mut bytes_at = |at| -> Checked<u64> {
+    let mut at = |at| -> Checked<(u64, u64)> {
         run.until(at)?;
-        Ok(run.observer.streams.carried(0, 1).0)
+        Ok(run.observer.carried_bytes(0, 1))
     };
-    let before = bytes_at(from)?;
-    Ok(bytes_at(to)? - before)
+    let before = at(from)?;
+    let after = at(to)?;
+    Ok((after.0 - before.0, after.1 - before.1))
 }
 
 impl<'a> Run<'a> {

@@ -1,33 +1,83 @@
-//! The goodput table: what a striped bulk stream gets out of two links, one of
-//! which is lossy, slower or further away. Deterministic, so a change of the
-//! protocol that changes it shows in review.
+//! The goodput table: what bulk gets out of several links, one of which is lossy,
+//! slower or further away. Deterministic, so a change of the protocol that changes
+//! it shows in review.
 
 use crate::net::{Conditions, MS, Ns, US};
-use crate::run::stream_bytes_between;
+use crate::run::goodput_between;
 use crate::schedule::Schedule;
-use crate::workload::{Ending, Pace, Reader, StreamPlan};
+use crate::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tabane_proto::op::Policy;
 
-/// Random loss on the second link, in percent.
-const LOSSES: [u32; 5] = [0, 1, 5, 30, 50];
-/// Delay that the second link has more, one way, in milliseconds.
-const SKEWS_MS: [Ns; 5] = [0, 2, 5, 10, 20];
-/// The first link is so many times as fast as the second.
-const RATIOS: [u64; 4] = [1, 4, 10, 100];
+/// What is carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Traffic {
+    /// A stream of the bundle.
+    Stream,
+    /// Frames of the size of the virtual NIC's MTU, as a TCP connection over it sends
+    /// them: under a window.
+    Frames,
+}
 
-/// Rate of the first link.
-const RATE_BPS: u64 = 200_000_000;
-/// One way delay of the first link, wire to switch and switch to wire together.
+/// What the table is made of.
+#[derive(Clone, Debug)]
+pub struct Matrix {
+    /// Rate of the best link in bits a second.
+    pub best_bps: u64,
+    /// The worse link is so many times slower.
+    pub ratios: Vec<u64>,
+    /// Random loss on the worse link, in percent.
+    pub losses: Vec<u32>,
+    /// Delay that the worse link has more, one way, in milliseconds.
+    pub skews_ms: Vec<Ns>,
+    /// Sound links beside the worse one.
+    pub sound: usize,
+    /// Goodput is measured between these instants.
+    pub window: (Ns, Ns),
+}
+
+impl Default for Matrix {
+    /// That of two links, as measured in the lab as well.
+    fn default() -> Matrix {
+        Matrix {
+            best_bps: 1_000_000_000,
+            ratios: vec![1, 4, 10, 100],
+            losses: vec![0, 1, 10, 50],
+            skews_ms: vec![0, 2, 10, 20],
+            sound: 1,
+            window: (400 * MS, 800 * MS),
+        }
+    }
+}
+
+impl Matrix {
+    /// Four links, one of which is worse.
+    fn one_of_four() -> Matrix {
+        Matrix {
+            ratios: vec![1, 10],
+            losses: vec![0, 10, 50],
+            skews_ms: vec![0, 20],
+            sound: 3,
+            ..Matrix::default()
+        }
+    }
+}
+
+/// One way delay of a sound link, wire to switch and switch to wire together.
 const DELAY_NS: Ns = 100 * US;
-/// Bytes of stream in a full packet of 1472, for each 1538 on the wire: what a
+/// Bytes of content in a full packet of 1472, for each 1538 on the wire: what a
 /// perfect protocol would get.
 const EFFICIENCY: f64 = 1430.0 / 1538.0;
-/// Goodput is measured between these instants.
-const WINDOW: (Ns, Ns) = (500 * MS, 900 * MS);
+/// TCP's default limit of what is under way.
+const TCP_WINDOW_BYTES: u64 = 4 << 20;
+/// What fits into the virtual NIC's MTU.
+const FRAME_BYTES: u32 = 62_014;
+
+/// More links never carry less than this share of what the best one alone does.
+const HARM: f64 = 0.98;
 
 /// Where the table lies.
 pub fn path() -> PathBuf {
@@ -37,98 +87,194 @@ pub fn path() -> PathBuf {
     ))
 }
 
-/// The schedule of one cell: no faults, one stream.
-fn schedule(loss_percent: u32, skew: Ns, ratio: u64) -> Schedule {
-    let wire =
-        |rate: u64, delay: Ns| Conditions::clean(rate, delay, (rate / 8 / 20).max(32 * 1024));
-    let down = wire(RATE_BPS * 10, DELAY_NS / 2);
-    let far = DELAY_NS / 2 + skew * MS;
-    let mut s = Schedule::quiet(2, 2);
-    for host in &mut s.hosts {
-        host.wires = vec![
-            (wire(RATE_BPS, DELAY_NS / 2), down),
-            (wire(RATE_BPS / ratio, far), down),
-        ];
+/// One cell of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cell {
+    traffic: Traffic,
+    ratio: u64,
+    loss_percent: u32,
+    skew: Ns,
+}
+
+/// What was measured in a cell.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Measured {
+    bps: f64,
+    /// Frames left out.
+    left_out: u64,
+}
+
+impl Matrix {
+    /// The schedule of one cell: no faults, one stream or flow.
+    fn schedule(&self, cell: Cell) -> Schedule {
+        let wire =
+            |rate: u64, delay: Ns| Conditions::clean(rate, delay, (rate / 8 / 20).max(32 * 1024));
+        let down = wire(self.best_bps * 10, DELAY_NS / 2);
+        let far = DELAY_NS / 2 + cell.skew * MS;
+        let links = self.sound + 1;
+        let mut s = Schedule::quiet(2, links);
+        for host in &mut s.hosts {
+            host.wires = vec![(wire(self.best_bps, DELAY_NS / 2), down); links];
+            host.wires[self.sound].0 = wire(self.best_bps / cell.ratio, far);
+        }
+        s.hosts[0].wires[self.sound].0.loss_ppm = cell.loss_percent * 10_000;
+        match cell.traffic {
+            Traffic::Stream => s.plan.streams.push(STREAM),
+            Traffic::Frames => s.plan.flows.push(FRAMES),
+        }
+        s
     }
-    s.hosts[0].wires[1].0.loss_ppm = loss_percent * 10_000;
-    s.plan.streams.push(StreamPlan {
-        from: 0,
-        to: 1,
-        policy: Policy::Stripe,
-        forward_bytes: 1 << 40,
-        back_bytes: 0,
-        start: 0,
-        pace: Pace::Bulk,
-        reader: Reader::Eager,
-        ending: Ending::Finish,
-    });
-    s
-}
 
-/// Goodput of one cell in bits a second.
-fn goodput(loss: u32, skew: Ns, ratio: u64) -> f64 {
-    let bytes = match stream_bytes_between(&schedule(loss, skew, ratio), WINDOW) {
-        Ok(bytes) => bytes,
-        Err(violation) => panic!("loss {loss} %, +{skew} ms, 1:{ratio}: {violation}"),
-    };
-    bytes as f64 * 8.0 * 1e9 / (WINDOW.1 - WINDOW.0) as f64
-}
+    fn measure(&self, cell: Cell) -> Measured {
+        let window = self.window;
+        match goodput_between(&self.schedule(cell), window) {
+            Ok((bytes, left_out)) => Measured {
+                bps: bytes as f64 * 8.0 * 1e9 / (window.1 - window.0) as f64,
+                left_out,
+            },
+            Err(violation) => panic!("{cell:?}: {violation}"),
+        }
+    }
 
-/// The table as text: in each cell the goodput in percent of what both links can
-/// carry, and of what the better one can.
-pub fn table(threads: usize) -> String {
-    let cells: Vec<(u64, u32, Ns)> = RATIOS
-        .iter()
-        .flat_map(|r| LOSSES.iter().map(move |l| (*r, *l)))
-        .flat_map(|(r, l)| SKEWS_MS.iter().map(move |s| (r, l, *s)))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(vec![0.0; cells.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((ratio, loss, skew)) =
-                    cells.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let i = cells.iter().position(|c| c == &(*ratio, *loss, *skew));
-                    let bps = goodput(*loss, *skew, *ratio);
-                    if let Some(i) = i {
-                        results.lock().expect("no panic while locked")[i] = bps;
-                    }
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for &ratio in &self.ratios {
+            for &loss_percent in &self.losses {
+                for traffic in [Traffic::Stream, Traffic::Frames] {
+                    cells.extend(self.skews_ms.iter().map(|&skew| Cell {
+                        traffic,
+                        ratio,
+                        loss_percent,
+                        skew,
+                    }));
                 }
-            });
+            }
         }
-    });
-    let results = results.into_inner().expect("no panic while locked");
-    render(&results)
-}
+        cells
+    }
 
-fn render(results: &[f64]) -> String {
-    let mut out = String::from(
-        "Goodput of a striped bulk stream over two links: percent of what both can carry /\n\
-         percent of what the better one alone can. The first has 200 Mb/s and 0.1 ms; the\n\
-         second's rate, loss and additional delay (one way) vary. Loss is taken off what a\n\
-         link can carry. Written by `sim snapshot --write`.\n",
-    );
-    let mut cell = results.iter();
-    for ratio in RATIOS {
-        let _ = write!(out, "\nrates 1:{ratio}\n  loss  ");
-        for skew in SKEWS_MS {
-            let _ = write!(out, "{:>12}", format!("+{skew} ms"));
+    /// Measures every cell.
+    pub fn table(&self, threads: usize) -> Table {
+        let cells = self.cells();
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(vec![Measured::default(); cells.len()]);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let i = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(&cell) = cells.get(i) else { break };
+                        let measured = self.measure(cell);
+                        results.lock().expect("no panic while locked")[i] = measured;
+                    }
+                });
+            }
+        });
+        let results = results.into_inner().expect("no panic while locked");
+        let best = self.best_bps as f64 * EFFICIENCY;
+        let harm = |(_, m): &(&Cell, &Measured)| m.bps < HARM * best;
+        let harmed = cells.iter().zip(&results).filter(harm);
+        Table {
+            text: self.render(&results),
+            harmed: harmed.map(|(cell, _)| format!("{cell:?}")).collect(),
         }
-        out.push('\n');
-        for loss in LOSSES {
-            let _ = write!(out, "  {:>4} %", loss);
-            let first = RATE_BPS as f64 * EFFICIENCY;
-            let second = first / ratio as f64 * f64::from(100 - loss) / 100.0;
-            for _ in SKEWS_MS {
-                let bps = cell.next().copied().unwrap_or_default();
-                let of_sum = 100.0 * bps / (first + second);
-                let of_best = 100.0 * bps / first.max(second);
-                let _ = write!(out, "{:>12}", format!("{of_sum:.0} /{of_best:4.0}"));
+    }
+
+    fn render(&self, results: &[Measured]) -> String {
+        let mut out = String::new();
+        let mut cell = results.iter();
+        let (sound, mbps) = (self.sound, self.best_bps / 1_000_000);
+        let first = self.best_bps as f64 * EFFICIENCY;
+        for ratio in &self.ratios {
+            let _ = write!(
+                out,
+                "\n{sound} × {mbps} Mb/s and one of 1:{ratio}\n{:14}",
+                ""
+            );
+            for skew in &self.skews_ms {
+                let _ = write!(out, "{:>16}", format!("+{skew} ms"));
             }
             out.push('\n');
+            for loss in &self.losses {
+                let worse = first / *ratio as f64 * f64::from(100 - loss) / 100.0;
+                let sum = first * self.sound as f64 + worse;
+                for traffic in ["stream", "frames"] {
+                    let _ = write!(out, "{loss:>4} % {traffic} ");
+                    for m in cell.by_ref().take(self.skews_ms.len()) {
+                        let _ = write!(out, "{:>16}", m.of(sum, first));
+                    }
+                    out.push('\n');
+                }
+            }
         }
+        out
+    }
+}
+
+impl Measured {
+    fn of(&self, sum: f64, best: f64) -> String {
+        let left_out = match self.left_out {
+            0 => String::new(),
+            n => format!(" -{n}"),
+        };
+        let (of_sum, of_best) = (100.0 * self.bps / sum, 100.0 * self.bps / best);
+        format!("{of_sum:.0} /{of_best:4.0}{left_out}")
+    }
+}
+
+const STREAM: StreamPlan = StreamPlan {
+    from: 0,
+    to: 1,
+    policy: Policy::Stripe,
+    forward_bytes: 1 << 40,
+    back_bytes: 0,
+    start: 0,
+    pace: Pace::Bulk,
+    reader: Reader::Eager,
+    ending: Ending::Finish,
+};
+
+const FRAMES: FlowPlan = FlowPlan {
+    kind: UnitKind::Frame,
+    from: 0,
+    to: 1,
+    flow: 0,
+    tagged: false,
+    policy: Policy::Auto,
+    count: u32::MAX,
+    bytes_min: FRAME_BYTES,
+    bytes_max: FRAME_BYTES,
+    start: 0,
+    every_ns: 0,
+    window_bytes: TCP_WINDOW_BYTES,
+};
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// In each cell the goodput in percent of what all links can carry, and of what the best
+    /// one can.
+    pub text: String,
+    /// Cells in which more links carry less than the best one alone.
+    pub harmed: Vec<String>,
+}
+
+/// The snapshot.
+pub fn table(threads: usize) -> Table {
+    let mut out = Table {
+        text: String::from(
+            "Goodput over several links: percent of what all of them can carry / percent of what\n\
+             the best one alone can. All but one have 1 Gb/s and 0.1 ms; the last one's rate, loss\n\
+             and additional delay (one way) vary. Loss is taken off what a link can carry. A\n\
+             stream, and frames as TCP sends them over the virtual NIC, under a window of 4 MB;\n\
+             -N of them were left out. Written by `sim snapshot --write`.\n",
+        ),
+        harmed: Vec::new(),
+    };
+    for matrix in [Matrix::default(), Matrix::one_of_four()] {
+        let table = matrix.table(threads);
+        out.text += &table.text;
+        out.harmed.extend(table.harmed);
     }
     out
 }

@@ -39,6 +39,7 @@ fn schedule() -> Schedule {
                 bytes_max: 4_000,
                 start: 0,
                 every_ns: 5 * MS,
+                window_bytes: u64::MAX,
             });
         }
     }

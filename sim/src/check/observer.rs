@@ -68,6 +68,12 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// Bytes of streams and units that `to` got from `from`, and units left out.
+    pub fn carried_bytes(&self, from: usize, to: usize) -> (u64, u64) {
+        let (bytes, left_out) = self.units.carried_bytes(from, to);
+        (bytes + self.streams.carried(from, to).0, left_out)
+    }
+
     /// Knows the plan; nothing has happened.
     pub fn new(
         plan: &Plan,

@@ -67,6 +67,26 @@ impl UnitLedger {
         self.flows[plan].arrived.push(false);
     }
 
+    /// Bytes under way, were all of the greatest length: given to the node, and neither
+    /// handed over nor left out.
+    pub fn in_flight_bytes(&self, plan: usize) -> u64 {
+        let flow = &self.flows[plan];
+        let units = flow.sent_at.len() as u64 - u64::from(flow.next);
+        units * u64::from(self.plans[plan].bytes_max)
+    }
+
+    /// Bytes that `to` got from `from`, were all of the greatest length, and units left out.
+    pub fn carried_bytes(&self, from: usize, to: usize) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for (plan, flow) in self.plans.iter().zip(&self.flows) {
+            if (plan.from, plan.to) == (from, to) {
+                sum.0 += u64::from(flow.arrived_count) * u64::from(plan.bytes_max);
+                sum.1 += u64::from(flow.next - flow.arrived_count);
+            }
+        }
+        sum
+    }
+
     /// How many have arrived.
     pub fn arrived_count(&self, plan: usize) -> u32 {
         self.flows[plan].arrived_count

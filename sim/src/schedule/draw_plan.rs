@@ -115,5 +115,6 @@ fn flow_plan(r: &mut Random, from: usize, to: usize, flow: u32, budget: u64) -> 
         bytes_max: most as u32,
         start: start(r),
         every_ns: span / count,
+        window_bytes: u64::MAX,
     }
 }

@@ -13,6 +13,8 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 
 /// A refused operation is tried again after this long.
 const RETRY_NS: Ns = 2 * MS;
+/// How soon the sender of a flow with a full window learns that there is room.
+const WINDOW_POLL_NS: Ns = MS / 5;
 /// Bytes moved by one read or write at most.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -382,6 +384,10 @@ impl App {
                 ) else {
                     break;
                 };
+                if s.observer.units.in_flight_bytes(index) >= plan.window_bytes {
+                    self.flows[i].1 = s.now + WINDOW_POLL_NS;
+                    break;
+                }
                 if send_unit(s, peer, &plan, index, sequence, &mut self.buffer) {
                     s.observer.units.sent(s.now, index);
                     self.flows[i].1 += plan.every_ns;

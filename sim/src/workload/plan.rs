@@ -110,6 +110,8 @@ pub struct FlowPlan {
     pub start: Ns,
     /// Time between two.
     pub every_ns: Ns,
+    /// So many bytes at most are under way, as under TCP's window: more wait for the receiver's word.
+    pub window_bytes: u64,
 }
 
 /// Bytes at the start of each unit that tell which one it is.
@@ -187,6 +189,7 @@ mod tests {
             bytes_max: 100,
             start: 0,
             every_ns: 0,
+            window_bytes: u64::MAX,
         };
         for sequence in 0..50 {
             let mut unit = Vec::new();

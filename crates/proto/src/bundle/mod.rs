@@ -4,6 +4,7 @@
 //! ([`crate::link`]), the keys (`session`). `receive` goes up, `transmit` goes
 //! down, `handshake` makes keys.
 
+mod explore;
 mod handshake;
 mod receive;
 mod schedule;
@@ -22,6 +23,7 @@ use crate::segment::{Content, Fate};
 use crate::wire::{Name, Record, Witness};
 use crate::{LinkId, PathStats, PeerId, Time};
 
+use explore::Explorer;
 use session::Sessions;
 
 /// A peer to which no path has worked for this long is reported down. Its
@@ -113,11 +115,7 @@ pub(crate) struct Bundle {
     was_up: bool,
     restarted: bool,
     stopped: bool,
-    /// When a path too slow for content of its own is next given copies.
-    explore_at: Time,
-    explore_pause: Duration,
-    /// That path, and how many packets it is still to be given.
-    exploring: Option<(LinkId, u32)>,
+    explorer: Explorer,
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
     /// Scratch, kept for its memory.
@@ -157,9 +155,7 @@ impl Bundle {
             was_up: false,
             restarted: false,
             stopped: false,
-            explore_at: now,
-            explore_pause: transmit::EXPLORE_FIRST,
-            exploring: None,
+            explorer: Explorer::new(now),
             busy_until: None,
             fates: Vec::new(),
             contents: Vec::new(),

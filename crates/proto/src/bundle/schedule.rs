@@ -11,7 +11,12 @@
 //! Do no harm: content that was lost once goes where next to nothing is lost,
 //! and a path that would add less than it may cost carries nothing of its own.
 
+use core::time::Duration;
+
+use smallvec::SmallVec;
+
 use crate::LinkId;
+use crate::limits::LINKS_MAX;
 use crate::link::{Path, PathState};
 use crate::op::Pending;
 
@@ -28,6 +33,11 @@ const SLOWER_MAX: f64 = 16.0;
 /// what was lost before: it would be lost again.
 const LOSS_MORE_MAX: f64 = 0.02;
 
+/// A path that what is in order waits for is used if the bundle gains at least this factor.
+const GAIN_MIN: f64 = 1.05;
+/// A path whose round trip is this much longer than another's is far.
+pub(crate) const FAR: Duration = Duration::from_millis(1);
+
 /// What is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Demand {
@@ -36,6 +46,10 @@ pub(crate) struct Demand {
     pub queued_bytes: usize,
     /// Whether content that was lost is first in the queue.
     pub lost: bool,
+    /// What who sends it has under way at most.
+    pub window_bytes: u64,
+    /// Paths (a bit each) that were slow and may still be.
+    pub on_trial: u8,
 }
 
 /// How a path may be used now.
@@ -48,44 +62,42 @@ struct Candidate {
     open: bool,
 }
 
+/// Paths, a few at most.
+type Paths<'a> = SmallVec<[(LinkId, &'a Path); LINKS_MAX]>;
+
 /// The paths that may carry content: those that are up, or, while none is, the
 /// suspect ones.
-fn eligible<'a>(
-    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
-) -> impl Iterator<Item = (LinkId, &'a Path)> + Clone {
-    let any_up = paths.clone().any(|(_, p)| p.state() == PathState::Up);
-    paths.filter(move |(_, p)| match p.state() {
+fn eligible<'a>(paths: impl Iterator<Item = (LinkId, &'a Path)>) -> Paths<'a> {
+    let mut paths: Paths<'_> = paths.collect();
+    let any_up = paths.iter().any(|(_, p)| p.state() == PathState::Up);
+    paths.retain(|(_, p)| match p.state() {
         PathState::Up => true,
         PathState::Suspect => !any_up,
         PathState::Untested | PathState::Down => false,
-    })
+    });
+    paths
 }
 
 /// The path for the next burst; `None` to wait.
 ///
 /// `paths` are those whose socket takes datagrams now.
 pub(crate) fn choose<'a>(
-    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
+    paths: impl Iterator<Item = (LinkId, &'a Path)>,
     demand: Demand,
 ) -> Option<LinkId> {
-    let eligible = eligible(paths);
-    let fastest = eligible.clone().map(|(_, p)| p.rate()).fold(0.0, f64::max);
-    let quick = eligible.filter(|(_, p)| !is_slow(p, fastest));
-    // Among those that may carry it: a slow path that loses nothing is no reason
-    // to leave it to nobody.
-    let least_loss = quick
-        .clone()
-        .map(|(_, p)| p.loss_ratio())
-        .fold(1.0, f64::min);
+    let mut paths = eligible(paths);
+    let neglected = neglect(&paths, demand.window_bytes, demand.on_trial);
+    paths.retain(|(id, _)| neglected.of(*id).is_none());
+    if demand.lost {
+        retain_sure(&mut paths);
+    }
     let queued = demand.queued_bytes as u64;
-    let candidates = quick
-        .filter(|(_, p)| !demand.lost || p.loss_ratio() <= least_loss + LOSS_MORE_MAX)
-        .map(|(id, p)| Candidate {
-            id,
-            delivery_us: p.delivery_us((p.burst_bytes() as u64).min(queued)) as u64,
-            all_us: p.delivery_us(queued) as u64,
-            open: p.room_bytes() >= p.mtu_bytes() as u64,
-        });
+    let candidates = paths.iter().map(|&(id, p)| Candidate {
+        id,
+        delivery_us: p.delivery_us((p.burst_bytes() as u64).min(queued)) as u64,
+        all_us: p.delivery_us(queued) as u64,
+        open: p.room_bytes() >= p.mtu_bytes() as u64,
+    });
     if demand.pending == Pending::Urgent {
         return candidates.min_by_key(|c| c.delivery_us).map(|c| c.id);
     }
@@ -101,31 +113,171 @@ pub(crate) fn choose<'a>(
     (bulk || open.delivery_us <= best.all_us).then_some(open.id)
 }
 
-/// Whether the path was seen to be slow: one that was never given much to carry may
-/// be as fast as any.
-fn is_slow(path: &Path, fastest: f64) -> bool {
-    path.rate_is_proven() && path.rate() * SLOWER_MAX < fastest
+/// Leaves those that lose next to nothing more than the most reliable one, and of them the
+/// nearest: everything that is carried in order waits for what was lost.
+fn retain_sure(paths: &mut Paths<'_>) {
+    // Of those that may carry it: a slow path that loses nothing is no reason to
+    // leave it to nobody.
+    let least_loss = paths
+        .iter()
+        .map(|(_, p)| p.loss_ratio())
+        .fold(1.0, f64::min);
+    paths.retain(|(_, p)| p.loss_ratio() <= least_loss + LOSS_MORE_MAX);
+    let nearest = paths.iter().map(|(_, p)| p.rtt_base()).min();
+    let near = nearest.unwrap_or_default() + FAR;
+    paths.retain(|(_, p)| p.rtt_base() <= near);
 }
 
-/// A path that is up but too slow to carry content of its own: it is given
-/// copies now and then, lest nobody notices that it has become fast.
+/// Paths (a bit each) that are up and carry no content of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Neglected {
+    slow: u8,
+    on_trial: u8,
+    late: u8,
+}
+
+/// Why a path that is up carries no content of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Neglect {
+    /// It adds next to nothing.
+    Slow,
+    /// It was slow, and has not shown yet that it no longer is.
+    OnTrial,
+    /// All that is carried in order would wait for it.
+    Late,
+}
+
+impl Neglected {
+    fn of(self, id: LinkId) -> Option<Neglect> {
+        let bit = 1 << id.0;
+        let why = [
+            (self.slow, Neglect::Slow),
+            (self.on_trial, Neglect::OnTrial),
+            (self.late, Neglect::Late),
+        ];
+        why.iter().find(|(of, _)| of & bit != 0).map(|why| why.1)
+    }
+}
+
+fn neglect(paths: &Paths<'_>, window_bytes: u64, on_trial: u8) -> Neglected {
+    let fastest = paths.iter().map(|(_, p)| p.rate()).fold(0.0, f64::max);
+    let mut neglected = Neglected::default();
+    for (id, p) in paths {
+        let bit = 1 << id.0;
+        // One that was never given much to carry may be as fast as any.
+        if p.rate_is_proven() && p.rate() * SLOWER_MAX < fastest {
+            neglected.slow |= bit;
+        } else if p.rate() < fastest {
+            neglected.on_trial |= on_trial & bit;
+        }
+    }
+    let slow = neglected.slow | neglected.on_trial;
+    let quick = |(id, _): &&(LinkId, &Path)| slow & (1 << id.0) == 0;
+    let bases = paths.iter().filter(quick).map(|(_, p)| p.rtt_base());
+    if let (Some(nearest), Some(farthest)) = (bases.clone().min(), bases.max())
+        && farthest > nearest + FAR
+    {
+        let use_of = |(id, p): &(LinkId, &Path)| Use {
+            lag_s: p.lag(nearest).as_secs_f64(),
+            goodput: p.goodput(),
+            bit: 1 << id.0,
+        };
+        let mut uses: SmallVec<[Use; LINKS_MAX]> = paths.iter().filter(quick).map(use_of).collect();
+        neglected.late = late(&mut uses, window_bytes);
+    }
+    neglected
+}
+
+/// What a path is good for.
+struct Use {
+    /// How long what is carried in order waits for what is sent here.
+    lag_s: f64,
+    /// Bytes per second.
+    goodput: f64,
+    /// The path's bit.
+    bit: u8,
+}
+
+/// Paths (a bit each) that would slow the bundle down: what is carried in order waits
+/// for them so long that the sender's window, and not the links, sets the pace. Taken in
+/// the order of their lag, each must be worth it: together they carry what they can, or a
+/// window in each lag of the last one.
+fn late(paths: &mut [Use], window_bytes: u64) -> u8 {
+    paths.sort_unstable_by(|a, b| a.lag_s.total_cmp(&b.lag_s));
+    let (mut late, mut in_use, mut best) = (0, 0.0, 0.0);
+    for path in paths {
+        let together = (in_use + path.goodput).min(window_bytes as f64 / path.lag_s);
+        if together > best * GAIN_MIN {
+            best = together;
+            in_use += path.goodput;
+        } else {
+            late |= path.bit;
+        }
+    }
+    late
+}
+
+/// A path that is up but carries no content of its own: it is given copies now and
+/// then, lest nobody notices that it has become better.
 pub(crate) fn neglected<'a>(
-    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
-) -> Option<LinkId> {
-    let eligible = eligible(paths);
-    let fastest = eligible.clone().map(|(_, p)| p.rate()).fold(0.0, f64::max);
-    let mut slow = eligible.filter(|(_, p)| is_slow(p, fastest));
-    slow.next().map(|(id, _)| id)
+    paths: impl Iterator<Item = (LinkId, &'a Path)>,
+    window_bytes: u64,
+    on_trial: u8,
+) -> Option<(LinkId, Neglect)> {
+    let paths = eligible(paths);
+    let neglected = neglect(&paths, window_bytes, on_trial);
+    let why = |(id, _): &(LinkId, &Path)| neglected.of(*id).map(|why| (*id, why));
+    paths.iter().find_map(why)
 }
 
 /// The best path for something small that is not `except`: acknowledgements,
 /// verdicts, the second copy of mirrored content.
 pub(crate) fn fastest<'a>(
-    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
+    paths: impl Iterator<Item = (LinkId, &'a Path)>,
     except: Option<LinkId>,
 ) -> Option<LinkId> {
-    eligible(paths)
-        .filter(|(id, _)| Some(*id) != except)
+    let paths = eligible(paths);
+    let others = paths.iter().filter(|(id, _)| Some(*id) != except);
+    others
         .min_by_key(|(_, p)| p.delivery_us(64) as u64)
-        .map(|(id, _)| id)
+        .map(|(id, _)| *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 3 MB under way at most; paths of so many Mb/s with a lag of so many milliseconds.
+    fn late_of(paths: &[(f64, f64)]) -> u8 {
+        let use_of = |(i, &(mbps, lag_ms)): (usize, &(f64, f64))| Use {
+            lag_s: lag_ms / 1e3,
+            goodput: mbps * 1e6 / 8.0,
+            bit: 1 << i,
+        };
+        let mut uses: Vec<Use> = paths.iter().enumerate().map(use_of).collect();
+        late(&mut uses, 3 << 20)
+    }
+
+    #[test]
+    fn a_far_path_is_used_while_the_window_fills_more_than_the_near_one() {
+        assert_eq!(late_of(&[(1000.0, 2.0), (1000.0, 12.0)]), 0);
+        assert_eq!(late_of(&[(1000.0, 2.0), (1000.0, 22.0)]), 0);
+        assert_eq!(late_of(&[(1000.0, 2.0), (1000.0, 26.0)]), 0b10);
+        assert_eq!(late_of(&[(1000.0, 26.0), (1000.0, 2.0)]), 0b01);
+        // A window is enough for slower links.
+        assert_eq!(late_of(&[(200.0, 2.0), (200.0, 50.0)]), 0);
+        assert_eq!(late_of(&[(1000.0, 2.0), (100.0, 22.0)]), 0);
+    }
+
+    #[test]
+    fn the_only_path_is_used_however_far() {
+        assert_eq!(late_of(&[(1000.0, 500.0)]), 0);
+        assert_eq!(late_of(&[]), 0);
+    }
+
+    #[test]
+    fn near_paths_stay_when_a_far_one_is_left_out() {
+        let sound = (1000.0, 2.0);
+        assert_eq!(late_of(&[sound, (1000.0, 40.0), sound, sound]), 0b0010);
+    }
 }

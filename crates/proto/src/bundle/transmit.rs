@@ -20,14 +20,6 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// The peer is told this often how much was sent on each path (the
 /// arrival-skew witness, paper 000 section 4).
 const SENT_EVERY: Duration = Duration::from_millis(1);
-/// A path too slow to be used is given copies of this many packets, a train that
-/// shows its rate: …
-const EXPLORE_PACKETS: u32 = 8;
-/// … soon at first, for the estimate may be a bad one of a path just begun, then
-/// after pauses that double …
-pub(super) const EXPLORE_FIRST: Duration = Duration::from_millis(20);
-/// … to this.
-const EXPLORE_EVERY: Duration = Duration::from_secs(1);
 /// Free bytes in a packet that are padded rather than ending the burst (all
 /// packets of a GSO burst but the last must have the same size).
 const PADDING_BYTES_MAX: usize = 128;
@@ -160,6 +152,8 @@ impl Bundle {
             pending,
             queued_bytes: self.ops.queued_bytes() + lost_bytes,
             lost: lost_bytes > 0,
+            window_bytes: self.ops.window_bytes(),
+            on_trial: self.explorer.on_trial(),
         };
         let id = schedule::choose(self.open_paths(shared.blocked), demand)?;
         let p = self.paths[id.index()].as_ref()?;
@@ -200,7 +194,7 @@ impl Bundle {
             return 0;
         };
         if first {
-            self.write_acks(now, Some(id), &mut w);
+            self.write_ack(now, id, blocked, &mut w);
             self.write_sent(now, &mut w);
         }
         self.contents.clear();
@@ -222,25 +216,15 @@ impl Bundle {
     }
 
     /// Notes which of the content just written for `id` is to go out once more:
-    /// what is mirrored, on the best other path; and now and then a few packets
-    /// on a path that is too slow to be used, to see whether it still is.
+    /// what is mirrored, on the best other path; and what a neglected path is explored with.
     fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
-        if first && now >= self.explore_at {
-            let slow = schedule::neglected(self.open_paths(blocked));
-            self.explore_pause = match slow {
-                Some(_) => (self.explore_pause * 2).min(EXPLORE_EVERY),
-                None => EXPLORE_FIRST,
-            };
-            self.explore_at = now + self.explore_pause;
-            self.exploring = slow.map(|id| (id, EXPLORE_PACKETS));
+        if first && self.explorer.is_due(now) {
+            let (window_bytes, on_trial) = (self.ops.window_bytes(), self.explorer.on_trial());
+            let paths = self.open_paths(blocked);
+            let neglected = schedule::neglected(paths, window_bytes, on_trial);
+            self.explorer.begin(now, neglected);
         }
-        let explored = match &mut self.exploring {
-            Some((path, packets)) if *packets > 0 => {
-                *packets -= 1;
-                Some(*path)
-            }
-            _ => None,
-        };
+        let explored = self.explorer.next_copy();
         let mut second = None;
         for content in &self.contents {
             if self.ops.mirrored(content) {
@@ -307,7 +291,7 @@ impl Bundle {
                 continue;
             };
             let mut w = self.begin(on, DATAGRAM_BYTES_MIN, buffer)?;
-            self.write_acks(now, Some(id), &mut w);
+            self.write_ack(now, id, shared.blocked, &mut w);
             let written = w.len();
             if written == HEADER_BYTES {
                 continue;
@@ -318,18 +302,27 @@ impl Bundle {
         None
     }
 
-    /// Writes the acknowledgement of `only` (or of every path) that waits.
-    fn write_acks(&mut self, now: Time, only: Option<LinkId>, w: &mut Writer<'_>) {
-        for (i, slot) in self.paths.iter_mut().enumerate() {
-            if only.is_some_and(|id| id.index() != i) {
-                continue;
-            }
-            if let Some(p) = slot
-                && p.path.ack_pending()
-                && let Some(ack) = p.path.take_ack(now)
-            {
-                Record::Ack(ack).write(w);
-            }
+    /// Writes the acknowledgement of path `id` if one waits. That of a far path also goes
+    /// on the fastest: what is found lost sooner holds up the rest for less.
+    fn write_ack(&mut self, now: Time, id: LinkId, blocked: u8, w: &mut Writer<'_>) {
+        let Some(p) = &mut self.paths[id.index()] else {
+            return;
+        };
+        if !p.path.ack_pending() {
+            return;
+        }
+        let far = p.path.rtt_base().saturating_sub(schedule::FAR);
+        let Some(ack) = p.path.take_ack(now) else {
+            return;
+        };
+        Record::Ack(ack).write(w);
+        let nearer = schedule::fastest(self.open_paths(blocked), Some(id));
+        let is_nearer = |n: &LinkId| {
+            let path = self.paths[n.index()].as_ref();
+            path.is_some_and(|p| p.path.rtt_base() < far)
+        };
+        if let Some(nearer) = nearer.filter(is_nearer) {
+            self.reply(Some(nearer), Record::Ack(ack));
         }
     }
 

@@ -15,7 +15,7 @@ use super::rtt::Rtt;
 use super::thresholds::{
     ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HOPEFUL_ROUNDS, PERIOD_MIN,
     PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE,
-    RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_MIN, WINDOW_INITIAL_PACKETS,
+    RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN, WINDOW_INITIAL_PACKETS,
     WINDOW_MIN_PACKETS,
 };
 use crate::Time;
@@ -58,6 +58,9 @@ struct Round {
     limited: bool,
     /// Whether it was full at some time.
     filled: bool,
+    /// Bytes that arrived, and those of them that had waited for longer than is aimed at.
+    bytes: u64,
+    bytes_late: u64,
 }
 
 impl Round {
@@ -69,6 +72,8 @@ impl Round {
             rate_at_start: rate,
             limited: true,
             filled: false,
+            bytes: 0,
+            bytes_late: 0,
         }
     }
 }
@@ -234,6 +239,10 @@ impl Congestion {
         self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
         self.round.filled |= limited;
+        self.round.bytes += sample.bytes;
+        if sample.queue > self.queue_target(rtt) && sample.queue < Duration::MAX {
+            self.round.bytes_late += sample.bytes;
+        }
         let round_min = if self.startup {
             RATE_INTERVAL_MIN
         } else {
@@ -265,6 +274,11 @@ impl Congestion {
         self.rounds_filled += u32::from(self.round.filled);
         if self.startup && self.round.limited {
             self.judge_startup(queue, target);
+        }
+        // What comes in heaps leaves the window open in between, and the queue long all the same.
+        let lasted = now.since(self.round.began);
+        if lasted >= ROUND_LONG && self.round.bytes_late > self.round.bytes / 2 {
+            self.startup = false;
         }
     }
 

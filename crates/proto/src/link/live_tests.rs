@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::toy::{Toy, Wire, ms, us};
-use super::{Path, PathConfig, PathEvent, PathState};
+use super::{Path, PathConfig, PathControl, PathEvent, PathState};
 use crate::segment::{Content, Fate};
 use crate::wire::{Ack, Witness};
 use crate::{LinkId, Time};
@@ -333,4 +333,33 @@ fn acknowledgements_of_the_unsent_are_refused() {
     assert!(path.on_ack(Time::ZERO, &ack, &mut fates).is_invalid);
     let ack = Ack { largest: 0, ..ack };
     assert_eq!(path.on_ack(Time::ZERO, &ack, &mut fates).packets_acked, 1);
+}
+
+/// A peer whose own way is not proven probes a little more often than a keepalive is due:
+/// its probes kept this end from ever asking whether its packets arrive.
+#[test]
+fn what_only_arrives_is_no_answer() {
+    let mut now = Time::from_ms(1000);
+    let mut path = Path::new(LinkId(0), now, &PathConfig::default());
+    path.on_proven(now, Some(ms(1)));
+    let asks = |path: &mut Path, now| {
+        let control = core::iter::from_fn(|| path.poll_control(now, 1, true));
+        let is_probe = |c: &PathControl| {
+            matches!(
+                c,
+                PathControl::Probe {
+                    pad_to_bytes: 0,
+                    ..
+                }
+            )
+        };
+        control.filter(is_probe).count()
+    };
+    assert_eq!(asks(&mut path, now), 1, "at the beginning");
+    let asked = (0..20).map(|number| {
+        now += ms(200);
+        path.on_received(now, number, 33, true);
+        asks(&mut path, now)
+    });
+    assert!(asked.sum::<usize>() > 0);
 }

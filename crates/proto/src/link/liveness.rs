@@ -368,7 +368,8 @@ impl Liveness {
         let at = match self.state() {
             PathState::Untested => last + self.untested_wait,
             PathState::Suspect => last + self.suspect_wait(rtt),
-            PathState::Up => last.max(self.last_arrival) + self.keepalive,
+            // What only arrives says nothing of the way there.
+            PathState::Up => last.max(self.last_progress.unwrap_or(last)) + self.keepalive,
             PathState::Down if self.answered_since.is_some() => last + t::PROBE_RETURNING,
             PathState::Down if last.since(self.eager_since) < t::PROBE_DOWN_EAGER => {
                 last + t::PROBE_DOWN

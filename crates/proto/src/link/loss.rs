@@ -30,7 +30,7 @@ impl Reorder {
 
     /// A packet sent this much earlier than one that arrived is lost.
     pub fn window(&self, smoothed_rtt: Duration) -> Duration {
-        (smoothed_rtt / 4)
+        (smoothed_rtt / 16)
             .max(self.learned)
             .clamp(REORDER_MIN, REORDER_MAX)
     }

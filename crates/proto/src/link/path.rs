@@ -13,7 +13,7 @@ use super::received::Received;
 use super::rtt::Rtt;
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
-use super::thresholds::{ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS};
+use super::thresholds::{ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use crate::segment::{Content, Fate};
 use crate::wire::Ack;
@@ -163,6 +163,26 @@ impl Path {
     /// How much to hand over at once: what the link carries in half a millisecond, one packet to 64 KB.
     pub fn burst_bytes(&self) -> usize {
         self.congestion.burst_bytes()
+    }
+
+    /// How long what is carried in order waits, on average, for what is sent here: the way, a short queue, and, as
+    /// often as something is lost, until that is noticed and was sent again over a path with the round trip `other`.
+    pub fn lag(&self, other: Duration) -> Duration {
+        let again = self.rtt.base() + self.reorder.window(self.rtt.smoothed()) + other;
+        let packets_per_s = self.congestion.hoped_rate() / self.mtu.current() as f64;
+        let lost_meanwhile = self.loss_ratio.get() * packets_per_s * again.as_secs_f64();
+        let waiting = 1.0 - (-lost_meanwhile).exp();
+        self.rtt.base() + QUEUE_TARGET_MIN + (again - self.rtt.base()).mul_f64(waiting)
+    }
+
+    /// What may arrive here at most, in bytes per second.
+    pub fn goodput(&self) -> f64 {
+        self.congestion.hoped_rate() * (1.0 - self.loss_ratio.get())
+    }
+
+    /// The least round trip: the way there and back without queues.
+    pub const fn rtt_base(&self) -> Duration {
+        self.rtt.base()
     }
 
     /// The largest datagram to use now.

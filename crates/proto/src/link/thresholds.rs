@@ -25,7 +25,8 @@ pub const ACK_REPEATS: usize = 8;
 // ---- loss ----
 
 /// Least reordering tolerated before a gap is a loss. Packets of one path are reordered by per-CPU backlogs
-/// for up to about 1 ms (findings on the data path; RFC 8985 uses min RTT / 4, which is too small on a LAN).
+/// for up to about 1 ms, however long the path. (RFC 8985 uses min RTT / 4: too little on a LAN, and on a long path what
+/// is carried in order would wait in vain. Here it is RTT / 16; a path that reorders more teaches it.)
 pub const REORDER_MIN: Duration = ms(1);
 /// Most reordering tolerated, however often a loss turned out to be a delay.
 pub const REORDER_MAX: Duration = ms(10);
@@ -79,6 +80,8 @@ pub const RATE_INTERVAL_MIN: Duration = us(500);
 /// Shortest round of the rate estimate: it at most doubles per round once it is established,
 /// so that a token bucket's burst (128 KB: 1 ms at 1 Gb/s) cannot blow it up.
 pub const ROUND_MIN: Duration = ms(2);
+/// A round as long as this is not spoilt by the pause of a process.
+pub const ROUND_LONG: Duration = ms(10);
 /// Time over which the rate of a path with a long queue is taken: ten acknowledgement delays.
 pub const PERIOD_MIN: Duration = ms(5);
 /// Packets that must arrive in that time.

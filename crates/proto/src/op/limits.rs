@@ -16,6 +16,11 @@ pub const FRAME_LIFETIME: Duration = Duration::from_millis(100);
 /// 25 ms of small frames at 2.5 million a second.
 pub const FRAME_SPAN_MAX: u32 = 65_536;
 
+/// What a TCP connection inside of frames keeps under way, as far as one can tell from
+/// outside: three quarters of Linux's default limit (the last number of `tcp_wmem`).
+/// Paths that would make it wait longer than it can fill are not used.
+pub const FRAME_WINDOW_BYTES: u64 = 4 * 1024 * 1024;
+
 /// Bytes behind a message's data that say whether it has a tag, and which.
 pub const MESSAGE_TRAILER_BYTES_MAX: usize = 9;
 /// Longest message in bytes, so that its unit is at most [`MESSAGE_BYTES_MAX`] with any trailer.

@@ -1,6 +1,6 @@
 //! Filling packets: what is written next, and what becomes of it.
 
-use super::limits::{MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES, URGENT_BYTES};
+use super::limits::{FRAME_WINDOW_BYTES, MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES, URGENT_BYTES};
 use super::queue::{Source, Turn, Turns, Written};
 use super::shared::{Control, Lost};
 use super::{Ops, Pending, Policy};
@@ -29,6 +29,15 @@ impl Ops {
         self.frames_out.queued_bytes()
             + self.messages_out.queued_bytes()
             + self.streams.queued_bytes()
+    }
+
+    /// What who sends the most of what is queued has under way at most, in bytes.
+    pub fn window_bytes(&self) -> u64 {
+        if self.frames_out.queued_bytes() >= self.streams.queued_bytes() {
+            FRAME_WINDOW_BYTES
+        } else {
+            self.shared.limits.stream_send_bytes as u64
+        }
     }
 
     /// Bytes sent and neither acknowledged nor given up, lost ones included.

@@ -216,8 +216,8 @@ impl ReceiveHalf {
     /// Raises the limit if that is worth a record; returns whether it was.
     ///
     /// The window doubles, up to `window_max`, when the sender has used nearly all it
-    /// was granted and the reader nevertheless keeps up, so that little lies unread: then
-    /// the window is what holds the sender.
+    /// was granted and the reader nevertheless keeps up, so that little lies unread that could
+    /// be read: then the window is what holds the sender.
     pub fn raise_limit(&mut self, window_max: u64) -> bool {
         let quarter = self.window / 4;
         if self.has_end() {
@@ -226,7 +226,7 @@ impl ReceiveHalf {
         if (self.read + self.window).saturating_sub(self.limit) < quarter {
             return false;
         }
-        let keeps_up = self.highest - self.read <= quarter;
+        let keeps_up = self.have.covered_to() - self.read <= quarter;
         if keeps_up && self.limited {
             self.limited = false;
             self.window = (self.window * 2).min(window_max).max(self.window);

@@ -1,0 +1,137 @@
+//! Paths that carry no content of their own are given copies now and then, lest
+//! nobody notices that they have become better.
+//!
+//! A slow path's first packets after a rest may pass at once, out of what its link
+//! saved up meanwhile (a token bucket: 128 KB and more). So one that was slow and
+//! seems fast is tried with longer and longer trains, until one is longer than that.
+
+use core::time::Duration;
+
+use super::schedule::Neglect;
+use crate::{LinkId, Time};
+
+/// Packets of a train that shows a path's rate: …
+const TRAIN_PACKETS: u32 = 8;
+/// … doubled on a path that seems no longer slow, up to this.
+const TRAIN_PACKETS_MAX: u32 = 128;
+/// A train is due soon at first, for the estimate may be a bad one of a path just
+/// begun, then after pauses that double …
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// … to this.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// When which path is explored.
+#[derive(Debug)]
+pub(super) struct Explorer {
+    next_at: Time,
+    pause: Duration,
+    train: u32,
+    /// The path explored now, and how many packets it is still to be given.
+    under_way: Option<(LinkId, u32)>,
+    /// Paths (a bit each) that were slow, and have not shown yet that they no longer are.
+    on_trial: u8,
+}
+
+impl Explorer {
+    pub const fn new(now: Time) -> Explorer {
+        Explorer {
+            next_at: now,
+            pause: PAUSE_MIN,
+            train: TRAIN_PACKETS,
+            under_way: None,
+            on_trial: 0,
+        }
+    }
+
+    /// Whether the next train is due.
+    pub fn is_due(&self, now: Time) -> bool {
+        now >= self.next_at
+    }
+
+    /// Paths (a bit each) that were slow and may still be.
+    pub const fn on_trial(&self) -> u8 {
+        self.on_trial
+    }
+
+    /// Begins a train on the path that is neglected, if there is one.
+    pub fn begin(&mut self, now: Time, neglected: Option<(LinkId, Neglect)>) {
+        self.pause = match neglected {
+            Some((id, Neglect::Slow)) => {
+                self.on_trial |= 1 << id.0;
+                self.train = TRAIN_PACKETS;
+                (self.pause * 2).min(PAUSE_MAX)
+            }
+            Some((id, Neglect::OnTrial)) => {
+                if self.train == TRAIN_PACKETS_MAX {
+                    self.on_trial &= !(1 << id.0);
+                }
+                self.train = (self.train * 2).min(TRAIN_PACKETS_MAX);
+                PAUSE_MIN
+            }
+            Some((_, Neglect::Late)) | None => {
+                self.train = TRAIN_PACKETS;
+                PAUSE_MIN
+            }
+        };
+        self.next_at = now + self.pause;
+        self.under_way = neglected.map(|(id, _)| (id, self.train));
+    }
+
+    /// The path that is to get a copy of the packet just made, if any.
+    pub fn next_copy(&mut self) -> Option<LinkId> {
+        let (path, packets) = self.under_way.as_mut()?;
+        *packets = packets.checked_sub(1)?;
+        Some(*path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: LinkId = LinkId(1);
+
+    fn train(explorer: &mut Explorer, now: &mut Time, why: Neglect) -> usize {
+        *now = explorer.next_at;
+        explorer.begin(*now, Some((PATH, why)));
+        core::iter::from_fn(|| explorer.next_copy()).count()
+    }
+
+    #[test]
+    fn a_slow_path_is_tried_ever_more_rarely() {
+        let mut now = Time::from_ms(1000);
+        let mut explorer = Explorer::new(now);
+        let begins: Vec<Time> = (0..9)
+            .map(|_| {
+                assert_eq!(train(&mut explorer, &mut now, Neglect::Slow), 8);
+                now
+            })
+            .collect();
+        assert_eq!(begins[1].since(begins[0]), PAUSE_MIN * 2);
+        assert_eq!(begins[8].since(begins[7]), PAUSE_MAX);
+    }
+
+    #[test]
+    fn a_path_is_no_longer_slow_when_a_long_train_has_shown_it() {
+        let mut now = Time::from_ms(1000);
+        let mut explorer = Explorer::new(now);
+        train(&mut explorer, &mut now, Neglect::Slow);
+        for packets in [16, 32, 64, 128] {
+            assert_eq!(explorer.on_trial(), 0b10);
+            assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), packets);
+        }
+        train(&mut explorer, &mut now, Neglect::OnTrial);
+        assert_eq!(explorer.on_trial(), 0);
+    }
+
+    #[test]
+    fn a_path_that_only_seemed_fast_begins_its_trial_anew() {
+        let mut now = Time::from_ms(1000);
+        let mut explorer = Explorer::new(now);
+        train(&mut explorer, &mut now, Neglect::Slow);
+        train(&mut explorer, &mut now, Neglect::OnTrial);
+        assert_eq!(train(&mut explorer, &mut now, Neglect::Slow), 8);
+        assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
+        assert_eq!(explorer.on_trial(), 0b10);
+    }
+}
