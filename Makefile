@@ -18,11 +18,17 @@ LAB_SOAK = cargo build --quiet --release -p tabane && \
 # Options for the programs behind `make demo` and `make bench`.
 ARGS ?=
 
-BINARY = $(shell cargo metadata --format-version 1 --no-deps 2>/dev/null | \
-	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release/tabane
+# Without cargo (`sudo make install`) it is where cargo puts it by itself.
+TARGET = $(or $(shell cargo metadata --format-version 1 --no-deps 2>/dev/null | \
+	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'),$(CURDIR)/target)
+BINARY = $(TARGET)/release/tabane
+# For `make static`: the target that links the C library in. Without it,
+# STATIC_TARGET= takes the C library of this machine (glibc) instead.
+STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench lint audit fuzz install uninstall clean
+.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench lint audit fuzz \
+	man deb static install uninstall clean
 
 help: ## list what can be asked
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
@@ -69,12 +75,23 @@ audit: ## known vulnerabilities of dependencies (fetches the advisory database)
 fuzz: ## FUZZ_SECONDS=60: feed noise to everything that reads foreign bytes
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh
 
-install: ## PREFIX=/usr/local: install the program
-	if command -v cargo >/dev/null; then cargo build --release -p tabane; fi
-	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/tabane
+man: build ## manual pages and shell completions, into target/release/generated
+	rm -rf $(TARGET)/release/generated
+	$(BINARY) generate $(TARGET)/release/generated
 
-uninstall: ## remove it again
-	rm -f $(DESTDIR)$(PREFIX)/bin/tabane
+deb: man ## a Debian package, into target/debian
+	@tools/setup.sh deb
+	cargo deb --no-build --package tabane
+
+static: setup ## one file that needs no library: for rescue systems, containers, other distributions
+	@STATIC_TARGET=$(STATIC_TARGET) tools/static.sh
+
+install: ## PREFIX=/usr/local: install the program, its manual, completions, systemd unit
+	if command -v cargo >/dev/null; then cargo build --release -p tabane; fi
+	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) tools/install.sh install $(BINARY)
+
+uninstall: ## remove it again; /etc/tabane stays
+	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) tools/install.sh uninstall $(BINARY)
 
 clean: ## remove what was built
 	cargo clean

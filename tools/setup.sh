@@ -29,6 +29,8 @@ ethtool                  ethtool
 iperf3                   iperf3
 socat                    socat
 mptcpize                 mptcpize
+zsh                      zsh
+fish                     fish
 curl                     curl
 nginx                    nginx-light
 redis-server             redis-server

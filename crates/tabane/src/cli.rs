@@ -12,7 +12,7 @@ use crate::config::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{config, daemon, exit_codes, init};
+use crate::{config, daemon, exit_codes, init, manual};
 
 mod panic;
 
@@ -59,6 +59,14 @@ pub enum Command {
     /// Send and take in streams of a bundle, without a virtual NIC (for `make bench`)
     #[command(hide = true)]
     Bulk(BulkArgs),
+    /// Write the manual pages and the shells' completions into a directory
+    ///
+    /// For those who package or install the program: man1, man5, completions.
+    #[command(hide = true)]
+    Generate {
+        /// The directory; made if it is not there
+        directory: PathBuf,
+    },
 }
 
 /// Arguments of `tabane status`.
@@ -130,6 +138,9 @@ fn run(cli: Cli) -> ExitCode {
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
         Command::Bulk(args) => run_bulk(&args),
+        Command::Generate { directory } => {
+            manual::generate(&directory).map_or_else(failure, |()| exit_codes::OK)
+        }
     };
     ExitCode::from(code)
 }

@@ -10,6 +10,7 @@ pub mod config;
 pub mod daemon;
 pub mod exit_codes;
 pub mod init;
+pub mod manual;
 pub mod metrics;
 pub mod status;
 pub mod vswitch;

@@ -1,0 +1,110 @@
+//! What the command line itself can tell: a manual page for each subcommand,
+//! completions for three shells, and the cluster file's page from its document.
+
+mod markdown;
+mod page;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::config::plain;
+
+/// The program's name, of its pages and of its completions.
+const NAME: &str = "tabane";
+
+/// What is known of the cluster file, and of `tabane status --json`: the very
+/// documents, so that page and document are one.
+const DOCUMENTS: [(&str, &str, &str); 1] = [(
+    "tabane-cluster.toml",
+    "the cluster file of tabane",
+    include_str!("../../../../docs/configuration.md"),
+)];
+
+/// Why not all was written. To be acted on by who called it.
+#[derive(Debug)]
+pub struct GenerateError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl fmt::Display for GenerateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, error) = (self.path.display(), plain(&self.error));
+        write!(f, "{path}: cannot be written: {error}")
+    }
+}
+
+impl std::error::Error for GenerateError {}
+
+/// Writes `DIRECTORY/man1/*.1`, `DIRECTORY/man5/*.5` and
+/// `DIRECTORY/completions/{tabane,_tabane,tabane.fish}` (bash, zsh, fish).
+///
+/// # Errors
+/// A directory or file cannot be written.
+pub fn generate(directory: &Path) -> Result<(), GenerateError> {
+    for (name, text) in pages() {
+        let section = name.rsplit('.').next().unwrap_or_default();
+        write(&directory.join(format!("man{section}")).join(&name), &text)?;
+    }
+    for (name, text) in completions() {
+        write(&directory.join("completions").join(name), &text)?;
+    }
+    Ok(())
+}
+
+/// All manual pages: file name (`tabane-up.1`) and content, in roff.
+pub fn pages() -> Vec<(String, Vec<u8>)> {
+    let mut root = root();
+    root.build();
+    let mut pages = Vec::new();
+    add_pages(&root, &mut pages);
+    for (name, what, text) in DOCUMENTS {
+        let page = markdown::page(name, "5", what, text);
+        pages.push((format!("{name}.5"), page.into_bytes()));
+    }
+    pages
+}
+
+/// The completions: file name, as the shell looks for it, and content.
+pub fn completions() -> Vec<(&'static str, Vec<u8>)> {
+    [
+        (Shell::Bash, "tabane"),
+        (Shell::Zsh, "_tabane"),
+        (Shell::Fish, "tabane.fish"),
+    ]
+    .map(|(shell, file)| {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut root(), NAME, &mut text);
+        (file, text)
+    })
+    .into()
+}
+
+fn root() -> Command {
+    // `help` repeats what `--help` says; a page for each of its words would be noise.
+    Cli::command().disable_help_subcommand(true)
+}
+
+fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    pages.push((format!("{name}.1"), page::page(command)));
+    for inner in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        add_pages(inner, pages);
+    }
+}
+
+fn write(path: &Path, text: &[u8]) -> Result<(), GenerateError> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|error| GenerateError {
+            path: path.to_owned(),
+            error,
+        })
+}
