@@ -4,7 +4,7 @@
 #
 #   tools/install.sh install|uninstall PROGRAM
 #
-# Starts and enables nothing, and leaves /etc/tabane alone.
+# Starts and enables nothing. What is in /etc/tabane stays.
 set -euo pipefail
 action=$1 program=$2
 cd "$(dirname "$0")/.."
@@ -36,6 +36,8 @@ install_all() {
         dist/systemd/tabane.service >"$scratch/tabane.service"
     place 644 "$scratch/tabane.service" lib/systemd/system/tabane.service
     place 644 dist/systemd/tabane.network lib/systemd/network/50-tabane.network
+    # For the cluster file, which holds the key.
+    [ -d "${DESTDIR-}/etc/tabane" ] || install -d -m 700 "${DESTDIR-}/etc/tabane"
     place 644 dist/cluster.example.toml share/doc/tabane/examples/cluster.toml
 }
 
@@ -51,6 +53,7 @@ uninstall_all() {
         rm -f "$page"
     done
     rm -rf "$root/share/doc/tabane"
+    [ ! -d "${DESTDIR-}/etc/tabane" ] || rmdir --ignore-fail-on-non-empty "${DESTDIR-}/etc/tabane"
 }
 
 case $action in

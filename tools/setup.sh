@@ -6,6 +6,8 @@
 #   tools/setup.sh bench    also the programs that bench measures, as far as
 #                           the distribution has them
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
+#   tools/setup.sh deb      also what makes a Debian package
+#   tools/setup.sh static   also the C compiler for musl
 #
 # No service is started or left enabled by it.
 set -euo pipefail
@@ -53,6 +55,12 @@ ganesha.nfsd             nfs-ganesha
 /usr/include/nfsc/libnfs.h libnfs-dev
 mpirun                   openmpi-bin
 mpicc                    libopenmpi-dev
+'
+DEB='
+dpkg-shlibdeps           dpkg-dev
+'
+STATIC='
+musl-gcc                 musl-tools
 '
 # Programs whose packages bring a service along, and what it is called.
 SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
@@ -191,9 +199,13 @@ component() {
 lint_tools() {
     component rustfmt cargo fmt --version
     component clippy cargo clippy --version
-    if ! command -v cargo-deny >/dev/null; then
-        say "installing cargo-deny; this takes some minutes, once"
-        cargo install --locked cargo-deny
+    cargo_tool cargo-deny
+}
+
+cargo_tool() {
+    if ! command -v "$1" >/dev/null; then
+        say "installing $1; this takes some minutes, once"
+        cargo install --locked "$1"
     fi
 }
 
@@ -204,7 +216,18 @@ case ${1-} in
         system_packages also
         ;;
     lint) system_packages ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [bench | lint]" ;;
+    deb)
+        NEEDED=$NEEDED$DEB
+        system_packages
+        ;;
+    static)
+        NEEDED=$NEEDED$STATIC
+        system_packages
+        ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [bench | lint | deb | static]" ;;
 esac
 rust
-[ "${1-}" != lint ] || lint_tools
+case ${1-} in
+    lint) lint_tools ;;
+    deb) cargo_tool cargo-deb ;;
+esac
