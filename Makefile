@@ -81,7 +81,9 @@ man: build ## manual pages and shell completions, into target/release/generated
 
 deb: man ## a Debian package, into target/debian
 	@tools/setup.sh deb
-	cargo deb --no-build --package tabane
+	gzip -9n $(TARGET)/release/generated/man?/*
+	gzip -9nc CHANGELOG.md >$(TARGET)/release/generated/changelog.gz
+	cargo deb --no-build --strip --package tabane
 
 static: setup ## one file that needs no library: for rescue systems, containers, other distributions
 	@STATIC_TARGET=$(STATIC_TARGET) tools/static.sh
