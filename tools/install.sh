@@ -39,6 +39,10 @@ install_all() {
     # For the cluster file, which holds the key.
     [ -d "${DESTDIR-}/etc/tabane" ] || install -d -m 700 "${DESTDIR-}/etc/tabane"
     place 644 dist/cluster.example.toml share/doc/tabane/examples/cluster.toml
+    local example
+    for example in grafana/tabane.json prometheus/tabane.rules.yml; do
+        place 644 "dist/$example" "share/doc/tabane/examples/$example"
+    done
 }
 
 uninstall_all() {
