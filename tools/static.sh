@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# `make static`: the program as one file without any library, and the proof: it
-# runs in a directory where nothing else is.
+# `make static`: the program as one file without any library, in target/static,
+# and the proof: it runs in a directory where nothing else is.
 #
 #   STATIC_TARGET=x86_64-unknown-linux-musl   the Rust target; empty: this
 #       machine's own, with glibc linked in
+#   PROFILE=release                           Cargo's profile
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${STATIC_TARGET-}
-build=(cargo build --release -p tabane)
-flags='-C target-feature=+crt-static'
+profile=${PROFILE:-release}
+directory=$(cargo metadata --format-version 1 --no-deps |
+    sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+# Where cargo puts it: `dev` is the one profile whose directory has another name.
+built=${profile/#dev/debug}/tabane
 if [ -n "$target" ]; then
-    library=$(rustc --print sysroot)/lib/rustlib/$target/lib
-    if [ ! -d "$library" ]; then
+    if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; then
         if ! command -v rustup >/dev/null || ! rustup target add "$target"; then
             echo "static: Rust's library for $target is not there and cannot be fetched;" \
                 "\`make static STATIC_TARGET=\` links glibc instead" >&2
@@ -19,18 +22,17 @@ if [ -n "$target" ]; then
         fi
     fi
     tools/setup.sh static
+    cargo build --profile "$profile" --package tabane --target "$target"
+    built=$target/$built
 else
-    # With a target named, flags do not reach build scripts, which cannot be static.
-    target=$(rustc --version --verbose | sed -n 's/^host: //p')
+    # For the program alone: what is run while building cannot be static.
+    cargo rustc --profile "$profile" --package tabane --bin tabane -- -C target-feature=+crt-static
 fi
-RUSTFLAGS=${RUSTFLAGS:+$RUSTFLAGS }$flags "${build[@]}" --target "$target"
+program=$directory/static/tabane
+install -D -m 755 "$directory/$built" "$program"
 
-directory=$(cargo metadata --format-version 1 --no-deps |
-    sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-program=$directory/$target/release/tabane
-if ldd "$program" 2>/dev/null | grep -q '=>'; then
-    echo "static: $program still needs libraries:" >&2
-    ldd "$program" >&2
+if libraries=$(ldd "$program" 2>/dev/null) && grep -q '=>' <<<"$libraries"; then
+    printf 'static: %s still needs libraries:\n%s\n' "$program" "$libraries" >&2
     exit 1
 fi
 empty=$(mktemp -d)
