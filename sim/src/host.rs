@@ -316,7 +316,7 @@ impl Host {
                     w.observer
                         .link_down(w.now, ends, link.index(), witness, w.network)?;
                 }
-                Event::LinkUp { .. } | Event::HandshakeRefused { .. } => {}
+                Event::LinkUp { .. } | Event::Refused { .. } => {}
                 Event::Op { peer, event } => {
                     let peer = host_of(peer);
                     let mut scene = Scene {

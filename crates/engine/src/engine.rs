@@ -222,7 +222,7 @@ impl Engine {
                     now,
                     node: &mut self.node,
                     poller: &self.poller,
-                    links: &self.links,
+                    links: &mut self.links,
                     busy: self.busy.total,
                 };
                 host.ready(&mut turn, ready);

@@ -5,6 +5,7 @@ use core::time::Duration;
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::{Event, Node, PeerId, Time};
 
+use crate::engine::LinkSpec;
 use crate::links::{LinkStatus, Links};
 
 /// The program around the loop.
@@ -40,7 +41,7 @@ pub struct Turn<'a> {
     pub node: &'a mut Node,
     /// What wakes the loop.
     pub poller: &'a Poller,
-    pub(crate) links: &'a Links,
+    pub(crate) links: &'a mut Links,
     /// How long the loop has worked since it began, waiting and idle spinning left out.
     pub busy: Duration,
 }
@@ -49,6 +50,11 @@ impl Turn<'_> {
     /// What the operating system says of the links.
     pub fn link_status(&self) -> Vec<LinkStatus> {
         self.links.status()
+    }
+
+    /// Makes these the links of the node. Returns what changed, in words.
+    pub fn set_links(&mut self, links: &[LinkSpec]) -> Vec<String> {
+        self.links.set(self.now, self.poller, self.node, links)
     }
 }
 

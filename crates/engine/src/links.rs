@@ -71,6 +71,8 @@ pub(crate) struct Link {
     up: bool,
     /// Why its socket cannot be opened.
     trouble: Option<String>,
+    /// The node knows it as it is configured now.
+    told: bool,
     held: Option<Held>,
     watching_writable: bool,
     refused: u64,
@@ -100,27 +102,44 @@ impl Links {
     pub fn new(poller: &Poller, specs: &[LinkSpec], port: u16) -> io::Result<Links> {
         let monitor = LinkMonitor::new()?;
         poller.register(&monitor, TOKEN_MONITOR, Interest::Read)?;
-        let links = specs.iter().map(|spec| Link {
-            spec: *spec,
-            socket: None,
-            device: None,
-            buffers: None,
-            mtu: 1500,
-            up: false,
-            trouble: None,
-            held: None,
-            watching_writable: false,
-            refused: 0,
-            recheck_at: None,
-            waking: None,
-            shield: Shield::default(),
-        });
+        // The node is made from these: it knows them.
+        let links = specs.iter().map(|spec| Link::new(*spec, true));
         Ok(Links {
             links: links.collect(),
             monitor,
             neighbours: Some(Neighbours::new()?),
             port,
         })
+    }
+
+    /// Makes these the links: closes those that are not among them or have another
+    /// address, opens those that are new. Returns what changed, in words.
+    pub fn set(
+        &mut self,
+        now: Time,
+        poller: &Poller,
+        node: &mut Node,
+        specs: &[LinkSpec],
+    ) -> Vec<String> {
+        // First all that go: a new one may have the address of an old one.
+        for link in self
+            .links
+            .extract_if(.., |link| !specs.contains(&link.spec))
+        {
+            let mut link = link;
+            link.drop_socket(poller);
+            node.set_link_blocked(link.spec.id, false);
+            if !specs.iter().any(|spec| spec.id == link.spec.id) {
+                let _ = node.set_link(now, link.spec.id, None);
+            }
+        }
+        for spec in specs {
+            if !self.links.iter().any(|link| link.spec == *spec) {
+                self.links.push(Link::new(*spec, false));
+            }
+        }
+        self.links.sort_by_key(|link| link.spec.id);
+        self.reconcile(now, poller, Some(node))
     }
 
     pub fn get(&self, token: u64) -> Option<&LinkSocket> {
@@ -176,8 +195,9 @@ impl Links {
                 });
             }
             if let Some(node) = node.as_deref_mut() {
-                if before.1 != link.mtu {
+                if before.1 != link.mtu || !link.told {
                     // Larger or smaller: discovery starts anew within the new bound.
+                    link.told = true;
                     let _ = node.set_link(now, link.spec.id, Some(link.config(self.port)));
                 }
                 node.handle_link(now, link.spec.id, link.up);
@@ -304,6 +324,25 @@ impl Links {
 }
 
 impl Link {
+    fn new(spec: LinkSpec, told: bool) -> Link {
+        Link {
+            spec,
+            socket: None,
+            device: None,
+            buffers: None,
+            mtu: 1500,
+            up: false,
+            trouble: None,
+            told,
+            held: None,
+            watching_writable: false,
+            refused: 0,
+            recheck_at: None,
+            waking: None,
+            shield: Shield::default(),
+        }
+    }
+
     fn counters(&self) -> UdpCounters {
         let mut counters = self.socket.as_ref().map(LinkSocket::counters);
         if let Some(counters) = &mut counters {

@@ -4,13 +4,14 @@
 //! ([`udp`]), frames of a virtual NIC ([`vnic`]), what the kernel says about
 //! links ([`netlink`]), readiness and time ([`poll`], [`clock`]), and the few
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`control`],
-//! [`entropy`]). All `unsafe` of the data path and the daemon lives here.
+//! [`credentials`], [`entropy`]). All `unsafe` of the data path and the daemon lives here.
 //!
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
 
 pub mod clock;
 pub mod control;
+pub mod credentials;
 pub mod entropy;
 mod ethtool;
 pub mod netlink;

@@ -13,6 +13,12 @@ use std::time::Duration;
 pub enum State<'a> {
     /// Start-up is finished.
     Ready,
+    /// The configuration is being read anew; [`State::Ready`] follows. With the
+    /// time of the monotonic clock, which tells the manager which reload it is.
+    Reloading {
+        /// Microseconds of CLOCK_MONOTONIC.
+        monotonic_us: u64,
+    },
     /// Shutting down has begun.
     Stopping,
     /// Alive; due at least as often as [`watchdog_interval`] says.
@@ -71,6 +77,9 @@ impl Notifier {
     pub fn notify(&self, state: State<'_>) -> io::Result<()> {
         let message = match state {
             State::Ready => "READY=1".to_owned(),
+            State::Reloading { monotonic_us } => {
+                format!("RELOADING=1\nMONOTONIC_USEC={monotonic_us}")
+            }
             State::Stopping => "STOPPING=1".to_owned(),
             State::Watchdog => "WATCHDOG=1".to_owned(),
             // A line break would begin another assignment.
@@ -109,6 +118,10 @@ mod tests {
         let states = [
             (State::Ready, "READY=1"),
             (State::Status("2 peers\nREADY=1"), "STATUS=2 peers READY=1"),
+            (
+                State::Reloading { monotonic_us: 17 },
+                "RELOADING=1\nMONOTONIC_USEC=17",
+            ),
             (State::Watchdog, "WATCHDOG=1"),
             (State::Stopping, "STOPPING=1"),
         ];

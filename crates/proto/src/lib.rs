@@ -35,7 +35,7 @@ pub use id::{LinkId, PeerId, StreamId};
 pub use link::PathStats;
 pub use node::{
     ConfigError, DownReason, Event, LinkConfig, Node, NodeConfig, NodeStats, PeerConfig, Refusal,
-    Transmit,
+    Rejection, Transmit,
 };
 pub use random::Random;
 pub use time::Time;

@@ -49,6 +49,12 @@ pub enum Command {
     Up(UpArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
+    /// Have the daemon read its cluster file anew, without breaking a flow
+    ///
+    /// Nodes, links and keys come and go as the file says; SIGHUP does the same.
+    /// A file that cannot be used is refused as a whole, with everything that is
+    /// wrong, and the daemon goes on as before.
+    Reload(ReloadArgs),
     /// Build and break virtual clusters on this machine, to try things out
     Lab(tabane_lab::cli::LabArgs),
     /// Watch a switch die: two virtual nodes, two switches, one iperf3
@@ -75,6 +81,14 @@ pub struct StatusArgs {
     /// One line of JSON instead of a table; docs/status.md describes it
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `tabane reload`.
+#[derive(Debug, Args)]
+pub struct ReloadArgs {
+    /// Only say what would change, or what is wrong
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// Arguments of `tabane init`.
@@ -135,6 +149,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Init(args) => run_init(&args.path),
         Command::Up(args) => run_up(&args),
         Command::Status(args) => run_status(&args),
+        Command::Reload(args) => run_reload(&args),
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
         Command::Bulk(args) => run_bulk(&args),
@@ -212,6 +227,31 @@ fn run_status(args: &StatusArgs) -> u8 {
             error.exit_code()
         }
     }
+}
+
+fn run_reload(args: &ReloadArgs) -> u8 {
+    let report = match status::ask_reload(status::SOCKET_NAME, args.check) {
+        Ok(report) => report,
+        Err(error) => {
+            failure(&error);
+            return error.exit_code();
+        }
+    };
+    report.problems.iter().for_each(|p| eprintln_quietly(p));
+    if !report.accepted {
+        eprintln_quietly("tabane: the cluster file is refused; everything stays as it was");
+        return exit_codes::CONFIGURATION;
+    }
+    if report.changes.is_empty() {
+        return print("nothing has changed\n");
+    }
+    print(
+        &report
+            .changes
+            .iter()
+            .map(|c| format!("{c}\n"))
+            .collect::<String>(),
+    )
 }
 
 /// The addresses of this machine's interfaces, as seen in this network namespace.

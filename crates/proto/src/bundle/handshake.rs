@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::session::{INIT_ID_BYTES, Session, Unconfirmed, Which};
-use super::{Bundle, DownReason, PeerState};
-use crate::crypto::{HandshakeError, Initiator, Responder};
-use crate::node::{Event, Shared};
+use super::session::{INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
+use super::{Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
+use crate::crypto::{ClusterKey, HandshakeError, Initiator, Responder};
+use crate::node::{Event, Rejection, Shared};
 use crate::wire::{Hello, Kind, VERSION};
 use crate::{LinkId, Time};
 
@@ -40,9 +40,11 @@ impl Bundle {
             self.sessions.my_bundle,
             self.sessions.peer_bundle,
         );
-        let initiator = Initiator::new(&shared.keys[0], &hello, &mut shared.random);
+        let key = shared.keys[0].clone();
+        let initiator = Initiator::new(&key, &hello, &mut shared.random);
         let paths = self.path_mask();
-        if let Some(replaced) = self.sessions.initiate(now, initiator, local, paths) {
+        let ours = (initiator, key);
+        if let Some(replaced) = self.sessions.initiate(now, ours, local, paths) {
             shared.sessions.remove(&replaced);
         }
     }
@@ -57,39 +59,40 @@ impl Bundle {
         }
     }
 
-    /// The peer's first message, already authenticated by the cluster key.
+    /// The peer's first message, already authenticated by the cluster key `key`.
+    ///
+    /// # Errors
+    /// It met one of ours that counts.
     pub fn on_init(
         &mut self,
         now: Time,
         link: LinkId,
         from: SocketAddr,
         init: &[u8],
-        (hello, responder): (Hello, Responder),
+        (hello, responder, key): (Hello, Responder, ClusterKey),
         shared: &mut Shared,
-    ) {
+    ) -> Result<(), Rejection> {
         let mut id = [0; INIT_ID_BYTES];
         id.copy_from_slice(&init[..INIT_ID_BYTES]);
         if let Some(u) = &self.sessions.unconfirmed
             && u.init == id
         {
             shared.answer(link, from, u.response.clone());
-            return;
+            return Ok(());
         }
-        if self.sessions.initiation.is_some() && shared.config.name < self.config.name {
+        if self.sessions.awaits_answer(now) && shared.config.name < self.config.name {
             // Both began: the one of the node whose name sorts first counts. But
             // learn where the peer is, lest ours goes to an address it has left.
             self.learn_address(now, link, from);
             if let Some(initiation) = &mut self.sessions.initiation {
                 initiation.unsent |= 1 << link.0;
             }
-            return;
+            return Err(Rejection::Crossed);
         }
         if let Some(given_up) = self.sessions.initiation.take() {
             shared.sessions.remove(&given_up.local);
         }
-        let known = self.sessions.current.is_some()
-            && hello.bundle == self.sessions.peer_bundle
-            && hello.peer_bundle == self.sessions.my_bundle;
+        let known = self.sessions.continues(&hello);
         let my_bundle = if known {
             self.sessions.my_bundle
         } else {
@@ -98,7 +101,7 @@ impl Bundle {
         let local = shared.new_session(self.peer);
         let answer = self.hello(shared, local, my_bundle, hello.bundle);
         let (response, keys) = responder.respond(&answer);
-        let session = Session::new(now, local, &hello, keys, false);
+        let session = Session::new(now, local, &hello, keys, key, false);
         shared.answer(link, from, response.clone());
         let new = Unconfirmed {
             session,
@@ -114,6 +117,7 @@ impl Bundle {
         if self.sessions.current.is_none() {
             self.learn_address(now, link, from);
         }
+        Ok(())
     }
 
     /// The peer's answer to our first message: a second message, or a demand for a cookie.
@@ -129,7 +133,7 @@ impl Bundle {
         shared: &mut Shared,
     ) -> Result<(), HandshakeError> {
         let Some(initiation) = &mut self.sessions.initiation else {
-            return Ok(());
+            return Err(HandshakeError::NotThisHandshake);
         };
         if answer.first() == Some(&(Kind::Cookie as u8)) {
             initiation.initiator.on_cookie(answer)?;
@@ -137,14 +141,12 @@ impl Bundle {
             return Ok(());
         }
         let (hello, keys) = initiation.initiator.on_response(answer)?;
-        let local = initiation.local;
+        let (local, key) = (initiation.local, initiation.key.clone());
         self.sessions.initiation = None;
-        let known = self.sessions.current.is_some()
-            && hello.bundle == self.sessions.peer_bundle
-            && hello.peer_bundle == self.sessions.my_bundle;
-        let session = Session::new(now, local, &hello, keys, true);
+        let fresh = !self.sessions.continues(&hello);
+        let session = Session::new(now, local, &hello, keys, key, true);
         let my_bundle = self.sessions.my_bundle;
-        self.install(now, session, &hello, my_bundle, !known, shared);
+        self.install(now, (link, from), session, &hello, my_bundle, fresh, shared);
         self.learn_address(now, link, from);
         if let Some(p) = &mut self.paths[link.index()] {
             p.path.on_proven(now, None);
@@ -157,19 +159,31 @@ impl Bundle {
     }
 
     /// A packet under keys that we answered for authenticated on `link`: they are good.
-    pub(super) fn confirm(&mut self, now: Time, link: LinkId, shared: &mut Shared) {
+    pub(super) fn confirm(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        shared: &mut Shared,
+    ) {
         let Some(u) = self.sessions.unconfirmed.take() else {
             return;
         };
-        self.install(now, u.session, &u.peer, u.my_bundle, u.fresh, shared);
+        let (at, fresh) = ((link, from), u.fresh);
+        self.install(now, at, u.session, &u.peer, u.my_bundle, fresh, shared);
         if let Some(p) = &mut self.paths[link.index()] {
             p.path.on_proven(now, None);
         }
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a handshake ends with, from both roles"
+    )]
     fn install(
         &mut self,
         now: Time,
+        at: (LinkId, SocketAddr),
         session: Session,
         peer: &Hello,
         my_bundle: u64,
@@ -183,6 +197,10 @@ impl Bundle {
         for given_up in initiation.into_iter().chain(unconfirmed) {
             shared.sessions.remove(&given_up);
         }
+        if fresh {
+            self.notice_twins(now, at, peer.bundle, shared);
+        }
+        self.wrong_keys = 0;
         self.sessions.my_bundle = my_bundle;
         self.sessions.peer_bundle = peer.bundle;
         self.peer_buffer_bytes = peer.receive_buffer_bytes;
@@ -209,8 +227,42 @@ impl Bundle {
         }
     }
 
+    /// The node's cluster keys were replaced. What is carried goes on: under keys of
+    /// the new first one, if the peer accepts that.
+    pub fn on_new_keys(&mut self, now: Time, shared: &mut Shared) {
+        let accepted = |key: &ClusterKey| shared.keys.contains(key);
+        if let Some(u) = self
+            .sessions
+            .unconfirmed
+            .take_if(|u| !accepted(&u.session.key))
+        {
+            shared.sessions.remove(&u.session.local);
+        }
+        if let Some(session) = &mut self.sessions.current {
+            session.on_new_keys(now, &shared.keys, &mut shared.random);
+        }
+        let outdated = |key: &ClusterKey| *key != shared.keys[0];
+        let initiation = self.sessions.initiation.as_ref();
+        if initiation.is_some_and(|i| outdated(&i.key)) {
+            self.initiate(now, shared);
+        }
+    }
+
+    /// Ends a session whose cluster key is no longer accepted, when it has had its time.
+    pub(super) fn end_removed_key(&mut self, now: Time, shared: &mut Shared) {
+        let current = self.sessions.current.as_ref();
+        if current.is_some_and(|s| s.ends_at.is_some_and(|at| at <= now)) {
+            self.say_goodbye(now, CLOSE_KEY_REMOVED, shared);
+            self.forget(now, DownReason::KeyRemoved, shared);
+        }
+    }
+
     /// The peer says goodbye: forget its keys, report it, and try again slowly.
     pub(super) fn on_close(&mut self, now: Time, code: u32, shared: &mut Shared) {
+        self.forget(now, DownReason::Closed { code }, shared);
+    }
+
+    fn forget(&mut self, now: Time, reason: DownReason, shared: &mut Shared) {
         for which in [Which::Current, Which::Previous, Which::Unconfirmed] {
             if let Some(session) = self.sessions.get(which) {
                 shared.sessions.remove(&session.local);
@@ -220,13 +272,12 @@ impl Bundle {
         if let Some(i) = initiation {
             shared.sessions.remove(&i.local);
         }
-        self.sessions = super::session::Sessions::default();
-        self.sessions.my_bundle = shared.random.u64().max(1);
+        self.sessions = Sessions::after_goodbye(now, shared.random.u64().max(1));
         self.reset(now, shared);
         if self.was_up {
             shared.event(Event::PeerDown {
                 peer: self.peer,
-                reason: DownReason::Closed { code },
+                reason,
             });
         }
         self.state = PeerState::Connecting;

@@ -10,10 +10,11 @@ mod receive;
 mod schedule;
 mod session;
 mod transmit;
+mod twins;
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::limits::LINKS_MAX;
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress};
@@ -24,7 +25,9 @@ use crate::wire::{Name, Record, Witness};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use explore::Explorer;
+pub use session::KEY_REMOVED_GRACE;
 use session::Sessions;
+use twins::Twins;
 
 /// A peer to which no path has worked for this long is reported down. Its
 /// streams are kept: they go on if it returns without having restarted.
@@ -41,6 +44,8 @@ struct BundlePath {
     remote: SocketAddr,
     /// When the peer was last told how much was sent here ([`Record::Sent`]).
     sent_told_at: Time,
+    /// When a packet that authenticated last came on it.
+    heard_at: Option<Time>,
 }
 
 /// Whether a peer is connected.
@@ -53,6 +58,13 @@ pub enum PeerState {
     /// It worked once; now no path does.
     Down,
 }
+
+/// Reasons of a [`Record::Close`]: the node stops, …
+pub const CLOSE_STOPS: u32 = 0;
+/// … it took the peer out of its configuration, …
+pub const CLOSE_REMOVED: u32 = 1;
+/// … it no longer accepts the cluster key that admitted the session.
+pub const CLOSE_KEY_REMOVED: u32 = 2;
 
 /// What is known of a path: for `status`.
 #[derive(Clone, Debug)]
@@ -118,11 +130,21 @@ pub(crate) struct Bundle {
     explorer: Explorer,
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
+    twins: Twins,
+    /// First messages of another key from its address, and packets on a wrong
+    /// link, so far: one may be an accident.
+    wrong_keys: u8,
+    wrong_links: u8,
     /// Scratch, kept for its memory.
     fates: Vec<(Content, Fate)>,
     contents: Vec<Content>,
 }
 
+/// First messages of another key from the peer's address before the operator is
+/// told: a single one may have been altered on the way.
+const WRONG_KEYS_MIN: u8 = 3;
+/// Packets on a wrong link before the operator is told.
+const WRONG_LINKS_MIN: u8 = 8;
 /// Answers waiting to be sent at most; more are only caused by a peer that
 /// floods probes, and are dropped.
 const REPLIES_MAX: usize = 64;
@@ -157,6 +179,9 @@ impl Bundle {
             stopped: false,
             explorer: Explorer::new(now),
             busy_until: None,
+            twins: Twins::default(),
+            wrong_keys: 0,
+            wrong_links: 0,
             fates: Vec::new(),
             contents: Vec::new(),
         };
@@ -185,7 +210,16 @@ impl Bundle {
             path: Path::new(id, now, &config),
             remote,
             sent_told_at: Time::ZERO,
+            heard_at: None,
         });
+    }
+
+    /// The link of a path is another one now, if it is there.
+    pub fn renew_path(&mut self, now: Time, id: LinkId, shared: &Shared) {
+        if let (Some(p), Some(link)) = (&mut self.paths[id.index()], shared.links[id.index()]) {
+            let config = Self::path_config(&link, self.peer_buffer_bytes);
+            p.path.on_new_link(now, &config);
+        }
     }
 
     /// The link of a path was taken away. The peer is told, over the others.
@@ -238,8 +272,11 @@ impl Bundle {
         shared: &Shared,
     ) {
         self.config.addresses[id.index()] = address;
-        if let (Some(path), Some(address)) = (&mut self.paths[id.index()], address) {
-            path.remote = address;
+        if let (Some(p), Some(address)) = (&mut self.paths[id.index()], address)
+            && p.remote != address
+        {
+            p.remote = address;
+            p.path.on_new_address(now);
         }
         self.rebuild_path(now, id, shared);
     }
@@ -343,6 +380,7 @@ impl Bundle {
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
             shared.sessions.remove(&dropped);
         }
+        self.end_removed_key(now, shared);
         self.update_state(now, shared);
         if !self.stopped
             && self
@@ -471,8 +509,15 @@ impl Bundle {
         self.since = now;
     }
 
-    /// Says goodbye on every path (in `shared.answers`) and forgets the keys.
+    /// Says goodbye for good and forgets the keys.
     pub fn farewell(&mut self, now: Time, code: u32, shared: &mut Shared) {
+        self.say_goodbye(now, code, shared);
+        self.stopped = true;
+        self.sessions.current = None;
+    }
+
+    /// Says goodbye on every path (in `shared.answers`).
+    fn say_goodbye(&mut self, now: Time, code: u32, shared: &mut Shared) {
         let mut packet = [0; 64];
         for id in self.path_ids() {
             let record = Record::Close { code };
@@ -481,14 +526,30 @@ impl Bundle {
                 shared.answer(t.link, t.to, packet[..t.bytes].to_vec());
             }
         }
-        self.stopped = true;
-        self.sessions.current = None;
     }
 
     fn reply(&mut self, path: Option<LinkId>, record: Record<'static>) {
         if self.replies.len() < REPLIES_MAX {
             self.replies.push_back((path, record));
         }
+    }
+
+    /// Whether the configuration has the peer's link at this address.
+    pub fn is_configured_at(&self, link: LinkId, address: IpAddr) -> bool {
+        let configured = self.config.addresses.get(link.index()).copied().flatten();
+        configured.is_some_and(|configured| configured.ip() == address)
+    }
+
+    /// A first message of another key came from the peer's address. Whether that is more than an accident.
+    pub fn notices_wrong_key(&mut self) -> bool {
+        self.wrong_keys = self.wrong_keys.saturating_add(1);
+        self.wrong_keys >= WRONG_KEYS_MIN
+    }
+
+    /// A packet of a session came on a wrong link. Whether that is more than an accident.
+    pub fn notices_wrong_link(&mut self) -> bool {
+        self.wrong_links = self.wrong_links.saturating_add(1);
+        self.wrong_links >= WRONG_LINKS_MIN
     }
 
     /// Whether frames for this peer have somewhere to go.

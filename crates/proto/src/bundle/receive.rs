@@ -4,13 +4,16 @@ use std::net::SocketAddr;
 
 use super::session::Which;
 use super::{Bundle, TRIM_AFTER};
-use crate::node::Shared;
+use crate::crypto::OpenError;
+use crate::node::{Rejection, Shared};
 use crate::wire::{Header, LinkVerdict, Record, Records};
 use crate::{LinkId, Time};
 
 impl Bundle {
-    /// Opens `datagram` and acts on its records. Whatever does not authenticate
-    /// changes nothing but a counter.
+    /// Opens `datagram` and acts on its records.
+    ///
+    /// # Errors
+    /// Why it was dropped: nothing has changed then.
     pub fn on_datagram(
         &mut self,
         now: Time,
@@ -19,37 +22,37 @@ impl Bundle {
         header: &Header,
         datagram: &mut [u8],
         shared: &mut Shared,
-    ) {
+    ) -> Result<(), Rejection> {
         if header.path != link.0 {
-            shared.stats.cross_path += 1;
-            return;
+            return Err(Rejection::WrongLink);
         }
-        let Some(which) = self.sessions.find(header) else {
-            shared.stats.unknown_session += 1;
-            return;
-        };
+        let which = self
+            .sessions
+            .find(header)
+            .ok_or(Rejection::UnknownSession)?;
         let fresh = which == Which::Unconfirmed
             && self.sessions.unconfirmed.as_ref().is_some_and(|u| u.fresh);
-        let Some(p) = &self.paths[link.index()] else {
-            shared.stats.cross_path += 1;
-            return;
-        };
+        let p = self.paths[link.index()]
+            .as_ref()
+            .ok_or(Rejection::WrongLink)?;
         // A fresh session numbers its packets anew: the window does not apply yet.
         if !fresh && !p.path.may_accept(header.number) {
-            shared.stats.replayed += 1;
-            return;
+            let is_too_old = p.path.is_too_old(header.number);
+            return Err(match is_too_old {
+                true => Rejection::TooOld,
+                false => Rejection::Replayed,
+            });
         }
         let newest = fresh || p.path.is_newest(header.number);
         let datagram_bytes = datagram.len();
-        let Some(session) = self.sessions.get(which) else {
-            return;
-        };
-        let Ok(payload) = session.keys.open.open(datagram) else {
-            shared.stats.forged += 1;
-            return;
-        };
+        let session = self.sessions.get(which).ok_or(Rejection::UnknownSession)?;
+        let opened = session.keys.open.open(datagram);
+        let payload = opened.map_err(|error| match error {
+            OpenError::TooShort => Rejection::Malformed,
+            OpenError::NotAuthentic => Rejection::Forged,
+        })?;
         if which == Which::Unconfirmed {
-            self.confirm(now, link, shared);
+            self.confirm(now, link, from, shared);
         }
         if which != Which::Previous
             && let Some(session) = &mut self.sessions.current
@@ -65,8 +68,10 @@ impl Bundle {
         if let Some(p) = &mut self.paths[link.index()] {
             p.path
                 .on_received(now, header.number, datagram_bytes, eliciting);
+            p.heard_at = Some(now);
         }
         self.arrived |= 1 << link.0;
+        Ok(())
     }
 
     /// Acts on every record; returns whether one of them asks for acknowledgement.

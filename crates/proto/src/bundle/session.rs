@@ -8,9 +8,9 @@
 
 use core::time::Duration;
 
-use crate::Time;
-use crate::crypto::{Initiator, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
+use crate::crypto::{ClusterKey, Initiator, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
 use crate::wire::{Header, Hello};
+use crate::{Random, Time};
 
 /// A handshake is repeated after this long at first …
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -19,6 +19,8 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A peer whose handshake we answered has this long to use the keys before we
 /// begin one of our own.
 const CONFIRMATION_MAX: Duration = Duration::from_millis(500);
+/// After a goodbye nothing is begun for this long: who says it is about to go.
+const AFTER_GOODBYE: Duration = Duration::from_millis(500);
 /// The same first message is repeated at most this long; then a new one is made.
 const INITIATION_LIFETIME: Duration = Duration::from_secs(10);
 /// Packets under the former keys are still read for this long after a rekey.
@@ -27,6 +29,16 @@ const PREVIOUS_LIFETIME: Duration = Duration::from_secs(3);
 /// begin at once.
 const REKEY_RESPONDER_EXTRA: Duration = Duration::from_secs(60);
 
+/// An initiation of ours counts against the peer's for this long. One that was not
+/// answered by then went where nobody takes it: a path that carries one way only,
+/// or a peer that does not accept our first key yet.
+const CROSSING_MAX: Duration = Duration::from_secs(1);
+/// When the node's keys are replaced, bundles begin new handshakes within this
+/// time, not all at once.
+const KEYS_SPREAD: Duration = Duration::from_secs(1);
+/// A session that was admitted by a key which is no longer accepted ends after
+/// this time, if no new handshake succeeds.
+pub const KEY_REMOVED_GRACE: Duration = Duration::from_secs(30);
 /// Keys that the peer answered for and then never used are given up after this
 /// long: it has forgotten them (it restarted, or took another handshake).
 const UNHEARD_MAX: Duration = Duration::from_secs(1);
@@ -38,6 +50,12 @@ pub(crate) struct Session {
     /// The peer's number for it: in the header of what we send.
     pub remote: u32,
     pub keys: SessionKeys,
+    /// The cluster key that admitted it.
+    pub key: ClusterKey,
+    /// When new keys are wanted because of what the operator said.
+    rekey_asked: Option<Time>,
+    /// When it ends because its cluster key is no longer accepted.
+    pub ends_at: Option<Time>,
     /// When it became current.
     pub since: Time,
     pub initiated_here: bool,
@@ -52,12 +70,16 @@ impl Session {
         local: u32,
         peer: &Hello,
         keys: SessionKeys,
+        key: ClusterKey,
         initiated_here: bool,
     ) -> Self {
         Session {
             local,
             remote: peer.session,
             keys,
+            key,
+            rekey_asked: None,
+            ends_at: None,
             since: now,
             initiated_here,
             heard: false,
@@ -71,7 +93,18 @@ impl Session {
         } else {
             REKEY_RESPONDER_EXTRA
         };
-        self.since + REKEY_AFTER + extra
+        let asked = self.rekey_asked.unwrap_or(Time::NEVER);
+        asked.min(self.since + REKEY_AFTER + extra)
+    }
+
+    /// The operator replaced the cluster's keys: the session moves to the first of
+    /// them, and has no long life if its own is gone.
+    pub fn on_new_keys(&mut self, now: Time, keys: &[ClusterKey], random: &mut Random) {
+        self.ends_at = (!keys.contains(&self.key)).then(|| now + KEY_REMOVED_GRACE);
+        self.rekey_asked = (keys[0] != self.key).then(|| {
+            let spread = random.below(KEYS_SPREAD.as_nanos() as u64);
+            now + Duration::from_nanos(spread)
+        });
     }
 
     /// When it is given up if nothing is heard under it.
@@ -109,6 +142,7 @@ pub(crate) const INIT_ID_BYTES: usize = 40;
 /// A handshake of ours under way.
 pub(crate) struct Initiation {
     pub initiator: Initiator,
+    pub key: ClusterKey,
     pub local: u32,
     started: Time,
     next_send: Time,
@@ -134,6 +168,8 @@ pub(crate) struct Sessions {
     previous: Option<(Session, Time)>,
     pub unconfirmed: Option<Unconfirmed>,
     pub initiation: Option<Initiation>,
+    /// No handshake is begun before.
+    not_before: Time,
     /// Names our state; 0 before there was any.
     pub my_bundle: u64,
     /// Names the peer's state; 0 before there was any.
@@ -141,6 +177,15 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
+    /// None any more; what comes is a new state, named by `my_bundle`.
+    pub fn after_goodbye(now: Time, my_bundle: u64) -> Sessions {
+        Sessions {
+            not_before: now + AFTER_GOODBYE,
+            my_bundle,
+            ..Sessions::default()
+        }
+    }
+
     pub fn find(&self, header: &Header) -> Option<Which> {
         let is = |s: &Session| s.local == header.session;
         if self.current.as_ref().is_some_and(is) {
@@ -166,12 +211,13 @@ impl Sessions {
     pub fn initiate(
         &mut self,
         now: Time,
-        initiator: Initiator,
+        (initiator, key): (Initiator, ClusterKey),
         local: u32,
         paths: u8,
     ) -> Option<u32> {
         let new = Initiation {
             initiator,
+            key,
             local,
             started: now,
             next_send: now + RETRY_FIRST,
@@ -180,6 +226,19 @@ impl Sessions {
             sends: 0,
         };
         self.initiation.replace(new).map(|old| old.local)
+    }
+
+    /// Whether the sender of `hello` goes on with the state both ends have.
+    pub fn continues(&self, hello: &Hello) -> bool {
+        self.current.is_some()
+            && hello.bundle == self.peer_bundle
+            && hello.peer_bundle == self.my_bundle
+    }
+
+    /// Whether a handshake of ours is under way that the peer may be answering just now.
+    pub fn awaits_answer(&self, now: Time) -> bool {
+        let initiation = self.initiation.as_ref();
+        initiation.is_some_and(|i| now < i.started + CROSSING_MAX)
     }
 
     /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
@@ -201,7 +260,7 @@ impl Sessions {
         match (&self.initiation, &self.current) {
             (Some(i), _) => now >= i.started + INITIATION_LIFETIME,
             // We answered: the peer is about to use the keys. Not for ever, though.
-            (None, None) => self.confirmation_deadline().is_none_or(|at| now >= at),
+            (None, None) => now >= self.confirmation_deadline().unwrap_or(self.not_before),
             (None, Some(session)) => {
                 silent || session.rekey_due(now) || session.unheard_at().is_some_and(|at| now >= at)
             }
@@ -240,10 +299,14 @@ impl Sessions {
         let previous = self.previous.as_ref().map(|(_, until)| *until);
         let rekey = match (&self.initiation, &self.current) {
             (None, Some(s)) => Some(s.unheard_at().unwrap_or(Time::NEVER).min(s.rekey_at())),
-            (None, None) => self.confirmation_deadline(),
+            (None, None) => Some(self.confirmation_deadline().unwrap_or(self.not_before)),
             _ => None,
         };
-        [initiation, previous, rekey].into_iter().flatten().min()
+        let end = self.current.as_ref().and_then(|s| s.ends_at);
+        [initiation, previous, rekey, end]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Every session number in use, to be freed with the bundle.

@@ -442,6 +442,11 @@ impl Path {
         self.received.may_accept(number)
     }
 
+    /// Whether it is too old to tell whether it was seen before.
+    pub fn is_too_old(&self, number: u64) -> bool {
+        self.received.is_too_old(number)
+    }
+
     /// Whether no packet of this number or a higher one has arrived.
     pub fn is_newest(&self, number: u64) -> bool {
         number >= self.received.next_number()

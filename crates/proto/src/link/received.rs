@@ -59,6 +59,11 @@ impl Received {
         number >= self.next || (self.next - number <= WINDOW && !self.has(number))
     }
 
+    /// Whether `number` lies so far back that it is not known whether it came before.
+    pub fn is_too_old(&self, number: u64) -> bool {
+        number + WINDOW < self.next
+    }
+
     /// Records an authenticated packet. Returns `false` if it must be dropped: a duplicate, or too old.
     pub fn on_received(&mut self, now: Time, number: u64, eliciting: bool) -> bool {
         if !self.may_accept(number) {

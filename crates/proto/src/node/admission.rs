@@ -8,8 +8,8 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use super::{Event, Node, Refusal};
-use crate::crypto::{ClusterKey, Responder, init_is_from_key_holder};
+use super::{Event, Node, Refusal, Rejection};
+use crate::crypto::{ClusterKey, HandshakeError, Responder, init_is_from_key_holder};
 use crate::wire::{HandshakeHeader, Reader};
 use crate::{LinkId, Time};
 
@@ -20,26 +20,34 @@ const FREE_INTERVAL: Duration = Duration::from_millis(10);
 /// Handshakes answered with a valid cookie come out of a second allowance of
 /// the same size: an attacker who can receive at many addresses costs bounded work.
 const COOKIE_BURST: u32 = 64;
+/// Handshakes of another key that are compared with the addresses of peers: so
+/// many at once …
+const STRANGER_BURST: u32 = 16;
+/// … and one more for every such interval that passes. With very many peers the
+/// comparison takes tens of microseconds.
+const STRANGER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     tokens: u32,
     burst: u32,
+    interval: Duration,
     refilled: Time,
 }
 
 impl Allowance {
-    pub const fn new(burst: u32) -> Allowance {
+    pub const fn new(burst: u32, interval: Duration) -> Allowance {
         Allowance {
             tokens: burst,
             burst,
+            interval,
             refilled: Time::ZERO,
         }
     }
 
     fn take(&mut self, now: Time) -> bool {
-        let earned = now.since(self.refilled).as_nanos() / FREE_INTERVAL.as_nanos();
+        let earned = now.since(self.refilled).as_nanos() / self.interval.as_nanos();
         if earned > 0 {
             self.tokens = self
                 .tokens
@@ -58,66 +66,97 @@ pub(super) struct Admission {
     free: Allowance,
     with_cookie: Allowance,
     refusals: Allowance,
+    strangers: Allowance,
 }
 
 impl Admission {
     pub const fn new() -> Admission {
         Admission {
-            free: Allowance::new(FREE_BURST),
-            with_cookie: Allowance::new(COOKIE_BURST),
-            refusals: Allowance::new(FREE_BURST),
+            free: Allowance::new(FREE_BURST, FREE_INTERVAL),
+            with_cookie: Allowance::new(COOKIE_BURST, FREE_INTERVAL),
+            refusals: Allowance::new(FREE_BURST, FREE_INTERVAL),
+            strangers: Allowance::new(STRANGER_BURST, STRANGER_INTERVAL),
         }
     }
 }
 
 impl Node {
-    pub(super) fn on_init(&mut self, now: Time, link: LinkId, from: SocketAddr, init: &[u8]) {
-        let Some(key) = self
-            .shared
-            .keys
-            .iter()
-            .find(|k| init_is_from_key_holder(k, init))
-            .cloned()
-        else {
-            self.shared.stats.stranger += 1;
-            return;
+    pub(super) fn on_init(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        init: &[u8],
+    ) -> Result<(), Rejection> {
+        let mut keys = self.shared.keys.iter();
+        let Some(key) = keys.find(|k| init_is_from_key_holder(k, init)).cloned() else {
+            return Err(self.turn_away(now, link, from, init));
         };
         let has_cookie = self.cookies.valid(now, from, init);
         if !self.admission.free.take(now) {
             if !has_cookie {
-                return self.demand_cookie(now, link, from, init, &key);
+                return Err(self.demand_cookie(now, link, from, init, &key));
             }
             if !self.admission.with_cookie.take(now) {
-                return;
+                return Err(Rejection::TooManyHandshakes);
             }
         }
         let (hello, responder) = match Responder::read(&key, init, &mut self.shared.random) {
             Ok(read) => read,
-            Err(error) => return self.refuse(now, link, from, Refusal::Handshake(error)),
+            Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         };
         if hello.from == self.shared.name {
-            return self.refuse(now, link, from, Refusal::OwnName);
+            // A network that loops, or somebody in it, returns what this node sent.
+            if self.shared.sessions.contains_key(&hello.session) {
+                return Err(Rejection::Reflected);
+            }
+            return Err(self.refuse(now, link, from, Refusal::OwnName));
         }
         if let Err(error) = hello.check(&self.shared.name, self.shared.config.wire) {
-            return self.refuse(now, link, from, Refusal::Handshake(error));
+            return Err(self.refuse(now, link, from, Refusal::Handshake(error)));
         }
-        let Some(peer) = self.names.get(hello.from.as_str()).copied() else {
-            return self.refuse(
-                now,
-                link,
-                from,
-                Refusal::UnknownNode(hello.from.as_str().into()),
-            );
+        let peer = self.names.get(hello.from.as_str()).copied();
+        let Some((peer, bundle)) = peer.and_then(|peer| {
+            let slot = self.peers.get_mut(peer.0 as usize)?;
+            Some((peer, slot.as_mut()?))
+        }) else {
+            let name = hello.from.as_str().into();
+            return Err(self.refuse(now, link, from, Refusal::UnknownNode(name)));
         };
-        if let Some(bundle) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
-            // A recorded first message must not disturb what there is: its sender
-            // has to show that it is there now.
-            if bundle.has_handshake() && !has_cookie {
-                return self.demand_cookie(now, link, from, init, &key);
-            }
-            bundle.on_init(now, link, from, init, (hello, responder), &mut self.shared);
-            self.touch(peer);
+        // A recorded first message must not disturb what there is: its sender
+        // has to show that it is there now.
+        if bundle.has_handshake() && !has_cookie {
+            return Err(self.demand_cookie(now, link, from, init, &key));
         }
+        if let Some(other) = bundle.is_elsewhere(now, link, from, &hello) {
+            let name = hello.from.as_str().into();
+            let why = Refusal::DuplicateName { name, other };
+            return Err(self.refuse(now, link, from, why));
+        }
+        let call = (hello, responder, key);
+        let taken = bundle.on_init(now, link, from, init, call, &mut self.shared);
+        self.touch(peer);
+        taken
+    }
+
+    /// A first message of another key: whoever made it gets silence. But if it comes
+    /// from the address of a peer, the operator is told.
+    fn turn_away(&mut self, now: Time, link: LinkId, from: SocketAddr, init: &[u8]) -> Rejection {
+        if HandshakeHeader::read(&mut Reader::new(init)).is_err() {
+            return Rejection::Malformed;
+        }
+        if self.admission.strangers.take(now)
+            && let Some(bundle) = self
+                .peers
+                .iter_mut()
+                .flatten()
+                .find(|b| b.is_configured_at(link, from.ip()))
+            && bundle.notices_wrong_key()
+        {
+            let why = Refusal::Handshake(HandshakeError::WrongKey);
+            self.tell_refusal(now, link, from, why);
+        }
+        Rejection::Stranger
     }
 
     /// Asks the caller to repeat its first message with a cookie; keeps no state.
@@ -128,18 +167,22 @@ impl Node {
         from: SocketAddr,
         init: &[u8],
         key: &ClusterKey,
-    ) {
+    ) -> Rejection {
         if let Some(cookie) = self.cookies.make(now, from, init, key) {
-            self.shared.stats.cookies_sent += 1;
             self.shared.answer(link, from, cookie);
         }
+        Rejection::AskedForCookie
     }
 
-    fn refuse(&mut self, now: Time, link: LinkId, from: SocketAddr, why: Refusal) {
-        self.shared.stats.refused += 1;
+    fn refuse(&mut self, now: Time, link: LinkId, from: SocketAddr, why: Refusal) -> Rejection {
+        self.tell_refusal(now, link, from, why);
+        Rejection::Refused
+    }
+
+    /// Tells the driver who was not admitted, unless it was told of very many just now.
+    pub(super) fn tell_refusal(&mut self, now: Time, link: LinkId, from: SocketAddr, why: Refusal) {
         if self.admission.refusals.take(now) {
-            self.shared
-                .event(Event::HandshakeRefused { link, from, why });
+            self.shared.event(Event::Refused { link, from, why });
         }
     }
 
@@ -150,21 +193,23 @@ impl Node {
         link: LinkId,
         from: SocketAddr,
         answer: &[u8],
-    ) {
-        let Ok(header) = HandshakeHeader::read(&mut Reader::new(answer)) else {
-            self.shared.stats.malformed += 1;
-            return;
-        };
-        let Some(&peer) = self.shared.sessions.get(&header.session) else {
-            self.shared.stats.unknown_session += 1;
-            return;
-        };
-        let Some(bundle) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        if let Err(error) = bundle.on_answer(now, link, from, answer, &mut self.shared) {
-            self.refuse(now, link, from, Refusal::Handshake(error));
+    ) -> Result<(), Rejection> {
+        let header = HandshakeHeader::read(&mut Reader::new(answer));
+        let header = header.map_err(|_| Rejection::Malformed)?;
+        let sessions = &self.shared.sessions;
+        let peer = *sessions
+            .get(&header.session)
+            .ok_or(Rejection::UnknownSession)?;
+        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        let bundle = bundle.ok_or(Rejection::UnknownSession)?;
+        match bundle.on_answer(now, link, from, answer, &mut self.shared) {
+            Ok(()) => {}
+            Err(HandshakeError::Malformed(_)) => return Err(Rejection::Malformed),
+            Err(HandshakeError::WrongKey) => return Err(Rejection::Stranger),
+            Err(HandshakeError::NotThisHandshake) => return Err(Rejection::Stale),
+            Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         }
         self.touch(peer);
+        Ok(())
     }
 }

@@ -12,13 +12,17 @@ use crate::{LinkId, PeerId, Time};
 pub enum DownReason {
     /// It said that it stops.
     Closed {
-        /// Its reason: 0 it stops, 1 this node was removed from its configuration.
+        /// Its reason: 0 it stops, 1 this node was removed from its configuration,
+        /// 2 it no longer accepts the key that admitted the session.
         code: u32,
     },
     /// No path to it has worked for [`PEER_SILENT_MAX`](crate::bundle::PEER_SILENT_MAX).
     AllPathsDown,
     /// It was removed from this node's configuration.
     Removed,
+    /// Its session was admitted by a cluster key that this node no longer accepts,
+    /// and it did not take another one in time.
+    KeyRemoved,
 }
 
 /// Something the application, the operator or the log wants to know.
@@ -65,8 +69,8 @@ pub enum Event {
         /// What happened.
         event: OpEvent,
     },
-    /// A handshake by a holder of the cluster key could not be accepted.
-    HandshakeRefused {
+    /// Somebody was not admitted. Told for a bounded number of datagrams only, however many come.
+    Refused {
         /// Where it came in.
         link: LinkId,
         /// From whom.
@@ -76,7 +80,21 @@ pub enum Event {
     },
 }
 
-/// Why a handshake was refused.
+impl Event {
+    /// Whom it is about.
+    pub const fn peer(&self) -> Option<PeerId> {
+        match self {
+            Event::PeerUp { peer, .. }
+            | Event::PeerDown { peer, .. }
+            | Event::LinkDown { peer, .. }
+            | Event::LinkUp { peer, .. }
+            | Event::Op { peer, .. } => Some(*peer),
+            Event::Refused { .. } => None,
+        }
+    }
+}
+
+/// Why somebody was not admitted.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Refusal {
     /// The handshake itself failed.
@@ -85,4 +103,16 @@ pub enum Refusal {
     UnknownNode(String),
     /// The caller bears this node's own name.
     OwnName,
+    /// Two machines run under this name: the one at this address, and one elsewhere.
+    DuplicateName {
+        /// The name.
+        name: String,
+        /// Where the other one is.
+        other: SocketAddr,
+    },
+    /// Packets come over another link than the one they say.
+    WrongLink {
+        /// The link they say.
+        says: LinkId,
+    },
 }

@@ -5,6 +5,7 @@ mod admission;
 mod app;
 mod config;
 mod event;
+mod membership;
 mod shared;
 mod stats;
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use crate::Random;
-use crate::bundle::{Bundle, PeerStats};
+use crate::bundle::{Bundle, CLOSE_STOPS, PeerStats};
 use crate::crypto::{ClusterKey, CookieJar};
 use crate::limits::LINKS_MAX;
 use crate::wire::{Header, Kind, Name, Reader};
@@ -21,7 +22,7 @@ use crate::{LinkId, PeerId, Time};
 pub use config::{ConfigError, LinkConfig, NodeConfig, PeerConfig};
 pub use event::{DownReason, Event, Refusal};
 pub(crate) use shared::Shared;
-pub use stats::NodeStats;
+pub use stats::{NodeStats, Rejection};
 
 use admission::Admission;
 
@@ -121,83 +122,9 @@ impl Node {
         })
     }
 
-    /// Adds a peer and begins to connect to it, for ever.
-    ///
-    /// # Errors
-    /// [`ConfigError::BadName`], [`ConfigError::DuplicateName`].
-    pub fn add_peer(&mut self, now: Time, peer: PeerConfig) -> Result<PeerId, ConfigError> {
-        let name = Name::new(&peer.name).map_err(|_| ConfigError::BadName(peer.name.clone()))?;
-        if peer.name == self.shared.config.name || self.names.contains_key(&peer.name) {
-            return Err(ConfigError::DuplicateName(peer.name));
-        }
-        let id = PeerId(self.peers.len() as u32);
-        self.names.insert(peer.name.clone(), id);
-        let mut bundle = Bundle::new(now, id, name, peer, &mut self.shared);
-        bundle.handle_timeout(now, &mut self.shared);
-        self.peers.push(Some(bundle));
-        self.is_ready.push(false);
-        self.has_arrivals.push(false);
-        self.timeouts.push(Time::NEVER);
-        self.touch(id);
-        Ok(id)
-    }
-
-    /// Forgets a peer; it is told so with the next transmits if it is connected.
-    pub fn remove_peer(&mut self, now: Time, peer: PeerId) {
-        let Some(slot) = self.peers.get_mut(peer.0 as usize) else {
-            return;
-        };
-        let Some(mut bundle) = slot.take() else {
-            return;
-        };
-        self.names.retain(|_, id| *id != peer);
-        bundle.farewell(now, 1, &mut self.shared);
-        for number in bundle.session_numbers() {
-            self.shared.sessions.remove(&number);
-        }
-        self.timeouts[peer.0 as usize] = Time::NEVER;
-        self.shared.event(Event::PeerDown {
-            peer,
-            reason: DownReason::Removed,
-        });
-    }
-
-    /// A link of this node appeared, changed or went.
-    ///
-    /// # Errors
-    /// [`ConfigError::BadLink`], [`ConfigError::LinkTooSmall`].
-    pub fn set_link(
-        &mut self,
-        now: Time,
-        id: LinkId,
-        link: Option<LinkConfig>,
-    ) -> Result<(), ConfigError> {
-        if id.index() >= LINKS_MAX {
-            return Err(ConfigError::BadLink(id));
-        }
-        self.shared.links[id.index()] = link.map(LinkConfig::check).transpose()?;
-        self.for_each_peer(|bundle, shared| bundle.rebuild_path(now, id, shared));
-        Ok(())
-    }
-
-    /// A peer has another address on `link` now.
-    pub fn set_peer_address(
-        &mut self,
-        now: Time,
-        peer: PeerId,
-        link: LinkId,
-        address: Option<SocketAddr>,
-    ) {
-        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
-        if let (Some(bundle), true) = (bundle, link.index() < LINKS_MAX) {
-            bundle.set_address(now, link, address, &self.shared);
-            self.touch(peer);
-        }
-    }
-
     /// Tells every peer that this node stops. Drain [`Node::poll_transmit`] afterwards.
     pub fn close(&mut self, now: Time) {
-        self.for_each_peer(|bundle, shared| bundle.farewell(now, 0, shared));
+        self.for_each_peer(|bundle, shared| bundle.farewell(now, CLOSE_STOPS, shared));
     }
 
     /// A datagram came in on `link`. It is decrypted in place.
@@ -209,31 +136,42 @@ impl Node {
         datagram: &mut [u8],
     ) {
         self.shared.stats.datagrams_received += 1;
-        match datagram.first().copied().and_then(Kind::from_byte) {
+        let taken = match datagram.first().copied().and_then(Kind::from_byte) {
             Some(Kind::Data) => self.on_data(now, link, from, datagram),
             Some(Kind::Init) => self.on_init(now, link, from, datagram),
             Some(Kind::Response | Kind::Cookie) => {
                 self.on_handshake_answer(now, link, from, datagram)
             }
-            None => self.shared.stats.malformed += 1,
+            None => Err(Rejection::Malformed),
+        };
+        if let Err(reason) = taken {
+            self.shared.stats.reject(reason);
         }
     }
 
-    fn on_data(&mut self, now: Time, link: LinkId, from: SocketAddr, datagram: &mut [u8]) {
-        let Ok(header) = Header::read(&mut Reader::new(datagram)) else {
-            self.shared.stats.malformed += 1;
-            return;
-        };
-        let Some(&peer) = self.shared.sessions.get(&header.session) else {
-            self.shared.stats.unknown_session += 1;
-            return;
-        };
-        let Some(bundle) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        bundle.on_datagram(now, link, from, &header, datagram, &mut self.shared);
+    fn on_data(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        datagram: &mut [u8],
+    ) -> Result<(), Rejection> {
+        let header = Header::read(&mut Reader::new(datagram)).map_err(|_| Rejection::Malformed)?;
+        let sessions = &self.shared.sessions;
+        let peer = *sessions
+            .get(&header.session)
+            .ok_or(Rejection::UnknownSession)?;
+        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        let bundle = bundle.ok_or(Rejection::UnknownSession)?;
+        let taken = bundle.on_datagram(now, link, from, &header, datagram, &mut self.shared);
+        if header.path != link.0 && bundle.notices_wrong_link() {
+            let says = LinkId(header.path);
+            self.tell_refusal(now, link, from, Refusal::WrongLink { says });
+        }
+        taken?;
         self.note_arrival(peer);
         self.touch(peer);
+        Ok(())
     }
 
     fn note_arrival(&mut self, peer: PeerId) {

@@ -1,25 +1,84 @@
 //! Counters of a node: what it dropped, and why.
 
-/// Datagrams a node did not use, by reason, and limits it met. All count from
-/// the node's start.
+/// Why a datagram was dropped. Each one that has no effect is counted under
+/// exactly one of these.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rejection {
+    /// Not a packet of this protocol, or cut short.
+    Malformed,
+    /// A session number that no bundle here has.
+    UnknownSession,
+    /// Did not authenticate under the session's key: altered, or not from the peer.
+    Forged,
+    /// Seen before.
+    Replayed,
+    /// So old that nobody can tell whether it was seen before.
+    TooOld,
+    /// Came over another link than the one it says, or over one on which there
+    /// is no path to the peer.
+    WrongLink,
+    /// A handshake whose keyed checksum is wrong: another cluster's, or a stranger's.
+    Stranger,
+    /// A handshake by a holder of a key that cannot be accepted:
+    /// [`Event::Refused`](super::Event::Refused) says why.
+    Refused,
+    /// A first message answered with a cookie, because many came or something
+    /// was at stake.
+    AskedForCookie,
+    /// A first message with a good cookie, while too many of those came.
+    TooManyHandshakes,
+    /// A first message that met one of this node's own, which counts.
+    Crossed,
+    /// An answer or a cookie for a handshake that is over.
+    Stale,
+    /// A first message of this node's own that came back.
+    Reflected,
+}
+
+impl Rejection {
+    /// All of them.
+    pub const ALL: [Rejection; 13] = [
+        Rejection::Malformed,
+        Rejection::UnknownSession,
+        Rejection::Forged,
+        Rejection::Replayed,
+        Rejection::TooOld,
+        Rejection::WrongLink,
+        Rejection::Stranger,
+        Rejection::Refused,
+        Rejection::AskedForCookie,
+        Rejection::TooManyHandshakes,
+        Rejection::Crossed,
+        Rejection::Stale,
+        Rejection::Reflected,
+    ];
+
+    /// Its name in `status`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rejection::Malformed => "malformed",
+            Rejection::UnknownSession => "unknown_session",
+            Rejection::Forged => "forged",
+            Rejection::Replayed => "replayed",
+            Rejection::TooOld => "too_old",
+            Rejection::WrongLink => "wrong_link",
+            Rejection::Stranger => "stranger",
+            Rejection::Refused => "refused",
+            Rejection::AskedForCookie => "asked_for_cookie",
+            Rejection::TooManyHandshakes => "too_many_handshakes",
+            Rejection::Crossed => "crossed",
+            Rejection::Stale => "stale",
+            Rejection::Reflected => "reflected",
+        }
+    }
+}
+
+/// What became of datagrams, and limits that were met. All count from the
+/// node's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeStats {
-    /// Not a packet of this protocol, or cut short.
-    pub malformed: u64,
-    /// A session number that no bundle here has.
-    pub unknown_session: u64,
-    /// Did not authenticate under the session's key.
-    pub forged: u64,
-    /// Seen before, or too old to tell.
-    pub replayed: u64,
-    /// Came over another link than the one it says.
-    pub cross_path: u64,
-    /// A handshake whose keyed checksum is wrong: another cluster's, or a stranger's.
-    pub stranger: u64,
-    /// A handshake by a key holder that was refused.
-    pub refused: u64,
-    /// A handshake answered with a cookie because too many came.
-    pub cookies_sent: u64,
+    /// By the place of the reason in [`Rejection::ALL`].
+    rejected: [u64; Rejection::ALL.len()],
     /// An opened packet with a record that could not be understood.
     pub bad_record: u64,
     /// An opened packet whose content broke a rule of the protocol.
@@ -37,15 +96,40 @@ pub struct NodeStats {
 }
 
 impl NodeStats {
+    /// How many datagrams were dropped for this reason.
+    pub fn rejected(&self, reason: Rejection) -> u64 {
+        self.rejected[reason as usize]
+    }
+
+    pub(super) fn reject(&mut self, reason: Rejection) {
+        self.rejected[reason as usize] += 1;
+    }
+
     /// Datagrams that anybody may send who knows nothing of a session: those that
     /// make no sense, bear no known session number, or begin a handshake that
     /// comes to nothing for want of the key or of a cookie.
     pub fn of_strangers(&self) -> u64 {
-        self.malformed + self.unknown_session + self.first_messages_turned_away()
+        self.rejected(Rejection::Malformed)
+            + self.rejected(Rejection::UnknownSession)
+            + self.first_messages_turned_away()
     }
 
     /// Those of them that begin a handshake.
     pub fn first_messages_turned_away(&self) -> u64 {
-        self.stranger + self.cookies_sent
+        self.rejected(Rejection::Stranger) + self.rejected(Rejection::AskedForCookie)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_place_and_a_name_of_its_own() {
+        for (place, reason) in Rejection::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place);
+            let same = |other: &&Rejection| other.name() == reason.name();
+            assert_eq!(Rejection::ALL.iter().filter(same).count(), 1);
+        }
     }
 }

@@ -1,5 +1,9 @@
 //! Two nodes on a network that delivers at once, or not at all.
 
+mod keys;
+mod membership;
+mod rejections;
+
 use core::time::Duration;
 use std::net::SocketAddr;
 
@@ -330,7 +334,7 @@ fn strangers_get_silence_and_key_holders_with_another_wire_a_reason() {
         pair.seen.iter().all(|(.., d)| d.len() == INIT_BYTES),
         "only first messages"
     );
-    assert!(pair.nodes[0].node_stats().stranger > 0);
+    assert!(pair.nodes[0].node_stats().rejected(Rejection::Stranger) > 0);
     assert_eq!(pair.state(0), PeerState::Connecting);
 
     let mut pair = Pair::new([
@@ -338,7 +342,7 @@ fn strangers_get_silence_and_key_holders_with_another_wire_a_reason() {
         config(1, 7, WireMode::Plain),
     ]);
     pair.run(Duration::from_secs(3));
-    let told = |e: &Event| matches!(e, Event::HandshakeRefused { .. });
+    let told = |e: &Event| matches!(e, Event::Refused { .. });
     assert!(pair.events.iter().any(|events| events.iter().any(told)));
 }
 
@@ -362,7 +366,7 @@ fn replayed_datagrams_change_nothing() {
     assert!(pair.frames(1).is_empty() && pair.frames(0).is_empty());
     pair.run(Duration::from_millis(200));
     pair.assert_up();
-    let noise = |e: &&Event| !matches!(e, Event::HandshakeRefused { .. });
+    let noise = |e: &&Event| !matches!(e, Event::Refused { .. });
     assert_eq!(pair.events.iter().flatten().find(noise), None);
     pair.send_frame(0, frame(100, 5));
     pair.run(Duration::from_millis(10));
@@ -384,7 +388,12 @@ fn a_flood_of_handshakes_meets_cookies_and_no_answer_is_larger() {
         pair.nodes[1].handle_datagram(pair.now, LinkId(0), from, &mut bytes);
     }
     let answers = pair.drain(1);
-    assert!(pair.nodes[1].node_stats().cookies_sent > 0);
+    assert!(
+        pair.nodes[1]
+            .node_stats()
+            .rejected(Rejection::AskedForCookie)
+            > 0
+    );
     assert!(answers.iter().all(|(.., d)| d.len() <= INIT_BYTES));
     pair.run(Duration::from_millis(100));
     pair.assert_up();

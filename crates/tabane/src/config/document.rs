@@ -14,13 +14,23 @@ use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
 /// The entries of a cluster file; whatever was wrong is already reported.
 pub(super) struct Document {
     pub(super) key: Option<ClusterKey>,
+    pub(super) second_key: Option<ClusterKey>,
     pub(super) wire: Wire,
     pub(super) port: u16,
     pub(super) metrics: Option<SocketAddr>,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
-const KEYS: &[&str] = &["key", "key_file", "wire", "port", "metrics", "node"];
+const KEYS: &[&str] = &[
+    "key",
+    "key_file",
+    "second_key",
+    "second_key_file",
+    "wire",
+    "port",
+    "metrics",
+    "node",
+];
 
 /// Permission bits that let users outside owner and group read or write.
 const OTHERS_READ: u32 = 0o004;
@@ -50,8 +60,10 @@ pub(super) fn read(
     let root = root.get_ref();
     unknown_keys(root, KEYS, "", findings);
     check_mode(root, mode, findings);
+    let (key, second_key) = read_keys(file, root, findings);
     Some(Document {
-        key: read_key(file, root, findings),
+        key,
+        second_key,
         wire: read_wire(root, findings),
         port: read_port(root, findings),
         metrics: metrics::read(root, findings),
@@ -110,7 +122,8 @@ pub(super) fn entry<'a, 'i>(
 /// log of a machine that starts anyway is a leaked key nobody noticed.
 /// Group access is left to the operator.
 fn check_mode(root: &DeTable<'_>, mode: u32, findings: &mut Findings) {
-    if let Some((_, line)) = entry(root, "key", findings)
+    let mut inline = [FIRST_KEY.inline, SECOND_KEY.inline].into_iter();
+    if let Some((_, line)) = inline.find_map(|name| entry(root, name, findings))
         && mode & (OTHERS_READ | OTHERS_WRITE) != 0
     {
         findings.error(
@@ -127,44 +140,90 @@ fn check_mode(root: &DeTable<'_>, mode: u32, findings: &mut Findings) {
     }
 }
 
-fn read_key(file: &Path, root: &DeTable<'_>, findings: &mut Findings) -> Option<ClusterKey> {
-    let inline = entry(root, "key", findings);
-    let elsewhere = entry(root, "key_file", findings);
-    match (inline, elsewhere) {
+/// The two ways to give a key.
+struct KeyNames {
+    inline: &'static str,
+    file: &'static str,
+}
+
+/// The key that is used to connect.
+const FIRST_KEY: KeyNames = KeyNames {
+    inline: "key",
+    file: "key_file",
+};
+/// The one that is accepted beside it, while the key is being changed.
+const SECOND_KEY: KeyNames = KeyNames {
+    inline: "second_key",
+    file: "second_key_file",
+};
+
+/// The key, and the second one.
+fn read_keys(
+    file: &Path,
+    root: &DeTable<'_>,
+    findings: &mut Findings,
+) -> (Option<ClusterKey>, Option<ClusterKey>) {
+    let has = |name| root.get(name).is_some();
+    if !has(FIRST_KEY.inline) && !has(FIRST_KEY.file) {
+        let right = format!("add one; {RIGHT_KEY}");
+        findings.error(None, "there is neither `key` nor `key_file`", right);
+    }
+    let first = read_key(file, root, &FIRST_KEY, findings);
+    let second = read_key(file, root, &SECOND_KEY, findings);
+    if first.is_some() && first == second {
+        let line = [SECOND_KEY.inline, SECOND_KEY.file]
+            .into_iter()
+            .find_map(|name| entry(root, name, findings))
+            .map(|(_, line)| line);
+        findings.error(
+            line,
+            "the second key is the same as the key",
+            "leave it out, unless the key is being changed: then one of the two is the old one",
+        );
+    }
+    (first, second)
+}
+
+fn read_key(
+    file: &Path,
+    root: &DeTable<'_>,
+    names: &KeyNames,
+    findings: &mut Findings,
+) -> Option<ClusterKey> {
+    let KeyNames {
+        inline: key,
+        file: key_file,
+    } = names;
+    match (entry(root, key, findings), entry(root, key_file, findings)) {
         (Some(_), Some((_, line))) => {
-            findings.error(
-                line,
-                "there are both `key` and `key_file`",
-                "keep one of them",
-            );
+            let what = format!("there are both `{key}` and `{key_file}`");
+            findings.error(line, what, "keep one of them");
             None
         }
-        (None, None) => {
-            findings.error(
-                None,
-                "there is neither `key` nor `key_file`",
-                format!("add one; {RIGHT_KEY}"),
-            );
-            None
-        }
+        (None, None) => None,
         (Some((DeValue::String(text), line)), None) => match ClusterKey::from_hex(text) {
             Ok(key) => Some(key),
             Err(bad) => {
-                findings.error(line, format!("the key {bad}"), RIGHT_KEY);
+                findings.error(
+                    line,
+                    format!("the {} {bad}", key.replace('_', " ")),
+                    RIGHT_KEY,
+                );
                 None
             }
         },
         (Some((_, line)), None) => {
-            findings.error(line, "`key` is not a text in quotes", RIGHT_KEY);
+            let what = format!("`{key}` is not a text in quotes");
+            findings.error(line, what, RIGHT_KEY);
             None
         }
         (None, Some((DeValue::String(path), line))) => {
-            read_key_file(file, Path::new(path.as_ref()), line, findings)
+            read_key_file(file, Path::new(path.as_ref()), (key_file, line), findings)
         }
         (None, Some((_, line))) => {
             findings.error(
                 line,
-                "`key_file` is not a text in quotes",
+                format!("`{key_file}` is not a text in quotes"),
                 "write the path of the file that holds the key",
             );
             None
@@ -176,7 +235,7 @@ fn read_key(file: &Path, root: &DeTable<'_>, findings: &mut Findings) -> Option<
 fn read_key_file(
     file: &Path,
     named: &Path,
-    line: u32,
+    (name, line): (&str, u32),
     findings: &mut Findings,
 ) -> Option<ClusterKey> {
     let path = file.parent().unwrap_or(Path::new("")).join(named);
@@ -184,7 +243,7 @@ fn read_key_file(
     let (content, mode) = match key::read_file(&path, KEY_FILE_BYTES_MAX) {
         Ok(read) => read,
         Err(error) => {
-            let what = format!("key_file {shown} cannot be read: {}", plain(&error));
+            let what = format!("{name} {shown} cannot be read: {}", plain(&error));
             findings.error(line, what, right_for_unreadable(&error));
             return None;
         }
@@ -193,7 +252,7 @@ fn read_key_file(
         findings.error(
             line,
             format!(
-                "every user of this machine can read or write key_file {shown} (mode {mode:04o})"
+                "every user of this machine can read or write {name} {shown} (mode {mode:04o})"
             ),
             "run `chmod 600` on it",
         );
@@ -201,11 +260,7 @@ fn read_key_file(
     let text = String::from_utf8_lossy(&content);
     ClusterKey::from_hex(text.trim_ascii())
         .inspect_err(|bad| {
-            findings.error(
-                line,
-                format!("the key in key_file {shown} {bad}"),
-                RIGHT_KEY,
-            );
+            findings.error(line, format!("the key in {name} {shown} {bad}"), RIGHT_KEY);
         })
         .ok()
 }

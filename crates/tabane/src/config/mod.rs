@@ -56,6 +56,8 @@ pub struct Cluster {
     pub file: PathBuf,
     /// The secret that admits to the cluster.
     pub key: ClusterKey,
+    /// One more that is accepted, while the key is being changed.
+    pub second_key: Option<ClusterKey>,
     /// Are packets encrypted?
     pub wire: Wire,
     /// UDP port of every link of every node.
@@ -126,6 +128,12 @@ impl NodeSpec {
 }
 
 impl Cluster {
+    /// The keys as the node wants them: the first is used to connect, all are accepted.
+    pub fn keys(&self) -> Vec<[u8; KEY_BYTES]> {
+        let keys = std::iter::once(&self.key).chain(&self.second_key);
+        keys.map(|key| *key.bytes()).collect()
+    }
+
     /// Reads and checks the file at `path`, and the `key_file` if it names one.
     /// Returns the warnings beside the cluster.
     ///
@@ -177,6 +185,7 @@ impl Cluster {
         let cluster = document.key.map(|key| Self {
             file: path.to_owned(),
             key,
+            second_key: document.second_key,
             wire: document.wire,
             port: document.port,
             metrics: document.metrics,

@@ -1,5 +1,6 @@
 //! Events in the words of the log: each change once, with link and peer named.
 
+use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS};
 use tabane_proto::wire::Witness;
 use tabane_proto::{DownReason, Event, Refusal};
 
@@ -30,8 +31,14 @@ pub fn describe(event: &Event, name: impl Fn(tabane_proto::PeerId) -> String) ->
         }
         Event::PeerDown { peer, reason } => {
             let why = match reason {
-                DownReason::Closed { code: 0 } => "it was stopped",
+                DownReason::Closed { code: CLOSE_STOPS } => "it was stopped",
+                DownReason::Closed {
+                    code: CLOSE_KEY_REMOVED,
+                } => "it no longer accepts the key this node connected with",
                 DownReason::Closed { .. } => "it no longer has this node in its cluster file",
+                DownReason::KeyRemoved => {
+                    "its key is no longer accepted, and it does not take the new one"
+                }
                 DownReason::AllPathsDown => "no link to it works; still trying",
                 DownReason::Removed => "removed from the cluster file",
             };
@@ -46,7 +53,7 @@ pub fn describe(event: &Event, name: impl Fn(tabane_proto::PeerId) -> String) ->
             format!("link {} to {} failed: {}", link.0, name(*peer), witness(*w))
         }
         Event::LinkUp { peer, link, .. } => format!("link {} to {} works", link.0, name(*peer)),
-        Event::HandshakeRefused { link, from, why } => {
+        Event::Refused { link, from, why } => {
             format!(
                 "refused a node at {from} on link {}: {}",
                 link.0,
@@ -67,5 +74,15 @@ pub fn refusal(why: &Refusal) -> String {
         Refusal::OwnName => {
             "it has this node's own name: two nodes must not run under one name".to_owned()
         }
+        Refusal::DuplicateName { name, other } => format!(
+            "it calls itself {name:?}, and so does another machine at {}: each node needs a name \
+             and links of its own in the cluster file",
+            other.ip()
+        ),
+        Refusal::WrongLink { says } => format!(
+            "its packets say link {}: the order of `links` must be the same in every node's \
+             cluster file",
+            says.0
+        ),
     }
 }

@@ -7,6 +7,7 @@ mod nic;
 mod rates;
 mod redundancy;
 mod refused;
+mod reload;
 mod report;
 mod run;
 

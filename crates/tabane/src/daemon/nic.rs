@@ -55,6 +55,12 @@ pub struct Nic {
     token: u64,
 }
 
+fn switch(own: IpAddr, peers: &[(PeerId, IpAddr)]) -> VSwitch {
+    let peers = peers.iter().enumerate();
+    let indexed: Vec<_> = peers.map(|(i, (_, ip))| (i, *ip)).collect();
+    VSwitch::new(mac_of(own), own, &indexed)
+}
+
 impl Nic {
     /// Makes the device. `peers` are the nodes with a virtual NIC.
     ///
@@ -76,14 +82,9 @@ impl Nic {
             tx_queue_length: TX_QUEUE_LENGTH,
             backend,
         })?;
-        let indexed: Vec<_> = peers
-            .iter()
-            .enumerate()
-            .map(|(i, (_, ip))| (i, *ip))
-            .collect();
         Ok(Nic {
             vnic,
-            switch: VSwitch::new(mac, address.0, &indexed),
+            switch: switch(address.0, peers),
             peers: peers.iter().map(|(peer, _)| *peer).collect(),
             counters: NicCounters::default(),
             readable: true,
@@ -91,6 +92,12 @@ impl Nic {
             watched: false,
             token,
         })
+    }
+
+    /// Other nodes have virtual NICs now.
+    pub fn set_peers(&mut self, own: IpAddr, peers: &[(PeerId, IpAddr)]) {
+        self.switch = switch(own, peers);
+        self.peers = peers.iter().map(|(peer, _)| *peer).collect();
     }
 
     /// The device.

@@ -57,6 +57,11 @@ impl RateMeter {
         }
     }
 
+    /// This number is another peer's now.
+    pub fn forget(&mut self, peer: PeerId) {
+        self.paths.retain(|(known, _), _| *known != peer);
+    }
+
     /// The rates of one path, as of the last interval.
     pub fn of(&self, peer: PeerId, link: LinkId) -> Rates {
         self.paths

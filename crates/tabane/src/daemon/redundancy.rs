@@ -78,7 +78,7 @@ impl Watch {
                 self.peers.entry(peer).or_default().failures += 1;
                 peer
             }
-            Event::Op { .. } | Event::HandshakeRefused { .. } => return None,
+            Event::Op { .. } | Event::Refused { .. } => return None,
         };
         let text = self.look(peer, &node.peer_stats(peer)?, now)?;
         Some((peer, text))
@@ -97,6 +97,11 @@ impl Watch {
             }
         }
         told
+    }
+
+    /// This number is another peer's now.
+    pub fn forget(&mut self, peer: PeerId) {
+        self.peers.remove(&peer);
     }
 
     /// How often a peer went down since the daemon started.

@@ -154,6 +154,8 @@ fn reason(why: &Refusal) -> RefusedReason {
         },
         Refusal::UnknownNode(_) => RefusedReason::UnknownNode,
         Refusal::OwnName => RefusedReason::OwnName,
+        Refusal::DuplicateName { .. } => RefusedReason::DuplicateName,
+        Refusal::WrongLink { .. } => RefusedReason::WrongLink,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tabane_engine::Turn;
 use tabane_io::vnic::Backend;
-use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Time, link};
+use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Rejection, Time, link};
 
 use super::events;
 use super::nic::{self, Nic};
@@ -92,23 +92,16 @@ fn refused(daemon: &Daemon, now: Time) -> Vec<RefusedStatus> {
 
 /// Every reason to drop a datagram, if it ever happened.
 fn dropped(turn: &Turn<'_>) -> BTreeMap<String, u64> {
-    let s = turn.node.node_stats();
+    let stats = turn.node.node_stats();
+    let counts = Rejection::ALL.map(|reason| (reason.name(), stats.rejected(reason)));
     let mut dropped = BTreeMap::new();
-    let mut add = |name: &str, count: u64| {
-        if count > 0 {
-            dropped.insert(name.to_owned(), count);
-        }
-    };
-    add("malformed", s.malformed);
-    add("unknown_session", s.unknown_session);
-    add("forged", s.forged);
-    add("replayed", s.replayed);
-    add("wrong_link", s.cross_path);
-    add("stranger", s.stranger);
-    add("refused", s.refused);
-    add("asked_for_cookie", s.cookies_sent);
-    let flood = turn.link_status().iter().map(|link| link.flood_drops).sum();
-    add("flood", flood);
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        dropped.insert(name.to_owned(), count);
+    }
+    let flood: u64 = turn.link_status().iter().map(|link| link.flood_drops).sum();
+    if flood > 0 {
+        dropped.insert("flood".to_owned(), flood);
+    }
     dropped
 }
 

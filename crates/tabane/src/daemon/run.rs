@@ -19,10 +19,10 @@ use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
 use crate::cli;
-use crate::config::{Cluster, Problem, Wire};
+use crate::config::{Cluster, NodeSpec, Problem, Wire};
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
-use crate::status::{self, ControlServer, SOCKET_NAME};
+use crate::status::{self, Caller, ControlServer, Request, Response, SOCKET_NAME};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
 const TOKEN_SIGNALS: u64 = HOST_TOKENS;
@@ -53,8 +53,9 @@ pub(super) struct Daemon {
     pub rates: RateMeter,
     pub redundancy: Watch,
     pub refused: Refused,
+    pub manager: Manager,
     control: Option<ControlServer>,
-    _metrics: Option<MetricsServer>,
+    pub metrics: Option<MetricsServer>,
     signals: Signals,
     stop: bool,
 }
@@ -91,8 +92,9 @@ impl Daemon {
             rates: RateMeter::default(),
             redundancy: Watch::default(),
             refused: Refused::new(started),
+            manager: Manager::from_environment(),
             control: Some(control),
-            _metrics: metrics,
+            metrics,
             signals,
             stop: false,
         };
@@ -103,15 +105,15 @@ impl Daemon {
     fn run(mut self, mut engine: Engine) -> Result<(), String> {
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
         let _ = cli::print("ready\n");
-        let mut manager = Manager::from_environment();
-        manager.tell(State::Ready);
+        self.manager.tell(State::Ready);
         while !self.stop {
+            let patience = self.manager.patience(rates::INTERVAL);
             engine
-                .turn(&mut self, Some(manager.patience(rates::INTERVAL)))
+                .turn(&mut self, Some(patience))
                 .map_err(|e| format!("waiting for events failed: {e}"))?;
-            manager.turned(engine.now());
+            self.manager.turned(engine.now());
         }
-        manager.tell(State::Stopping);
+        self.manager.tell(State::Stopping);
         let now = engine.now();
         engine.node.close(now);
         engine.flush();
@@ -129,9 +131,7 @@ impl Daemon {
                 }
                 true
             }
-            Event::HandshakeRefused { link, from, why } => {
-                self.refused.note(now, *link, *from, why)
-            }
+            Event::Refused { link, from, why } => self.refused.note(now, *link, *from, why),
             _ => true,
         }
     }
@@ -139,6 +139,17 @@ impl Daemon {
     fn tell_redundancy(&self, told: impl IntoIterator<Item = (PeerId, String)>) {
         for (peer, text) in told {
             log::line(format!("{}: {text}", self.name(peer)));
+        }
+    }
+
+    /// Answers a client of the control socket.
+    fn answer(&mut self, turn: &mut Turn<'_>, request: Request, caller: Caller) -> Response {
+        match request {
+            Request::Status => Response::Status(Box::new(super::report::report(self, turn))),
+            Request::Reload { .. } if caller == Caller::Anyone => Response::Error(
+                "only root, or the user that the daemon runs as, may tell it to reload".to_owned(),
+            ),
+            Request::Reload { check } => Response::Reload(self.reload(turn, check)),
         }
     }
 
@@ -177,25 +188,51 @@ fn warn_of_small_buffers(engine: &Engine) {
     }
 }
 
+/// The links of a node, as the loop wants them.
+pub(super) fn link_specs(node: &NodeSpec) -> Vec<LinkSpec> {
+    let spec = |(i, address)| LinkSpec {
+        id: LinkId(i as u8),
+        address,
+    };
+    node.addresses().map(spec).collect()
+}
+
+/// A peer, as the node wants it.
+pub(super) fn peer_config(node: &NodeSpec, port: u16) -> PeerConfig {
+    let mut addresses = [None; LINKS_MAX];
+    for (link, address) in node.addresses() {
+        addresses[link] = Some((address, port).into());
+    }
+    PeerConfig {
+        name: node.name.clone(),
+        addresses,
+    }
+}
+
+/// The peers that have a virtual NIC, and its addresses.
+pub(super) fn peers_with_nic(
+    cluster: &Cluster,
+    peers: &[(PeerId, usize)],
+) -> Vec<(PeerId, IpAddr)> {
+    let with_nic = |(peer, node): &(PeerId, usize)| Some((*peer, cluster.nodes[*node].vnic?.0));
+    peers.iter().filter_map(with_nic).collect()
+}
+
 /// The loop of node `me`, and what there is to say of its links.
 ///
 /// # Errors
 /// In words for people.
 pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String>), String> {
     let spec = &cluster.nodes[me];
-    let links = spec.addresses().map(|(i, address)| LinkSpec {
-        id: LinkId(i as u8),
-        address,
-    });
     Engine::new(EngineConfig {
         name: spec.name.clone(),
-        keys: vec![*cluster.key.bytes()],
+        keys: cluster.keys(),
         wire: match cluster.wire {
             Wire::Encrypted => WireMode::Encrypted,
             Wire::Plain => WireMode::Plain,
         },
         port: cluster.port,
-        links: links.collect(),
+        links: link_specs(spec),
     })
     .map_err(|e| e.to_string())
 }
@@ -218,14 +255,7 @@ pub(crate) fn add_peers(
         .enumerate()
         .filter(|(index, _)| *index != me)
     {
-        let mut addresses = [None; LINKS_MAX];
-        for (link, address) in node.addresses() {
-            addresses[link] = Some((address, cluster.port).into());
-        }
-        let peer = PeerConfig {
-            name: node.name.clone(),
-            addresses,
-        };
+        let peer = peer_config(node, cluster.port);
         peers.push((
             engine.node.add_peer(now, peer).map_err(|e| e.to_string())?,
             index,
@@ -239,8 +269,7 @@ fn open_nic(
     address: (IpAddr, u8),
     peers: &[(PeerId, usize)],
 ) -> Result<Nic, String> {
-    let with_nic = |(peer, node): &(PeerId, usize)| Some((*peer, cluster.nodes[*node].vnic?.0));
-    let others: Vec<_> = peers.iter().filter_map(with_nic).collect();
+    let others = peers_with_nic(cluster, peers);
     let nic = Nic::open(address, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
     log::line(format!(
         "{} is up with {}/{}, MTU {}",
@@ -252,7 +281,7 @@ fn open_nic(
     Ok(nic)
 }
 
-fn serve_metrics(address: SocketAddr) -> Result<MetricsServer, String> {
+pub(super) fn serve_metrics(address: SocketAddr) -> Result<MetricsServer, String> {
     let ask = || status::ask_report(SOCKET_NAME);
     MetricsServer::start(address, ask, log::line).map_err(|e| format!("cannot serve metrics: {e}"))
 }
@@ -271,6 +300,11 @@ fn backend() -> Result<Backend, String> {
 
 impl Host for Daemon {
     fn event(&mut self, now: Time, node: &mut Node, event: Event) {
+        // One that was removed from the cluster file is told as that.
+        let is_gone = |peer| !self.peers.iter().any(|(id, _)| *id == peer);
+        if event.peer().is_some_and(is_gone) {
+            return;
+        }
         if self.note_refusal(now, &event)
             && let Some(text) = super::events::describe(&event, |peer| self.name(peer))
         {
@@ -290,7 +324,10 @@ impl Host for Daemon {
         match ready.token {
             TOKEN_SIGNALS => {
                 while let Ok(Some(signal)) = self.signals.read() {
-                    self.stop |= matches!(signal, Signal::Terminate | Signal::Interrupt);
+                    match signal {
+                        Signal::Terminate | Signal::Interrupt => self.stop = true,
+                        Signal::Hangup => drop(self.reload(turn, false)),
+                    }
                 }
             }
             TOKEN_NIC => {
@@ -303,8 +340,9 @@ impl Host for Daemon {
                 let Some(mut control) = self.control.take() else {
                     return;
                 };
-                if let Err(error) = control.turn(turn.poller, || super::report::report(self, turn))
-                {
+                if let Err(error) = control.turn(turn.poller, |request, caller| {
+                    self.answer(turn, request, caller)
+                }) {
                     log::line(format!("control socket: {error}"));
                 }
                 self.control = Some(control);

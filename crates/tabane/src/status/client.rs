@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::control::{Request, Response};
+use super::control::{ReloadReport, Request, Response};
 use super::report::StatusReport;
 use crate::config::plain;
 use crate::exit_codes;
@@ -88,8 +88,23 @@ impl From<io::Error> for AskError {
 /// # Errors
 /// As [`AskError`] says.
 pub fn ask_status(name: &str) -> Result<Value, AskError> {
-    let line = ask(name, &Request::Status)?;
-    read_answer(&line)
+    ask_for(name, &Request::Status, "status")
+}
+
+/// Has the daemon that listens at the abstract socket `name` read its cluster file
+/// anew; with `check`, it only says what it would do.
+///
+/// # Errors
+/// As [`AskError`] says. A file that cannot be used is none: the report says so.
+pub fn ask_reload(name: &str, check: bool) -> Result<ReloadReport, AskError> {
+    let report = ask_for(name, &Request::Reload { check }, "reload")?;
+    serde_json::from_value(report).map_err(|e| AskError::NotUnderstood(e.to_string()))
+}
+
+/// Sends `request`; returns what the answer has under `what`.
+fn ask_for(name: &str, request: &Request, what: &str) -> Result<Value, AskError> {
+    let line = ask(name, request)?;
+    read_line(&line, what)
 }
 
 /// The report in a daemon's answer, a line with its newline.
@@ -97,16 +112,19 @@ pub fn ask_status(name: &str) -> Result<Value, AskError> {
 /// # Errors
 /// The daemon refused, or the answer is not understood.
 pub fn read_answer(line: &[u8]) -> Result<Value, AskError> {
+    read_line(line, "status")
+}
+
+/// What an answer has under `what`.
+fn read_line(line: &[u8], what: &str) -> Result<Value, AskError> {
     let mut answer: Value =
         serde_json::from_slice(line).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
     if let Some(words) = answer.get("error").and_then(Value::as_str) {
         return Err(AskError::Refused(words.to_owned()));
     }
-    match answer.get_mut("status").map(Value::take) {
-        Some(status) if status.is_object() => Ok(status),
-        _ => Err(AskError::NotUnderstood(
-            "there is no status in it".to_owned(),
-        )),
+    match answer.get_mut(what).map(Value::take) {
+        Some(answer) if answer.is_object() => Ok(answer),
+        _ => Err(AskError::NotUnderstood(format!("there is no {what} in it"))),
     }
 }
 
@@ -119,6 +137,7 @@ pub fn ask_report(name: &str) -> Result<StatusReport, AskError> {
     match serde_json::from_slice(&line) {
         Ok(Response::Status(report)) => Ok(*report),
         Ok(Response::Error(words)) => Err(AskError::Refused(words)),
+        Ok(Response::Reload(_)) => Err(AskError::NotUnderstood("it is no status".to_owned())),
         Err(error) => Err(AskError::NotUnderstood(error.to_string())),
     }
 }

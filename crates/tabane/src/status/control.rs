@@ -18,6 +18,12 @@ pub const REQUEST_BYTES_MAX: usize = 4096;
 pub enum Request {
     /// How are you?
     Status,
+    /// Read the cluster file anew, and do as it says.
+    Reload {
+        /// Only say what would be done.
+        #[serde(default)]
+        check: bool,
+    },
 }
 
 /// The answer: `{"status":{…}}` or `{"error":"…"}`.
@@ -26,8 +32,21 @@ pub enum Request {
 pub enum Response {
     /// To [`Request::Status`].
     Status(Box<StatusReport>),
+    /// To [`Request::Reload`].
+    Reload(ReloadReport),
     /// The request was not understood; says why.
     Error(String),
+}
+
+/// What became of a cluster file that was read anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadReport {
+    /// The file can be used. If not, everything is as before.
+    pub accepted: bool,
+    /// What has changed (or would change), in words.
+    pub changes: Vec<String>,
+    /// What is wrong, or perhaps not as meant: `FILE:LINE: …`.
+    pub problems: Vec<String>,
 }
 
 impl Request {

@@ -11,11 +11,14 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::example as example_report;
 
-pub use client::{ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_report, ask_status, read_answer};
+pub use client::{
+    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_reload, ask_report, ask_status, read_answer,
+};
+pub use control::{ReloadReport, Request, Response};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,
     VnicStatus,
 };
-pub use server::{CLIENTS_MAX, ControlServer, SOCKET_NAME};
+pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME};
 pub use table::{Colours, render};

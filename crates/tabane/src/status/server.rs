@@ -5,10 +5,10 @@ use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
+use tabane_io::credentials::{own_uid, peer_uid};
 use tabane_io::poll::{Interest, Poller};
 
 use super::control::{Client, Progress, Request, Response};
-use super::report::StatusReport;
 
 /// Name of the abstract Unix socket, `@tabane`. Such names belong to a network
 /// namespace: daemons in different ones never meet.
@@ -17,13 +17,24 @@ pub const SOCKET_NAME: &str = "tabane";
 /// Most clients at a time; the one that came first goes for the next.
 pub const CLIENTS_MAX: usize = 8;
 
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// Some user of this machine: may ask.
+    Anyone,
+    /// Root, or the user that the daemon runs as: may also tell it to do something.
+    Owner,
+}
+
+/// A connection, who is at its other end, and when it came, counted in clients.
+type Slot = Option<(Client, Caller, u64)>;
+
 /// The listening socket and its clients, registered with the daemon's poller.
 #[derive(Debug)]
 pub struct ControlServer {
     listener: UnixListener,
     first_token: u64,
-    /// A client and when it came, counted in clients.
-    slots: [Option<(Client, u64)>; CLIENTS_MAX],
+    slots: [Slot; CLIENTS_MAX],
     accepted: u64,
     /// Given up to turn a client away when there is no descriptor to serve it with.
     spare: Option<File>,
@@ -65,7 +76,7 @@ impl ControlServer {
     }
 
     /// Accepts, reads, answers and writes whatever is possible without waiting.
-    /// `report` is called once for each request that is answered.
+    /// `answer` is called once for each request.
     ///
     /// # Errors
     /// Those of the poller and of `accept`, such as no descriptor left (told for
@@ -74,17 +85,14 @@ impl ControlServer {
     pub fn turn(
         &mut self,
         poller: &Poller,
-        mut report: impl FnMut() -> StatusReport,
+        mut answer: impl FnMut(Request, Caller) -> Response,
     ) -> io::Result<()> {
         let accepted = self.accept(poller);
-        let mut answer = |request| match request {
-            Request::Status => Response::Status(Box::new(report())),
-        };
         for (token, slot) in (self.first_token + 1..).zip(&mut self.slots) {
-            let Some((client, _)) = slot else {
+            let Some((client, caller, _)) = slot else {
                 continue;
             };
-            match client.advance(&mut answer) {
+            match client.advance(|request| answer(request, *caller)) {
                 Progress::WaitReadable => {}
                 Progress::WaitWritable => poller.modify(&*client, token, Interest::ReadWrite)?,
                 // Closing it takes it out of the poller.
@@ -111,9 +119,14 @@ impl ControlServer {
                 Err(error) => return Err(error),
             };
             self.exhausted = false;
+            let is_owner = peer_uid(&stream).is_ok_and(|uid| uid == 0 || uid == own_uid());
+            let caller = match is_owner {
+                true => Caller::Owner,
+                false => Caller::Anyone,
+            };
             let client = Client::new(stream)?;
             // Free slots count as oldest.
-            let age = |slot: &Option<(Client, u64)>| slot.as_ref().map_or(0, |(_, came)| *came);
+            let age = |slot: &Slot| slot.as_ref().map_or(0, |(_, _, came)| *came);
             let Some(index) = (0..CLIENTS_MAX).min_by_key(|&i| age(&self.slots[i])) else {
                 return Ok(());
             };
@@ -121,7 +134,7 @@ impl ControlServer {
             let token = self.first_token + 1 + index as u64;
             poller.register(&client, token, Interest::Read)?;
             self.accepted += 1;
-            self.slots[index] = Some((client, self.accepted));
+            self.slots[index] = Some((client, caller, self.accepted));
         }
         Ok(())
     }

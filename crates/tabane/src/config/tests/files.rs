@@ -94,6 +94,51 @@ fn the_key_may_be_in_a_file_beside_it() {
     );
 }
 
+#[test]
+fn a_second_key_may_be_there_in_either_way() {
+    let dir = TestDir::new("second-key");
+    let (path, key) = (dir.path().join("c"), dir.path().join("k"));
+    write(&path, fill("{KEY}second_key_file = \"k\"\n{N0}{N1}"), 0o600);
+    let other = KEY.replace('5', "6");
+    write(&key, &other, 0o600);
+    let (cluster, _) = Cluster::load(&path).unwrap();
+    let keys = cluster.keys();
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], *cluster.key.bytes());
+    assert_eq!(
+        cluster.second_key.map(|key| key.to_hex()),
+        Some(other.clone())
+    );
+
+    write(&key, KEY, 0o600);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:2: the second key is the same as the key; leave it out, unless the key is being changed: then one of the two is the old one"
+    );
+    write(&key, &other[1..], 0o604);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:2: every user of this machine can read or write second_key_file DIR/k (mode 0604); run `chmod 600` on it\n\
+         DIR/c:2: the key in second_key_file DIR/k is too short: 63 of 64 digits; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one"
+    );
+    let inline = format!("key_file = \"k\"\nsecond_key = \"{other}\"\n{{N0}}{{N1}}");
+    write(&path, fill(&inline), 0o644);
+    write(&key, KEY, 0o600);
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c:2: this file holds the key, and every user of this machine can read or write it (mode 0644); run `chmod 600` on it, or move the key into a key_file of mode 0600"
+    );
+    write(
+        &path,
+        fill(&format!("second_key = \"{other}\"\n{{N0}}{{N1}}")),
+        0o600,
+    );
+    assert_eq!(
+        load(&dir, &path),
+        "DIR/c: there is neither `key` nor `key_file`; add one; a key is 64 hexadecimal digits (32 bytes), the same on every node; `tabane init` or `openssl rand -hex 32` makes one"
+    );
+}
+
 /// Who can write the file can name another key_file.
 #[test]
 fn a_file_others_can_write_is_refused() {

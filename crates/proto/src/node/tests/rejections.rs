@@ -1,0 +1,321 @@
+//! One datagram that must not count: exactly one counter tells of it, nothing else
+//! changes, nothing is sent.
+
+use super::*;
+use crate::crypto::{ClusterKey, HandshakeError, Initiator};
+use crate::wire::{COOKIE_DATAGRAM_BYTES, Hello, MAC_BYTES, RESPONSE_BYTES, VERSION};
+use ring::{hkdf, hmac};
+
+const DATA: u8 = 0x10;
+
+/// Hands one datagram to node 0, which has nothing to say before. Returns what it
+/// has to say afterwards.
+fn hand(
+    pair: &mut Pair,
+    reason: Rejection,
+    (link, from): (u8, SocketAddr),
+    bytes: &[u8],
+) -> (Vec<Datagram>, Vec<Event>) {
+    pair.drain(0);
+    pair.events[0].clear();
+    let peer = |pair: &Pair| format!("{:?}", pair.nodes[0].peer_stats(pair.peers[0]));
+    let (before, peer_before) = (*pair.nodes[0].node_stats(), peer(pair));
+    let mut copy = bytes.to_vec();
+    pair.nodes[0].handle_datagram(pair.now, LinkId(link), from, &mut copy);
+    let mut expected = before;
+    expected.datagrams_received += 1;
+    expected.reject(reason);
+    assert_eq!(*pair.nodes[0].node_stats(), expected, "{reason:?}");
+    assert_eq!(peer(pair), peer_before, "{reason:?}");
+    (pair.drain(0), core::mem::take(&mut pair.events[0]))
+}
+
+/// As [`hand`]; node 0 has nothing to say.
+fn rejects(pair: &mut Pair, reason: Rejection, at: (u8, SocketAddr), bytes: &[u8]) {
+    let (sent, events) = hand(pair, reason, at, bytes);
+    assert!(sent.is_empty(), "{reason:?}: {sent:?}");
+    assert_eq!(events, [], "{reason:?}");
+}
+
+/// As [`rejects`]; but the driver is told why.
+fn refuses(pair: &mut Pair, init: &[u8], why: Refusal) {
+    let from = address(1, 0);
+    let (sent, events) = hand(pair, Rejection::Refused, (0, from), init);
+    assert!(sent.is_empty(), "{why:?}: {sent:?}");
+    let link = LinkId(0);
+    assert_eq!(events, [Event::Refused { link, from, why }]);
+}
+
+fn quiet_pair() -> Pair {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.run(Duration::from_millis(500));
+    pair.settle();
+    pair
+}
+
+/// A data packet from node 1 to node 0 that was not delivered.
+fn undelivered(pair: &mut Pair) -> Datagram {
+    pair.send_frame(1, frame(1000, 1));
+    let sent = pair.drain(1);
+    let found = sent
+        .into_iter()
+        .find(|(.., d)| d[0] == DATA && d.len() > 900);
+    found.expect("the frame was sent")
+}
+
+fn delivered(pair: &Pair, wanted: impl Fn(&[u8]) -> bool) -> Datagram {
+    let to_0 = |d: &&Datagram| d.2 == address(0, d.0.0) && wanted(&d.3);
+    pair.seen.iter().find(to_0).expect("was sent").clone()
+}
+
+fn hello(from: &str, to: &str) -> Hello {
+    Hello {
+        version: VERSION,
+        wire: WireMode::Encrypted,
+        cipher_aes: true,
+        session: 77,
+        from: Name::new(from).unwrap(),
+        to: Name::new(to).unwrap(),
+        bundle: 5,
+        peer_bundle: 0,
+        receive_buffer_bytes: 1 << 20,
+    }
+}
+
+fn init(key: u8, hello: &Hello) -> Vec<u8> {
+    let mut random = Random::from_seed([3; 32]);
+    let initiator = Initiator::new(&ClusterKey::new([key; 32]), hello, &mut random);
+    initiator.datagram().to_vec()
+}
+
+/// `init`, which was made with [`KEY`], as another version would make it (docs/protocol.md, section 3).
+fn with_version(mut init: Vec<u8>, version: u16) -> Vec<u8> {
+    let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"tabane").extract(&[KEY; 32]);
+    let mut key = [0; 32];
+    let okm = prk.expand(&[b"tabane mac"], hkdf::HKDF_SHA256).unwrap();
+    okm.fill(&mut key).unwrap();
+    init[6..8].copy_from_slice(&version.to_be_bytes());
+    let end = init.len() - MAC_BYTES;
+    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), &init[..end]);
+    init[end..].copy_from_slice(mac.as_ref());
+    init
+}
+
+const KEY: u8 = 7;
+
+#[test]
+fn malformed() {
+    let mut pair = quiet_pair();
+    let (link, from, _, packet) = undelivered(&mut pair);
+    let at = (link.0, from);
+    for bytes in [
+        &[][..],
+        &[0x7f; 100],
+        &[0; 1400],
+        &packet[..5],
+        &packet[..12],
+        &packet[..27],
+        &[0x01, 0, 0, 0],
+        &[0x02, 0, 0, 0],
+        &[0x03],
+    ] {
+        rejects(&mut pair, Rejection::Malformed, at, bytes);
+    }
+}
+
+#[test]
+fn unknown_session() {
+    let mut pair = quiet_pair();
+    let (link, from, _, mut packet) = undelivered(&mut pair);
+    packet[2] ^= 1;
+    rejects(
+        &mut pair,
+        Rejection::UnknownSession,
+        (link.0, from),
+        &packet,
+    );
+    for kind_bytes in [RESPONSE_BYTES, COOKIE_DATAGRAM_BYTES] {
+        let mut answer = vec![0x11; kind_bytes];
+        answer[..2].copy_from_slice(&[if kind_bytes == RESPONSE_BYTES { 2 } else { 3 }, 0]);
+        let at = (0, address(1, 0));
+        rejects(&mut pair, Rejection::UnknownSession, at, &answer);
+    }
+}
+
+#[test]
+fn forged_or_altered_in_any_byte_or_cut_short() {
+    let mut pair = quiet_pair();
+    let (link, from, _, packet) = undelivered(&mut pair);
+    let at = (link.0, from);
+    // Kind, path and session are told apart before anything is opened.
+    for byte in (6..packet.len()).step_by(7) {
+        let mut bent = packet.clone();
+        bent[byte] ^= 0x40;
+        // An older number counts as that.
+        if byte >= 12 {
+            rejects(&mut pair, Rejection::Forged, at, &bent);
+        }
+    }
+    rejects(
+        &mut pair,
+        Rejection::Forged,
+        at,
+        &packet[..packet.len() - 1],
+    );
+    rejects(&mut pair, Rejection::Forged, at, &packet[..28]);
+    // And none of that has kept the genuine one from being taken.
+    pair.nodes[0].handle_datagram(pair.now, link, from, &mut packet.clone());
+    assert_eq!(pair.frames(0), [frame(1000, 1)]);
+}
+
+#[test]
+fn replayed_and_too_old() {
+    let mut pair = quiet_pair();
+    let (link, from, _, packet) = delivered(&pair, |d| d[0] == DATA);
+    rejects(&mut pair, Rejection::Replayed, (link.0, from), &packet);
+    for _ in 0..40 {
+        for n in 0..12 {
+            pair.send_frame(1, frame(62_000, n));
+        }
+        pair.run(Duration::from_millis(20));
+        assert_eq!(pair.frames(0).len(), 12);
+    }
+    pair.run(Duration::from_millis(500));
+    rejects(&mut pair, Rejection::TooOld, (link.0, from), &packet);
+}
+
+#[test]
+fn packets_of_another_link_are_told_when_there_are_several() {
+    let mut pair = quiet_pair();
+    let (link, _, _, packet) = undelivered(&mut pair);
+    let other = 1 - link.0;
+    let from = address(1, other);
+    for _ in 0..7 {
+        rejects(&mut pair, Rejection::WrongLink, (other, from), &packet);
+    }
+    let (sent, events) = hand(&mut pair, Rejection::WrongLink, (other, from), &packet);
+    assert!(sent.is_empty());
+    let why = Refusal::WrongLink { says: link };
+    let told = Event::Refused {
+        link: LinkId(other),
+        from,
+        why,
+    };
+    assert_eq!(events, [told]);
+}
+
+#[test]
+fn another_key_is_told_only_of_an_address_in_the_configuration() {
+    let mut pair = quiet_pair();
+    let foreign = init(KEY + 1, &hello("n1", "n0"));
+    let stranger = "10.77.0.66:7577".parse().unwrap();
+    for _ in 0..100 {
+        rejects(&mut pair, Rejection::Stranger, (0, stranger), &foreign);
+        pair.now += Duration::from_millis(200);
+    }
+    let mut pair = quiet_pair();
+    let at = (0, address(1, 0));
+    for _ in 0..2 {
+        rejects(&mut pair, Rejection::Stranger, at, &foreign);
+    }
+    let (sent, events) = hand(&mut pair, Rejection::Stranger, at, &foreign);
+    assert!(sent.is_empty());
+    let told = Event::Refused {
+        link: LinkId(0),
+        from: at.1,
+        why: Refusal::Handshake(HandshakeError::WrongKey),
+    };
+    assert_eq!(events, [told]);
+    // A flood of them is told of only so often.
+    let told = (0..10_000).filter(|_| {
+        let (_, events) = hand(&mut pair, Rejection::Stranger, at, &foreign);
+        !events.is_empty()
+    });
+    assert!(told.count() < 20);
+}
+
+#[test]
+fn key_holders_that_do_not_fit_are_told_with_the_reason() {
+    let mut pair = quiet_pair();
+    let p = &mut pair;
+    let unknown = Refusal::UnknownNode("n9".into());
+    refuses(p, &init(KEY, &hello("n9", "n0")), unknown);
+    refuses(p, &init(KEY, &hello("n0", "n0")), Refusal::OwnName);
+    let wanted = Name::new("n5").unwrap();
+    let error = HandshakeError::WrongDestination { wanted };
+    refuses(p, &init(KEY, &hello("n1", "n5")), Refusal::Handshake(error));
+    let theirs = WireMode::Plain;
+    let plain = Hello {
+        wire: theirs,
+        ..hello("n1", "n0")
+    };
+    let error = HandshakeError::WrongWire { theirs };
+    refuses(p, &init(KEY, &plain), Refusal::Handshake(error));
+    let theirs = VERSION + 1;
+    let error = HandshakeError::WrongVersion { theirs };
+    let newer = with_version(init(KEY, &hello("n1", "n0")), theirs);
+    refuses(p, &newer, Refusal::Handshake(error));
+}
+
+#[test]
+fn asked_for_cookie_and_too_many_with_one() {
+    let mut pair = quiet_pair();
+    let from = "10.77.0.66:7577".parse().unwrap();
+    let mut random = Random::from_seed([3; 32]);
+    let key = ClusterKey::new([KEY; 32]);
+    let mut caller = Initiator::new(&key, &hello("n9", "n0"), &mut random);
+    let mut asked = None;
+    for _ in 0..100 {
+        let mut init = caller.datagram().to_vec();
+        pair.nodes[0].handle_datagram(pair.now, LinkId(0), from, &mut init);
+        asked = pair.drain(0).pop().or(asked);
+    }
+    let cookie = asked.expect("many were sent").3;
+    let (sent, _) = hand(
+        &mut pair,
+        Rejection::AskedForCookie,
+        (0, from),
+        caller.datagram(),
+    );
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].3, cookie);
+    caller.on_cookie(&cookie).unwrap();
+    for _ in 0..100 {
+        let mut init = caller.datagram().to_vec();
+        pair.nodes[0].handle_datagram(pair.now, LinkId(0), from, &mut init);
+    }
+    let with_cookie = caller.datagram().to_vec();
+    rejects(
+        &mut pair,
+        Rejection::TooManyHandshakes,
+        (0, from),
+        &with_cookie,
+    );
+}
+
+#[test]
+fn first_messages_that_cross_or_come_back() {
+    let mut pair = Pair::new([0, 1].map(|n| config(n, KEY, WireMode::Encrypted)));
+    let own = pair.drain(0).remove(0).3;
+    rejects(&mut pair, Rejection::Reflected, (0, address(1, 0)), &own);
+    let from = address(1, 0);
+    let theirs = pair.drain(1).remove(0).3;
+    let (sent, _) = hand(&mut pair, Rejection::AskedForCookie, (0, from), &theirs);
+    let mut cookie = sent[0].3.clone();
+    pair.nodes[1].handle_datagram(pair.now, LinkId(0), address(0, 0), &mut cookie);
+    let again = pair.drain(1).remove(0).3;
+    let (_, events) = hand(&mut pair, Rejection::Crossed, (0, from), &again);
+    assert_eq!(events, []);
+}
+
+#[test]
+fn answers_to_a_handshake_that_is_over() {
+    let mut pair = quiet_pair();
+    let late = |pair: &Pair, node: usize| {
+        let to = |d: &&Datagram| d.3.len() == RESPONSE_BYTES && d.2 == address(node, d.0.0);
+        pair.seen.iter().find(to).cloned()
+    };
+    // The node whose name sorts first begins.
+    let (link, from, _, response) = late(&pair, 0).expect("node 0 was answered");
+    rejects(&mut pair, Rejection::Stale, (link.0, from), &response);
+}

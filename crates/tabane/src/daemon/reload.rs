@@ -1,0 +1,387 @@
+//! Reading the cluster file anew while the node runs: all that is in it, or, if
+//! any of it cannot be, nothing. Flows between nodes that stay are not broken.
+
+use std::net::IpAddr;
+
+use tabane_engine::Turn;
+use tabane_io::clock::monotonic_us;
+use tabane_io::systemd::State;
+use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::{LinkId, PeerId};
+
+use super::log;
+use super::nic;
+use super::run::{Daemon, link_specs, peer_config};
+use crate::cli;
+use crate::config::{self, Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
+use crate::metrics::MetricsServer;
+use crate::status::ReloadReport;
+
+impl Daemon {
+    /// Reads the cluster file anew and does as it says; with `check`, only says
+    /// what that would be. The log tells, too.
+    pub(super) fn reload(&mut self, turn: &mut Turn<'_>, check: bool) -> ReloadReport {
+        if check {
+            return match self.plan() {
+                Ok(plan) => plan.report(),
+                Err(problems) => refusal(&problems),
+            };
+        }
+        let monotonic_us = monotonic_us();
+        self.manager.tell(State::Reloading { monotonic_us });
+        let possible = self.plan().and_then(|plan| {
+            let metrics = self.open_metrics(&plan)?;
+            Ok((plan, metrics))
+        });
+        let report = match possible {
+            Ok((plan, metrics)) => {
+                let report = plan.report();
+                log::line(summary(&report));
+                report.problems.iter().for_each(log::line);
+                if let Some(metrics) = metrics {
+                    self.metrics = metrics;
+                }
+                self.apply(plan, turn);
+                report
+            }
+            Err(problems) => {
+                let report = refusal(&problems);
+                report.problems.iter().for_each(log::line);
+                log::line("the cluster file is refused; everything stays as it was");
+                report
+            }
+        };
+        self.manager.tell(State::Ready);
+        report
+    }
+
+    /// What the file wants, if it can be done.
+    fn plan(&self) -> Result<Plan, Vec<Problem>> {
+        let (new, mut problems) =
+            Cluster::load(&self.cluster.file).map_err(|error| error.problems)?;
+        let old = &self.cluster;
+        let name = &old.nodes[self.me].name;
+        let Some(me) = new.nodes.iter().position(|node| node.name == *name) else {
+            let what = format!("this node, \"{name}\", is no longer in it");
+            let right = "stop its daemon instead; one that is to have another name is restarted";
+            problems.push(error(&new, None, what, right));
+            return Err(problems);
+        };
+        problems.extend(unchangeable(old, self.me, &new, me));
+        match cli::own_addresses() {
+            Ok(mut own) => {
+                own.retain(|address| address.interface != nic::NAME);
+                problems.extend(config::check_here(&new, me, &own));
+            }
+            Err(failed) => {
+                let what = format!("the addresses of this machine cannot be listed: {failed}");
+                problems.push(error(&new, None, what, "try again"));
+            }
+        }
+        if problems.iter().any(|p| p.severity == Severity::Error) {
+            return Err(problems);
+        }
+        let changes = changes(old, self.me, &new, me);
+        Ok(Plan {
+            new,
+            me,
+            changes,
+            warnings: problems,
+        })
+    }
+
+    /// The metrics at their new address, if they have one: the only thing that can
+    /// be known to work by doing it alone.
+    fn open_metrics(&self, plan: &Plan) -> Result<Option<Option<MetricsServer>>, Vec<Problem>> {
+        let wanted = plan.new.metrics_of(plan.me);
+        if wanted == self.cluster.metrics_of(self.me) {
+            return Ok(None);
+        }
+        let opened = wanted.map(super::run::serve_metrics).transpose();
+        let right = "take another address or port for `metrics`";
+        let failed = |what| vec![error(&plan.new, None, what, right)];
+        opened.map(Some).map_err(failed)
+    }
+
+    /// Does what was found to be possible.
+    fn apply(&mut self, plan: Plan, turn: &mut Turn<'_>) {
+        let (new, me) = (plan.new, plan.me);
+        if new.keys() != self.cluster.keys()
+            && let Err(error) = turn.node.set_keys(turn.now, new.keys())
+        {
+            log::line(error);
+        }
+        let index_of = |name: &str| new.nodes.iter().position(|node| node.name == name);
+        let mut peers = Vec::new();
+        for (peer, before) in core::mem::take(&mut self.peers) {
+            let before = &self.cluster.nodes[before];
+            match index_of(&before.name) {
+                Some(index) => {
+                    move_peer(turn, peer, before, &new.nodes[index], new.port);
+                    peers.push((peer, index));
+                }
+                None => turn.node.remove_peer(turn.now, peer),
+            }
+        }
+        let before = link_specs(&self.cluster.nodes[self.me]);
+        let links = link_specs(&new.nodes[me]);
+        if links != before {
+            turn.set_links(&links).iter().for_each(log::line);
+        }
+        for (index, node) in new.nodes.iter().enumerate() {
+            let is_known = peers.iter().any(|(_, known)| *known == index);
+            if index == me || is_known {
+                continue;
+            }
+            match turn.node.add_peer(turn.now, peer_config(node, new.port)) {
+                Ok(peer) => {
+                    self.rates.forget(peer);
+                    self.redundancy.forget(peer);
+                    peers.push((peer, index));
+                }
+                Err(error) => log::line(error),
+            }
+        }
+        peers.sort_by_key(|(_, index)| *index);
+        if let (Some(nic), Some((own, _))) = (&mut self.nic, new.nodes[me].vnic) {
+            nic.set_peers(own, &super::run::peers_with_nic(&new, &peers));
+        }
+        (self.cluster, self.me, self.peers) = (new, me, peers);
+    }
+}
+
+/// A cluster file that can be used.
+struct Plan {
+    new: Cluster,
+    me: NodeIndex,
+    changes: Vec<String>,
+    warnings: Vec<Problem>,
+}
+
+impl Plan {
+    fn report(&self) -> ReloadReport {
+        ReloadReport {
+            accepted: true,
+            changes: self.changes.clone(),
+            problems: self.warnings.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+fn refusal(problems: &[Problem]) -> ReloadReport {
+    ReloadReport {
+        accepted: false,
+        changes: Vec::new(),
+        problems: problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn summary(report: &ReloadReport) -> String {
+    if report.changes.is_empty() {
+        return "cluster file read anew: nothing has changed".to_owned();
+    }
+    format!("cluster file read anew: {}", report.changes.join("; "))
+}
+
+fn error(cluster: &Cluster, line: Option<u32>, what: String, right: &str) -> Problem {
+    Problem {
+        file: cluster.file.clone(),
+        line,
+        severity: Severity::Error,
+        what,
+        right: right.to_owned(),
+    }
+}
+
+/// What a node cannot change while it runs: each an error of its own.
+fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<Problem> {
+    const RESTART: &str = "restart `tabane up` for that, or put it back";
+    let mut problems = Vec::new();
+    let mut differs = |line, what| problems.push(error(new, line, what, RESTART));
+    if old.wire != new.wire {
+        let word = |wire| match wire {
+            Wire::Encrypted => "encrypted",
+            Wire::Plain => "plain",
+        };
+        let (old, new) = (word(old.wire), word(new.wire));
+        differs(
+            None,
+            format!("wire is \"{new}\", but the node runs with \"{old}\""),
+        );
+    }
+    if old.port != new.port {
+        let (old, new) = (old.port, new.port);
+        differs(None, format!("port is {new}, but the node runs with {old}"));
+    }
+    let (before, after) = (&old.nodes[was], &new.nodes[me]);
+    if before.vnic != after.vnic {
+        let lines = &after.lines;
+        let line = if lines.vnic > 0 {
+            lines.vnic
+        } else {
+            lines.node
+        };
+        let what = format!(
+            "this node's vnic is {}, but the node runs with {}",
+            vnic(after),
+            vnic(before)
+        );
+        differs(Some(line), what);
+    }
+    problems
+}
+
+fn vnic(node: &NodeSpec) -> String {
+    let shown = node
+        .vnic
+        .map(|(address, prefix)| format!("{address}/{prefix}"));
+    shown.unwrap_or_else(|| "none".to_owned())
+}
+
+/// What is different, in words.
+fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<String> {
+    let mut words = Vec::new();
+    if old.key != new.key {
+        words.push("connects with another key".to_owned());
+    }
+    if old.second_key != new.second_key {
+        words.push(match new.second_key {
+            Some(_) => "accepts another second key".to_owned(),
+            None => "accepts no second key any more".to_owned(),
+        });
+    }
+    let metrics = new.metrics_of(me);
+    if old.metrics_of(was) != metrics {
+        words.push(match metrics {
+            Some(address) => format!("metrics are at {address}"),
+            None => "metrics are served no more".to_owned(),
+        });
+    }
+    let link_words = |before: &NodeSpec, after: &NodeSpec| {
+        let both = (0..LINKS_MAX).map(|i| (i, link(before, i), link(after, i)));
+        let changed = both.filter_map(|(i, before, after)| match (before, after) {
+            (None, Some(address)) => Some(format!("link {i} added, {address}")),
+            (Some(_), None) => Some(format!("link {i} removed")),
+            (Some(a), Some(b)) if a != b => Some(format!("link {i} is now {b}, was {a}")),
+            _ => None,
+        });
+        changed.collect::<Vec<_>>()
+    };
+    words.extend(link_words(&old.nodes[was], &new.nodes[me]));
+    let named = |cluster: &Cluster, name: &str| {
+        let mut nodes = cluster.nodes.iter();
+        nodes.find(|node| node.name == name).cloned()
+    };
+    for after in new.nodes.iter().filter(|n| n.name != new.nodes[me].name) {
+        let name = &after.name;
+        let Some(before) = named(old, name) else {
+            words.push(format!("{name} added"));
+            continue;
+        };
+        let of_peer = |text| format!("{name}: {text}");
+        words.extend(link_words(&before, after).into_iter().map(of_peer));
+        if before.vnic != after.vnic {
+            words.push(format!(
+                "{name}: vnic is now {}, was {}",
+                vnic(after),
+                vnic(&before)
+            ));
+        }
+    }
+    let gone = old
+        .nodes
+        .iter()
+        .filter(|node| named(new, &node.name).is_none());
+    words.extend(gone.map(|node| format!("{} removed", node.name)));
+    words
+}
+
+fn link(node: &NodeSpec, number: usize) -> Option<IpAddr> {
+    node.links.get(number).copied().flatten()
+}
+
+/// Tells the node where a peer is now.
+fn move_peer(turn: &mut Turn<'_>, peer: PeerId, before: &NodeSpec, after: &NodeSpec, port: u16) {
+    for number in 0..LINKS_MAX {
+        let address = link(after, number);
+        if address != link(before, number) {
+            let id = LinkId(number as u8);
+            let address = address.map(|address| (address, port).into());
+            turn.node.set_peer_address(turn.now, peer, id, address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn cluster(text: &str) -> Cluster {
+        let key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+        let text = text.replace("KEY", &format!("key = \"{key}\""));
+        Cluster::parse(Path::new("c"), &text, 0o600).unwrap().0
+    }
+
+    const OLD: &str = r#"KEY
+[[node]]
+name = "n0"
+links = ["10.77.0.1", "10.77.1.1"]
+vnic = "10.99.0.1/24"
+[[node]]
+name = "n1"
+links = ["10.77.0.2", "10.77.1.2"]
+vnic = "10.99.0.2/24"
+[[node]]
+name = "n2"
+links = ["10.77.0.3"]
+"#;
+
+    #[test]
+    fn every_difference_is_told_in_words() {
+        let (old, told) = (cluster(OLD), |new: &Cluster| {
+            changes(&cluster(OLD), 0, new, 0)
+        });
+        assert_eq!(told(&old), [""; 0]);
+        let new = OLD.replace("KEY", &format!("key = \"{}\"", "ab".repeat(31) + "cd"));
+        let new = new.replace("10.77.1.1\"", "10.77.1.9\", \"10.77.2.1\"");
+        let new = new
+            .replace(", \"10.77.1.2\"", "")
+            .replace("0.2/24", "0.7/24");
+        let new = new.replace("n2", "n3");
+        assert_eq!(
+            told(&cluster(&new)),
+            [
+                "connects with another key",
+                "link 1 is now 10.77.1.9, was 10.77.1.1",
+                "link 2 added, 10.77.2.1",
+                "n1: link 1 removed",
+                "n1: vnic is now 10.99.0.7/24, was 10.99.0.2/24",
+                "n3 added",
+                "n2 removed",
+            ]
+        );
+        let second = OLD.replace(
+            "KEY",
+            &format!("KEY\nsecond_key = \"{}\"", "ab".repeat(31) + "cd"),
+        );
+        assert_eq!(told(&cluster(&second)), ["accepts another second key"]);
+    }
+
+    #[test]
+    fn what_cannot_change_is_refused_one_by_one() {
+        let new = OLD.replace("KEY", "KEY\nwire = \"plain\"\nport = 99");
+        let new = cluster(&new.replacen("vnic = \"10.99.0.1/24\"", "", 1));
+        let problems = unchangeable(&cluster(OLD), 0, &new, 0);
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "c: wire is \"plain\", but the node runs with \"encrypted\"; restart `tabane up` for that, or put it back",
+                "c: port is 99, but the node runs with 7577; restart `tabane up` for that, or put it back",
+                "c:4: this node's vnic is none, but the node runs with 10.99.0.1/24; restart `tabane up` for that, or put it back",
+            ]
+        );
+    }
+}
