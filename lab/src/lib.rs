@@ -32,6 +32,7 @@ pub mod bench;
 pub mod cli;
 pub mod cluster;
 mod config;
+mod counters;
 pub mod demo;
 mod emulator;
 mod error;
@@ -51,6 +52,7 @@ mod tools;
 mod wiring;
 
 pub use config::{LINKS_MAX, LabConfig, LinkSpec, NODES_MAX};
+pub use counters::{DeviceCounters, PortCounters};
 pub use error::LabError;
 pub use fault::Fault;
 pub use inject::Injection;

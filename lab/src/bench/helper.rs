@@ -10,12 +10,15 @@ use serde::de::DeserializeOwned;
 
 use super::pingpong::MESSAGE_BYTES;
 use super::ways::Arena;
-use super::{Settings, pingpong, timeline};
+use super::{Settings, pingpong, sink, timeline};
 use crate::LabError;
 use crate::cluster::{PATIENCE, Program, socket_address};
 
 /// Where the helpers on node 1 listen.
 pub const PORT: u16 = 7000;
+
+/// Where those that take many streams listen.
+pub const SINK_PORT: u16 = 7001;
 
 /// What a helper does; its result goes to standard output, as JSON.
 #[derive(Debug, Clone, Subcommand)]
@@ -29,6 +32,19 @@ pub enum Helper {
     },
     /// Receive one stream and note when
     Receive,
+    /// Send a stream to each for so many milliseconds
+    Flood {
+        /// How long
+        ms: u64,
+        /// To whom
+        #[arg(required = true)]
+        to: Vec<SocketAddr>,
+    },
+    /// Receive so many streams and note when
+    Sink {
+        /// How many
+        count: usize,
+    },
     /// Send messages for so many milliseconds and await their echo
     Ping {
         /// To whom
@@ -57,6 +73,11 @@ impl Helper {
             Helper::Send { to, ms } => {
                 let stream = TcpStream::connect(to)?;
                 say(&timeline::send(stream, Duration::from_millis(ms)))
+            }
+            Helper::Flood { ms, ref to } => sink::flood(to, Duration::from_millis(ms)),
+            Helper::Sink { count } => {
+                let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, SINK_PORT))?;
+                say(&sink::take(&listener, count)?)
             }
             Helper::Receive => say(&timeline::receive(&listener()?)),
             Helper::Ping { to, ms, bytes } => {
@@ -140,6 +161,7 @@ impl Pair {
     }
 }
 
-fn understand<T: DeserializeOwned + Default>(said: &[u8]) -> T {
+/// What a helper said; a default if it said nothing.
+pub fn understand<T: DeserializeOwned + Default>(said: &[u8]) -> T {
     serde_json::from_slice(said).unwrap_or_default()
 }

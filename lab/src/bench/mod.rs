@@ -6,7 +6,9 @@
 
 mod ahead;
 mod bulk;
+mod crowd;
 mod figures;
+mod flow;
 mod helper;
 pub mod iperf;
 pub mod machine;
@@ -14,6 +16,7 @@ mod measure;
 mod output;
 mod pingpong;
 mod plots;
+mod sink;
 mod timeline;
 pub mod ways;
 
@@ -46,7 +49,8 @@ pub struct BenchArgs {
     /// How long each stream runs, seconds
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Line rate of the best links of `matrix`, Mb/s: less if the processor is the limit
+    /// Line rate of `matrix` and of small messages in `crowd`, Mb/s; of `links` a fifth,
+    /// of the other traffic in `crowd` a tenth. Less where the processor is the limit
     #[arg(long, default_value_t = 1000, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(100..=100_000))]
     line: u64,
     /// One round of everything, three of each failure: minutes instead of half an hour
@@ -90,6 +94,12 @@ pub enum Measurement {
     Unequal,
     /// Do no harm: a link beside one that is slower, later, loses
     Matrix,
+    /// 8 nodes send to 1, 8 to 8, small messages beside bulk
+    Crowd,
+    /// One TCP stream over 1, 2, 4 and 8 links
+    Links,
+    /// Packets on the wire for 1 GB
+    Packets,
     /// Half round trips of 16 bytes
     Latency,
     /// CPU and memory of an idle node with 8 peers
@@ -121,7 +131,7 @@ pub struct Settings {
     pub times: usize,
     /// How long each stream runs, seconds.
     pub seconds: f64,
-    /// Line rate of the best links of the matrix, Mb/s.
+    /// Line rate of what does not keep to 1 Gb/s, Mb/s.
     pub line_mbit: u64,
     /// The program `tabane`.
     pub tabane: PathBuf,

@@ -1,9 +1,12 @@
 //! The measurements.
 
+mod crowd;
 mod failover;
 mod idle;
 mod latency;
+mod links;
 mod matrix;
+mod packets;
 mod ping;
 mod profile;
 mod programs;
@@ -29,6 +32,9 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Ping => ping::measure(settings),
         Measurement::Unequal => unequal::measure(settings),
         Measurement::Matrix => matrix::measure(settings),
+        Measurement::Crowd => crowd::measure(settings),
+        Measurement::Links => links::measure(settings),
+        Measurement::Packets => packets::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Idle => idle::measure(settings),
         Measurement::Http => programs::http(settings),
