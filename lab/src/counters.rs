@@ -1,5 +1,7 @@
 //! What the devices of a lab have counted.
 
+use serde_json::Value;
+
 use crate::LabError;
 use crate::lab::Lab;
 use crate::tools::{IP, TC};
@@ -58,7 +60,7 @@ impl Lab {
     pub fn device_counters(&self, node: usize, device: &str) -> Result<DeviceCounters, LabError> {
         self.check_node(node)?;
         let arguments = ["-s", "-j", "link", "show", "dev", device];
-        let said = IP.ask(self.node(node), &arguments)?;
+        let said = json(&IP.ask(self.node(node), &arguments)?);
         let stats = &said[0]["stats64"];
         let number = |way: &str, what: &str| stats[way][what].as_u64().unwrap_or(0);
         Ok(DeviceCounters {
@@ -87,7 +89,7 @@ impl Lab {
         self.check_node(node)?;
         (0..self.links()).try_fold(PortCounters::default(), |sum, link| {
             let arguments = ["-s", "-j", "qdisc", "show", "dev", &port(node)];
-            let said = TC.ask(self.switch(link), &arguments)?;
+            let said = json(&TC.ask(self.switch(link), &arguments)?);
             let number = |what: &str| said[0][what].as_u64().unwrap_or(0);
             Ok(PortCounters {
                 packets: sum.packets + number("packets"),
@@ -95,4 +97,9 @@ impl Lab {
             })
         })
     }
+}
+
+/// What `ip -j` or `tc -j` said; what cannot be read counts as nothing.
+fn json(said: &[u8]) -> Value {
+    serde_json::from_slice(said).unwrap_or_default()
 }

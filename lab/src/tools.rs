@@ -4,8 +4,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use serde_json::Value;
-
 use crate::LabError;
 use crate::namespace::Place;
 
@@ -153,22 +151,6 @@ impl Tool {
             "{}\nits orders were:\n{orders}",
             said.trim()
         )))
-    }
-
-    /// Run it once in a namespace for an answer in JSON.
-    pub fn ask(&self, place: &Place, arguments: &[&str]) -> Result<Value, LabError> {
-        let failed = |message: String| LabError::ToolFailed {
-            tool: self.name,
-            place: place.name.clone(),
-            message,
-        };
-        let mut command = place.command(self.find()?);
-        command.args(arguments).stdin(Stdio::null());
-        let output = command.output().map_err(|error| gone(error, failed))?;
-        if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
-        }
-        serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
     }
 }
 
