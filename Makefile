@@ -27,7 +27,7 @@ BINARY = $(TARGET)/release/tabane
 STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench lint audit fuzz \
+.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench lint audit miri sanitize fuzz \
 	man deb static install uninstall clean
 
 help: ## list what can be asked
@@ -70,7 +70,13 @@ lint: ## clippy, formatting, licences of dependencies, the rules of the house
 
 audit: ## known vulnerabilities of dependencies (fetches the advisory database)
 	@tools/setup.sh lint
-	cargo deny check advisories
+	@tools/audit.sh
+
+miri: ## the parts of the protocol that Miri can run (needs nightly Rust with miri)
+	@tools/miri.sh
+
+sanitize: ## the tests of system calls under AddressSanitizer
+	@tools/sanitize.sh
 
 fuzz: ## FUZZ_SECONDS=60: feed noise to everything that reads foreign bytes
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz.sh

@@ -14,6 +14,7 @@ pub mod targets {
     pub mod header;
     pub mod insider;
     pub mod key;
+    pub mod metrics_request;
     pub mod netlink;
     pub mod open;
     pub mod pair;
@@ -34,6 +35,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("header", targets::header::run),
     ("insider", targets::insider::run),
     ("key", targets::key::run),
+    ("metrics_request", targets::metrics_request::run),
     ("netlink", targets::netlink::run),
     ("open", targets::open::run),
     ("pair", targets::pair::run),

@@ -1,6 +1,6 @@
 //! The programs that bench runs on the nodes: itself, with hidden words.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub enum Helper {
         #[arg(long, default_value_t = MESSAGE_BYTES)]
         bytes: usize,
     },
+    /// Hold the UDP port that is flooded, and read nothing, until killed
+    Unread,
     /// Echo the messages of one stream
     Echo {
         /// Length of a message
@@ -83,6 +85,13 @@ impl Helper {
             Helper::Ping { to, ms, bytes } => {
                 let stream = TcpStream::connect(to)?;
                 say(&pingpong::ping(stream, bytes, Duration::from_millis(ms))?)
+            }
+            Helper::Unread => {
+                let any = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), crate::flood::PORT);
+                let _socket = UdpSocket::bind(any)?;
+                loop {
+                    std::thread::park();
+                }
             }
             Helper::Echo { bytes } => pingpong::echo(&listener()?, bytes),
         }

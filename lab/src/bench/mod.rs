@@ -100,6 +100,8 @@ pub enum Measurement {
     Links,
     /// Packets on the wire for 1 GB
     Packets,
+    /// A stranger's flood on one link
+    Flood,
     /// Half round trips of 16 bytes
     Latency,
     /// CPU and memory of an idle node with 8 peers

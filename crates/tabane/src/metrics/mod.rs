@@ -7,7 +7,7 @@
 
 mod exposition;
 mod families;
-mod http;
+pub mod http;
 mod server;
 #[cfg(test)]
 mod tests;

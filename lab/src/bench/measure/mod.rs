@@ -2,6 +2,7 @@
 
 mod crowd;
 mod failover;
+mod flood;
 mod idle;
 mod latency;
 mod links;
@@ -35,6 +36,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Crowd => crowd::measure(settings),
         Measurement::Links => links::measure(settings),
         Measurement::Packets => packets::measure(settings),
+        Measurement::Flood => flood::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Idle => idle::measure(settings),
         Measurement::Http => programs::http(settings),
