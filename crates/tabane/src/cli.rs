@@ -12,7 +12,7 @@ use crate::config::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{config, daemon, exit_codes, init, manual};
+use crate::{config, daemon, exit_codes, init, manual, top};
 
 mod panic;
 
@@ -55,6 +55,10 @@ pub enum Command {
     /// A file that cannot be used is refused as a whole, with everything that is
     /// wrong, and the daemon goes on as before.
     Reload(ReloadArgs),
+    /// Watch peers, paths and what they carry, live
+    ///
+    /// `q` leaves. For one look, and for programs, there is `tabane status`.
+    Top(top::TopArgs),
     /// Build and break virtual clusters on this machine, to try things out
     Lab(tabane_lab::cli::LabArgs),
     /// Watch a switch die: two virtual nodes, two switches, one iperf3
@@ -150,6 +154,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Up(args) => run_up(&args),
         Command::Status(args) => run_status(&args),
         Command::Reload(args) => run_reload(&args),
+        Command::Top(args) => top::run(&args),
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
         Command::Bulk(args) => run_bulk(&args),

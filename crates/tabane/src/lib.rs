@@ -13,6 +13,7 @@ pub mod init;
 pub mod manual;
 pub mod metrics;
 pub mod status;
+pub mod top;
 pub mod vswitch;
 
 #[cfg(test)]

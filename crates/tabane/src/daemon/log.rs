@@ -20,6 +20,12 @@ pub fn line(text: impl std::fmt::Display) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
+/// The time of day in UTC, `10:19:59Z`, of milliseconds since 1970-01-01.
+pub fn time_of_day(unix_ms: u64) -> String {
+    let s = unix_ms / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02}Z", s / 3600, s / 60 % 60, s % 60)
+}
+
 /// RFC 3339 in UTC with milliseconds.
 pub fn utc(unix_s: u64, ms: u32) -> String {
     let (days, s) = (unix_s / 86_400, unix_s % 86_400);
@@ -51,12 +57,13 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{time_of_day, utc};
 
     #[test]
     fn known_dates() {
         assert_eq!(utc(0, 0), "1970-01-01T00:00:00.000Z");
         assert_eq!(utc(951_782_400, 7), "2000-02-29T00:00:00.007Z");
         assert_eq!(utc(1_795_256_399, 999), "2026-11-21T10:19:59.999Z");
+        assert_eq!(time_of_day(1_795_256_399_999), "10:19:59Z");
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use tabane_proto::link::PathState;
-use tabane_proto::{Event, Node, PeerId, PeerState, PeerStats, Time};
+use tabane_proto::{DownReason, Event, Node, PeerId, PeerState, PeerStats, Time};
 
 /// How long a new connection may take until all of its paths count: they come
 /// up one after the other, and that is nothing to report.
@@ -74,6 +74,13 @@ impl Watch {
             Event::PeerUp { peer, .. }
             | Event::LinkDown { peer, .. }
             | Event::LinkUp { peer, .. } => peer,
+            Event::PeerDown {
+                peer,
+                reason: DownReason::Removed,
+            } => {
+                self.peers.remove(&peer);
+                return None;
+            }
             Event::PeerDown { peer, .. } => {
                 self.peers.entry(peer).or_default().failures += 1;
                 peer

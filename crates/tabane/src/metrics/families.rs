@@ -69,8 +69,9 @@ const PATH: &[&str] = &["peer", "link"];
 
 /// A rate() over a counter that appears with its first event misses that
 /// event. So what the daemon reports only once it happened is 0 here before.
-const DROP_REASONS: &[&str] = &[
+pub(super) const DROP_REASONS: &[&str] = &[
     "asked_for_cookie",
+    "flood",
     "forged",
     "malformed",
     "refused",

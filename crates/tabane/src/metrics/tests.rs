@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::families::DROP_REASONS;
 use super::*;
 use crate::status::example_report;
 
@@ -261,6 +262,19 @@ fn the_documentation_has_exactly_what_is_exported() {
     let (documented, exported): (Vec<_>, Vec<_>) =
         (rows.map(str::to_owned).collect(), exported.collect());
     assert_eq!(documented, exported);
+}
+
+/// A reason that is not known here would appear only with its first datagram.
+#[test]
+fn the_reasons_are_those_of_the_status() {
+    let status = include_str!("../../../../docs/status.md");
+    let (_, after) = status.split_once("### Dropped datagrams").unwrap();
+    let section = after.split("\n#").next().unwrap();
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let reasons: BTreeSet<&str> = rows.collect();
+    assert_eq!(reasons, DROP_REASONS.iter().copied().collect());
 }
 
 /// All names of metrics in a query.

@@ -22,3 +22,4 @@ pub use report::{
 };
 pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME};
 pub use table::{Colours, render};
+pub(crate) use table::{clean, duration, metric, round_trip};

@@ -238,7 +238,7 @@ fn line(out: &mut String, text: &str) {
 }
 
 /// Text from the daemon as it may go to a terminal.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let is_safe = |c: char| if c.is_control() { '?' } else { c };
     text.chars().map(is_safe).collect()
 }
@@ -256,7 +256,7 @@ pub(crate) fn duration(seconds: u64) -> String {
 }
 
 /// `850us`, `1.2ms`, `120ms`, `2.1s`.
-fn round_trip(us: u32) -> String {
+pub(crate) fn round_trip(us: u32) -> String {
     let ms = f64::from(us) / 1e3;
     match us {
         0..1000 => format!("{us}us"),
@@ -267,7 +267,7 @@ fn round_trip(us: u32) -> String {
 }
 
 /// Three digits and a decimal prefix: `0`, `950`, `9.5k`, `941M`, `1.88G`.
-fn metric(value: f64) -> String {
+pub(crate) fn metric(value: f64) -> String {
     const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     if !value.is_finite() || value < 0.5 {
         return "0".to_owned();
