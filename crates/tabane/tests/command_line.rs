@@ -55,7 +55,7 @@ fn help_and_version() {
     assert_eq!(out, format!("tabane {}\n", env!("CARGO_PKG_VERSION")));
     let (code, out, err) = run(&["--help"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    for command in ["init", "up", "status", "lab", "demo"] {
+    for command in ["init", "up", "status", "top", "lab", "demo"] {
         assert!(
             out.contains(&format!("\n  {command} ")),
             "{command} is missing in {out}"
@@ -153,4 +153,17 @@ fn output_that_cannot_be_written_is_an_error() {
     let (code, _, err) = told(output);
     assert_eq!(code, Some(1));
     assert_eq!(err, "tabane: standard output: no space left on device\n");
+}
+
+#[test]
+fn top_needs_a_terminal_and_says_what_does_not() {
+    for args in [&["top"][..], &["top", "--once"]] {
+        let (code, out, err) = run(args);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+        assert!(err.contains("`tabane status`"), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let (code, _, err) = run(&["top", "--interval", "0"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("0.2 to 3600"), "{err}");
 }

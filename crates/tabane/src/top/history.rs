@@ -101,7 +101,7 @@ mod tests {
         let wide = series([1, 2, 3]).columns(SAMPLES_MAX);
         assert_eq!(wide[SAMPLES_MAX - 4..], [0.0, 1.0, 2.0, 3.0]);
         assert_eq!(series([]).columns(3), [0.0; 3]);
-        assert_eq!(series([1]).columns(0), []);
+        assert!(series([1]).columns(0).is_empty());
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn any_size_is_drawn() {
         model.shows_graphs = graphs;
         for (width, height) in [(1, 1), (1, 30), (200, 2), (20, 5), (300, 100)] {
             let drawn = draw(&mut model, width, height);
-            assert_eq!(drawn.lines().count(), height.into());
+            assert_eq!(drawn.lines().count(), usize::from(height));
         }
     }
 }
