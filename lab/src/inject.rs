@@ -159,6 +159,26 @@ impl Lab {
     }
 }
 
+impl Lab {
+    /// Join the switches of two links by a cable, for good: a mistake in the
+    /// wiring that makes one network of both.
+    ///
+    /// # Errors
+    /// No such link; the kernel or a tool refused.
+    pub fn join(&self, a: usize, b: usize) -> Result<(), LabError> {
+        self.check_link(a)?;
+        self.check_link(b)?;
+        let (here, there) = (format!("j{b}"), format!("j{a}"));
+        let place = self.switch(b).net.to_string_lossy();
+        let mtu = self.mtu();
+        let made = format!(
+            "link add name {here} mtu {mtu} type veth peer name {there} mtu {mtu} netns {place}\n"
+        );
+        IP.run(self.switch(a), &(made + &wiring::plugged(&here)))?;
+        IP.run(self.switch(b), &wiring::plugged(&there))
+    }
+}
+
 /// The steps.
 impl Lab {
     fn shape_ports(

@@ -95,6 +95,14 @@ fn quietly_up(device: &str) -> String {
     format!("link set {device} addrgenmode none\nlink set {device} up")
 }
 
+/// `ip` orders that make a device a port of its switch.
+pub(crate) fn plugged(device: &str) -> String {
+    format!(
+        "link set {device} master {BRIDGE}\n{}\n",
+        quietly_up(device)
+    )
+}
+
 /// `ip` orders for a node.
 pub(crate) fn node_links(links: usize, node: usize) -> String {
     let mut orders = String::from("link set lo up\n");

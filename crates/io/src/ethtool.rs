@@ -1,4 +1,4 @@
-//! Switching offloads of a device (`SIOCETHTOOL`, linux/ethtool.h).
+//! What a device can do and does (`SIOCETHTOOL`, linux/ethtool.h).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,7 +7,6 @@ use crate::sys::{check, interface_request};
 
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
-#[cfg(test)]
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 /// The set of strings that names the features, in the order of their bits.
@@ -57,22 +56,29 @@ fn words(value: u64) -> [u32; 2] {
     [0, 4].map(|at| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
 }
 
-/// The features that are on, for tests.
-#[cfg(test)]
-pub(crate) fn switched_on(socket: impl AsFd, name: &str) -> Vec<String> {
-    let names = feature_names(&socket, name).unwrap();
+/// The features of the device `name` that are on, by their names as in `ethtool -k`,
+/// such as `tx-checksum-ip-generic`.
+///
+/// # Errors
+/// No such device, or it has no such thing. Needs no privileges.
+pub fn features(name: &str) -> io::Result<Vec<String>> {
+    // Any socket will do; it says which network namespace is meant.
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
+    switched_on(socket, name)
+}
+
+/// As [`features`], in the network namespace of `socket`.
+pub(crate) fn switched_on(socket: impl AsFd, name: &str) -> io::Result<Vec<String>> {
+    let names = feature_names(&socket, name)?;
     let blocks = names.len().div_ceil(32);
     // command, number of blocks, then (available, requested, active, never changed)
     let mut request = vec![0u32; 2 + 4 * blocks];
     request[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
-    ethtool(&socket, name, &mut request).unwrap();
+    ethtool(&socket, name, &mut request)?;
     let active = |bit: usize| request[2 + bit / 32 * 4 + 2] >> (bit % 32) & 1 == 1;
-    names
-        .into_iter()
-        .enumerate()
-        .filter(|(bit, _)| active(*bit))
-        .map(|(_, name)| name)
-        .collect()
+    let numbered = names.into_iter().enumerate();
+    let on = numbered.filter(|(bit, _)| active(*bit));
+    Ok(on.map(|(_, name)| name).collect())
 }
 
 /// One command; `request` must have room for its answer.

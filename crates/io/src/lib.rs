@@ -4,7 +4,8 @@
 //! ([`udp`]), frames of a virtual NIC ([`vnic`]), what the kernel says about
 //! links ([`netlink`]), readiness and time ([`poll`], [`clock`]), and the few
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`control`],
-//! [`credentials`], [`entropy`]). All `unsafe` of the data path and the daemon lives here.
+//! [`credentials`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
+//! ([`probe`], [`ethtool`]). All `unsafe` of the program lives here.
 //!
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
@@ -13,9 +14,10 @@ pub mod clock;
 pub mod control;
 pub mod credentials;
 pub mod entropy;
-mod ethtool;
+pub mod ethtool;
 pub mod netlink;
 pub mod poll;
+pub mod probe;
 pub mod signals;
 mod sys;
 pub mod systemd;

@@ -113,6 +113,20 @@ pub(crate) fn grow_buffer(
     Ok(usize::try_from(doubled).unwrap_or(0) / 2)
 }
 
+/// The address of a device as a packet socket wants it: the device's index and
+/// the protocol in network order.
+pub(crate) fn packet_address(device: u32, protocol: u16) -> socket2::SockAddr {
+    let mut storage = socket2::SockAddrStorage::zeroed();
+    // SAFETY: `sockaddr_ll` consists of integers and bytes, for which zero is a
+    // value, and is a kind of socket address that the storage has room for.
+    let address = unsafe { storage.view_as::<libc::sockaddr_ll>() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_protocol = protocol;
+    address.sll_ifindex = device as libc::c_int;
+    // SAFETY: the storage holds an address of this length.
+    unsafe { socket2::SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) }
+}
+
 /// A `struct ifreq` for the device `name`.
 ///
 /// # Errors

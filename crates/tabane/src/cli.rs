@@ -12,7 +12,7 @@ use crate::config::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{config, daemon, exit_codes, init, manual, top};
+use crate::{config, daemon, doctor, exit_codes, init, manual, top};
 
 mod panic;
 
@@ -59,6 +59,13 @@ pub enum Command {
     ///
     /// `q` leaves. For one look, and for programs, there is `tabane status`.
     Top(top::TopArgs),
+    /// Find out why the bundle is slow or a peer unreachable, and what to do
+    ///
+    /// Watches for a few seconds, pings the peers' link addresses, and looks at
+    /// interfaces, kernel settings and programs. As root it sees more; what it
+    /// could not look at it says. Exit codes: 0 nothing wrong found, 1 something
+    /// is wrong, 3 no daemon runs here (it looks at the rest all the same).
+    Doctor(doctor::DoctorArgs),
     /// Build and break virtual clusters on this machine, to try things out
     Lab(tabane_lab::cli::LabArgs),
     /// Watch a switch die: two virtual nodes, two switches, one iperf3
@@ -155,6 +162,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Status(args) => run_status(&args),
         Command::Reload(args) => run_reload(&args),
         Command::Top(args) => top::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
         Command::Bulk(args) => run_bulk(&args),

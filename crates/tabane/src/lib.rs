@@ -8,6 +8,7 @@ pub mod bulk;
 pub mod cli;
 pub mod config;
 pub mod daemon;
+pub mod doctor;
 pub mod exit_codes;
 pub mod init;
 pub mod manual;

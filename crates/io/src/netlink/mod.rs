@@ -8,6 +8,7 @@ mod monitor;
 mod neighbours;
 pub(crate) mod route;
 mod socket;
+mod tcp;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +16,8 @@ use std::net::IpAddr;
 
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
 pub use monitor::{Change, LinkMonitor};
-pub use neighbours::Neighbours;
+pub use neighbours::{Neighbour, Neighbours, neighbours};
+pub use tcp::{TcpConnection, tcp_connections};
 
 pub(crate) use message::text;
 pub(crate) use socket::Socket as RouteSocket;

@@ -1,9 +1,62 @@
 //! The kernel's neighbours: who has which Ethernet address on a network (ARP, RFC 4861).
 
 use std::io;
+use std::net::IpAddr;
 
 use super::message::{Message, Request, attributes, neighbour_header, u16_at, u32_at};
 use super::socket::Socket;
+
+/// A neighbour as the kernel knows it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Index of the device it is on.
+    pub device: u32,
+    /// Its IP address.
+    pub ip: IpAddr,
+    /// Its Ethernet address; `None` while it is asked for or when nobody answered.
+    pub mac: Option<[u8; 6]>,
+    /// It confirmed its Ethernet address a moment ago (`NUD_REACHABLE`).
+    pub confirmed: bool,
+    /// It was asked for, and nobody answered (`NUD_FAILED`).
+    pub failed: bool,
+}
+
+/// All neighbours the kernel knows or asks for, on all devices.
+///
+/// # Errors
+/// Where the kernel refuses. Needs no privileges.
+pub fn neighbours() -> io::Result<Vec<Neighbour>> {
+    let list = || {
+        let header = neighbour_header(0, 0);
+        Request::new(libc::RTM_GETNEIGH, libc::NLM_F_DUMP, &header)
+    };
+    Ok(Socket::new()?.dump(list, Neighbour::read)?)
+}
+
+impl Neighbour {
+    fn read(message: Message<'_>) -> Option<Neighbour> {
+        let body = message.body;
+        if message.kind != libc::RTM_NEWNEIGH {
+            return None;
+        }
+        let state = u16_at(body, 8)?;
+        let (mut ip, mut mac) = (None, None);
+        for (kind, value) in attributes(body.get(HEADER_BYTES..)?) {
+            match kind {
+                libc::NDA_DST => ip = super::read_ip(value),
+                libc::NDA_LLADDR => mac = value.try_into().ok(),
+                _ => {}
+            }
+        }
+        Some(Neighbour {
+            device: u32_at(body, 4)?,
+            ip: ip?,
+            mac: mac.filter(|_| state & UNRESOLVED == 0),
+            confirmed: state & libc::NUD_REACHABLE != 0,
+            failed: state & libc::NUD_FAILED != 0,
+        })
+    }
+}
 
 /// `struct ndmsg`, in front of the attributes.
 const HEADER_BYTES: usize = 12;

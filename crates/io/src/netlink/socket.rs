@@ -57,7 +57,7 @@ impl fmt::Display for Refused {
 
 impl error::Error for Refused {}
 
-/// A NETLINK_ROUTE socket. It belongs to the network namespace it was made in,
+/// A netlink socket, of NETLINK_ROUTE unless made otherwise. It belongs to the network namespace it was made in,
 /// wherever its user goes.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -69,7 +69,16 @@ pub(crate) struct Socket {
 impl Socket {
     /// A socket that asks and waits for answers.
     pub(crate) fn new() -> io::Result<Socket> {
-        let socket = Socket::open(0, 0)?;
+        Socket::asking(libc::NETLINK_ROUTE)
+    }
+
+    /// As [`Socket::new`], of NETLINK_SOCK_DIAG, which tells of sockets (sock_diag(7)).
+    pub(crate) fn diagnosis() -> io::Result<Socket> {
+        Socket::asking(libc::NETLINK_SOCK_DIAG)
+    }
+
+    fn asking(family: libc::c_int) -> io::Result<Socket> {
+        let socket = Socket::open(family, 0, 0)?;
         set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)?;
         set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1)?;
         let timeout = libc::timeval {
@@ -84,13 +93,13 @@ impl Socket {
     /// (`RTNLGRP_…`).
     pub(crate) fn subscribed(groups: &[u32]) -> io::Result<Socket> {
         let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
-        Socket::open(libc::SOCK_NONBLOCK, mask)
+        Socket::open(libc::NETLINK_ROUTE, libc::SOCK_NONBLOCK, mask)
     }
 
-    fn open(flags: libc::c_int, groups: u32) -> io::Result<Socket> {
+    fn open(family: libc::c_int, flags: libc::c_int, groups: u32) -> io::Result<Socket> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
         // SAFETY: takes no pointers.
-        let fd = check_fd(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
+        let fd = check_fd(unsafe { libc::socket(libc::AF_NETLINK, kind, family) })?;
         let mut address = no_address();
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         address.nl_groups = groups;

@@ -334,7 +334,7 @@ fn the_device_is_as_asked_for_alone_and_gone_in_the_end() {
                 assert!(
                     ips.contains(&("10.9.9.3".into(), 24)) && ips.contains(&("fd00::3".into(), 64))
                 );
-                let on = crate::ethtool::switched_on(&vnic.route, NAME);
+                let on = crate::ethtool::switched_on(&vnic.route, NAME).unwrap();
                 assert!(on.contains(&"tx-tcp-segmentation".into()), "{on:?}");
                 assert!(on.iter().all(|feature| is_carried(feature)), "{on:?}");
                 drop(vnic);

@@ -257,6 +257,7 @@ fn path_status(now: Time, daemon: &Daemon, peer: PeerId, path: &PathReport) -> O
         tx_packets: s.packets_sent,
         tx_bytes: s.bytes_sent,
         tx_lost_packets: s.packets_lost,
+        tx_late_packets: s.packets_lost_falsely,
         rx_packets: s.packets_received,
         rx_bytes: s.bytes_received,
         resent_bytes: s.bytes_lost,

@@ -183,9 +183,12 @@ pub struct PathStatus {
     pub tx_packets: u64,
     /// Bytes sent, of UDP payload.
     pub tx_bytes: u64,
-    /// Packets sent that were lost.
+    /// Packets sent that were given up as lost.
     #[serde(default)]
     pub tx_lost_packets: u64,
+    /// Those of them that had arrived after all, late.
+    #[serde(default)]
+    pub tx_late_packets: u64,
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received, of UDP payload.

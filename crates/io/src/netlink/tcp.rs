@@ -1,0 +1,143 @@
+//! The TCP connections of this network namespace and what holds them up
+//! (sock_diag(7), `tcp_info` of linux/tcp.h).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::message::{Message, Request, attributes, u32_at, u64_at};
+use super::read_ip;
+use super::socket::Socket;
+
+/// linux/sock_diag.h, linux/inet_diag.h; not in the libc crate.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const INET_DIAG_INFO: u16 = 2;
+/// `TCP_ESTABLISHED` as a bit in a set of states.
+const ESTABLISHED: u32 = 1 << 1;
+/// `struct inet_diag_req_v2` and `struct inet_diag_msg`.
+const REQUEST_BYTES: usize = 56;
+const ANSWER_BYTES: usize = 72;
+
+/// One established TCP connection. Times and bytes run from its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpConnection {
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Bytes that have arrived and that the program here has not read.
+    pub unread_bytes: u32,
+    /// Bytes that the program here has written and that are not acknowledged.
+    pub unacked_bytes: u32,
+    /// How long there was something to send.
+    pub busy: Duration,
+    /// For how much of that the other end granted no window: it reads slowly, or its
+    /// buffer is small.
+    pub window_limited: Duration,
+    /// For how much of that the send buffer here was the limit.
+    pub send_buffer_limited: Duration,
+    /// Bytes acknowledged by the other end.
+    pub acked_bytes: u64,
+    /// Bytes received from it.
+    pub received_bytes: u64,
+}
+
+/// All established TCP connections, IPv4 and IPv6, of whatever program.
+///
+/// # Errors
+/// The kernel has no sock_diag or refuses it. Needs no privileges.
+pub fn tcp_connections() -> io::Result<Vec<TcpConnection>> {
+    let mut socket = Socket::diagnosis()?;
+    let mut found = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let make = || request(family as u8);
+        found.extend(socket.dump(make, TcpConnection::read)?);
+    }
+    Ok(found)
+}
+
+fn request(family: u8) -> Request {
+    let mut body = [0; REQUEST_BYTES];
+    body[0] = family;
+    body[1] = libc::IPPROTO_TCP as u8;
+    body[2] = 1 << (INET_DIAG_INFO - 1);
+    body[4..8].copy_from_slice(&ESTABLISHED.to_ne_bytes());
+    Request::new(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &body)
+}
+
+impl TcpConnection {
+    fn read(message: Message<'_>) -> Option<TcpConnection> {
+        let body = message.body;
+        let address_bytes = match i32::from(*body.first()?) {
+            libc::AF_INET => 4,
+            libc::AF_INET6 => 16,
+            _ => return None,
+        };
+        // Ports and addresses are in network order.
+        let port = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
+        let ip = |at: usize| -> Option<IpAddr> { read_ip(body.get(at..at + address_bytes)?) };
+        let info = attributes(body.get(ANSWER_BYTES..)?)
+            .find(|(kind, _)| *kind == INET_DIAG_INFO)
+            .map_or(&[][..], |(_, value)| value);
+        // Older kernels have a shorter tcp_info: what is not there is zero.
+        let number = |at| u64_at(info, at).unwrap_or(0);
+        Some(TcpConnection {
+            local: SocketAddr::new(ip(8)?.to_canonical(), port(4)?),
+            remote: SocketAddr::new(ip(24)?.to_canonical(), port(6)?),
+            unread_bytes: u32_at(body, 56)?,
+            unacked_bytes: u32_at(body, 60)?,
+            acked_bytes: number(120),
+            received_bytes: number(128),
+            busy: Duration::from_micros(number(168)),
+            window_limited: Duration::from_micros(number(176)),
+            send_buffer_limited: Duration::from_micros(number(184)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_listed_with_what_waits_in_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        // It arrives within the call, and nobody reads it.
+        client.write_all(&[1; 1000]).unwrap();
+        let all = tcp_connections().unwrap();
+        let of = |stream: &TcpStream| {
+            let local = stream.local_addr().unwrap();
+            *all.iter().find(|c| c.local == local).unwrap()
+        };
+        assert_eq!(of(&client).remote, server.local_addr().unwrap());
+        assert_eq!(of(&server).unread_bytes, 1000);
+        assert_eq!(of(&server).received_bytes, 1000);
+        assert!(of(&client).acked_bytes <= 1001, "SYN counts as one");
+    }
+
+    #[test]
+    fn a_connection_whose_reader_sleeps_is_limited_by_the_window() {
+        let listener = TcpListener::bind("[::1]:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        let block = [0; 1 << 16];
+        loop {
+            while client.write(&block).is_ok() {}
+            let local = client.local_addr().unwrap();
+            let all = tcp_connections().unwrap();
+            let found = all.iter().find(|c| c.local == local).unwrap();
+            if found.window_limited > Duration::from_millis(20) {
+                assert!(found.window_limited <= found.busy);
+                break;
+            }
+            std::thread::yield_now();
+        }
+        drop(server);
+    }
+}

@@ -1,0 +1,453 @@
+//! Looking at everything at once, for a few seconds.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tabane_io::netlink::{Interface, interfaces, neighbours};
+
+use super::flows::Flows;
+use super::machine::Before;
+use super::network::Network;
+use super::pings::{self, Answers, Way};
+use super::{Device, Facts, OwnLink, PathFacts, Watched, device, measure};
+use crate::cli;
+use crate::config::{self, Cluster, ConfigError, InterfaceAddress};
+use crate::doctor::finding::Unseen;
+use crate::status::{self, AskError, PathState, StatusReport};
+
+/// Ways to peers that are pinged at most; those that do not work come first.
+const PATHS_MAX: usize = 64;
+/// Pings go out this often on one way …
+const PING_INTERVAL: Duration = Duration::from_millis(20);
+/// … and not more often than this on all together.
+const PING_INTERVAL_ALL: Duration = Duration::from_millis(2);
+/// ARP questions are asked again after this long: the first is lost where a
+/// switch port has just come up.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const FLOWS_EVERY: Duration = Duration::from_millis(200);
+
+/// What to look at.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The cluster file.
+    pub file: PathBuf,
+    /// Whether somebody named it, so that its absence matters.
+    pub file_is_named: bool,
+    /// Which node this is, if it is not to be found by its addresses.
+    pub node: Option<String>,
+    /// Look at the ways to this peer only.
+    pub peer: Option<String>,
+    /// How long to watch.
+    pub watch: Duration,
+    /// Fill the bundle meanwhile.
+    pub measure: bool,
+}
+
+/// A way to a peer, before it was looked at.
+struct Target {
+    peer: String,
+    link: u8,
+    remote: SocketAddr,
+    works: bool,
+}
+
+/// Looks; takes as long as the order says, and a little.
+///
+/// # Errors
+/// The order makes no sense here, in words: there is no such peer.
+pub fn gather(order: &Order) -> Result<Facts, String> {
+    let mut facts = Facts::default();
+    let interfaces = interfaces().unwrap_or_default();
+    let first = match status() {
+        Ok(first) => Some(first),
+        Err(Trouble::NoDaemon) => None,
+        Err(Trouble::Says(words)) => {
+            facts.daemon_trouble = Some(words);
+            None
+        }
+    };
+    let cluster = read_file(order, first.is_some(), &mut facts);
+    let cluster = cluster.as_ref();
+    facts.links = own_links(first.as_ref(), cluster, &interfaces);
+    let mut targets = targets(first.as_ref(), cluster);
+    choose(order, &mut targets, &mut facts)?;
+    let filled = order
+        .measure
+        .then(|| to_fill(first.as_ref(), cluster, &targets))
+        .transpose()?;
+    watch(order, first, &targets, filled, &mut facts);
+    Ok(facts)
+}
+
+enum Trouble {
+    NoDaemon,
+    Says(String),
+}
+
+fn status() -> Result<StatusReport, Trouble> {
+    let answer = status::ask_status(status::SOCKET_NAME).map_err(|error| match error {
+        AskError::NoDaemon => Trouble::NoDaemon,
+        other => Trouble::Says(other.to_string()),
+    })?;
+    serde_json::from_value(answer)
+        .map_err(|e| Trouble::Says(AskError::NotUnderstood(e.to_string()).to_string()))
+}
+
+/// The cluster file as far as it can be read, and which node this is. What is
+/// wrong with it is noted.
+fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Cluster, usize)> {
+    if let Err(error) = std::fs::File::open(&order.file) {
+        let nobody_misses_it = daemon_runs && !order.file_is_named;
+        if error.kind() == ErrorKind::PermissionDenied || nobody_misses_it {
+            facts.unseen.push(Unseen {
+                what: format!("the cluster file {}", order.file.display()),
+                why: format!("{}; name it with --config", config::plain(&error)),
+            });
+            return None;
+        }
+    }
+    let tell = |error: ConfigError, facts: &mut Facts| {
+        let problems = error.problems.iter();
+        facts
+            .file_problems
+            .extend(problems.map(ToString::to_string));
+    };
+    let cluster = match Cluster::load(&order.file) {
+        Ok((cluster, warnings)) => {
+            let warnings = warnings.iter().map(ToString::to_string);
+            facts.file_problems.extend(warnings);
+            cluster
+        }
+        Err(error) => {
+            tell(error, facts);
+            return None;
+        }
+    };
+    let mut own = cli::own_addresses().unwrap_or_default();
+    if daemon_runs {
+        // The daemon's own device is no surprise.
+        own.retain(|a| a.interface != crate::daemon::NIC_NAME);
+    }
+    match config::identify(&cluster, &own, order.node.as_deref()) {
+        Ok(me) => {
+            facts.node = Some(cluster.nodes[me].name.clone());
+            facts.port = cluster.port;
+            note_problems(&cluster, me, &own, facts);
+            Some((cluster, me))
+        }
+        Err(error) => {
+            tell(error, facts);
+            None
+        }
+    }
+}
+
+/// What of the file does not fit this machine, except what has a finding of its own.
+fn note_problems(cluster: &Cluster, me: usize, own: &[InterfaceAddress], facts: &mut Facts) {
+    let problems = config::check_here(cluster, me, own);
+    let has_own = |text: &str| {
+        ["is on no interface", "are both on", "overlapping networks"]
+            .iter()
+            .any(|words| text.contains(words))
+    };
+    let texts = problems.iter().map(ToString::to_string);
+    facts.file_problems.extend(texts.filter(|t| !has_own(t)));
+}
+
+fn own_links(
+    report: Option<&StatusReport>,
+    cluster: Option<&(Cluster, usize)>,
+    interfaces: &[Interface],
+) -> Vec<OwnLink> {
+    let of_daemon = report.iter().flat_map(|r| &r.node.links);
+    let mut numbered: Vec<(u8, IpAddr)> = of_daemon.map(|l| (l.link, l.address.ip())).collect();
+    if let (true, Some((cluster, me))) = (report.is_none(), cluster) {
+        let links = cluster.nodes[*me].addresses();
+        numbered = links
+            .map(|(number, address)| (number as u8, address))
+            .collect();
+    }
+    let port = cluster.map(|(cluster, _)| cluster.port);
+    let link = |(number, address): (u8, IpAddr)| OwnLink {
+        number,
+        address: Some(address),
+        device: device::with_address(interfaces, address),
+        port_taken: report.is_none() && port.is_some_and(|port| is_taken(address, port)),
+        ..OwnLink::default()
+    };
+    numbered.into_iter().map(link).collect()
+}
+
+fn is_taken(address: IpAddr, port: u16) -> bool {
+    matches!(UdpSocket::bind((address, port)), Err(e) if e.kind() == ErrorKind::AddrInUse)
+}
+
+/// The ways there are: as the daemon tells, else as the file does.
+fn targets(report: Option<&StatusReport>, cluster: Option<&(Cluster, usize)>) -> Vec<Target> {
+    if let Some(report) = report {
+        let of_peer = |peer: &status::PeerStatus| {
+            let name = peer.name.clone();
+            let ways = peer.paths.clone().into_iter();
+            ways.map(move |path| Target {
+                peer: name.clone(),
+                link: path.link,
+                remote: path.remote,
+                works: path.state == PathState::Up,
+            })
+        };
+        return report.peers.iter().flat_map(of_peer).collect();
+    }
+    let Some((cluster, me)) = cluster else {
+        return Vec::new();
+    };
+    let own: Vec<usize> = cluster.nodes[*me].addresses().map(|(n, _)| n).collect();
+    let others = cluster.nodes.iter().enumerate().filter(|(i, _)| i != me);
+    let of_peer = |node: &config::NodeSpec| {
+        let shared = node.addresses().filter(|(number, _)| own.contains(number));
+        let target = |(number, address): (usize, IpAddr)| Target {
+            peer: node.name.clone(),
+            link: number as u8,
+            remote: (address, cluster.port).into(),
+            works: false,
+        };
+        shared.map(target).collect::<Vec<_>>()
+    };
+    others.flat_map(|(_, node)| of_peer(node)).collect()
+}
+
+/// Keeps those of the peer that was named, and no more than can be pinged.
+fn choose(order: &Order, targets: &mut Vec<Target>, facts: &mut Facts) -> Result<(), String> {
+    if let Some(name) = &order.peer {
+        let names: Vec<String> = targets.iter().map(|t| t.peer.clone()).collect();
+        targets.retain(|t| t.peer == *name);
+        if targets.is_empty() {
+            let mut names = names;
+            names.dedup();
+            names.truncate(8);
+            return Err(format!(
+                "there is no peer \"{}\" here; peers: {}",
+                name.escape_debug(),
+                if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                }
+            ));
+        }
+    }
+    if targets.len() > PATHS_MAX {
+        targets.sort_by_key(|t| t.works);
+        facts.unseen.push(Unseen {
+            what: format!("{} of {} paths", targets.len() - PATHS_MAX, targets.len()),
+            why: "too many to ping at once; name a peer".to_owned(),
+        });
+        targets.truncate(PATHS_MAX);
+    }
+    Ok(())
+}
+
+/// The addresses to send from and to when the bundle is to be filled.
+fn to_fill(
+    report: Option<&StatusReport>,
+    cluster: Option<&(Cluster, usize)>,
+    targets: &[Target],
+) -> Result<(IpAddr, IpAddr), String> {
+    let mut names: Vec<&str> = targets.iter().map(|t| t.peer.as_str()).collect();
+    names.dedup();
+    let [name] = names[..] else {
+        return Err("--measure needs the name of one peer".to_owned());
+    };
+    let own = report.and_then(own_vnic);
+    let own = own.ok_or("--measure needs a daemon that runs and has a `vnic`")?;
+    let (cluster, _) = cluster
+        .ok_or("--measure needs the cluster file, for the peer's `vnic`; name it with --config")?;
+    let node = cluster.nodes.iter().find(|n| n.name == name);
+    let peer = node.and_then(|n| n.vnic);
+    let (peer, _) = peer.ok_or(format!("--measure needs a `vnic` at {name}"))?;
+    Ok((own, peer))
+}
+
+fn own_vnic(report: &StatusReport) -> Option<IpAddr> {
+    let vnic = report.node.vnic.as_ref()?;
+    vnic.address.split('/').next()?.parse().ok()
+}
+
+fn watch(
+    order: &Order,
+    first: Option<StatusReport>,
+    targets: &[Target],
+    filled: Option<(IpAddr, IpAddr)>,
+    facts: &mut Facts,
+) {
+    let port = targets.first().map_or(facts.port, |t| t.remote.port());
+    facts.port = port;
+    let pid = first.as_ref().map(|r| r.node.pid).filter(|pid| *pid > 0);
+    let mut network = listen(facts, targets, port);
+    let errors: Vec<BTreeMap<String, u64>> = facts.links.iter().map(device_errors).collect();
+    let mut flows = first.as_ref().and_then(own_vnic).map(Flows::begin);
+    // Once more: to open all this took a moment.
+    let first = first.map(again);
+    let machine = Before::take(pid, port);
+    let began = Instant::now();
+    let until = began + order.watch;
+    let interval = PING_INTERVAL.max(PING_INTERVAL_ALL * targets.len() as u32);
+    let answers: Vec<Answers> = std::thread::scope(|scope| {
+        let ping = |target: &Target| {
+            let link = facts.link(target.link)?;
+            let device = link.device.as_ref()?;
+            let way = Way {
+                local: link.address?,
+                device: Some(&device.name),
+                remote: target.remote,
+                mtu_bytes: device.mtu_bytes,
+                knock: !target.works,
+                interval,
+                until,
+            };
+            Some(pings::run(&way))
+        };
+        let threads: Vec<_> = targets
+            .iter()
+            .map(|target| scope.spawn(move || ping(target).unwrap_or_default()))
+            .collect();
+        let filling =
+            filled.map(|(own, peer)| scope.spawn(move || measure::fill(own, peer, until)));
+        look_until(until, &mut network, flows.as_mut());
+        let answers = threads.into_iter().map(|t| t.join().unwrap_or_default());
+        let answers = answers.collect();
+        drop(filling.map(|f| f.join()));
+        answers
+    });
+    network.look();
+    facts.seconds = began.elapsed().as_secs_f64();
+    facts.machine = machine.finish();
+    facts.flows = flows.map(Flows::finish).unwrap_or_default();
+    if let Some(first) = first {
+        facts.node = Some(first.node.name.clone());
+        let last = again(first.clone());
+        facts.daemon = Some(Watched { first, last });
+    }
+    take_links(facts, &network, errors);
+    take_paths(facts, &network, targets, answers);
+}
+
+/// What the daemon says now; if it ended meanwhile, what it said before.
+fn again(before: StatusReport) -> StatusReport {
+    status().unwrap_or(before)
+}
+
+fn device_errors(link: &OwnLink) -> BTreeMap<String, u64> {
+    let device = link.device.as_ref();
+    device.map(|d| device::errors(&d.name)).unwrap_or_default()
+}
+
+/// Packet sockets where they are permitted: ARP on all links, and what arrives
+/// for our port where a path does not work.
+fn listen(facts: &mut Facts, targets: &[Target], port: u16) -> Network {
+    let mut network = Network::new(port);
+    let mut refused = None;
+    for link in &facts.links {
+        let (Some(address), Some(device)) = (link.address, &link.device) else {
+            continue;
+        };
+        if !usable(device) {
+            continue;
+        }
+        let on_link = || targets.iter().filter(|t| t.link == link.number);
+        if let (IpAddr::V4(own), Some(mac)) = (address, device.mac) {
+            let peers = on_link().filter_map(|t| match t.remote.ip() {
+                IpAddr::V4(ip) => Some(ip),
+                IpAddr::V6(_) => None,
+            });
+            let added = network.add(link.number, device.index, mac, own, peers.collect());
+            refused = refused.or(added.err());
+        }
+        if on_link().any(|t| !t.works) {
+            let added = network.capture(link.number, device.index, device.mac, address.is_ipv4());
+            refused = refused.or(added.err());
+        }
+    }
+    if let Some(error) = refused {
+        facts.unseen.push(Unseen {
+            what: "address conflicts, shared networks, and what a firewall of this machine drops"
+                .to_owned(),
+            why: format!("{}; run it as root (CAP_NET_RAW)", config::plain(&error)),
+        });
+    }
+    network
+}
+
+fn usable(device: &Device) -> bool {
+    device.up && device.carrier
+}
+
+fn look_until(until: Instant, network: &mut Network, mut flows: Option<&mut Flows>) {
+    let (mut ask, mut look_at_flows) = (Instant::now(), Instant::now());
+    loop {
+        let now = Instant::now();
+        if now >= until {
+            return;
+        }
+        if now >= ask {
+            network.ask();
+            ask = now + ASK_EVERY;
+        }
+        network.look();
+        if let Some(flows) = flows.as_deref_mut()
+            && now >= look_at_flows
+        {
+            flows.look();
+            look_at_flows = now + FLOWS_EVERY;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn take_links(facts: &mut Facts, network: &Network, errors: Vec<BTreeMap<String, u64>>) {
+    for (link, before) in facts.links.iter_mut().zip(errors) {
+        link.heard_on = network.heard_on(link.number);
+        link.arrivals = network.arrivals(link.number);
+        if let Some(address) = link.address {
+            link.claimants = network.macs(link.number, address);
+        }
+        if let Some(device) = &mut link.device {
+            device.errors = device::grown(&before, device::errors(&device.name));
+        }
+    }
+}
+
+fn take_paths(facts: &mut Facts, network: &Network, targets: &[Target], answers: Vec<Answers>) {
+    let known = neighbours().unwrap_or_default();
+    if answers.iter().any(|a| a.forbidden) {
+        facts.unseen.push(Unseen {
+            what: "loss on idle links, and whether large packets pass".to_owned(),
+            why: "pinging is not permitted; run it as root, or set \
+                  `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`"
+                .to_owned(),
+        });
+    }
+    for (target, answers) in targets.iter().zip(answers) {
+        let ip = target.remote.ip();
+        let device = facts.device(target.link).map(|d| d.index);
+        let neighbour = known
+            .iter()
+            .find(|n| Some(n.device) == device && n.ip == ip);
+        facts.paths.push(PathFacts {
+            peer: target.peer.clone(),
+            link: target.link,
+            remote: target.remote,
+            small: answers.small,
+            large: answers.large,
+            knock: answers.knock,
+            macs: network
+                .asked_on(target.link)
+                .then(|| network.macs(target.link, ip)),
+            neighbour: neighbour.and_then(|n| n.mac),
+            neighbour_failed: neighbour.is_some_and(|n| n.failed),
+        });
+    }
+}

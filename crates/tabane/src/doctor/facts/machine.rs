@@ -1,0 +1,177 @@
+//! The machine, from `/proc` and `/sys`.
+
+use std::fs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tabane_io::clock;
+
+use super::{Machine, since};
+
+/// Clock readings made to see what one costs, in so many batches: whoever is
+/// interrupted in one is not in all of them.
+const CLOCK_READINGS: u32 = 100;
+const CLOCK_BATCHES: u32 = 50;
+
+/// Counters when the watching began.
+pub struct Before {
+    processors: Vec<Processor>,
+    daemon: Option<Scheduled>,
+    daemon_pid: Option<u32>,
+    port: u16,
+    socket_drops: u64,
+    backlog_drops: u64,
+    wall: Duration,
+    steady_ns: u64,
+    began: Instant,
+}
+
+/// Time of one processor, in ticks.
+#[derive(Clone, Copy, Default)]
+struct Processor {
+    softirq: u64,
+    stolen: u64,
+    all: u64,
+}
+
+/// Time of one process, all its threads that live.
+#[derive(Clone, Copy)]
+struct Scheduled {
+    ran_ns: u64,
+    waited_ns: u64,
+}
+
+impl Before {
+    /// Reads the counters. `daemon_pid` is the daemon's process.
+    pub fn take(daemon_pid: Option<u32>, port: u16) -> Before {
+        Before {
+            processors: processors(),
+            daemon: daemon_pid.and_then(scheduled),
+            daemon_pid,
+            port,
+            socket_drops: socket_drops(port),
+            backlog_drops: backlog_drops(),
+            wall: wall(),
+            steady_ns: clock::now_ns(),
+            began: Instant::now(),
+        }
+    }
+
+    /// What became of them.
+    pub fn finish(self) -> Machine {
+        let elapsed_ns = self.began.elapsed().as_nanos().max(1) as f64;
+        let now = self.daemon_pid.and_then(scheduled);
+        let daemon = self.daemon.zip(now);
+        let share = |of: fn(&Scheduled) -> u64| {
+            daemon.map(|(a, b)| since(of(&a), of(&b)) as f64 / elapsed_ns)
+        };
+        let (softirq_share_max, stolen_share) = processor_shares(&self.processors, &processors());
+        let steady_s = since(self.steady_ns, clock::now_ns()) as f64 * 1e-9;
+        let wall_now = wall();
+        Machine {
+            rmem_max_bytes: number("/proc/sys/net/core/rmem_max"),
+            wmem_max_bytes: number("/proc/sys/net/core/wmem_max"),
+            softirq_share_max,
+            stolen_share,
+            daemon_ran_share: share(|s| s.ran_ns),
+            daemon_waited_share: share(|s| s.waited_ns),
+            socket_drops: since(self.socket_drops, socket_drops(self.port)),
+            backlog_drops: since(self.backlog_drops, backlog_drops()),
+            clocksource: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            clock_read_ns: clock_read_ns(),
+            wall_jump_s: wall_now.as_secs_f64() - self.wall.as_secs_f64() - steady_s,
+            wall_unix_s: wall_now.as_secs(),
+        }
+    }
+}
+
+fn text(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<u64> {
+    text(path)?.parse().ok()
+}
+
+fn wall() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// `/proc/stat` (proc_stat(5)): user nice system idle iowait irq softirq steal.
+fn processors() -> Vec<Processor> {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let of_one = |line: &str| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?.strip_prefix("cpu")?;
+        let ticks: Vec<u64> = words.map_while(|w| w.parse().ok()).take(8).collect();
+        let is_one = !name.is_empty() && ticks.len() == 8;
+        is_one.then(|| Processor {
+            softirq: ticks[6],
+            stolen: ticks[7],
+            all: ticks.iter().sum(),
+        })
+    };
+    stat.lines().filter_map(of_one).collect()
+}
+
+/// The largest share of interrupts of one processor, the stolen share of all.
+fn processor_shares(first: &[Processor], last: &[Processor]) -> (f64, f64) {
+    let pairs = first.iter().zip(last);
+    let grown = pairs.map(|(a, b)| Processor {
+        softirq: since(a.softirq, b.softirq),
+        stolen: since(a.stolen, b.stolen),
+        all: since(a.all, b.all).max(1),
+    });
+    let grown: Vec<Processor> = grown.collect();
+    let softirq = grown.iter().map(|p| p.softirq as f64 / p.all as f64);
+    let stolen: u64 = grown.iter().map(|p| p.stolen).sum();
+    let all: u64 = grown.iter().map(|p| p.all).sum();
+    (
+        softirq.fold(0.0, f64::max),
+        stolen as f64 / all.max(1) as f64,
+    )
+}
+
+/// `/proc/PID/schedstat`: time on a processor, time ready but without one.
+fn scheduled(pid: u32) -> Option<Scheduled> {
+    let text = text(&format!("/proc/{pid}/schedstat"))?;
+    let mut words = text.split_whitespace().map_while(|w| w.parse().ok());
+    Some(Scheduled {
+        ran_ns: words.next()?,
+        waited_ns: words.next()?,
+    })
+}
+
+/// `/proc/net/udp`: the last column counts datagrams a socket had no room for.
+fn socket_drops(port: u16) -> u64 {
+    let wanted = format!(":{port:04X}");
+    let of_one = |line: &str| -> Option<u64> {
+        let mut words = line.split_whitespace();
+        let local = words.nth(1)?;
+        local
+            .ends_with(&wanted)
+            .then(|| words.last()?.parse().ok())?
+    };
+    let tables = ["/proc/net/udp", "/proc/net/udp6"].map(fs::read_to_string);
+    let texts = tables.iter().flatten();
+    texts.flat_map(|t| t.lines()).filter_map(of_one).sum()
+}
+
+/// `/proc/net/softnet_stat`: the second column, hexadecimal.
+fn backlog_drops() -> u64 {
+    let text = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    let of_one = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
+    text.lines().filter_map(of_one).sum()
+}
+
+fn clock_read_ns() -> f64 {
+    let batch = |_| {
+        let began = clock::now_ns();
+        for _ in 1..CLOCK_READINGS {
+            std::hint::black_box(clock::now_ns());
+        }
+        since(began, clock::now_ns()) as f64 / f64::from(CLOCK_READINGS)
+    };
+    (0..CLOCK_BATCHES).map(batch).fold(f64::INFINITY, f64::min)
+}

@@ -1,0 +1,282 @@
+//! What was seen, without any judgement of it.
+
+mod device;
+mod flows;
+mod gather;
+mod machine;
+mod measure;
+mod network;
+mod pings;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use tabane_io::probe::KnockAnswer;
+
+use super::finding::Unseen;
+use crate::status::{LinkStatus, PathStatus, PeerStatus, StatusReport};
+
+pub use gather::{Order, gather};
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// Everything that was seen.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// How long was watched, seconds.
+    pub seconds: f64,
+    /// What the daemon said; `None` if none runs.
+    pub daemon: Option<Watched>,
+    /// What the daemon answered instead of its status.
+    pub daemon_trouble: Option<String>,
+    /// This node's name.
+    pub node: Option<String>,
+    /// UDP port of the cluster.
+    pub port: u16,
+    /// What is wrong with the cluster file, or between it and this machine.
+    pub file_problems: Vec<String>,
+    /// This node's links.
+    pub links: Vec<OwnLink>,
+    /// The ways to the peers that were looked at.
+    pub paths: Vec<PathFacts>,
+    /// The machine.
+    pub machine: Machine,
+    /// TCP connections over the virtual NIC.
+    pub flows: Vec<Flow>,
+    /// What could not be looked at.
+    pub unseen: Vec<Unseen>,
+}
+
+/// What the daemon said at the beginning and at the end.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// At the beginning.
+    pub first: StatusReport,
+    /// At the end.
+    pub last: StatusReport,
+}
+
+/// One of this node's links.
+#[derive(Debug, Clone, Default)]
+pub struct OwnLink {
+    /// Its number.
+    pub number: u8,
+    /// Its address.
+    pub address: Option<IpAddr>,
+    /// The device that has the address.
+    pub device: Option<Device>,
+    /// Whether another program has the UDP port (only tried without a daemon).
+    pub port_taken: bool,
+    /// Links whose device heard what was broadcast on this one's.
+    pub heard_on: Vec<u8>,
+    /// Ethernet addresses of others that answer for this link's address.
+    pub claimants: Vec<Mac>,
+    /// Datagrams for our port that arrived at the device, by sender; `None` if
+    /// that was not looked at.
+    pub arrivals: Option<BTreeMap<IpAddr, u64>>,
+}
+
+/// A network device.
+#[derive(Debug, Clone, Default)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub index: u32,
+    /// Its Ethernet address.
+    pub mac: Option<Mac>,
+    /// Its MTU.
+    pub mtu_bytes: u32,
+    /// Switched on.
+    pub up: bool,
+    /// Connected.
+    pub carrier: bool,
+    /// Length of the network prefix of the link's address.
+    pub prefix: u8,
+    /// Its speed, if it is known.
+    pub speed_mbps: Option<u32>,
+    /// It cannot send and receive at once.
+    pub half_duplex: bool,
+    /// There is hardware behind it.
+    pub physical: bool,
+    /// Offloads that are on, by their names in `ethtool -k`; `None` if not known.
+    pub features: Option<Vec<String>>,
+    /// Its error counters, by their names in `/sys/class/net/*/statistics`:
+    /// what they grew by while watching.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// How many were sent and answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pings {
+    /// Sent.
+    pub sent: u32,
+    /// Answered.
+    pub answered: u32,
+}
+
+/// A way to a peer.
+#[derive(Debug, Clone)]
+pub struct PathFacts {
+    /// The peer's name.
+    pub peer: String,
+    /// The link.
+    pub link: u8,
+    /// The peer's address and port.
+    pub remote: SocketAddr,
+    /// Small pings; `None` if there could be none.
+    pub small: Option<Pings>,
+    /// Pings as large as the device's MTU.
+    pub large: Option<Pings>,
+    /// What came back from the peer's port; only tried where the path does not work.
+    pub knock: Option<KnockAnswer>,
+    /// Ethernet addresses that answered for the peer's; `None` if nobody could be asked.
+    pub macs: Option<Vec<Mac>>,
+    /// The Ethernet address that the kernel sends to.
+    pub neighbour: Option<Mac>,
+    /// Whether the kernel got no answer when it asked for the peer.
+    pub neighbour_failed: bool,
+}
+
+/// The machine.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// `net.core.rmem_max`.
+    pub rmem_max_bytes: Option<u64>,
+    /// `net.core.wmem_max`.
+    pub wmem_max_bytes: Option<u64>,
+    /// Share of the time the busiest processor spent on network interrupts (softirq).
+    pub softirq_share_max: f64,
+    /// Share of the time that the hypervisor gave to others.
+    pub stolen_share: f64,
+    /// Share of the time that the daemon ran.
+    pub daemon_ran_share: Option<f64>,
+    /// Share of the time that it was ready to run and waited for a processor.
+    pub daemon_waited_share: Option<f64>,
+    /// Datagrams our port's sockets had no room for, while watching.
+    pub socket_drops: u64,
+    /// Packets the kernel dropped before any socket, machine-wide, while watching.
+    pub backlog_drops: u64,
+    /// The kernel's source of time.
+    pub clocksource: Option<String>,
+    /// What one reading of the clock costs.
+    pub clock_read_ns: f64,
+    /// By how much the wall clock ran ahead of the steady one while watching, seconds.
+    pub wall_jump_s: f64,
+    /// The wall clock, seconds since 1970.
+    pub wall_unix_s: u64,
+}
+
+/// A TCP connection over the virtual NIC, while it was watched.
+#[derive(Debug, Clone)]
+pub struct Flow {
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// For how long there was something to send, seconds.
+    pub busy_s: f64,
+    /// For how much of that the other end granted no window.
+    pub window_limited_s: f64,
+    /// The least that ever waited here to be read.
+    pub unread_bytes_min: u64,
+    /// What was acknowledged by the other end.
+    pub sent_bytes: u64,
+    /// What was received.
+    pub received_bytes: u64,
+}
+
+impl Facts {
+    /// The link of this number.
+    pub fn link(&self, number: u8) -> Option<&OwnLink> {
+        self.links.iter().find(|l| l.number == number)
+    }
+
+    /// The device of a link.
+    pub fn device(&self, number: u8) -> Option<&Device> {
+        self.link(number)?.device.as_ref()
+    }
+
+    /// What the daemon last said of a peer.
+    pub fn peer(&self, name: &str) -> Option<&PeerStatus> {
+        let peers = &self.daemon.as_ref()?.last.peers;
+        peers.iter().find(|p| p.name == name)
+    }
+
+    /// What the daemon said of a path, at the beginning and at the end.
+    pub fn path_status(&self, peer: &str, link: u8) -> Option<PathWatch<'_>> {
+        let daemon = self.daemon.as_ref()?;
+        Some(PathWatch {
+            first: path_of(&daemon.first, peer, link)?,
+            last: path_of(&daemon.last, peer, link)?,
+        })
+    }
+
+    /// What the daemon said of one of its links, at the beginning and at the end.
+    pub fn link_status(&self, number: u8) -> Option<LinkWatch<'_>> {
+        let daemon = self.daemon.as_ref()?;
+        Some(LinkWatch {
+            first: daemon.first.node.links.iter().find(|l| l.link == number)?,
+            last: daemon.last.node.links.iter().find(|l| l.link == number)?,
+        })
+    }
+}
+
+fn path_of<'a>(report: &'a StatusReport, peer: &str, link: u8) -> Option<&'a PathStatus> {
+    let peer = report.peers.iter().find(|p| p.name == peer)?;
+    peer.paths.iter().find(|p| p.link == link)
+}
+
+/// A path at the beginning and at the end.
+#[derive(Debug, Clone, Copy)]
+pub struct PathWatch<'a> {
+    /// At the beginning.
+    pub first: &'a PathStatus,
+    /// At the end.
+    pub last: &'a PathStatus,
+}
+
+impl PathWatch<'_> {
+    /// Packets sent meanwhile.
+    pub fn sent(&self) -> u64 {
+        since(self.first.tx_packets, self.last.tx_packets)
+    }
+
+    /// Of those, or of a moment before, found lost meanwhile; not those that were only late.
+    pub fn lost(&self) -> u64 {
+        let late = since(self.first.tx_late_packets, self.last.tx_late_packets);
+        since(self.first.tx_lost_packets, self.last.tx_lost_packets).saturating_sub(late)
+    }
+
+    /// Packets received meanwhile.
+    pub fn received(&self) -> u64 {
+        since(self.first.rx_packets, self.last.rx_packets)
+    }
+
+    /// Bytes sent meanwhile.
+    pub fn sent_bytes(&self) -> u64 {
+        since(self.first.tx_bytes, self.last.tx_bytes)
+    }
+}
+
+/// One of the daemon's links at the beginning and at the end.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkWatch<'a> {
+    /// At the beginning.
+    pub first: &'a LinkStatus,
+    /// At the end.
+    pub last: &'a LinkStatus,
+}
+
+impl LinkWatch<'_> {
+    /// By how much a counter grew meanwhile.
+    pub fn grown(&self, counter: impl Fn(&LinkStatus) -> u64) -> u64 {
+        since(counter(self.first), counter(self.last))
+    }
+}
+
+/// How much a counter grew; one that began anew (a socket opened again) counts from zero.
+pub fn since(first: u64, last: u64) -> u64 {
+    last.checked_sub(first).unwrap_or(last)
+}

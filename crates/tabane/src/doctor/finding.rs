@@ -1,0 +1,194 @@
+//! What doctor says: findings, and what it looked at.
+
+use serde::Serialize;
+
+/// What is wrong. The names are an interface for programs; `docs/doctor.md`
+/// describes each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// No daemon runs in this network namespace.
+    NoDaemon,
+    /// The daemon does not answer.
+    DaemonSilent,
+    /// The cluster file cannot be used, or does not fit this machine.
+    ClusterFile,
+    /// Another program has our UDP port.
+    PortTaken,
+    /// The two ends have different cluster keys.
+    WrongKey,
+    /// The two ends speak different versions of the protocol.
+    WrongVersion,
+    /// One end is encrypted, the other plain.
+    WrongWire,
+    /// Two machines run under one name.
+    NameConflict,
+    /// The cluster files of the two ends differ.
+    FilesDiffer,
+    /// Cables, or entries of `links`, are swapped.
+    SwappedLinks,
+    /// No tabane runs on the peer's machine.
+    NoDaemonThere,
+    /// A firewall of this machine drops our packets.
+    FirewallHere,
+    /// A firewall at the peer, or between, drops our packets.
+    FirewallThere,
+    /// A link's address is on no interface.
+    AddressMissing,
+    /// A link's interface is switched off.
+    LinkOff,
+    /// A link's interface has no carrier.
+    NoCarrier,
+    /// Packets pass in one direction only.
+    OneWay,
+    /// Nothing of a peer arrives on a link.
+    LinkDead,
+    /// Two machines have one address.
+    AddressConflict,
+    /// What is for a peer is sent to another machine's Ethernet address.
+    WrongNeighbour,
+    /// Two links are one network.
+    SharedNetwork,
+    /// A link is much slower than its siblings.
+    SlowLink,
+    /// A NIC can send or receive, but not both at once.
+    HalfDuplex,
+    /// A link loses packets.
+    LossyLink,
+    /// Large packets do not pass.
+    Mtu,
+    /// The daemon has all it can get of a processor.
+    Cpu,
+    /// The kernel grants small socket buffers.
+    Buffers,
+    /// The NIC, or the kernel, does not join or split packets.
+    Offloads,
+    /// A program does not read what arrives for it.
+    SlowProgram,
+    /// Reading the clock is slow, or the clock jumps.
+    Clock,
+}
+
+/// How bad, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// A peer cannot be reached, or is about to be confused with another.
+    Unreachable,
+    /// A link does not carry: no redundancy, less speed.
+    Degraded,
+    /// It works, slower than it could.
+    Slow,
+    /// It costs nothing that was measured; it may some day.
+    Note,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What kind of thing.
+    pub cause: Cause,
+    /// How bad.
+    pub severity: Severity,
+    /// The peers it concerns; none if it is about this node.
+    pub peers: Vec<String>,
+    /// The links it concerns, in order.
+    pub links: Vec<u8>,
+    /// What is wrong, one sentence.
+    pub what: String,
+    /// How it is known: what was measured.
+    pub evidence: Vec<String>,
+    /// What it costs.
+    pub cost: String,
+    /// Share of the bundle that it costs, 0 to 1, to order by.
+    pub cost_share: f64,
+    /// What to do, most likely first: commands, or steps.
+    pub mend: Vec<String>,
+}
+
+impl Finding {
+    /// A finding that concerns nobody in particular.
+    pub fn new(cause: Cause, severity: Severity, what: impl Into<String>) -> Finding {
+        Finding {
+            cause,
+            severity,
+            peers: Vec::new(),
+            links: Vec::new(),
+            what: what.into(),
+            evidence: Vec::new(),
+            cost: String::new(),
+            cost_share: 0.0,
+            mend: Vec::new(),
+        }
+    }
+
+    /// It concerns this peer.
+    pub fn peer(mut self, name: &str) -> Finding {
+        self.peers.push(name.to_owned());
+        self
+    }
+
+    /// It concerns this link.
+    pub fn link(mut self, number: u8) -> Finding {
+        self.links.push(number);
+        self
+    }
+
+    /// How it is known.
+    pub fn seen(mut self, text: impl Into<String>) -> Finding {
+        self.evidence.push(text.into());
+        self
+    }
+
+    /// How it is known, if it is.
+    pub fn maybe_seen(mut self, text: Option<impl Into<String>>) -> Finding {
+        self.evidence.extend(text.map(Into::into));
+        self
+    }
+
+    /// What it costs, in words and as a share of the bundle.
+    pub fn costs(mut self, share: f64, text: impl Into<String>) -> Finding {
+        self.cost = text.into();
+        self.cost_share = share.clamp(0.0, 1.0);
+        self
+    }
+
+    /// What to do.
+    pub fn mend(mut self, text: impl Into<String>) -> Finding {
+        self.mend.push(text.into());
+        self
+    }
+}
+
+/// Something that could not be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unseen {
+    /// What.
+    pub what: String,
+    /// Why not, and how it could be.
+    pub why: String,
+}
+
+/// All that doctor says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// Version of these names.
+    pub schema: u32,
+    /// The node that was looked at; `null` if it is not known which it is.
+    pub node: Option<String>,
+    /// Whether a daemon runs here.
+    pub daemon: bool,
+    /// For how long was watched, seconds.
+    pub watched_s: f64,
+    /// What was looked at, in words.
+    pub looked_at: String,
+    /// What is wrong, worst first.
+    pub findings: Vec<Finding>,
+    /// What was looked for.
+    pub checked: Vec<&'static str>,
+    /// What could not be looked at.
+    pub unseen: Vec<Unseen>,
+}
+
+/// Value of [`Diagnosis::schema`]. Grows if a name changes its meaning or goes.
+pub const SCHEMA: u32 = 1;

@@ -1,0 +1,58 @@
+//! From what was seen to what is wrong. Pure: facts in, findings out.
+
+mod host;
+mod links;
+mod mtu;
+mod own;
+mod programs;
+mod quality;
+mod reach;
+mod refusals;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use super::facts::Facts;
+use super::finding::{Cause, Finding};
+
+/// What is looked for, in words, for the one to whom nothing is wrong.
+pub const CHECKED: [&str; 14] = [
+    "the daemon and its cluster file",
+    "interfaces, addresses and carrier",
+    "key, version, wire and names",
+    "firewalls here and there",
+    "links that carry one way or not at all",
+    "two links on one switch or in one network",
+    "address conflicts",
+    "loss",
+    "speed and duplex",
+    "MTU",
+    "processor time",
+    "socket buffers and offloads",
+    "programs that read slowly",
+    "clocks",
+];
+
+/// What is wrong, worst first.
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    own::judge(facts, &mut found);
+    links::judge(facts, &mut found);
+    refusals::judge(facts, &mut found);
+    reach::judge(facts, &mut found);
+    host::judge(facts, &mut found);
+    quality::judge(facts, &mut found);
+    programs::judge(facts, &mut found);
+    found.sort_by(|a, b| {
+        let share = b.cost_share.total_cmp(&a.cost_share);
+        a.severity.cmp(&b.severity).then(share)
+    });
+    found
+}
+
+/// Whether something is already said of this cause and link.
+fn is_said(found: &[Finding], cause: Cause, link: u8) -> bool {
+    found
+        .iter()
+        .any(|f| f.cause == cause && f.links.contains(&link))
+}

@@ -1,0 +1,70 @@
+//! The daemon itself, and its cluster file.
+
+use crate::doctor::facts::Facts;
+use crate::doctor::finding::{Cause, Finding, Severity};
+
+pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
+    match (&facts.daemon, &facts.daemon_trouble) {
+        (Some(_), _) => {}
+        (None, Some(words)) => found.push(
+            Finding::new(
+                Cause::DaemonSilent,
+                Severity::Unreachable,
+                "The daemon does not answer as it should",
+            )
+            .seen(words)
+            .costs(1.0, "while it hangs, nothing is carried")
+            .mend("look at its log: `journalctl -u tabane -e`")
+            .mend("restart it: `systemctl restart tabane`"),
+        ),
+        (None, None) => found.push(
+            Finding::new(
+                Cause::NoDaemon,
+                Severity::Unreachable,
+                "No daemon runs here",
+            )
+            .seen("nobody listens at the control socket @tabane of this network namespace")
+            .costs(1.0, "this node is not in the cluster")
+            .mend("start it: `tabane up`, or `systemctl start tabane`"),
+        ),
+    }
+    if !facts.file_problems.is_empty() {
+        let harmless = facts.file_problems.iter().all(|p| p.contains("warning:"));
+        let (severity, cost) = match (&facts.daemon, harmless) {
+            (_, true) => (Severity::Note, "nothing now"),
+            (Some(_), _) => (
+                Severity::Note,
+                "nothing now; `tabane up` would refuse to start",
+            ),
+            (None, _) => (Severity::Unreachable, "`tabane up` refuses to start"),
+        };
+        let mut finding = Finding::new(
+            Cause::ClusterFile,
+            severity,
+            "The cluster file does not fit this machine",
+        )
+        .costs(0.9, cost)
+        .mend("correct the lines named, on every node, and run `tabane up` again");
+        finding.evidence.clone_from(&facts.file_problems);
+        found.push(finding);
+    }
+    let taken = facts.links.iter().filter(|l| l.port_taken);
+    for link in taken {
+        let address = link.address.map(|a| a.to_string()).unwrap_or_default();
+        found.push(
+            Finding::new(
+                Cause::PortTaken,
+                Severity::Unreachable,
+                format!("Another program has UDP port {} at {address}", facts.port),
+            )
+            .link(link.number)
+            .seen("binding to it fails: address already in use")
+            .costs(0.8, format!("`tabane up` cannot use link {}", link.number))
+            .mend(format!(
+                "`ss -ulpn sport = :{}` names the program; end it",
+                facts.port
+            ))
+            .mend("or choose another `port` in the cluster file, on every node"),
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! The programs at both ends: whether the bundle waits for them.
+
+use super::{host, words};
+use crate::doctor::facts::{Facts, Flow};
+use crate::doctor::finding::{Cause, Finding, Severity};
+use crate::status::PathState;
+
+/// A connection that had something to send for less than this says nothing.
+const BUSY_S_MIN: f64 = 0.3;
+/// Of that, waiting for the receiver's window from here on makes it the limit.
+const LIMITED_MIN: f64 = 0.5;
+/// So much always waiting to be read: the program here is slow.
+const UNREAD_MIN: u64 = 32 * 1024;
+/// A bundle used to this share is full: then everybody waits for it, not it for them.
+const FULL: f64 = 0.8;
+/// Connections told of.
+const TOLD_MAX: usize = 5;
+
+pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
+    let mut slow_here: Vec<&Flow> = facts.flows.iter().filter(|f| reads_slowly(f)).collect();
+    slow_here.sort_by_key(|f| core::cmp::Reverse(f.unread_bytes_min));
+    found.extend(slow_here.into_iter().take(TOLD_MAX).map(|f| here(facts, f)));
+    if is_full(facts) || host::is_starved(facts) {
+        return;
+    }
+    let waits = |f: &&Flow| f.busy_s >= BUSY_S_MIN && f.window_limited_s >= f.busy_s * LIMITED_MIN;
+    let mut waiting: Vec<&Flow> = facts.flows.iter().filter(waits).collect();
+    waiting.sort_by(|a, b| b.window_limited_s.total_cmp(&a.window_limited_s));
+    found.extend(waiting.into_iter().take(TOLD_MAX).map(|f| there(facts, f)));
+}
+
+fn reads_slowly(flow: &Flow) -> bool {
+    flow.unread_bytes_min >= UNREAD_MIN
+}
+
+/// Whether the connections wait for the bundle: what they sent waits in it, or it
+/// sends as much as the links can carry.
+fn is_full(facts: &Facts) -> bool {
+    if let Some(daemon) = &facts.daemon
+        && [&daemon.first, &daemon.last]
+            .iter()
+            .any(|report| report.peers.iter().any(|p| p.queued_bytes > 0))
+    {
+        return true;
+    }
+    let (mut used, mut capacity) = (0.0, 0.0);
+    for path in &facts.paths {
+        let Some(watch) = facts.path_status(&path.peer, path.link) else {
+            continue;
+        };
+        let last = watch.last;
+        if last.state == PathState::Up && last.capacity_proven {
+            used += watch.sent_bytes() as f64 * 8e-6 / facts.seconds.max(1e-3);
+            capacity += last.capacity_mbps.unwrap_or(0.0);
+        }
+    }
+    capacity > 0.0 && used >= capacity * FULL
+}
+
+fn mbps(bytes: u64, facts: &Facts) -> f64 {
+    bytes as f64 * 8e-6 / facts.seconds.max(1e-3)
+}
+
+fn here(facts: &Facts, flow: &Flow) -> Finding {
+    let (local, remote) = (flow.local, flow.remote);
+    Finding::new(
+        Cause::SlowProgram,
+        Severity::Slow,
+        format!("The program here that has {local} reads slowly what {remote} sends"),
+    )
+    .seen(format!(
+        "at least {} KiB always waited to be read; {:.1} Mb/s arrived",
+        flow.unread_bytes_min / 1024,
+        mbps(flow.received_bytes, facts)
+    ))
+    .costs(
+        0.1,
+        "this connection is as fast as its reader; the links have room",
+    )
+    .mend(format!(
+        "`ss -tnp src {local}` names the program: is it short of processor time, or \
+                   does it wait for a disk?"
+    ))
+}
+
+fn there(facts: &Facts, flow: &Flow) -> Finding {
+    let (local, remote) = (flow.local, flow.remote);
+    Finding::new(
+        Cause::SlowProgram,
+        Severity::Slow,
+        format!("{remote} does not take what {local} here has to send"),
+    )
+    .seen(format!(
+        "for {} of the time that there was something to send, the receiver granted no window; \
+         {:.1} Mb/s got through",
+        words::percent((flow.window_limited_s / flow.busy_s).min(1.0)),
+        mbps(flow.sent_bytes, facts)
+    ))
+    .costs(
+        0.1,
+        "this connection is as fast as its reader; the links have room",
+    )
+    .mend(format!(
+        "on the machine of {}: `ss -tnp src {remote}` names the program: is it short \
+                   of processor time, or does it wait for a disk?",
+        remote.ip()
+    ))
+    .mend("if its Recv-Q is empty there, its buffer is small: raise `sysctl net.ipv4.tcp_rmem`")
+}

@@ -1,0 +1,258 @@
+//! How good a path is that works: loss and speed.
+
+use super::{host, is_said, mtu, words};
+use crate::doctor::facts::{Device, Facts, PathFacts, PathWatch};
+use crate::doctor::finding::{Cause, Finding, Severity};
+use crate::status::PathState;
+
+/// A path that sent so many packets while watched tells of its loss itself …
+const BUSY_PACKETS: u64 = 500;
+/// … and loses from here on; below it costs less than it would to look for it.
+const LOSS_MIN: f64 = 0.01;
+/// Fewer lost packets than this are chance.
+const LOST_MIN: u64 = 5;
+/// Pings are fewer, and both directions count.
+const PING_LOSS_MIN: f64 = 0.02;
+const PINGS_LOST_MIN: u32 = 3;
+/// A busy path that carries less than this share of what it can says nothing of that.
+const USED_MIN: f64 = 0.4;
+/// Slower than this share of the fastest sibling is slow.
+const SLOW_BELOW: f64 = 0.6;
+/// … or than this, where the daemon waits for a processor and estimates are rough.
+const SLOW_BELOW_STARVED: f64 = 0.3;
+pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
+    let working: Vec<_> = facts.paths.iter().filter_map(|p| up(facts, p)).collect();
+    for (path, watch) in &working {
+        found.extend(lossy(facts, path, *watch));
+        found.extend(mtu::judge(facts, path, *watch));
+    }
+    for link in &facts.links {
+        if let Some(device) = &link.device {
+            found.extend(duplex(facts, link.number, device));
+        }
+    }
+    let cpu_is_the_limit = found.iter().any(|f| f.cause == Cause::Cpu);
+    for (path, watch) in &working {
+        let lossy = is_said(found, Cause::LossyLink, path.link);
+        if !lossy && !cpu_is_the_limit {
+            found.extend(slow(facts, path, *watch));
+        }
+    }
+    for link in &facts.links {
+        let said = is_said(found, Cause::SlowLink, link.number)
+            || is_said(found, Cause::HalfDuplex, link.number);
+        if let (Some(device), false) = (&link.device, said) {
+            found.extend(slow_nic(facts, link.number, device));
+        }
+    }
+}
+
+fn up<'a>(facts: &'a Facts, path: &'a PathFacts) -> Option<(&'a PathFacts, PathWatch<'a>)> {
+    let watch = facts.path_status(&path.peer, path.link)?;
+    (watch.last.state == PathState::Up).then_some((path, watch))
+}
+
+fn name(facts: &Facts, link: u8) -> &str {
+    facts.device(link).map_or("the NIC", |d| d.name.as_str())
+}
+
+/// What a link is of the bundle, if all are alike.
+pub fn share(facts: &Facts) -> f64 {
+    1.0 / facts.links.len().max(1) as f64
+}
+
+fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding> {
+    let (loss, evidence) = if watch.sent() >= BUSY_PACKETS {
+        let loss = watch.lost() as f64 / watch.sent() as f64;
+        if loss < LOSS_MIN || watch.lost() < LOST_MIN {
+            return None;
+        }
+        let evidence = format!(
+            "{} of {} packets sent on it were lost ({})",
+            watch.lost(),
+            watch.sent(),
+            words::percent(loss)
+        );
+        (loss, evidence)
+    } else {
+        let pings = path.small?;
+        let lost = pings.sent.saturating_sub(pings.answered);
+        let loss = f64::from(lost) / f64::from(pings.sent.max(1));
+        // No answer at all, on a path that works: they are not answered there.
+        if pings.answered == 0 || loss < PING_LOSS_MIN || lost < PINGS_LOST_MIN {
+            return None;
+        }
+        let evidence = format!(
+            "{lost} of {} pings were not answered, on an idle link",
+            pings.sent
+        );
+        (loss, evidence)
+    };
+    let (peer, link) = (&path.peer, path.link);
+    let device = facts.device(link);
+    let nic = name(facts, link);
+    let errors = device.filter(|d| !d.errors.is_empty()).map(|d| {
+        let grown = d
+            .errors
+            .iter()
+            .map(|(name, count)| format!("{name} +{count}"));
+        format!("meanwhile {nic} counted {}", words::list(grown))
+    });
+    let backlog = (facts.machine.backlog_drops > 0).then(|| {
+        format!(
+            "this machine dropped {} before any socket (net.core.netdev_max_backlog)",
+            words::count(facts.machine.backlog_drops, "packet")
+        )
+    });
+    Some(
+        Finding::new(
+            Cause::LossyLink,
+            Severity::Slow,
+            format!("Link {link} to {peer} loses packets"),
+        )
+        .peer(peer)
+        .link(link)
+        .seen(evidence)
+        .maybe_seen(errors)
+        .maybe_seen(backlog)
+        .costs(
+            loss * share(facts),
+            format!(
+                "about {} of what link {link} carries is sent twice, and waits for it",
+                words::percent(loss)
+            ),
+        )
+        .mend(format!(
+            "replace the cable of {nic}, here and at {peer}; try another switch port"
+        ))
+        .mend(format!(
+            "`ethtool -S {nic} | grep -iE 'err|drop|crc'`, here and on {peer}: the end \
+                       that counts errors has the bad cable or NIC"
+        )),
+    )
+}
+
+fn duplex(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
+    if !device.half_duplex {
+        return None;
+    }
+    let speed = device
+        .speed_mbps
+        .map(|s| format!(" at {s} Mb/s"))
+        .unwrap_or_default();
+    Some(
+        Finding::new(
+            Cause::HalfDuplex,
+            Severity::Slow,
+            format!("Link {link}: {} runs half duplex{speed}", device.name),
+        )
+        .link(link)
+        .seen(format!("`ethtool {}` says Duplex: Half", device.name))
+        .costs(
+            share(facts) * 0.8,
+            "it sends or receives, never both; with a full-duplex partner most large packets collide",
+        )
+        .mend(format!("`ethtool -s {} autoneg on`, and auto-negotiation at the switch port", device.name))
+        .mend("replace the cable: a broken pair ends in this, too"),
+    )
+}
+
+/// What a path can carry, where that is known: while it is busy, it must be in
+/// use, or it is the sender that is slow.
+fn proven(facts: &Facts, watch: &PathWatch<'_>) -> Option<f64> {
+    let capacity = watch
+        .last
+        .capacity_mbps
+        .filter(|_| watch.last.capacity_proven)?;
+    let used = watch.sent_bytes() as f64 * 8e-6 / facts.seconds.max(1e-3);
+    (watch.sent() < BUSY_PACKETS || used >= capacity * USED_MIN).then_some(capacity)
+}
+
+fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding> {
+    let proven = |w: &PathWatch<'_>| proven(facts, w);
+    let own = proven(&watch)?;
+    let siblings = facts
+        .paths
+        .iter()
+        .filter(|p| p.peer == path.peer && p.link != path.link);
+    let of_sibling = |p: &PathFacts| Some((p.link, proven(&up(facts, p)?.1)?));
+    let (other, best) = siblings
+        .filter_map(of_sibling)
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let below = if host::is_starved(facts) {
+        SLOW_BELOW_STARVED
+    } else {
+        SLOW_BELOW
+    };
+    if own >= best * below {
+        return None;
+    }
+    let (peer, link, nic) = (&path.peer, path.link, name(facts, path.link));
+    let speed = facts
+        .device(link)
+        .filter(|d| d.physical)
+        .and_then(|d| d.speed_mbps);
+    Some(
+        Finding::new(
+            Cause::SlowLink,
+            Severity::Slow,
+            format!("Link {link} to {peer} is slow: {own:.0} Mb/s, link {other} does {best:.0}"),
+        )
+        .peer(peer)
+        .link(link)
+        .seen(format!(
+            "measured under load: {own:.0} Mb/s on link {link}, {best:.0} on link {other}"
+        ))
+        .maybe_seen(speed.map(|s| format!("{nic} says {s} Mb/s")))
+        .costs(
+            (1.0 - own / best) * share(facts),
+            format!(
+                "{:.0} Mb/s, compared with a link like link {other}",
+                best - own
+            ),
+        )
+        .mend(format!(
+            "`ethtool {nic}` here and on {peer}: Speed as it should be? If not: cable \
+                       (all four pairs), switch port, `ethtool -s {nic} autoneg on`"
+        ))
+        .mend(
+            "does other traffic use this link or its switch? If the link is meant to be slower, \
+               all is well: tabane gives it what it can carry",
+        ),
+    )
+}
+
+/// What the NICs themselves say, where nothing was measured.
+fn slow_nic(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
+    let own = device.speed_mbps.filter(|_| device.physical)?;
+    let others = facts.links.iter().filter(|l| l.number != link);
+    let speeds = others.filter_map(|l| Some((l.number, l.device.as_ref()?.speed_mbps?)));
+    let (other, best) = speeds.max_by_key(|(_, speed)| *speed)?;
+    if f64::from(own) >= f64::from(best) * SLOW_BELOW {
+        return None;
+    }
+    let nic = &device.name;
+    Some(
+        Finding::new(
+            Cause::SlowLink,
+            Severity::Slow,
+            format!(
+                "Link {link} is slow: {nic} runs at {own} Mb/s, the NIC of link {other} at {best}"
+            ),
+        )
+        .link(link)
+        .seen(format!("`ethtool {nic}` says Speed: {own}Mb/s"))
+        .costs(
+            (1.0 - f64::from(own) / f64::from(best)) * share(facts),
+            format!(
+                "{} Mb/s, compared with a link like link {other}",
+                best - own
+            ),
+        )
+        .mend(format!(
+            "`ethtool {nic}`: do both sides advertise more? Then it is the cable (all \
+                       four pairs are needed); else the NIC or the switch port cannot do more"
+        ))
+        .mend("if the link is meant to be slower, all is well"),
+    )
+}

@@ -1,0 +1,66 @@
+//! Words that findings share.
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let mut texts: Vec<String> = items.into_iter().map(|i| i.to_string()).collect();
+    match (texts.pop(), texts.is_empty()) {
+        (None, _) => String::new(),
+        (Some(last), true) => last,
+        (Some(last), false) => format!("{} and {last}", texts.join(", ")),
+    }
+}
+
+/// `link 1`, `links 0 and 1`.
+pub fn links(numbers: &[u8]) -> String {
+    let word = if numbers.len() == 1 { "link" } else { "links" };
+    format!("{word} {}", list(numbers))
+}
+
+/// Nodes in words: not more than eight.
+pub fn nodes(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len() {
+        0..=SHOWN => list(names),
+        more => format!("{} and {} more", names[..SHOWN].join(", "), more - SHOWN),
+    }
+}
+
+/// `3 packets`, `1 packet`.
+pub fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+/// `12.5%`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 9.95 {
+        format!("{percent:.1}%")
+    } else {
+        format!("{percent:.0}%")
+    }
+}
+
+/// `02:7a:62:00:00:01`.
+pub fn mac(address: &[u8; 6]) -> String {
+    let parts = address.map(|byte| format!("{byte:02x}"));
+    parts.join(":")
+}
+
+/// A capital letter at the beginning.
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next();
+    first.map_or_else(String::new, |f| {
+        f.to_uppercase().collect::<String>() + letters.as_str()
+    })
+}
+
+/// What lets the cluster's port through, for whatever firewall there is.
+pub fn open_port(port: u16) -> String {
+    format!(
+        "let UDP port {port} in: `nft insert rule inet filter input udp dport {port} accept`, \
+         or `ufw allow {port}/udp`, or `firewall-cmd --permanent --add-port={port}/udp && \
+         firewall-cmd --reload`"
+    )
+}

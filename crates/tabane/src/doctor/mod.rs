@@ -1,0 +1,137 @@
+//! `tabane doctor`: why the bundle is slower than the sum of its links, or a
+//! peer unreachable. `facts` looks, `judge` thinks, `show` tells.
+
+pub mod facts;
+pub mod finding;
+pub mod judge;
+mod show;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::config::DEFAULT_PATH;
+use crate::status::{Colours, PeerState};
+use crate::{cli, exit_codes};
+use facts::{Facts, Order};
+use finding::{Cause, Diagnosis, SCHEMA, Severity};
+
+/// Arguments of `tabane doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Look at the ways to this peer only
+    #[arg(value_name = "PEER")]
+    pub peer: Option<String>,
+    /// How long to watch, 0.5 to 60 seconds
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Fill the bundle with PEER meanwhile, to see what the links can carry
+    #[arg(long, requires = "peer")]
+    pub measure: bool,
+    /// One line of JSON instead of text; docs/doctor.md describes it
+    #[arg(long)]
+    pub json: bool,
+    /// The cluster file [default: /etc/tabane/cluster.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The node this is; found by this machine's addresses if not given
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
+    match (0.5..=60.0).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("must be 0.5 to 60".to_owned()),
+    }
+}
+
+/// Looks, judges and tells; returns the exit code.
+pub fn run(args: &DoctorArgs) -> u8 {
+    let order = Order {
+        file_is_named: args.config.is_some(),
+        file: args.config.clone().unwrap_or_else(|| DEFAULT_PATH.into()),
+        node: args.node.clone(),
+        peer: args.peer.clone(),
+        watch: Duration::from_secs_f64(args.seconds),
+        measure: args.measure,
+    };
+    let facts = match facts::gather(&order) {
+        Ok(facts) => facts,
+        Err(words) => {
+            cli::failure(words);
+            return exit_codes::CONFIGURATION;
+        }
+    };
+    let diagnosis = diagnose(&facts);
+    let text = match args.json {
+        true => serde_json::to_string(&diagnosis).unwrap_or_default() + "\n",
+        false => show::text(&diagnosis, Colours::wanted(io::stdout().is_terminal())),
+    };
+    match cli::print(&text) {
+        exit_codes::OK => exit_code(&diagnosis),
+        failed => failed,
+    }
+}
+
+/// What is to be said of these facts.
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    Diagnosis {
+        schema: SCHEMA,
+        node: facts.node.clone(),
+        daemon: facts.daemon.is_some(),
+        watched_s: facts.seconds,
+        looked_at: looked_at(facts),
+        findings: judge::judge(facts),
+        checked: judge::CHECKED.to_vec(),
+        unseen: facts.unseen.clone(),
+    }
+}
+
+/// 0 all well, 1 something is wrong, 3 no daemon runs.
+fn exit_code(diagnosis: &Diagnosis) -> u8 {
+    let is_wrong = |f: &finding::Finding| f.severity != Severity::Note;
+    if diagnosis
+        .findings
+        .iter()
+        .any(|f| f.cause == Cause::NoDaemon)
+    {
+        exit_codes::NO_DAEMON
+    } else if diagnosis.findings.iter().any(is_wrong) {
+        exit_codes::FAILURE
+    } else {
+        exit_codes::OK
+    }
+}
+
+fn looked_at(facts: &Facts) -> String {
+    let mut peers: Vec<&str> = facts.paths.iter().map(|p| p.peer.as_str()).collect();
+    peers.dedup();
+    let up = |name: &&&str| facts.peer(name).is_some_and(|p| p.state == PeerState::Up);
+    let connected = peers.iter().filter(up).count();
+    let watches = facts
+        .paths
+        .iter()
+        .filter_map(|p| facts.path_status(&p.peer, p.link));
+    let bytes: u64 = watches.map(|w| w.sent_bytes()).sum();
+    let mbps = bytes as f64 * 8e-6 / facts.seconds.max(1e-3);
+    let mut text = format!(
+        "watched for {:.1} s; links: {}; peers: {}, connected: {connected}",
+        facts.seconds,
+        facts.links.len(),
+        peers.len()
+    );
+    if facts.daemon.is_some() {
+        text += &match mbps < IDLE_MBPS {
+            true => "; idle, so what the links can carry was not seen".to_owned(),
+            false => format!("; sending {mbps:.0} Mb/s"),
+        };
+    }
+    text
+}
+
+/// Less than this is nothing to judge speed by.
+const IDLE_MBPS: f64 = 5.0;

@@ -1,0 +1,220 @@
+//! What makes a path, or a peer, unreachable.
+
+use std::fs;
+
+use tabane_lab::cluster::{Cluster, ClusterConfig, all_paths_up};
+use tabane_lab::{Fault, LabConfig};
+
+use crate::common::*;
+use crate::diagnosis::*;
+
+fn down(cluster: &Cluster, link: usize, fault: Fault, node: Option<usize>) {
+    cluster.lab().fail(link, fault, node).expect("fails");
+    wait_path(cluster, link, "down");
+}
+
+#[test]
+fn a_dead_switch_and_a_pulled_cable() {
+    let cluster = cluster();
+    down(&cluster, 1, Fault::Silent, None);
+    let said = doctor(&cluster, 0);
+    assert_eq!(said.only("link_dead", &[1])["severity"], "degraded");
+    cluster.lab().heal(1).expect("heals");
+    wait_path(&cluster, 1, "up");
+
+    down(&cluster, 0, Fault::Carrier, Some(0));
+    doctor(&cluster, 0).only("no_carrier", &[0]);
+    doctor(&cluster, 1).only("link_dead", &[0]);
+}
+
+#[test]
+fn one_direction() {
+    let cluster = cluster();
+    down(&cluster, 1, Fault::OneWay, Some(0));
+    let said = doctor(&cluster, 0);
+    assert_eq!(
+        said.only("one_way", &[1])["peers"],
+        serde_json::json!(["n1"])
+    );
+    doctor(&cluster, 1).only("link_dead", &[1]);
+}
+
+#[test]
+fn an_interface_that_is_off_or_lost_its_address() {
+    let cluster = cluster();
+    run(&cluster, 0, "ip", &["link", "set", "eth1", "down"]);
+    wait_path(&cluster, 1, "down");
+    doctor(&cluster, 0).only("link_off", &[1]);
+    run(&cluster, 0, "ip", &["link", "set", "eth1", "up"]);
+    wait_path(&cluster, 1, "up");
+    let address = "10.77.1.1/24";
+    run(
+        &cluster,
+        0,
+        "ip",
+        &["address", "del", address, "dev", "eth1"],
+    );
+    wait_path(&cluster, 1, "down");
+    doctor(&cluster, 0).only("address_missing", &[1]);
+}
+
+#[test]
+fn firewalls_here() {
+    let cluster = cluster();
+    firewall(&cluster, 0, "input", "iifname eth1 udp dport 7577 drop");
+    wait_path(&cluster, 1, "down");
+    let said = doctor(&cluster, 0);
+    let evidence = said.only("firewall_here", &[1])["evidence"].to_string();
+    assert!(evidence.contains("0 reached the daemon"), "{evidence}");
+    doctor(&cluster, 1).only("firewall_there", &[1]);
+    run(&cluster, 0, "nft", &["delete", "table", "inet", "wall"]);
+    wait_path(&cluster, 1, "up");
+
+    firewall(&cluster, 0, "output", "oifname eth0 udp dport 7577 drop");
+    wait_path(&cluster, 0, "down");
+    doctor(&cluster, 0).only("firewall_here", &[0]);
+}
+
+#[test]
+fn firewalls_there() {
+    let cluster = cluster();
+    let reject = "iifname eth1 udp dport 7577 reject with icmp type admin-prohibited";
+    firewall(&cluster, 1, "input", reject);
+    wait_path(&cluster, 1, "down");
+    doctor(&cluster, 0).only("firewall_there", &[1]);
+}
+
+#[test]
+fn no_daemon_there() {
+    let mut cluster = cluster();
+    cluster.stop(1).expect("ends");
+    cluster
+        .wait_status(0, "n1 is gone", |s| s["peers"][0]["state"] != "up")
+        .expect("status");
+    let said = doctor(&cluster, 0);
+    assert_eq!(
+        said.only("no_daemon_there", &[0, 1])["severity"],
+        "unreachable"
+    );
+    doctor_unprivileged(&cluster, 0).only("no_daemon_there", &[0, 1]);
+
+    // A firewall that drops hides that.
+    firewall(&cluster, 1, "input", "udp dport 7577 drop");
+    doctor(&cluster, 0).only("firewall_there", &[0, 1]);
+}
+
+/// Node 1 runs from another file than node 0: what differs is named.
+fn with_other_file(change: impl Fn(String) -> String) -> Diagnosis {
+    let mut cluster = Cluster::new(
+        lab(&LabConfig::default()),
+        tabane(),
+        ClusterConfig::default(),
+    )
+    .expect("the file is written");
+    let other = cluster.directory().join("other.toml");
+    // A copy has the permissions of the original.
+    fs::copy(cluster.file(), &other).expect("is copied");
+    let text = fs::read_to_string(&other).expect("is read");
+    fs::write(&other, change(text)).expect("is written");
+    cluster.start(0).expect("starts");
+    let mut up = cluster.tabane(1);
+    up.arg("up").arg("--config").arg(&other);
+    cluster.start_as(1, up).expect("starts");
+    cluster
+        .wait_status(0, "somebody is refused", |s| {
+            let is_any = s["refused"].as_array().is_some_and(|r| !r.is_empty());
+            is_any || s["node"]["dropped"]["stranger"].as_u64() > Some(1)
+        })
+        .expect("status");
+    // Handshakes are repeated every two seconds.
+    doctor_with(&cluster, 0, &["--seconds", "4"])
+}
+
+#[test]
+fn another_key() {
+    let said = with_other_file(|text| {
+        let at = text.find("key = \"").expect("there is a key") + 7;
+        let mut text = text;
+        let other = if text[at..].starts_with('0') {
+            "1"
+        } else {
+            "0"
+        };
+        text.replace_range(at..=at, other);
+        text
+    });
+    assert_eq!(said.causes(), ["wrong_key"], "{:#}", said.value);
+    assert_eq!(said.first("wrong_key")["peers"], serde_json::json!(["n1"]));
+}
+
+#[test]
+fn another_wire() {
+    let said = with_other_file(|text| text.replace("wire = \"encrypted\"", "wire = \"plain\""));
+    assert_eq!(said.causes(), ["wrong_wire"], "{:#}", said.value);
+    said.first("wrong_wire");
+}
+
+#[test]
+fn another_name() {
+    let said = with_other_file(|text| text.replace("name = \"n1\"", "name = \"m1\""));
+    assert!(said.causes().contains(&"files_differ"), "{:#}", said.value);
+}
+
+#[test]
+fn two_nodes_with_one_name() {
+    let said = with_other_file(|text| {
+        let swapped = text.replace("name = \"n0\"", "name = \"x\"");
+        swapped.replace("name = \"n1\"", "name = \"n0\"")
+    });
+    assert!(said.causes().contains(&"name_conflict"), "{:#}", said.value);
+}
+
+#[test]
+fn switches_that_are_joined() {
+    let cluster = cluster();
+    cluster.lab().join(0, 1).expect("are joined");
+    for node in [0, 1] {
+        doctor(&cluster, node).only("shared_network", &[0, 1]);
+    }
+}
+
+#[test]
+fn another_machine_with_our_address_or_the_peers() {
+    let config = LabConfig {
+        nodes: 3,
+        ..LabConfig::default()
+    };
+    let cluster = Cluster::up(lab(&config), tabane(), ClusterConfig::default()).expect("is up");
+    run(
+        &cluster,
+        2,
+        "ip",
+        &["address", "add", "10.77.0.1/24", "dev", "eth0"],
+    );
+    let first = doctor(&cluster, 0);
+    let evidence = first.first("address_conflict")["evidence"].to_string();
+    assert!(evidence.contains("02:7a:62:00:00:03"), "{evidence}");
+    // As the peer sees it, two machines answer for one address.
+    let said = doctor_with(&cluster, 1, &["n0"]);
+    assert_eq!(
+        said.first("address_conflict")["peers"],
+        serde_json::json!(["n0"])
+    );
+    run(
+        &cluster,
+        2,
+        "ip",
+        &["address", "del", "10.77.0.1/24", "dev", "eth0"],
+    );
+    // The other machine's Ethernet address may have stayed in the peer's table.
+    let said = doctor_with(&cluster, 1, &["n0"]);
+    if !said.causes().is_empty() {
+        said.only("wrong_neighbour", &[0]);
+        let forget = ["neigh", "del", "10.77.0.1", "dev", "eth0"];
+        run(&cluster, 1, "ip", &forget);
+    }
+    cluster
+        .wait_status(1, "all is well again", all_paths_up)
+        .expect("status");
+    doctor_with(&cluster, 1, &["n0"]).well();
+}
