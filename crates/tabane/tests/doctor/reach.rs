@@ -173,6 +173,10 @@ fn two_nodes_with_one_name() {
 fn switches_that_are_joined() {
     let cluster = cluster();
     cluster.lab().join(0, 1).expect("are joined");
+    // A switch forwards on a new port some time after its carrier is up.
+    eventually("the switches are joined", || {
+        !doctor(&cluster, 0).causes().is_empty()
+    });
     for node in [0, 1] {
         doctor(&cluster, node).only("shared_network", &[0, 1]);
     }
