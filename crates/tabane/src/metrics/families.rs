@@ -71,12 +71,17 @@ const PATH: &[&str] = &["peer", "link"];
 /// event. So what the daemon reports only once it happened is 0 here before.
 pub(super) const DROP_REASONS: &[&str] = &[
     "asked_for_cookie",
+    "crossed",
     "flood",
     "forged",
     "malformed",
+    "reflected",
     "refused",
     "replayed",
+    "stale",
     "stranger",
+    "too_many_handshakes",
+    "too_old",
     "unknown_session",
     "wrong_link",
 ];
