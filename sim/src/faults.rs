@@ -13,8 +13,19 @@ use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig};
 
 /// Both ends have found out about a new address by then.
 const ADDRESS_EXCUSED_NS: Ns = 3 * SECOND;
-/// The cluster's key, the same on every host.
-const KEY: [u8; 32] = [42; 32];
+/// The cluster's key, the same on every host, and the one it is changed to.
+const OLD_KEY: [u8; 32] = [42; 32];
+const NEW_KEY: [u8; 32] = [43; 32];
+
+/// The keys of a host at a step of the change (SECURITY.md).
+fn keys(step: usize) -> Vec<[u8; 32]> {
+    match step {
+        0 => vec![OLD_KEY],
+        1 => vec![OLD_KEY, NEW_KEY],
+        2 => vec![NEW_KEY, OLD_KEY],
+        _ => vec![NEW_KEY],
+    }
+}
 
 /// The network, and what stands in the cluster file.
 pub struct Ground<'a> {
@@ -25,6 +36,8 @@ pub struct Ground<'a> {
     book: Vec<Vec<SocketAddr>>,
     /// How often each address was changed.
     epochs: Vec<Vec<usize>>,
+    /// The step of the change of keys that each host has taken, and whether it has a wrong key.
+    key_steps: Vec<(usize, bool)>,
     random: Random,
 }
 
@@ -48,6 +61,7 @@ impl<'a> Ground<'a> {
         Ground {
             book: book.collect(),
             epochs: vec![vec![0; schedule.links]; schedule.hosts.len()],
+            key_steps: vec![(0, false); schedule.hosts.len()],
             network,
             schedule,
             random,
@@ -104,6 +118,27 @@ impl<'a> Ground<'a> {
                 s.hosts[host].clock.set_rate(now, ppm);
                 s.hosts[host].wake(now, s.events);
             }
+            Fault::Keys(host, step) => {
+                self.key_steps[host].0 = step;
+                tell(s, host, Notice::Keys(self.keys_of(host)));
+            }
+            Fault::WrongKey(host, wrong) => {
+                self.key_steps[host].1 = wrong;
+                tell(s, host, Notice::Keys(self.keys_of(host)));
+            }
+            Fault::Peer(host, other, there) => {
+                let config = there.then(|| Box::new(self.peer_config(other)));
+                tell(s, host, Notice::Peer(other, config));
+            }
+            Fault::Unlisted(host, link, gone) => {
+                self.link(host, link, !gone, s);
+                let address = (!gone).then(|| self.book[host][link]);
+                for other in (0..s.hosts.len()).filter(|other| *other != host) {
+                    let notice = Notice::PeerAddress(host, LinkId(link as u8), address);
+                    tell(s, other, notice);
+                    s.observer.hosts[other].kernel_said_at[link] = Some(now);
+                }
+            }
         }
     }
 
@@ -146,6 +181,24 @@ impl<'a> Ground<'a> {
         }
     }
 
+    fn keys_of(&self, host: usize) -> Vec<[u8; 32]> {
+        match self.key_steps[host] {
+            (_, true) => vec![[99; 32]],
+            (step, false) => keys(step),
+        }
+    }
+
+    fn peer_config(&self, peer: usize) -> PeerConfig {
+        let mut addresses = [None; LINKS_MAX];
+        for (link, address) in self.book[peer].iter().enumerate() {
+            addresses[link] = Some(*address);
+        }
+        PeerConfig {
+            name: name(peer),
+            addresses,
+        }
+    }
+
     fn start(&mut self, index: usize, s: &mut Scene<'_>) {
         let host = &mut s.hosts[index];
         if host.node.is_some() {
@@ -157,7 +210,7 @@ impl<'a> Ground<'a> {
             .map(|link| self.link_config(index, link));
         let config = NodeConfig {
             name: name(index),
-            keys: vec![KEY],
+            keys: self.keys_of(index),
             wire: if self.schedule.encrypted {
                 WireMode::Encrypted
             } else {
@@ -173,14 +226,7 @@ impl<'a> Ground<'a> {
             .expect("the schedule's configuration is good");
         host.peer_ids = (0..self.schedule.hosts.len())
             .map(|peer| {
-                let mut addresses = [None; LINKS_MAX];
-                for (link, address) in self.book[peer].iter().enumerate() {
-                    addresses[link] = Some(*address);
-                }
-                let peer_config = PeerConfig {
-                    name: name(peer),
-                    addresses,
-                };
+                let peer_config = self.peer_config(peer);
                 (peer != index).then(|| {
                     node.add_peer(local, peer_config)
                         .expect("the schedule's configuration is good")

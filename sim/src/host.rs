@@ -8,7 +8,7 @@ use crate::workload::{App, Scene};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tabane_proto::limits::LINKS_MAX;
-use tabane_proto::{Event, LinkConfig, LinkId, Node, PeerId, Time, Transmit};
+use tabane_proto::{Event, LinkConfig, LinkId, Node, PeerConfig, PeerId, Time, Transmit};
 
 /// How a host behaves beside its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub struct HostTraits {
 }
 
 /// Something the operator or the kernel tells a node.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Notice {
     /// The kernel's word on a link.
     Carrier(LinkId, bool),
@@ -35,6 +35,10 @@ pub enum Notice {
     Link(LinkId, Option<LinkConfig>),
     /// Another host has another address.
     PeerAddress(usize, LinkId, Option<SocketAddr>),
+    /// The cluster has other keys.
+    Keys(Vec<[u8; 32]>),
+    /// Another host is in the cluster file, or no longer.
+    Peer(usize, Option<Box<PeerConfig>>),
     /// The node is to stop.
     Close,
 }
@@ -175,7 +179,7 @@ impl Host {
 
     fn run_node(&mut self, node: &mut Node, local: Time, w: &mut World<'_>) -> Checked<Option<Ns>> {
         while let Some(notice) = self.notices.pop_front() {
-            self.notify(node, local, notice);
+            self.notify(node, local, notice, w);
             self.drain(node, local, w)?;
         }
         let mut handled = 0;
@@ -214,7 +218,7 @@ impl Host {
         Ok([app_at, app_after, unblock_at].into_iter().flatten().min())
     }
 
-    fn notify(&mut self, node: &mut Node, local: Time, notice: Notice) {
+    fn notify(&mut self, node: &mut Node, local: Time, notice: Notice, w: &mut World<'_>) {
         match notice {
             Notice::Carrier(link, up) => node.handle_link(local, link, up),
             Notice::Link(link, config) => {
@@ -224,6 +228,20 @@ impl Host {
             Notice::PeerAddress(host, link, address) => {
                 if let Some(peer) = self.peer_ids[host] {
                     node.set_peer_address(local, peer, link, address);
+                }
+            }
+            Notice::Keys(keys) => node.set_keys(local, keys).expect("there are keys"),
+            Notice::Peer(host, None) => {
+                if let Some(peer) = self.peer_ids[host].take() {
+                    node.remove_peer(local, peer);
+                    w.observer.removed(self.index, host);
+                    self.app.forget_peer(w.now, host, w.observer);
+                }
+            }
+            Notice::Peer(host, Some(config)) => {
+                if self.peer_ids[host].is_none() {
+                    let added = node.add_peer(local, *config);
+                    self.peer_ids[host] = Some(added.expect("the schedule's peers are good"));
                 }
             }
             Notice::Close => node.close(local),
@@ -292,6 +310,11 @@ impl Host {
         while let Some(event) = self.tap.event(local).or_else(|| node.poll_event()) {
             w.observer
                 .trace(w.now, || format!("host {}: {event:?}", self.index));
+            // Of a host that was taken out, nothing is of interest any more.
+            let is_gone = |peer| !self.peer_ids.contains(&Some(peer));
+            if event.peer().is_some_and(is_gone) {
+                continue;
+            }
             let host_of = |peer| {
                 let found = self.peer_ids.iter().position(|p| *p == Some(peer));
                 found.unwrap_or(usize::MAX)

@@ -27,6 +27,8 @@ const NEVER_WAS_NS: Ns = 1000 * MS;
 const FAR_NS: Ns = 20 * MS;
 /// Until then.
 const FAR_STEADY_NS: Ns = 6_000 * MS;
+/// The incarnation of a host that took its peer out: one that never comes again.
+const REMOVED: u32 = u32::MAX;
 /// On a slower path, what waits in a queue may take longer than a frame lives.
 const FRAME_RATE_MIN_BPS: u64 = 100_000_000;
 
@@ -41,6 +43,10 @@ pub struct HostView {
     knows: Vec<Option<u32>>,
     /// When it was first connected to the incarnation that it knows of each host.
     known_since: Vec<Ns>,
+    /// Which hosts it has nothing with any more because one took the other out, and
+    /// when it was connected anew.
+    renews: Vec<bool>,
+    renewed_at: Vec<Ns>,
     /// Whose end in order it was told of.
     saw_end: Vec<bool>,
     /// To whom it says it is connected.
@@ -86,6 +92,8 @@ impl Observer {
             incarnation: 0,
             knows: vec![None; hosts],
             known_since: vec![0; hosts],
+            renews: vec![false; hosts],
+            renewed_at: vec![0; hosts],
             saw_end: vec![false; hosts],
             connected: vec![false; hosts],
             kernel_said_at: vec![None; datagram_bytes_max.len()],
@@ -135,6 +143,20 @@ impl Observer {
             self.streams.void_between(host, other);
             self.units.excuse(host, other);
         }
+    }
+
+    /// A host takes another one out of its cluster file: what they had is gone, and
+    /// to the other one it is as if the host had been started anew.
+    pub fn removed(&mut self, host: usize, other: usize) {
+        let view = &mut self.hosts[host];
+        view.knows[other] = None;
+        view.connected[other] = false;
+        view.renews[other] = true;
+        let view = &mut self.hosts[other];
+        view.knows[host] = view.knows[host].map(|_| REMOVED);
+        view.renews[host] = true;
+        self.streams.void_between(host, other);
+        self.units.excuse(host, other);
     }
 
     /// Since when both of these run without a break.
@@ -188,6 +210,9 @@ impl Observer {
         let view = &mut self.hosts[host];
         let known = view.knows[peer].replace(incarnation);
         view.connected[peer] = true;
+        if core::mem::take(&mut view.renews[peer]) {
+            view.renewed_at[peer] = now;
+        }
         if known != Some(incarnation) {
             view.known_since[peer] = now;
         }
@@ -272,6 +297,9 @@ impl Observer {
         let run = self
             .both_run_since(a, b)
             .is_some_and(|at| at + STEADY_NS <= now);
+        // What was taken out and put back begins anew, as with a start.
+        let renewed_at = self.hosts[a].renewed_at[b].max(self.hosts[b].renewed_at[a]);
+        let run = run && renewed_at + STEADY_NS <= now;
         // A peer that restarted unseen answers nothing under the keys of before.
         let known = self.hosts[a].knows[b] == Some(self.hosts[b].incarnation);
         if !steady || !run || !known || history.now() < Quality::Working {

@@ -1,6 +1,6 @@
 //! Draws the network and the hosts.
 
-use super::{HostPlan, Schedule, draw_faults, draw_plan};
+use super::{HostPlan, Schedule, draw_faults, draw_plan, draw_reload};
 use crate::host::HostTraits;
 use crate::net::{Conditions, MS, Ns, SECOND, US};
 use crate::random::Random;
@@ -33,6 +33,9 @@ pub fn draw(seed: u64) -> Schedule {
         hosts,
     };
     schedule.faults = draw_faults::draw(&mut r.fork(4), &schedule);
+    let changes = draw_reload::draw(&mut r.fork(5), &schedule);
+    schedule.faults.extend(changes);
+    schedule.faults.sort_by_key(|(at, _)| *at);
     schedule
 }
 
@@ -80,7 +83,8 @@ fn draw_host(r: &mut Random, links: &[Conditions]) -> HostPlan {
         blocks_at_bytes: r.percent(30).then(|| r.pick(&[8 * KB, 16 * KB])),
     };
     HostPlan {
-        clock_ns: r.below(1_000_000) * MS,
+        // They may be decades apart: nobody sets them.
+        clock_ns: r.below(1_000_000) * 1_000 * SECOND,
         clock_ppm: r.between(0, 400) as i64 - 200,
         start: if r.percent(70) { 0 } else { r.below(200) * MS },
         traits,

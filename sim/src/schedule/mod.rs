@@ -3,6 +3,7 @@
 mod draw;
 mod draw_faults;
 mod draw_plan;
+mod draw_reload;
 
 use crate::host::HostTraits;
 use crate::net::{Conditions, Ns, SECOND, US};
@@ -73,6 +74,14 @@ pub enum Fault {
     Resume(usize),
     /// A host's clock runs at another rate, in parts per million.
     ClockRate(usize, i64),
+    /// A host's operator takes the change of keys to this step.
+    Keys(usize, usize),
+    /// A host has a key that no other has, or the right ones again.
+    WrongKey(usize, bool),
+    /// A host's operator puts another host into its cluster file, or takes it out.
+    Peer(usize, usize, bool),
+    /// A link of a host is taken out of everybody's cluster file, or put back.
+    Unlisted(usize, usize, bool),
 }
 
 /// A host as the schedule has it.

@@ -99,6 +99,17 @@ impl App {
         self.connected[peer] = false;
     }
 
+    /// A peer was taken out of the cluster file, and what was under way with it is gone.
+    pub fn forget_peer(&mut self, now: Ns, peer: usize, observer: &Observer) {
+        self.connected[peer] = false;
+        for end in self.ends.iter_mut().filter(|end| end.peer == peer) {
+            end.write_at = None;
+            end.read_at = None;
+        }
+        self.forget_ended();
+        self.replan(now, peer, observer);
+    }
+
     /// Opens again what is neither complete nor being tried.
     fn replan(&mut self, now: Ns, peer: usize, observer: &Observer) {
         for (i, plan) in observer.streams.plans().iter().enumerate() {
