@@ -70,7 +70,7 @@ impl MetricsServer {
         let (here, there) = UnixStream::pair()?;
         let poller = Poller::new()?;
         poller.register(&there, TOKEN_STOP, Interest::Read)?;
-        let service = Service {
+        let mut service = Service {
             address,
             poller,
             listening: Listening::Not {
@@ -86,6 +86,8 @@ impl MetricsServer {
             log: Box::new(log),
             _stop: there,
         };
+        // Not left to the thread: a daemon that says it is ready serves them.
+        service.listen();
         let named = thread::Builder::new().name("metrics".to_owned());
         named.spawn(move || service.run())?;
         Ok(MetricsServer { _stop: here })
