@@ -434,7 +434,12 @@ impl Link {
             // Only a handshake answer comes here while the link is blocked; it is asked for again.
             return;
         }
-        let retry_at = match socket.send(transmit.to, bytes, transmit.segment_bytes) {
+        let send = if transmit.peer_was_heard {
+            LinkSocket::send_confirming
+        } else {
+            LinkSocket::send
+        };
+        let retry_at = match send(socket, transmit.to, bytes, transmit.segment_bytes) {
             Ok(()) => return,
             Err(SendError::TooBig) => {
                 node.handle_refused(now, self.spec.id, transmit.segment_bytes);

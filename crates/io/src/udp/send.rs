@@ -70,6 +70,32 @@ impl LinkSocket {
         datagrams: &[u8],
         segment_bytes: usize,
     ) -> Result<(), SendError> {
+        self.send_burst(to, datagrams, segment_bytes, 0)
+    }
+
+    /// [`send`](LinkSocket::send) to somebody who was heard of lately: has the kernel keep
+    /// the neighbour's Ethernet address (MSG_CONFIRM, send(2)), where it is a lone datagram.
+    /// Probes of a link that fails would otherwise lose it after a while and, when the link
+    /// is back, wait up to a second for the next question for it.
+    ///
+    /// # Errors
+    /// As of [`send`](LinkSocket::send).
+    pub fn send_confirming(
+        &self,
+        to: SocketAddr,
+        datagrams: &[u8],
+        segment_bytes: usize,
+    ) -> Result<(), SendError> {
+        self.send_burst(to, datagrams, segment_bytes, libc::MSG_CONFIRM)
+    }
+
+    fn send_burst(
+        &self,
+        to: SocketAddr,
+        datagrams: &[u8],
+        segment_bytes: usize,
+        flags: libc::c_int,
+    ) -> Result<(), SendError> {
         if segment_bytes == 0
             || datagrams.len() > BURST_BYTES_MAX
             || datagrams.len().div_ceil(segment_bytes) > SEGMENTS_MAX
@@ -82,7 +108,7 @@ impl LinkSocket {
         }
         let to = SockAddr::from(to);
         if datagrams.len() <= segment_bytes {
-            return Ok(self.send_one(&to, datagrams)?);
+            return Ok(self.send_one(&to, datagrams, flags)?);
         }
         if self.piecewise.get() == 0 {
             match self.send_segmented(&to, datagrams, segment_bytes as u16) {
@@ -108,19 +134,15 @@ impl LinkSocket {
         segment_bytes: usize,
     ) -> Result<(), SendError> {
         for datagram in all.chunks(segment_bytes) {
-            self.send_one(to, datagram)?;
+            self.send_one(to, datagram, 0)?;
         }
         self.count(|c| c.gso_refused += 1);
         Ok(())
     }
 
-    /// MSG_CONFIRM (send(2)) has the kernel keep the neighbour's Ethernet address:
-    /// probes of a link that failed would otherwise lose it after a minute and,
-    /// when the link is back, wait up to a second for the next question for it.
-    /// A neighbour that got another address asks for ours, which tells it.
-    fn send_one(&self, to: &SockAddr, datagram: &[u8]) -> io::Result<()> {
+    fn send_one(&self, to: &SockAddr, datagram: &[u8], flags: libc::c_int) -> io::Result<()> {
         let socket = &self.socket;
-        self.past_stray_errors(|| socket.send_to_with_flags(datagram, to, libc::MSG_CONFIRM))
+        self.past_stray_errors(|| socket.send_to_with_flags(datagram, to, flags))
     }
 
     fn send_segmented(&self, to: &SockAddr, datagrams: &[u8], segment: u16) -> io::Result<()> {

@@ -20,6 +20,9 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// The peer is told this often how much was sent on each path (the
 /// arrival-skew witness, paper 000 section 4).
 const SENT_EVERY: Duration = Duration::from_millis(1);
+/// For so long after the last packet of the peer's on a path its address is trusted. Shorter
+/// than a failure may last, or an address that moved to another machine would never be found.
+const HEARD_LATELY: Duration = Duration::from_secs(10);
 /// Free bytes in a packet that are padded rather than ending the burst (all
 /// packets of a GSO burst but the last must have the same size).
 const PADDING_BYTES_MAX: usize = 128;
@@ -61,6 +64,7 @@ impl Bundle {
             to,
             bytes,
             segment_bytes: bytes,
+            peer_was_heard: false,
         })
     }
 
@@ -174,7 +178,7 @@ impl Bundle {
             return None;
         }
         self.busy_until = Some(now + TRIM_AFTER);
-        self.transmit(id, end, datagram_bytes.min(end), shared)
+        self.transmit(now, id, end, datagram_bytes.min(end), shared)
     }
 
     /// Fills one packet with what is most urgent; returns its size, 0 if there was nothing to say.
@@ -382,7 +386,7 @@ impl Bundle {
     ) -> Option<Transmit> {
         let bytes = written + self.sessions.current.as_ref()?.keys.trailer_bytes;
         self.seal(now, id, &mut buffer[..bytes], eliciting);
-        self.transmit(id, bytes, bytes, shared)
+        self.transmit(now, id, bytes, bytes, shared)
     }
 
     /// Seals a finished packet and enters it, with `self.contents`, into its path's books.
@@ -397,18 +401,20 @@ impl Bundle {
 
     fn transmit(
         &self,
+        now: Time,
         id: LinkId,
         bytes: usize,
         segment_bytes: usize,
         shared: &mut Shared,
     ) -> Option<Transmit> {
         shared.stats.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
-        let to = self.paths[id.index()].as_ref()?.remote;
+        let p = self.paths[id.index()].as_ref()?;
         Some(Transmit {
             link: id,
-            to,
+            to: p.remote,
             bytes,
             segment_bytes,
+            peer_was_heard: now.since(p.path.last_heard()) <= HEARD_LATELY,
         })
     }
 }

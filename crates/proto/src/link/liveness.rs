@@ -157,6 +157,11 @@ impl Liveness {
         self.own.is_down() || self.peer.is_down()
     }
 
+    /// When something came, or the path began.
+    pub const fn last_arrival(&self) -> Time {
+        self.last_arrival
+    }
+
     /// The path is proven by a handshake on it.
     pub const fn prove(&mut self) {
         self.proven = true;

@@ -19,6 +19,11 @@ impl Path {
         self.liveness.state()
     }
 
+    /// When the last packet of the peer's came here, or the path began.
+    pub fn last_heard(&self) -> Time {
+        self.liveness.last_arrival()
+    }
+
     /// Whether content may be scheduled here without hesitation. If no path of the bundle carries, a
     /// [`Suspect`](PathState::Suspect) one is to be used.
     pub fn carries(&self) -> bool {

@@ -42,6 +42,9 @@ pub struct Transmit {
     pub bytes: usize,
     /// Every datagram has this size but the last, which may be shorter.
     pub segment_bytes: usize,
+    /// Whether something of the peer's came on this path lately, so that what is below may
+    /// trust what it knows of the address.
+    pub peer_was_heard: bool,
 }
 
 /// This node and its bundles to all peers.
@@ -250,6 +253,7 @@ impl Node {
                 to,
                 bytes,
                 segment_bytes: bytes,
+                peer_was_heard: false,
             });
         }
         while let Some(&peer) = self.ready.front() {
