@@ -171,13 +171,14 @@ mod tests {
             };
             let (a, b) = (open("a"), open("b"));
             let ask = ArpPacket::request([2; 6], [10, 9, 9, 1].into(), [10, 9, 9, 2].into());
-            a.send(&ask.to_frame()).unwrap();
             let mut buffer = [0; 64];
+            // Until the kernel has seen the carrier, it drops what is sent.
             let arrived = loop {
+                a.send(&ask.to_frame()).unwrap();
                 if let Some(frame) = b.receive(&mut buffer).unwrap() {
                     break ArpPacket::from_frame(frame);
                 }
-                std::thread::yield_now();
+                std::thread::sleep(std::time::Duration::from_millis(1));
             };
             assert_eq!(arrived, Some(ask));
             assert_eq!(a.receive(&mut buffer).unwrap(), None, "what it sent itself");

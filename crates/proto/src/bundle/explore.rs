@@ -4,6 +4,7 @@
 //! A slow path's first packets after a rest may pass at once, out of what its link
 //! saved up meanwhile (a token bucket: 128 KB and more). So one that was slow and
 //! seems fast is tried with longer and longer trains, until one is longer than that.
+//! Copies go as fast as the path's window lets them, so that they fill no queue.
 
 use core::time::Duration;
 
@@ -43,9 +44,11 @@ impl Explorer {
         }
     }
 
-    /// Whether the next train is due.
+    /// Whether the next train is due: not before the last one has gone, or could not in
+    /// all that time.
     pub fn is_due(&self, now: Time) -> bool {
-        now >= self.next_at
+        let has_gone = self.under_way.is_none_or(|(_, packets)| packets == 0);
+        now >= self.next_at && (has_gone || now >= self.next_at + PAUSE_MAX)
     }
 
     /// Paths (a bit each) that were slow and may still be.
@@ -77,10 +80,17 @@ impl Explorer {
         self.under_way = neglected.map(|(id, _)| (id, self.train));
     }
 
-    /// The path that is to get a copy of the packet just made, if any.
-    pub fn next_copy(&mut self) -> Option<LinkId> {
-        let (path, packets) = self.under_way.as_mut()?;
-        *packets = packets.checked_sub(1)?;
+    /// The path that is to get a copy of the packet just made, if any; `has_room` is asked
+    /// whether it takes one now.
+    pub fn next_copy(&mut self, has_room: impl FnOnce(LinkId) -> bool) -> Option<LinkId> {
+        let (path, packets) = self
+            .under_way
+            .as_mut()
+            .filter(|(_, packets)| *packets > 0)?;
+        if !has_room(*path) {
+            return None;
+        }
+        *packets -= 1;
         Some(*path)
     }
 }
@@ -94,7 +104,7 @@ mod tests {
     fn train(explorer: &mut Explorer, now: &mut Time, why: Neglect) -> usize {
         *now = explorer.next_at;
         explorer.begin(*now, Some((PATH, why)));
-        core::iter::from_fn(|| explorer.next_copy()).count()
+        core::iter::from_fn(|| explorer.next_copy(|_| true)).count()
     }
 
     #[test]
@@ -133,5 +143,17 @@ mod tests {
         assert_eq!(train(&mut explorer, &mut now, Neglect::Slow), 8);
         assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
         assert_eq!(explorer.on_trial(), 0b10);
+    }
+
+    #[test]
+    fn a_train_waits_for_room_but_not_for_ever() {
+        let mut now = Time::from_ms(1000);
+        let mut explorer = Explorer::new(now);
+        explorer.begin(now, Some((PATH, Neglect::Slow)));
+        assert_eq!(explorer.next_copy(|_| false), None);
+        now += PAUSE_MIN * 2;
+        assert!(!explorer.is_due(now));
+        assert_eq!(explorer.next_copy(|_| true), Some(PATH));
+        assert!(explorer.is_due(now + PAUSE_MAX));
     }
 }

@@ -228,7 +228,11 @@ impl Bundle {
             let neglected = schedule::neglected(paths, window_bytes, on_trial);
             self.explorer.begin(now, neglected);
         }
-        let explored = self.explorer.next_copy();
+        let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
+        let explored = self.explorer.next_copy(|id| {
+            let path = paths[id.index()].as_ref().map(|p| &p.path);
+            path.is_some_and(|p| p.room_bytes() >= waiting * p.mtu_bytes() as u64)
+        });
         let mut second = None;
         for content in &self.contents {
             if self.ops.mirrored(content) {
