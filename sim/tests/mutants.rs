@@ -8,7 +8,8 @@ use tabane_sim::net::MS;
 use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind};
 use tabane_sim::{Options, Schedule, run};
 
-/// Two hosts on two good links, with some of everything for half a second.
+/// Two hosts on two good links, with some of everything for a second and a half: beyond the
+/// moment from which a link may not be said to have failed.
 fn schedule() -> Schedule {
     let mut s = Schedule::quiet(2, 2);
     for (from, to) in [(0, 1), (1, 0)] {
@@ -34,7 +35,7 @@ fn schedule() -> Schedule {
                 flow: s.plan.flows.len() as u32,
                 tagged: true,
                 policy: Policy::Stripe,
-                count: 100,
+                count: 300,
                 bytes_min: 100,
                 bytes_max: 4_000,
                 start: 0,
