@@ -44,11 +44,13 @@ fn streams_of_several_senders_arrive_whole() {
         let both = report(bulk(&cluster, 2, &["--to", "n0", "--ping", "n0"]));
         let (sent, took) = (report(sending), report(taking));
         let bytes = |of: &Value| of["bytes"].as_u64().expect("a number");
+        // Two may have sent as much as each other.
+        let taken = took["taken"].as_array().expect("a list");
+        let mut taken: Vec<_> = taken.iter().map(bytes).collect();
         for sent in [&both["sent"][0], &sent["sent"][0]] {
             assert_eq!(sent["to"], "n0");
-            let from_it = took["taken"].as_array().expect("a list").iter();
-            let arrived = from_it.filter(|taken| bytes(taken) == bytes(sent));
-            assert_eq!(arrived.count(), 1, "{took:#}");
+            let arrived = taken.iter().position(|taken| *taken == bytes(sent));
+            taken.swap_remove(arrived.unwrap_or_else(|| panic!("{took:#}")));
         }
         for taken in took["taken"].as_array().expect("a list") {
             let intervals = taken["interval_bytes"].as_array().expect("a list");
