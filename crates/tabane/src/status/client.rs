@@ -83,7 +83,7 @@ impl From<io::Error> for AskError {
 }
 
 /// Asks the daemon that listens at the abstract socket `name` for its status:
-/// the JSON of a [`StatusReport`](super::StatusReport), as it came.
+/// the JSON of a [`StatusReport`], as it came.
 ///
 /// # Errors
 /// As [`AskError`] says.
