@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 
 use common::*;
-use tabane_lab::cluster::{Cluster, PATIENCE, all_paths_up, output, path_state};
+use tabane_lab::cluster::{PATIENCE, all_paths_up, output, path_state};
 
 fn limit_files(pid: u32, soft: &str) {
     let mut prlimit = Command::new("prlimit");
@@ -26,14 +26,6 @@ fn exhaust(pid: u32) {
         .collect();
     let free = (0..).find(|number| !open.contains(number)).expect("one is");
     limit_files(pid, &free.to_string());
-}
-
-fn address(cluster: &Cluster, action: &str) {
-    let mut ip = cluster.lab().command(0, "ip");
-    let address = format!("{}/24", cluster.lab().address(0, 1));
-    ip.args(["address", action, &address, "dev", "eth1"]);
-    let done = output("ip", ip, PATIENCE).expect("ip ends");
-    assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
 #[test]

@@ -101,14 +101,6 @@ fn an_address_is_taken_from_a_nic_and_given_back() {
     stream.finish();
 }
 
-fn address(cluster: &Cluster, action: &str) {
-    let mut ip = cluster.lab().command(0, "ip");
-    let address = format!("{}/24", cluster.lab().address(0, 1));
-    ip.args(["address", action, &address, "dev", "eth1"]);
-    let done = output("ip", ip, PATIENCE).expect("ip ends");
-    assert!(done.status.success(), "{}", text(&done.stderr));
-}
-
 #[test]
 fn status_says_what_failed_and_why() {
     let cluster = cluster();

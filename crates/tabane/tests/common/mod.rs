@@ -89,6 +89,15 @@ pub fn iperf(cluster: &Cluster, args: &[&str]) -> Value {
     report
 }
 
+/// `ip address ACTION` with the address of node 0's link 1.
+pub fn address(cluster: &Cluster, action: &str) {
+    let mut ip = cluster.lab().command(0, "ip");
+    let address = format!("{}/24", cluster.lab().address(0, 1));
+    ip.args(["address", action, &address, "dev", "eth1"]);
+    let done = output("ip", ip, PATIENCE).expect("ip ends");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
 /// Wait until node 0 says this of its path to node 1 over a link.
 pub fn wait_path(cluster: &Cluster, link: usize, state: &str) -> Value {
     let what = format!("link {link} is {state}");
