@@ -116,8 +116,7 @@ fn looked_at(facts: &Facts) -> String {
         .paths
         .iter()
         .filter_map(|p| facts.path_status(&p.peer, p.link));
-    let bytes: u64 = watches.map(|w| w.sent_bytes()).sum();
-    let mbps = bytes as f64 * 8e-6 / facts.seconds.max(1e-3);
+    let mbps: f64 = watches.map(|w| w.sent_mbps()).sum();
     let mut text = format!(
         "watched for {:.1} s; links: {}; peers: {}, connected: {connected}",
         facts.seconds,

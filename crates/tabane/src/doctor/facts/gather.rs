@@ -28,7 +28,10 @@ const PING_INTERVAL_ALL: Duration = Duration::from_millis(2);
 /// switch port has just come up.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-const FLOWS_EVERY: Duration = Duration::from_millis(200);
+const FLOWS_EVERY: Duration = Duration::from_millis(50);
+/// How often the daemon is asked while it is watched: what is true of one moment only
+/// is not told.
+const READINGS: u32 = 10;
 
 /// What to look at.
 #[derive(Debug, Clone)]
@@ -295,7 +298,7 @@ fn watch(
     let began = Instant::now();
     let until = began + order.watch;
     let interval = PING_INTERVAL.max(PING_INTERVAL_ALL * targets.len() as u32);
-    let answers: Vec<Answers> = std::thread::scope(|scope| {
+    let (answers, (between, seconds)) = std::thread::scope(|scope| {
         let ping = |target: &Target| {
             let link = facts.link(target.link)?;
             let device = link.device.as_ref()?;
@@ -314,13 +317,15 @@ fn watch(
             .iter()
             .map(|target| scope.spawn(move || ping(target).unwrap_or_default()))
             .collect();
+        let reading = (first.is_some()).then(|| scope.spawn(|| readings(began, order.watch)));
         let filling =
             filled.map(|(own, peer)| scope.spawn(move || measure::fill(own, peer, until)));
         look_until(until, &mut network, flows.as_mut());
         let answers = threads.into_iter().map(|t| t.join().unwrap_or_default());
-        let answers = answers.collect();
+        let answers: Vec<Answers> = answers.collect();
         drop(filling.map(|f| f.join()));
-        answers
+        let read = reading.and_then(|r| r.join().ok());
+        (answers, read.unwrap_or_default())
     });
     network.look();
     facts.seconds = began.elapsed().as_secs_f64();
@@ -329,7 +334,16 @@ fn watch(
     if let Some(first) = first {
         facts.node = Some(first.node.name.clone());
         let last = again(first.clone());
-        facts.daemon = Some(Watched { first, last });
+        let seconds = match between.is_empty() {
+            true => facts.seconds,
+            false => seconds,
+        };
+        facts.daemon = Some(Watched {
+            first,
+            between,
+            seconds,
+            last,
+        });
     }
     take_links(facts, &network, errors);
     take_paths(facts, &network, targets, answers);
@@ -338,6 +352,22 @@ fn watch(
 /// What the daemon says now; if it ended meanwhile, what it said before.
 fn again(before: StatusReport) -> StatusReport {
     status().unwrap_or(before)
+}
+
+/// What the daemon says from time to time, the last time when the watching ends, and
+/// when that was, seconds after it began.
+fn readings(began: Instant, watch: Duration) -> (Vec<StatusReport>, f64) {
+    let mut read = Vec::new();
+    let mut seconds = 0.0;
+    for nth in 1..=READINGS {
+        let at = began + watch * nth / READINGS;
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        if let Ok(report) = status() {
+            read.push(report);
+            seconds = began.elapsed().as_secs_f64();
+        }
+    }
+    (read, seconds)
 }
 
 fn device_errors(link: &OwnLink) -> BTreeMap<String, u64> {

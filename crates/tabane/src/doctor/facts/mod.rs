@@ -48,13 +48,25 @@ pub struct Facts {
     pub unseen: Vec<Unseen>,
 }
 
-/// What the daemon said at the beginning and at the end.
+/// What the daemon said while it was watched.
 #[derive(Debug, Clone)]
 pub struct Watched {
     /// At the beginning.
     pub first: StatusReport,
-    /// At the end.
+    /// Meanwhile, in order; the newest when the watching ended.
+    pub between: Vec<StatusReport>,
+    /// From the first to that one, seconds; to the last if there is none between.
+    pub seconds: f64,
+    /// At the end, a moment after the watching: what was on its way then is known.
     pub last: StatusReport,
+}
+
+impl Watched {
+    /// All that it said, in order.
+    pub fn readings(&self) -> impl Iterator<Item = &StatusReport> {
+        let first = std::iter::once(&self.first);
+        first.chain(&self.between).chain([&self.last])
+    }
 }
 
 /// One of this node's links.
@@ -207,9 +219,12 @@ impl Facts {
     /// What the daemon said of a path, at the beginning and at the end.
     pub fn path_status(&self, peer: &str, link: u8) -> Option<PathWatch<'_>> {
         let daemon = self.daemon.as_ref()?;
+        let peer = daemon.first.peers.iter().find(|p| p.name == peer)?;
         Some(PathWatch {
-            first: path_of(&daemon.first, peer, link)?,
-            last: path_of(&daemon.last, peer, link)?,
+            first: path_of(&daemon.first, &peer.name, link)?,
+            last: path_of(&daemon.last, &peer.name, link)?,
+            watched: daemon,
+            peer: &peer.name,
         })
     }
 
@@ -228,25 +243,50 @@ fn path_of<'a>(report: &'a StatusReport, peer: &str, link: u8) -> Option<&'a Pat
     peer.paths.iter().find(|p| p.link == link)
 }
 
-/// A path at the beginning and at the end.
+/// A path while it was watched.
 #[derive(Debug, Clone, Copy)]
 pub struct PathWatch<'a> {
     /// At the beginning.
     pub first: &'a PathStatus,
     /// At the end.
     pub last: &'a PathStatus,
+    watched: &'a Watched,
+    peer: &'a str,
 }
 
-impl PathWatch<'_> {
+impl<'a> PathWatch<'a> {
+    /// All that the daemon said of it, in order.
+    pub fn readings(&self) -> impl Iterator<Item = &'a PathStatus> {
+        let (peer, link) = (self.peer, self.first.link);
+        let reports = self.watched.readings();
+        reports.filter_map(move |report| path_of(report, peer, link))
+    }
+
     /// Packets sent meanwhile.
     pub fn sent(&self) -> u64 {
         since(self.first.tx_packets, self.last.tx_packets)
     }
 
-    /// Of those, or of a moment before, found lost meanwhile; not those that were only late.
+    /// Of those, or of a moment before, found lost meanwhile; not those that were only
+    /// late, as far as that is known by now.
     pub fn lost(&self) -> u64 {
         let late = since(self.first.tx_late_packets, self.last.tx_late_packets);
-        since(self.first.tx_lost_packets, self.last.tx_lost_packets).saturating_sub(late)
+        let lost = since(self.first.tx_lost_packets, self.settled().tx_lost_packets);
+        lost.saturating_sub(late)
+    }
+
+    /// At how many times packets were found lost, of how many.
+    pub fn lost_times(&self) -> (usize, usize) {
+        let counts: Vec<u64> = self.readings().map(|p| p.tx_lost_packets).collect();
+        let grown = counts.windows(2).filter(|two| two[1] > two[0]);
+        (grown.count(), counts.len().saturating_sub(1))
+    }
+
+    /// When the watching ended; what was given up too early has shown itself since.
+    fn settled(&self) -> &'a PathStatus {
+        let newest = self.watched.between.last();
+        let path = newest.and_then(|report| path_of(report, self.peer, self.first.link));
+        path.unwrap_or(self.last)
     }
 
     /// Packets received meanwhile.
@@ -254,9 +294,10 @@ impl PathWatch<'_> {
         since(self.first.rx_packets, self.last.rx_packets)
     }
 
-    /// Bytes sent meanwhile.
-    pub fn sent_bytes(&self) -> u64 {
-        since(self.first.tx_bytes, self.last.tx_bytes)
+    /// What was sent meanwhile, Mb/s.
+    pub fn sent_mbps(&self) -> f64 {
+        let bytes = since(self.first.tx_bytes, self.settled().tx_bytes);
+        bytes as f64 * 8e-6 / self.watched.seconds.max(1e-3)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{host, words};
 use crate::doctor::facts::{Facts, Flow};
 use crate::doctor::finding::{Cause, Finding, Severity};
-use crate::status::PathState;
+use crate::status::{PathState, StatusReport};
 
 /// A connection that had something to send for less than this says nothing.
 const BUSY_S_MIN: f64 = 0.3;
@@ -13,6 +13,8 @@ const LIMITED_MIN: f64 = 0.5;
 const UNREAD_MIN: u64 = 32 * 1024;
 /// A bundle used to this share is full: then everybody waits for it, not it for them.
 const FULL: f64 = 0.8;
+/// A bundle that had something queued in one of so many readings had it more often.
+const QUEUED_ONE_IN: usize = 4;
 /// Connections told of.
 const TOLD_MAX: usize = 5;
 
@@ -33,14 +35,15 @@ fn reads_slowly(flow: &Flow) -> bool {
     flow.unread_bytes_min >= UNREAD_MIN
 }
 
-/// Whether the connections wait for the bundle: what they sent waits in it, or it
-/// sends as much as the links can carry.
+/// Whether the connections wait for the bundle: what they sent waits in it again and
+/// again, or it sends as much as the links can carry.
 fn is_full(facts: &Facts) -> bool {
-    if let Some(daemon) = &facts.daemon
-        && [&daemon.first, &daemon.last]
-            .iter()
-            .any(|report| report.peers.iter().any(|p| p.queued_bytes > 0))
-    {
+    let Some(daemon) = &facts.daemon else {
+        return false;
+    };
+    let queues = |report: &&StatusReport| report.peers.iter().any(|p| p.queued_bytes > 0);
+    let waiting = daemon.readings().filter(queues).count();
+    if waiting * QUEUED_ONE_IN >= daemon.readings().count() {
         return true;
     }
     let (mut used, mut capacity) = (0.0, 0.0);
@@ -50,8 +53,10 @@ fn is_full(facts: &Facts) -> bool {
         };
         let last = watch.last;
         if last.state == PathState::Up && last.capacity_proven {
-            used += watch.sent_bytes() as f64 * 8e-6 / facts.seconds.max(1e-3);
-            capacity += last.capacity_mbps.unwrap_or(0.0);
+            used += watch.sent_mbps();
+            // The lowest: what passes for speed for a moment makes it seem larger.
+            let read = watch.readings().filter_map(|p| p.capacity_mbps);
+            capacity += read.fold(f64::INFINITY, f64::min);
         }
     }
     capacity > 0.0 && used >= capacity * FULL

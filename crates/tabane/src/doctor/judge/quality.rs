@@ -1,25 +1,36 @@
 //! How good a path is that works: loss and speed.
 
-use super::{host, is_said, mtu, words};
+use super::{is_said, mtu, words};
 use crate::doctor::facts::{Device, Facts, PathFacts, PathWatch};
 use crate::doctor::finding::{Cause, Finding, Severity};
-use crate::status::PathState;
+use crate::status::{PathState, PathStatus};
 
 /// A path that sent so many packets while watched tells of its loss itself …
 const BUSY_PACKETS: u64 = 500;
 /// … and loses from here on; below it costs less than it would to look for it.
 const LOSS_MIN: f64 = 0.01;
-/// Fewer lost packets than this are chance.
+/// Fewer lost packets than this are chance …
 const LOST_MIN: u64 = 5;
+/// … and so are those that were lost at fewer times: somebody paused.
+const LOST_TIMES_MIN: usize = 3;
 /// Pings are fewer, and both directions count.
 const PING_LOSS_MIN: f64 = 0.02;
 const PINGS_LOST_MIN: u32 = 3;
-/// A busy path that carries less than this share of what it can says nothing of that.
+/// A path in use carries this share of what it can at least.
 const USED_MIN: f64 = 0.4;
-/// Slower than this share of the fastest sibling is slow.
+/// One that can do less than this share of what its sibling carries is given copies only
+/// (ARCHITECTURE.md, "Do no harm"), so its use says nothing.
+const NEGLECTED_BELOW: f64 = 1.0 / 16.0;
+/// Slower than this share of what a sibling carries is slow.
 const SLOW_BELOW: f64 = 0.6;
-/// … or than this, where the daemon waits for a processor and estimates are rough.
+/// The same where processor time is short and may keep a path from being filled: such
+/// a path is slow only if it is plainly full, and far behind.
+const USED_MIN_STARVED: f64 = 0.7;
 const SLOW_BELOW_STARVED: f64 = 0.3;
+/// Of the readings of a path's capacity, this share is at most what it is taken for: a
+/// momentary low one does not count.
+const CAPACITY_QUANTILE: f64 = 0.75;
+
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     let working: Vec<_> = facts.paths.iter().filter_map(|p| up(facts, p)).collect();
     for (path, watch) in &working {
@@ -31,11 +42,10 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
             found.extend(duplex(facts, link.number, device));
         }
     }
-    let cpu_is_the_limit = found.iter().any(|f| f.cause == Cause::Cpu);
+    let starved = found.iter().any(|f| f.cause == Cause::Cpu);
     for (path, watch) in &working {
-        let lossy = is_said(found, Cause::LossyLink, path.link);
-        if !lossy && !cpu_is_the_limit {
-            found.extend(slow(facts, path, *watch));
+        if !is_said(found, Cause::LossyLink, path.link) {
+            found.extend(slow(facts, path, *watch, starved));
         }
     }
     for link in &facts.links {
@@ -64,7 +74,8 @@ pub fn share(facts: &Facts) -> f64 {
 fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding> {
     let (loss, evidence) = if watch.sent() >= BUSY_PACKETS {
         let loss = watch.lost() as f64 / watch.sent() as f64;
-        if loss < LOSS_MIN || watch.lost() < LOST_MIN {
+        let (times, of) = watch.lost_times();
+        if loss < LOSS_MIN || watch.lost() < LOST_MIN || times < LOST_TIMES_MIN.min(of) {
             return None;
         }
         let evidence = format!(
@@ -157,34 +168,49 @@ fn duplex(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
     )
 }
 
-/// What a path can carry, where that is known: while it is busy, it must be in
-/// use, or it is the sender that is slow.
-fn proven(facts: &Facts, watch: &PathWatch<'_>) -> Option<f64> {
-    let capacity = watch
-        .last
-        .capacity_mbps
-        .filter(|_| watch.last.capacity_proven)?;
-    let used = watch.sent_bytes() as f64 * 8e-6 / facts.seconds.max(1e-3);
-    (watch.sent() < BUSY_PACKETS || used >= capacity * USED_MIN).then_some(capacity)
+/// What a path carried while watched, Mb/s; nothing if it was idle.
+fn carried(watch: &PathWatch<'_>) -> f64 {
+    if watch.sent() < BUSY_PACKETS {
+        return 0.0;
+    }
+    let arrived = 1.0 - watch.lost() as f64 / watch.sent() as f64;
+    watch.sent_mbps() * arrived.max(0.0)
 }
 
-fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding> {
-    let proven = |w: &PathWatch<'_>| proven(facts, w);
-    let own = proven(&watch)?;
+/// What a path can carry, by what the daemon thought of it most of the time, Mb/s; not
+/// known before it was once given more than it takes.
+fn capacity(watch: &PathWatch<'_>) -> Option<f64> {
+    let known = watch.readings().filter(|p| p.capacity_proven);
+    let mut read: Vec<f64> = known.filter_map(|p| p.capacity_mbps).collect();
+    read.sort_by(f64::total_cmp);
+    let at = (read.len() as f64 * CAPACITY_QUANTILE) as usize;
+    read.get(at.min(read.len().saturating_sub(1))).copied()
+}
+
+/// A path that can do less than a sibling did all the time. Estimates alone accuse
+/// nobody: what is saved up in a token bucket, or in a switch, passes for speed at
+/// first. So the sibling counts for what it carried, and without load nothing is said.
+fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>, starved: bool) -> Option<Finding> {
+    let (used_min, below) = match starved {
+        true => (USED_MIN_STARVED, SLOW_BELOW_STARVED),
+        false => (USED_MIN, SLOW_BELOW),
+    };
     let siblings = facts
         .paths
         .iter()
         .filter(|p| p.peer == path.peer && p.link != path.link);
-    let of_sibling = |p: &PathFacts| Some((p.link, proven(&up(facts, p)?.1)?));
+    let of_sibling = |p: &PathFacts| Some((p.link, carried(&up(facts, p)?.1)));
     let (other, best) = siblings
         .filter_map(of_sibling)
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let below = if host::is_starved(facts) {
-        SLOW_BELOW_STARVED
-    } else {
-        SLOW_BELOW
-    };
-    if own >= best * below {
+    let carried = carried(&watch);
+    let own = capacity(&watch)?.max(carried);
+    let in_use = carried >= own * used_min;
+    let neglected = own < best * NEGLECTED_BELOW && !starved;
+    // What did not work all the time carried less for that.
+    let works = |p: &PathStatus| matches!(p.state, PathState::Up | PathState::Suspect);
+    let was_away = !watch.readings().all(works);
+    if own >= best * below || !(in_use || neglected) || was_away {
         return None;
     }
     let (peer, link, nic) = (&path.peer, path.link, name(facts, path.link));
@@ -201,7 +227,9 @@ fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding
         .peer(peer)
         .link(link)
         .seen(format!(
-            "measured under load: {own:.0} Mb/s on link {link}, {best:.0} on link {other}"
+            "under load link {other} carried {best:.0} Mb/s for {:.1} s, link {link} {carried:.0} \
+             and could carry {own:.0}",
+            facts.seconds
         ))
         .maybe_seen(speed.map(|s| format!("{nic} says {s} Mb/s")))
         .costs(

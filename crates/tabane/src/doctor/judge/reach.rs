@@ -40,9 +40,7 @@ fn works(facts: &Facts, path: &PathFacts) -> bool {
         .is_some_and(|p| p.sent >= PINGS_MIN && p.answered == 0);
     let no_arp = path.macs.as_ref().is_some_and(Vec::is_empty);
     // A moment's doubt is no failure.
-    let was_up = [watch.first, watch.last]
-        .iter()
-        .any(|status| status.state == PathState::Up);
+    let was_up = watch.readings().any(|p| p.state == PathState::Up);
     was_up && !(no_ping && no_arp)
 }
 

@@ -1,5 +1,7 @@
 //! Each cause from made-up facts, and nothing from healthy ones.
 
+mod moments;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -97,6 +99,8 @@ fn healthy() -> Facts {
         seconds: SECONDS,
         daemon: Some(Watched {
             first: report(),
+            between: Vec::new(),
+            seconds: SECONDS,
             last: report(),
         }),
         node: Some("n0".to_owned()),
@@ -445,12 +449,23 @@ fn loss() {
     assert_eq!(ping(148), []);
 }
 
+/// So much was sent on a path while it was watched.
+fn carry(facts: &mut Facts, link: usize, mbps: f64) {
+    let path = &mut last(facts).peers[0].paths[link];
+    path.tx_bytes += (SECONDS * mbps * 1e6 / 8.0) as u64;
+    path.tx_packets += 10_000;
+}
+
 #[test]
 fn speed() {
     let capacity = |mbps: f64, proven: bool| {
         with(move |facts| {
-            let path = &mut last(facts).peers[0].paths[1];
-            (path.capacity_mbps, path.capacity_proven) = (Some(mbps), proven);
+            both(facts, |r| {
+                let path = &mut r.peers[0].paths[1];
+                (path.capacity_mbps, path.capacity_proven) = (Some(mbps), proven);
+            });
+            carry(facts, 0, 900.0);
+            carry(facts, 1, mbps * 0.95);
         })
     };
     let found = capacity(94.0, true);
@@ -458,6 +473,8 @@ fn speed() {
     assert!(finding.what.contains("94 Mb/s"), "{}", finding.what);
     assert_eq!(capacity(94.0, false), []);
     assert_eq!(capacity(700.0, true), []);
+    // So slow that it is given copies only.
+    assert_eq!(capacity(9.0, true)[0].cause, Cause::SlowLink);
     let device =
         |change: fn(&mut Device)| with(move |f| change(f.links[1].device.as_mut().expect("one")));
     only(

@@ -1,0 +1,87 @@
+//! What is true of one moment only accuses nobody.
+
+use super::*;
+
+/// What the daemon thought of link 1 meanwhile, one reading after the other.
+fn thought(facts: &mut Facts, capacities: &[f64]) {
+    let watched = facts.daemon.as_mut().expect("a daemon");
+    let reading = |mbps: &f64| {
+        let mut report = watched.last.clone();
+        report.peers[0].paths[1].capacity_mbps = Some(*mbps);
+        report
+    };
+    watched.between = capacities.iter().map(reading).collect();
+}
+
+#[test]
+fn a_momentary_estimate_accuses_nobody() {
+    // Two links of 20 Mb/s; tokens that were saved up pass for speed on one.
+    let full = |facts: &mut Facts, capacities: [f64; 2]| {
+        both(facts, |r| {
+            for (path, mbps) in r.peers[0].paths.iter_mut().zip(capacities) {
+                path.capacity_mbps = Some(mbps);
+            }
+        });
+        carry(facts, 0, 19.0);
+        carry(facts, 1, 19.0);
+    };
+    assert_eq!(with(|f| full(f, [36.0, 19.0])), []);
+    assert_eq!(with(|f| full(f, [19.0, 36.0])), []);
+
+    // One was not filled, and was thought slow for a moment only.
+    let low = |capacities: &'static [f64]| {
+        with(move |facts| {
+            carry(facts, 0, 900.0);
+            carry(facts, 1, 90.0);
+            both(facts, |r| r.peers[0].paths[1].capacity_mbps = Some(94.0));
+            thought(facts, capacities);
+        })
+    };
+    assert_eq!(low(&[94.0, 94.0, 940.0, 940.0, 940.0, 94.0]), []);
+    let found = low(&[94.0, 94.0, 940.0, 94.0, 94.0, 94.0]);
+    only(&found, Cause::SlowLink, Severity::Slow);
+
+    // Without load, what was thought of it some day says nothing.
+    let idle = with(|facts| {
+        both(facts, |r| r.peers[0].paths[1].capacity_mbps = Some(94.0));
+    });
+    assert_eq!(idle, []);
+}
+
+#[test]
+fn short_of_processor_time_only_a_full_path_is_slow() {
+    let starved = |capacity: f64, carried: f64| {
+        with(move |facts| {
+            facts.machine.daemon_waited_share = Some(0.5);
+            both(facts, |r| {
+                r.peers[0].paths[1].capacity_mbps = Some(capacity)
+            });
+            carry(facts, 0, 400.0);
+            carry(facts, 1, carried);
+        })
+    };
+    let causes = |found: Vec<Finding>| found.iter().map(|f| f.cause).collect::<Vec<_>>();
+    assert_eq!(causes(starved(94.0, 90.0)), [Cause::SlowLink, Cause::Cpu]);
+    assert_eq!(causes(starved(94.0, 50.0)), [Cause::Cpu]);
+    assert_eq!(causes(starved(200.0, 190.0)), [Cause::Cpu]);
+}
+
+#[test]
+fn one_pause_is_no_lossy_link() {
+    let lose = |after: &'static [u64]| {
+        with(move |facts| {
+            carry(facts, 1, 90.0);
+            let watched = facts.daemon.as_mut().expect("a daemon");
+            let reading = |lost: &u64| {
+                let mut report = watched.last.clone();
+                report.peers[0].paths[1].tx_lost_packets = *lost;
+                report
+            };
+            watched.between = after.iter().map(reading).collect();
+            watched.last = watched.between[after.len() - 1].clone();
+        })
+    };
+    assert_eq!(lose(&[0, 0, 300, 300, 300]), []);
+    let found = lose(&[0, 100, 180, 180, 300]);
+    only(&found, Cause::LossyLink, Severity::Slow);
+}
