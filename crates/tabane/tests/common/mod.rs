@@ -54,11 +54,13 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// How many of `count` pings of `size` bytes, from node to node over `tab0`,
-/// are answered.
+/// are answered within ten seconds. All are sent at once: as soon as one is answered,
+/// `ping` waits no longer than `-i` for what is missing, whatever `-W` says.
 pub fn pings(cluster: &Cluster, from: usize, to: usize, count: usize, size: usize) -> usize {
     let mut ping = cluster.lab().command(from, "ping");
-    ping.args(["-n", "-i", "0.02", "-W", "10"]);
-    ping.args(["-c", &count.to_string(), "-s", &size.to_string()]);
+    let (count, size) = (count.to_string(), size.to_string());
+    ping.args(["-n", "-l", &count, "-i", "10", "-W", "10"]);
+    ping.args(["-c", &count, "-s", &size]);
     ping.arg(cluster.address(to).to_string());
     let said = text(&output("ping", ping, PATIENCE).expect("ping ends").stdout);
     said.lines()
