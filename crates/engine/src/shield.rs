@@ -89,10 +89,7 @@ impl Shield {
             && !node.session_numbers().eq(raised.sessions.iter().copied())
         {
             raised.sessions = node.session_numbers().collect();
-            // One that does not take the new filter must not keep the old one.
-            if set(socket, link, raised).is_err() {
-                self.lower(socket);
-            }
+            self.renew(link, socket);
         }
         news
     }
@@ -138,9 +135,7 @@ impl Shield {
         };
         if lot_bits != raised.lot_bits {
             raised.lot_bits = lot_bits;
-            if set(socket, link, raised).is_err() {
-                self.lower(socket);
-            }
+            self.renew(link, socket);
         }
         None
     }
@@ -169,6 +164,15 @@ impl Shield {
                 self.refused_until = now + HOLD;
                 format!("{what}; the kernel does not take a filter: {error}")
             }
+        }
+    }
+
+    /// A socket that does not take the new filter must not keep the old one.
+    fn renew(&mut self, link: LinkId, socket: &LinkSocket) {
+        if let Some(raised) = &self.raised
+            && set(socket, link, raised).is_err()
+        {
+            self.lower(socket);
         }
     }
 

@@ -4,6 +4,7 @@
 mod common;
 
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 
 use common::*;
 use tabane_lab::LabConfig;
@@ -63,12 +64,8 @@ fn after_a_crash_it_starts_again_with_the_privileges_of_its_unit() {
     let lab = lab(&LabConfig::default());
     let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
     let up = |cluster: &Cluster| {
-        let mut up = cluster.lab().command(0, "setpriv");
-        up.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--"]);
-        up.arg(tabane())
-            .arg("up")
-            .arg("--config")
-            .arg(cluster.file());
+        let mut up = as_the_unit(cluster);
+        up.arg("up").arg("--config").arg(cluster.file());
         up
     };
     cluster.start(1).expect("starts");
@@ -83,6 +80,50 @@ fn after_a_crash_it_starts_again_with_the_privileges_of_its_unit() {
     ip.args(["-brief", "link", "show"]);
     let left = text(&output("ip", ip, PATIENCE).expect("ip ends").stdout);
     assert!(!left.contains("tab0"), "{left}");
+}
+
+#[test]
+fn its_unit_has_it_read_its_file_anew() {
+    let unit = include_str!("../../../dist/systemd/tabane.service");
+    let words = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key));
+        line.expect("the unit says it").split(' ')
+    };
+    let (mut start, mut reload) = (words("ExecStart="), words("ExecReload="));
+    assert_eq!(start.next(), reload.next(), "the same program");
+
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
+    let mut up = as_the_unit(&cluster);
+    up.args(start).arg("--config").arg(cluster.file());
+    cluster.start_as(0, up).expect("starts");
+    let run = |cluster: &Cluster| {
+        let mut command = as_the_unit(cluster);
+        command.args(reload.clone());
+        output("tabane", command, PATIENCE).expect("ends").status
+    };
+    let file = cluster.file();
+    let text = std::fs::read_to_string(&file).expect("is read");
+    let more = format!("{text}[[node]]\nname = \"n2\"\nlinks = [\"10.77.0.3\", \"10.77.1.3\"]\n");
+    std::fs::write(&file, more).expect("is written");
+    assert!(run(&cluster).success());
+    let peers = |cluster: &Cluster| {
+        let status = cluster.status(0).expect("the daemon answers");
+        status["peers"].as_array().map(Vec::len)
+    };
+    assert_eq!(peers(&cluster), Some(2));
+
+    std::fs::write(&file, "wire = \"plane\"\n").expect("is written");
+    assert!(!run(&cluster).success(), "the manager is told");
+    assert_eq!(peers(&cluster), Some(2));
+}
+
+/// The program with the privileges that its unit leaves it.
+fn as_the_unit(cluster: &Cluster) -> Command {
+    let mut command = cluster.lab().command(0, "setpriv");
+    command.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--"]);
+    command.arg(tabane());
+    command
 }
 
 fn is_stopped(cluster: &Cluster) -> bool {

@@ -18,19 +18,20 @@ fn received_bytes(report: &Value) -> f64 {
 #[test]
 fn an_unmodified_iperf3_uses_both_links() {
     let cluster = cluster();
-    // A second of it: how soon the links share alike is bench's business.
-    for direction in [&["-t", "1"][..], &["-t", "1", "-R"]] {
-        let report = iperf(&cluster, direction);
-        assert!(received_bytes(&report) > 1e6, "{:#}", report["end"]);
-    }
-    let status = cluster.status(0).expect("status");
-    for link in 0..2 {
-        for count in ["tx_bytes", "rx_bytes"] {
-            let bytes = path(&status, "n1", link).expect("is listed")[count].as_u64();
-            let is_used = bytes.is_some_and(|bytes| bytes > 5_000_000);
-            assert!(is_used, "link {link} {count}: {:#}", status["peers"]);
+    // How soon the links share alike is bench's business: where processor time is short,
+    // a link that seems slow is tried again for seconds.
+    eventually("both links carry both ways", || {
+        for direction in [&["-t", "1"][..], &["-t", "1", "-R"]] {
+            let report = iperf(&cluster, direction);
+            assert!(received_bytes(&report) > 1e6, "{:#}", report["end"]);
         }
-    }
+        let status = cluster.status(0).expect("status");
+        let carried = |link: usize, count: &str| {
+            let bytes = path(&status, "n1", link).expect("is listed")[count].as_u64();
+            bytes.is_some_and(|bytes| bytes > 5_000_000)
+        };
+        (0..2).all(|link| carried(link, "tx_bytes") && carried(link, "rx_bytes"))
+    });
 }
 
 #[test]

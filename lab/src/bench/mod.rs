@@ -30,6 +30,7 @@ use std::time::Instant;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::LabError;
+use crate::demo::interrupt;
 use machine::Machine;
 
 /// Arguments of `bench`.
@@ -165,6 +166,7 @@ pub fn run(args: &BenchArgs) -> ExitCode {
 }
 
 fn measure_all(args: &BenchArgs) -> Result<(), String> {
+    interrupt::end_at_signal("bench").map_err(|error| format!("taking signals: {error}"))?;
     let settings = settings(args)?;
     let machine = Machine::look();
     println!("{}", output::heading(&machine, &settings));

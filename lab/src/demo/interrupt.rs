@@ -2,10 +2,19 @@
 //! stack unwinds.
 
 use std::io;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::LabError;
+use crate::cluster::Scratch;
 use crate::sys;
+
+/// Exit code of what a signal ended, as shells have it: 128 and SIGINT.
+pub const EXIT_CODE: u8 = 130;
+/// How soon a signal is seen by a program that does not ask for it.
+const LOOK: Duration = Duration::from_millis(50);
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -21,6 +30,24 @@ pub fn note_signals() -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         sys::on_signal(signal, ask)?;
     }
+    Ok(())
+}
+
+/// For a program that is not asked everywhere whether to end: a signal ends it wherever
+/// it is. Its temporary directories, keys and all, are removed; its labs end with it.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn end_at_signal(name: &'static str) -> io::Result<()> {
+    note_signals()?;
+    thread::Builder::new().spawn(move || {
+        while !asked() {
+            thread::sleep(LOOK);
+        }
+        Scratch::remove_all();
+        eprintln!("{name}: interrupted; all it made is removed");
+        process::exit(EXIT_CODE.into())
+    })?;
     Ok(())
 }
 

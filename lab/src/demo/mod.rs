@@ -22,8 +22,6 @@ use recording::Recording;
 use screen::{Screen, say};
 
 const EXIT_FAILED: u8 = 1;
-/// As shells have it: 128 and SIGINT.
-const EXIT_INTERRUPTED: u8 = 130;
 
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
@@ -42,7 +40,7 @@ pub fn run(args: &DemoArgs, tabane: &Path) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if interrupt::is_one(&error) => {
             eprintln!("demo: interrupted; all it made is removed");
-            ExitCode::from(EXIT_INTERRUPTED)
+            ExitCode::from(interrupt::EXIT_CODE)
         }
         Err(error) => {
             eprintln!("demo: {error}");

@@ -190,7 +190,8 @@ impl Host for Bulk {
         let until = self.began.map(|began| began + self.plan.lasting);
         let is_time_up = until.is_some_and(|until| now >= until);
         for sending in &mut self.sending {
-            if is_time_up {
+            // Who was kept from the processor all that time sends a little all the same.
+            if is_time_up && sending.has_sent() {
                 sending.finish(now, node);
             } else {
                 sending.write(now, node, &mut self.block, self.plan.is_checked);

@@ -81,6 +81,11 @@ impl Sending {
         }
     }
 
+    /// Whether anything was written.
+    pub fn has_sent(&self) -> bool {
+        self.bytes > 0
+    }
+
     /// Ends it behind what was written.
     pub fn finish(&mut self, now: Time, node: &mut Node) {
         if let Some(stream) = self.stream.filter(|_| !self.is_finished && !self.is_over) {

@@ -261,7 +261,6 @@ fn path_status(now: Time, daemon: &Daemon, peer: PeerId, path: &PathReport) -> O
         rx_packets: s.packets_received,
         rx_bytes: s.bytes_received,
         resent_bytes: s.bytes_lost,
-        lost_packets: s.packets_lost,
         failures: s.failures,
         mtu_bytes: s.mtu_bytes as u32,
     })

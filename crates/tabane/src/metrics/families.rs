@@ -384,7 +384,7 @@ pub const FAMILIES: &[Family] = &[
         unit: Unit::None,
         labels: PATH,
         help: "Packets sent on the path and given up for lost.",
-        samples: |report, out| each_path(report, out, |path| Some(path.lost_packets as f64)),
+        samples: |report, out| each_path(report, out, |path| Some(path.tx_lost_packets as f64)),
     },
     Family {
         name: "tabane_path_resent_bytes",

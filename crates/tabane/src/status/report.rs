@@ -195,9 +195,6 @@ pub struct PathStatus {
     pub rx_bytes: u64,
     /// Bytes of content that were sent here and had to be sent once more.
     pub resent_bytes: u64,
-    /// Packets sent here and given up for lost.
-    #[serde(default)]
-    pub lost_packets: u64,
     /// How often the path failed since it is there.
     #[serde(default)]
     pub failures: u64,

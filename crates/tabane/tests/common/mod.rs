@@ -107,8 +107,25 @@ pub fn wait_path(cluster: &Cluster, link: usize, state: &str) -> Value {
     cluster.wait_status(0, &what, is_so).expect("status")
 }
 
-const PORT: u16 = 5000;
+/// Where [`socat_pair`] listens.
+pub const PORT: u16 = 5000;
 const BLOCK_BYTES: usize = 64 * 1024;
+
+/// One TCP connection through `tab0`: what is written to the first, on node 0, can be
+/// read from the second, on node 1.
+pub fn socat_pair(cluster: &Cluster) -> (Program, Program) {
+    let mut receiver = cluster.lab().command(1, "socat");
+    receiver.args(["-u", &format!("TCP-LISTEN:{PORT}"), "-"]);
+    receiver.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut receiver = Program::start("socat", receiver).expect("socat starts");
+    receiver.listens(PORT).expect("socat listens");
+    let mut sender = cluster.lab().command(0, "socat");
+    let to = socket_address(cluster.address(1), PORT);
+    sender.args(["-u", "-", &format!("TCP:{to}")]);
+    sender.stdin(Stdio::piped());
+    let sender = Program::start("socat", sender).expect("socat starts");
+    (sender, receiver)
+}
 
 /// Random bytes on their way from node 0 to node 1 over one TCP connection of
 /// `socat` through `tab0`, each compared as it arrives.
@@ -123,17 +140,7 @@ pub struct Stream {
 
 impl Stream {
     pub fn start(cluster: &Cluster) -> Stream {
-        let mut receiver = cluster.lab().command(1, "socat");
-        receiver.args(["-u", &format!("TCP-LISTEN:{PORT}"), "-"]);
-        receiver.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut receiver = Program::start("socat", receiver).expect("socat starts");
-        receiver.listens(PORT).expect("socat listens");
-        let mut sender = cluster.lab().command(0, "socat");
-        let to = socket_address(cluster.address(1), PORT);
-        sender.args(["-u", "-", &format!("TCP:{to}")]);
-        sender.stdin(Stdio::piped());
-        let mut sender = Program::start("socat", sender).expect("socat starts");
-
+        let (mut sender, mut receiver) = socat_pair(cluster);
         let stop = Arc::new(AtomicBool::new(false));
         let arrived = Arc::new(AtomicU64::new(0));
         let mut input = sender.take_stdin().expect("is a pipe");

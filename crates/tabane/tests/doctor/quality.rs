@@ -1,11 +1,8 @@
 //! Links that work, but not as they should.
 
-use std::process::Stdio;
+use std::io::Write;
 use std::thread;
 
-use std::io::Write;
-
-use tabane_lab::cluster::{Program, socket_address};
 use tabane_lab::{Fault, LabConfig, LinkSpec};
 
 use crate::common::*;
@@ -134,19 +131,9 @@ fn half_duplex() {
 
 #[test]
 fn a_program_that_does_not_read() {
-    const PORT: u16 = 5000;
     let cluster = cluster_on(&slow_links());
-    let mut receiver = cluster.lab().command(1, "socat");
-    receiver.args(["-u", &format!("TCP-LISTEN:{PORT}"), "-"]);
-    // Nobody reads this pipe.
-    receiver.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut receiver = Program::start("socat", receiver).expect("socat starts");
-    receiver.listens(PORT).expect("socat listens");
-    let mut sender = cluster.lab().command(0, "socat");
-    let to = socket_address(cluster.address(1), PORT);
-    sender.args(["-u", "-", &format!("TCP:{to}")]);
-    sender.stdin(Stdio::piped());
-    let mut sender = Program::start("socat", sender).expect("socat starts");
+    // Nobody reads what arrives.
+    let (mut sender, _receiver) = socat_pair(&cluster);
     let mut input = sender.take_stdin().expect("is a pipe");
     let writer = thread::spawn(move || while input.write_all(&[7; 65_536]).is_ok() {});
     // On a machine that is short of processor time it is not said at once.

@@ -31,7 +31,6 @@ pub(crate) fn example() -> StatusReport {
         rx_packets: 500_000,
         rx_bytes: 32_000_000,
         resent_bytes: 1_234_567,
-        lost_packets: 850,
         failures: 0,
         mtu_bytes: 1472,
     };
