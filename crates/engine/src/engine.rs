@@ -12,6 +12,7 @@ use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{ConfigError, Event, LinkId, Node, NodeConfig, Time};
 
+use crate::batch::{Batching, Moved};
 use crate::host::{HOST_TOKENS, Host, Turn};
 use crate::links::{LinkStatus, Links, TOKEN_MONITOR};
 use crate::spin::Spin;
@@ -84,6 +85,9 @@ pub struct Engine {
     batch: ReceiveBatch,
     burst: Box<[u8]>,
     ready: Vec<Ready>,
+    /// Of this turn.
+    moved: Moved,
+    batching: Batching,
     spin: Spin,
     busy: Busy,
 }
@@ -139,6 +143,8 @@ impl Engine {
             batch: ReceiveBatch::new(),
             burst: vec![0; BURST_BYTES].into_boxed_slice(),
             ready: Vec::new(),
+            moved: Moved::default(),
+            batching: Batching::default(),
             spin: Spin::default(),
             busy: Busy::default(),
         };
@@ -168,11 +174,12 @@ impl Engine {
     /// Only if waiting itself fails, which ends the loop.
     pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
         let eager = host.before_wait(&self.node, &self.poller);
-        self.wait(if eager {
-            Some(Duration::ZERO)
+        if eager {
+            self.wait(Some(Duration::ZERO))?;
         } else {
-            patience
-        })?;
+            self.rest();
+            self.wait(patience)?;
+        }
         let now = now();
         let idle_spin = self.spin.spinning(now) && self.ready.is_empty();
         self.busy.working_since = (!idle_spin).then_some(now);
@@ -182,13 +189,25 @@ impl Engine {
         self.shield(now, host);
         self.send_all(now);
         self.deliver(now, host);
-        self.spin.turn(now, small);
+        let moved = core::mem::take(&mut self.moved);
+        self.batching
+            .turn(now, moved, || self.node.has_more_to_send());
+        self.spin.turn(now, small, moved.bytes());
         Ok(())
     }
 
     /// Sends what is left to send (a goodbye) without waiting.
     pub fn flush(&mut self) {
         self.send_all(now());
+    }
+
+    /// Waits without looking, amid bulk.
+    fn rest(&mut self) {
+        let before = now();
+        if let Some(rest) = self.batching.rest(before) {
+            self.busy.pause(before);
+            std::thread::sleep(rest);
+        }
     }
 
     fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
@@ -254,10 +273,10 @@ impl Engine {
             return false;
         };
         let before = *self.node.node_stats();
-        for (from, datagram) in self.batch.datagrams() {
-            self.spin.count(datagram.len());
+        self.batch.datagrams().for_each(|(from, datagram)| {
+            self.moved.received += datagram.len();
             self.node.handle_datagram(now, link, from, datagram);
-        }
+        });
         self.links.count(link, &before, self.node.node_stats());
         deliver_frames(&mut self.node, host);
         true
@@ -291,7 +310,7 @@ impl Engine {
 
     fn send_all(&mut self, now: Time) {
         while let Some(transmit) = self.node.poll_transmit(now, &mut self.burst) {
-            self.spin.count(transmit.bytes);
+            self.moved.sent += transmit.bytes;
             self.links
                 .send(now, &self.poller, &mut self.node, transmit, &self.burst);
         }

@@ -8,6 +8,7 @@
 //! timers by what came.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod engine;
 mod host;
 mod links;

@@ -21,24 +21,18 @@ const BULK: Duration = Duration::from_millis(2);
 pub(crate) struct Spin {
     until: Time,
     bulk_until: Time,
-    turn_bytes: usize,
 }
 
 impl Spin {
-    /// Counts datagrams taken in or sent during this turn.
-    pub fn count(&mut self, bytes: usize) {
-        self.turn_bytes += bytes;
-    }
-
-    /// Ends a turn: decides whether the coming wait is a spin.
-    pub fn turn(&mut self, now: Time, small_traffic: bool) {
-        if self.turn_bytes > SMALL_BYTES {
+    /// Ends a turn in which datagrams of so many bytes were taken in and sent: decides
+    /// whether the coming wait is a spin.
+    pub fn turn(&mut self, now: Time, small_traffic: bool, bytes: usize) {
+        if bytes > SMALL_BYTES {
             self.until = Time::ZERO;
             self.bulk_until = now + BULK;
         } else if small_traffic && now >= self.bulk_until {
             self.until = now + SPIN;
         }
-        self.turn_bytes = 0;
     }
 
     /// Whether to look again at once.

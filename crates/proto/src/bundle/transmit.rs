@@ -9,7 +9,7 @@ use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
 use crate::link::PathControl;
 use crate::node::{Shared, Transmit};
 use crate::op::Pending;
-use crate::wire::{HEADER_BYTES, Header, Record, Writer};
+use crate::wire::{ACK_BYTES_MAX, HEADER_BYTES, Header, Record, Writer};
 use crate::{LinkId, Time};
 
 /// One GSO send: the kernel takes this many segments (UDP_MAX_SEGMENTS was 64
@@ -269,10 +269,15 @@ impl Bundle {
                 }
                 self.mirror.pop_front();
             }
-            let written = w.len();
-            if !self.contents.is_empty() {
-                return self.send_alone(now, id, written, true, buffer, shared);
+            if self.contents.is_empty() {
+                continue;
             }
+            // Behind the content, of which as much as possible is to be mirrored.
+            if w.room() >= ACK_BYTES_MAX {
+                self.write_ack(now, id, shared.blocked, &mut w);
+            }
+            let written = w.len();
+            return self.send_alone(now, id, written, true, buffer, shared);
         }
         None
     }

@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::bundle::Bundle;
-use crate::op::{Message, OpError, Policy, Read};
+use crate::op::{Message, OpError, Pending, Policy, Read};
 use crate::{PeerId, StreamId, Time};
 
 impl Node {
@@ -73,6 +73,12 @@ impl Node {
     pub fn queued_bytes(&self, peer: PeerId) -> usize {
         let bundle = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         bundle.map_or(0, |b| b.ops.queued_bytes())
+    }
+
+    /// Whether something waits to be sent to any peer: amid bulk, more than the paths take now.
+    pub fn has_more_to_send(&self) -> bool {
+        let mut bundles = self.peers.iter().flatten();
+        bundles.any(|b| b.ops.pending() != Pending::None)
     }
 
     /// The next packet for the virtual NIC, in order within its flow.

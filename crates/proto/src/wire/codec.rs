@@ -32,6 +32,8 @@ mod code {
 
 /// Bytes of an acknowledgement before its words.
 pub const ACK_HEADER_BYTES: usize = 14;
+/// Bytes of the longest acknowledgement.
+pub const ACK_BYTES_MAX: usize = ACK_HEADER_BYTES + 8 * ACK_WORDS_MAX;
 /// Bytes of a [`Record::Probe`].
 pub const PROBE_BYTES: usize = 5;
 /// Bytes before the data of a stream's first piece.
