@@ -9,10 +9,14 @@ use core::time::Duration;
 
 use tabane_proto::Time;
 
-/// From the beginning of one turn amid bulk to that of the next. A quarter of the queue that
-/// a path aims at, so that the links stay busy while both ends rest; and about what a
-/// small packet among the bulk waits longer at most, at each end.
-const TURN: Duration = Duration::from_micros(500);
+/// What a turn amid bulk is to move: four bursts.
+const TURN_BYTES: usize = 256 * 1024;
+/// Longest time from the beginning of a turn that sends bulk to that of the next: a quarter of
+/// the queue that a path aims at, so that the links stay busy meanwhile, …
+const SENDING_MAX: Duration = Duration::from_micros(500);
+/// … and of a turn that only takes bulk in. An acknowledgement waits as long, and so does a
+/// small packet among the bulk.
+const RECEIVING_MAX: Duration = Duration::from_millis(1);
 /// A rest shorter than this is not worth a timer.
 const REST_MIN: Duration = Duration::from_micros(20);
 /// Bytes in a turn that make it bulk.
@@ -23,11 +27,17 @@ const RUN_BYTES: usize = 1024 * 1024;
 /// Bulk that pauses for longer begins anew.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Bytes of datagrams that a turn took in and sent.
+/// What a turn took in and sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Moved {
+    /// Bytes of datagrams taken in.
     pub received: usize,
+    /// Bytes of datagrams sent.
     pub sent: usize,
+    /// Not only one peer sent them.
+    pub of_several: bool,
+    /// More had arrived than was taken in.
+    pub more_arrived: bool,
 }
 
 impl Moved {
@@ -57,17 +67,21 @@ impl Batching {
     pub fn turn(&mut self, now: Time, moved: Moved, more_waits: impl FnOnce() -> bool) {
         self.next_turn = None;
         let ways = moved.ways();
-        if ways == (false, false) {
+        if ways == (false, false) && !moved.of_several {
             return;
         }
         let answered = ways != self.ways && !more_waits();
-        if answered || now.since(self.bulk_at) > PAUSE {
+        let elapsed = now.since(self.bulk_at);
+        if answered || moved.of_several || elapsed > PAUSE {
             self.run_bytes = 0;
         }
         (self.ways, self.bulk_at) = (ways, now);
         self.run_bytes = self.run_bytes.saturating_add(moved.bytes());
-        if self.run_bytes >= RUN_BYTES {
-            self.next_turn = Some(now + TURN);
+        if self.run_bytes >= RUN_BYTES && !moved.more_arrived {
+            let (_, sending) = ways;
+            let at_most = if sending { SENDING_MAX } else { RECEIVING_MAX };
+            let enough = elapsed.mul_f64(TURN_BYTES as f64 / moved.bytes() as f64);
+            self.next_turn = Some(now + enough.min(at_most));
         }
     }
 
@@ -91,15 +105,24 @@ mod tests {
     fn received(bytes: usize) -> Moved {
         Moved {
             received: bytes,
-            sent: 100,
+            ..Moved::default()
         }
     }
 
     fn sent(bytes: usize) -> Moved {
         Moved {
-            received: 100,
             sent: bytes,
+            ..Moved::default()
         }
+    }
+
+    /// After twenty turns of this kind, one every so many microseconds.
+    fn amid(every_us: u64, moved: Moved) -> Batching {
+        let mut batching = Batching::default();
+        for turn in 0..20 {
+            batching.turn(us(turn * every_us), moved, || false);
+        }
+        batching
     }
 
     /// Rests after so many turns of this kind, 100 µs apart.
@@ -132,22 +155,42 @@ mod tests {
 
     #[test]
     fn a_pause_ends_a_run() {
-        let mut batching = Batching::default();
-        for turn in 0..20 {
-            batching.turn(us(turn * 100), received(BURST), || false);
-        }
+        let mut batching = amid(100, received(BURST));
         batching.turn(us(5000), received(BURST), || false);
         assert_eq!(batching.rest(us(5000)), None);
     }
 
     #[test]
-    fn a_turn_that_took_long_is_rest_enough() {
-        let mut batching = Batching::default();
-        for turn in 0..20 {
-            batching.turn(us(turn * 100), received(BURST), || false);
-        }
-        assert_eq!(batching.rest(us(2000)), Some(Duration::from_micros(400)));
-        assert_eq!(batching.rest(us(2390)), None);
-        assert_eq!(batching.rest(us(9000)), None);
+    fn while_one_peer_sends_bulk_another_is_not_kept_waiting() {
+        let mut batching = amid(100, received(BURST));
+        let of_several = Moved {
+            of_several: true,
+            ..received(BURST)
+        };
+        batching.turn(us(2000), of_several, || false);
+        assert_eq!(batching.rest(us(2000)), None);
+        batching.turn(us(2100), received(BURST), || false);
+        assert_eq!(batching.rest(us(2100)), None);
+    }
+
+    #[test]
+    fn what_has_arrived_is_taken_in_first() {
+        let more_arrived = Moved {
+            more_arrived: true,
+            ..received(BURST)
+        };
+        assert_eq!(amid(100, more_arrived).rest(us(1900)), None);
+    }
+
+    #[test]
+    fn a_rest_is_as_long_as_four_bursts_take_but_bounded() {
+        let rest = |every_us, moved| amid(every_us, moved).rest(us(19 * every_us));
+        assert_eq!(rest(100, received(BURST)), Some(Duration::from_micros(400)));
+        assert_eq!(rest(400, received(BURST)), Some(RECEIVING_MAX));
+        assert_eq!(rest(400, sent(BURST)), Some(SENDING_MAX));
+        assert_eq!(rest(4, received(BURST)), None);
+        // A turn that took long is rest enough.
+        assert_eq!(amid(100, received(BURST)).rest(us(2290)), None);
+        assert_eq!(amid(100, received(BURST)).rest(us(9000)), None);
     }
 }

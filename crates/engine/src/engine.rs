@@ -273,8 +273,11 @@ impl Engine {
             return false;
         };
         let before = *self.node.node_stats();
+        self.moved.more_arrived |= self.batch.is_full();
+        let mut sender = None;
         self.batch.datagrams().for_each(|(from, datagram)| {
             self.moved.received += datagram.len();
+            self.moved.of_several |= *sender.get_or_insert(from) != from;
             self.node.handle_datagram(now, link, from, datagram);
         });
         self.links.count(link, &before, self.node.node_stats());

@@ -63,6 +63,12 @@ impl ReceiveBatch {
         }
     }
 
+    /// Whether more may have arrived than there was room for.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.count == BATCH_RECEIVES
+    }
+
     /// The datagrams of the last [`LinkSocket::recv`] in the order of arrival,
     /// with their senders, to be read and overwritten in place. Empty datagrams
     /// do not appear.
