@@ -23,7 +23,7 @@ const REST_MIN: Duration = Duration::from_micros(20);
 const BULK_BYTES: usize = 8 * 1024;
 /// Bulk that has gone one way for so long goes on: shorter messages and their answers
 /// are never kept waiting.
-const RUN_BYTES: usize = 1024 * 1024;
+const RUN_BYTES: usize = 4 * 1024 * 1024;
 /// Bulk that pauses for longer begins anew.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -56,6 +56,8 @@ pub(crate) struct Batching {
     /// Bytes of bulk since it paused or was answered.
     run_bytes: usize,
     ways: (bool, bool),
+    /// More waited to be sent than the paths took.
+    more_waited: bool,
     bulk_at: Time,
     /// The next turn begins then at the earliest.
     next_turn: Option<Time>,
@@ -63,19 +65,21 @@ pub(crate) struct Batching {
 
 impl Batching {
     /// Ends the turn that began at `now`. `more_waits`: more is queued than the paths take
-    /// now; then bulk that goes both ways is no exchange of messages, but two streams.
+    /// now; if it always is, bulk that goes both ways is no exchange of messages, but two
+    /// streams.
     pub fn turn(&mut self, now: Time, moved: Moved, more_waits: impl FnOnce() -> bool) {
         self.next_turn = None;
         let ways = moved.ways();
         if ways == (false, false) && !moved.of_several {
             return;
         }
-        let answered = ways != self.ways && !more_waits();
+        let more_waits = more_waits();
+        let answered = ways != self.ways && !(more_waits && self.more_waited);
         let elapsed = now.since(self.bulk_at);
         if answered || moved.of_several || elapsed > PAUSE {
             self.run_bytes = 0;
         }
-        (self.ways, self.bulk_at) = (ways, now);
+        (self.ways, self.more_waited, self.bulk_at) = (ways, more_waits, now);
         self.run_bytes = self.run_bytes.saturating_add(moved.bytes());
         if self.run_bytes >= RUN_BYTES && !moved.more_arrived {
             let (_, sending) = ways;
@@ -97,6 +101,7 @@ mod tests {
     use super::*;
 
     const BURST: usize = 64 * 1024;
+    const TURNS: u64 = 100;
 
     fn us(us: u64) -> Time {
         Time::from_ns(us * 1000)
@@ -116,48 +121,53 @@ mod tests {
         }
     }
 
-    /// After twenty turns of this kind, one every so many microseconds.
+    /// After a hundred turns of this kind, one every so many microseconds.
     fn amid(every_us: u64, moved: Moved) -> Batching {
         let mut batching = Batching::default();
-        for turn in 0..20 {
+        for turn in 0..TURNS {
             batching.turn(us(turn * every_us), moved, || false);
         }
         batching
     }
 
     /// Rests after so many turns of this kind, 100 µs apart.
-    fn rests(turns: u64, more_waits: bool, moved: impl Fn(u64) -> Moved) -> bool {
+    fn rests(turns: u64, more_waits: fn(u64) -> bool, moved: impl Fn(u64) -> Moved) -> bool {
         let mut batching = Batching::default();
         for turn in 0..turns {
-            batching.turn(us(turn * 100), moved(turn), || more_waits);
+            batching.turn(us(turn * 100), moved(turn), || more_waits(turn));
         }
         batching.rest(us(turns * 100)).is_some()
     }
 
     #[test]
     fn a_long_run_rests_and_a_short_one_does_not() {
-        assert!(rests(20, false, |_| received(BURST)));
-        assert!(rests(20, true, |_| sent(BURST)));
-        assert!(!rests(10, false, |_| received(BURST)));
-        assert!(!rests(1000, false, |_| received(1500)));
+        assert!(rests(TURNS, |_| false, |_| received(BURST)));
+        assert!(rests(TURNS, |_| true, |_| sent(BURST)));
+        assert!(!rests(50, |_| false, |_| received(BURST)));
+        assert!(!rests(1000, |_| false, |_| received(1500)));
     }
 
     #[test]
     fn messages_and_answers_are_never_kept_waiting() {
-        let exchange = |turn| match turn / 8 % 2 {
-            0 => received(BURST),
-            _ => sent(BURST),
+        // Of 2 MB, of which some waits to be sent but for the last.
+        let answers = |turn| turn / 32 % 2 == 1;
+        let exchange = |turn| match answers(turn) {
+            true => sent(BURST),
+            false => received(BURST),
         };
-        assert!(!rests(1000, false, exchange));
-        // With more queued than the paths take these are streams.
-        assert!(rests(1000, true, exchange));
+        for turns in 0..1000 {
+            let more_waits = |turn| turn / 32 % 2 == 1 && turn % 32 < 31;
+            assert!(!rests(turns, more_waits, exchange));
+        }
+        // Where more always waits these are streams.
+        assert!(rests(1000, |_| true, exchange));
     }
 
     #[test]
     fn a_pause_ends_a_run() {
         let mut batching = amid(100, received(BURST));
-        batching.turn(us(5000), received(BURST), || false);
-        assert_eq!(batching.rest(us(5000)), None);
+        batching.turn(us(15_000), received(BURST), || false);
+        assert_eq!(batching.rest(us(15_000)), None);
     }
 
     #[test]
@@ -167,10 +177,10 @@ mod tests {
             of_several: true,
             ..received(BURST)
         };
-        batching.turn(us(2000), of_several, || false);
-        assert_eq!(batching.rest(us(2000)), None);
-        batching.turn(us(2100), received(BURST), || false);
-        assert_eq!(batching.rest(us(2100)), None);
+        batching.turn(us(10_000), of_several, || false);
+        assert_eq!(batching.rest(us(10_000)), None);
+        batching.turn(us(10_100), received(BURST), || false);
+        assert_eq!(batching.rest(us(10_100)), None);
     }
 
     #[test]
@@ -179,18 +189,18 @@ mod tests {
             more_arrived: true,
             ..received(BURST)
         };
-        assert_eq!(amid(100, more_arrived).rest(us(1900)), None);
+        assert_eq!(amid(100, more_arrived).rest(us(9900)), None);
     }
 
     #[test]
     fn a_rest_is_as_long_as_four_bursts_take_but_bounded() {
-        let rest = |every_us, moved| amid(every_us, moved).rest(us(19 * every_us));
+        let rest = |every_us, moved| amid(every_us, moved).rest(us((TURNS - 1) * every_us));
         assert_eq!(rest(100, received(BURST)), Some(Duration::from_micros(400)));
         assert_eq!(rest(400, received(BURST)), Some(RECEIVING_MAX));
         assert_eq!(rest(400, sent(BURST)), Some(SENDING_MAX));
         assert_eq!(rest(4, received(BURST)), None);
         // A turn that took long is rest enough.
-        assert_eq!(amid(100, received(BURST)).rest(us(2290)), None);
-        assert_eq!(amid(100, received(BURST)).rest(us(9000)), None);
+        assert_eq!(amid(100, received(BURST)).rest(us(10_290)), None);
+        assert_eq!(amid(100, received(BURST)).rest(us(19_000)), None);
     }
 }
