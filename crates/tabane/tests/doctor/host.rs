@@ -1,9 +1,10 @@
 //! The machine itself.
 
 use std::fs;
+use std::process::Stdio;
 
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
-use tabane_lab::cluster::{Cluster, ClusterConfig, Program, all_paths_up};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, all_paths_up, output};
 use tabane_lab::{LabConfig, LinkSpec};
 
 use crate::common::*;
@@ -40,15 +41,15 @@ fn a_daemon_that_uses_all_of_a_processor() {
     drop(hog);
 }
 
-#[test]
-fn small_socket_buffers() {
+/// Node 0's daemon without CAP_NET_ADMIN: the kernel's limit of buffers holds. Returns
+/// whether it grants less than is asked for.
+fn with_small_buffers() -> (Cluster, bool) {
     let config = ClusterConfig {
         vnic: false,
         ..ClusterConfig::default()
     };
     let mut cluster = Cluster::new(lab(&LabConfig::default()), tabane(), config).expect("file");
     cluster.start(1).expect("starts");
-    // Without CAP_NET_ADMIN the kernel's limit holds.
     let mut up = cluster.lab().command(0, "setpriv");
     up.args([
         "--bounding-set=-all",
@@ -65,14 +66,59 @@ fn small_socket_buffers() {
         .expect("status");
     let limit = fs::read_to_string("/proc/sys/net/core/rmem_max").expect("is read");
     let limit: usize = limit.trim().parse().expect("a number");
+    (cluster, limit < RECEIVE_BUFFER_BYTES)
+}
+
+#[test]
+fn small_socket_buffers() {
+    let (cluster, are_small) = with_small_buffers();
     let said = doctor(&cluster, 0);
     said.well();
     assert_eq!(
         said.notes().contains(&"buffers"),
-        limit < RECEIVE_BUFFER_BYTES,
+        are_small,
         "{:#}",
         said.value
     );
+}
+
+#[test]
+fn small_socket_buffers_that_lose_packets() {
+    const SIGSTOP: i32 = 19;
+    const SIGCONT: i32 = 18;
+    let (cluster, are_small) = with_small_buffers();
+    let mut command = cluster.tabane(0);
+    command.arg("doctor").arg("--config").arg(cluster.file());
+    command.args(["--json", "--seconds", "3"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut doctor = Program::start("tabane doctor", command).expect("starts");
+    // Again and again the daemon is late, and more comes than a small buffer holds.
+    let signal = |signal| cluster.daemon(0).expect("runs").signal(signal);
+    while doctor.ended().expect("the system says").is_none() {
+        signal(SIGSTOP).expect("stops");
+        let mut socat = cluster.lab().command(1, "socat");
+        socat.args(["-u", "-b1400", "OPEN:/dev/zero,readbytes=1000000"]);
+        socat.arg("UDP:10.77.0.1:7577");
+        assert!(
+            output("socat", socat, PATIENCE)
+                .expect("ends")
+                .status
+                .success()
+        );
+        signal(SIGCONT).expect("goes on");
+    }
+    let said = doctor.output(PATIENCE).expect("ends").stdout;
+    let said: serde_json::Value = serde_json::from_slice(&said).expect("is JSON");
+    let findings = said["findings"].as_array().expect("a list");
+    let named = findings.iter().find(|f| f["cause"] == "buffers");
+    assert_eq!(named.is_some(), are_small, "{said:#}");
+    if let Some(named) = named {
+        assert_eq!(named["severity"], "slow", "{said:#}");
+        let evidence = named["evidence"].to_string();
+        assert!(evidence.contains("had no room in the sockets"), "{said:#}");
+        let mend = named["mend"].to_string();
+        assert!(mend.contains("sysctl -w net.core.rmem_max="), "{said:#}");
+    }
 }
 
 #[test]
@@ -87,4 +133,25 @@ fn offloads_that_are_off() {
     let said = doctor(&cluster, 0);
     let mend = said.only("offloads", &[1])["mend"].to_string();
     assert!(mend.contains("ethtool -K eth1 tx on gso on"), "{mend}");
+}
+
+#[test]
+fn packets_that_nobody_joins() {
+    let cluster = cluster();
+    // Cut before the wire, as a NIC does it, and not joined behind it.
+    let cut = ["-K", "eth1", "tx-udp-segmentation", "off"];
+    run(&cluster, 0, "ethtool", &cut);
+    run(&cluster, 1, "ethtool", &["-K", "eth1", "gro", "off"]);
+    let stream = Stream::start(&cluster);
+    eventually("it is named", || {
+        let said = doctor(&cluster, 1);
+        let findings = said.value["findings"].as_array().expect("a list").clone();
+        let mut named = findings.iter().filter(|f| f["cause"] == "offloads");
+        named.any(|finding| {
+            assert_eq!(finding["links"], serde_json::json!([1]), "{:#}", said.value);
+            let mend = finding["mend"].to_string();
+            mend.contains("ethtool -K eth1 gro on")
+        })
+    });
+    stream.finish();
 }

@@ -1,9 +1,13 @@
 //! What makes a path, or a peer, unreachable.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 
-use tabane_lab::cluster::{Cluster, ClusterConfig, all_paths_up};
+use ring::{hkdf, hmac};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, all_paths_up};
 use tabane_lab::{Fault, LabConfig};
+use tabane_proto::wire::{INIT_BYTES, Kind, MAC_BYTES, VERSION};
 
 use crate::common::*;
 use crate::diagnosis::*;
@@ -167,6 +171,69 @@ fn two_nodes_with_one_name() {
         swapped.replace("name = \"n1\"", "name = \"n0\"")
     });
     assert!(said.causes().contains(&"name_conflict"), "{:#}", said.value);
+}
+
+#[test]
+fn links_that_are_swapped() {
+    // What is link 0 in one file is link 1 in the other.
+    let said = with_other_file(|text| {
+        let swapped = text.replace("10.77.0.", "10.77.9.");
+        let swapped = swapped.replace("10.77.1.", "10.77.0.");
+        swapped.replace("10.77.9.", "10.77.1.")
+    });
+    assert_eq!(said.causes(), ["swapped_links"], "{:#}", said.value);
+    let first = said.first("swapped_links");
+    assert_eq!(first["peers"], serde_json::json!(["n1"]));
+    assert_eq!(first["links"], serde_json::json!([0, 1]));
+}
+
+#[test]
+fn another_version() {
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
+    cluster.start(0).expect("starts");
+    // There is but one version: so what another one sends is made by hand.
+    let text = fs::read_to_string(cluster.file()).expect("is read");
+    let datagram = first_message_of_version(&text, VERSION + 1);
+    let mut socat = cluster.lab().command(1, "socat");
+    socat.args(["-u", "-", "UDP:10.77.0.1:7577,bind=10.77.0.2:7577"]);
+    socat.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut socat = Program::start("socat", socat).expect("socat starts");
+    let mut input = socat.take_stdin().expect("is a pipe");
+    input.write_all(&datagram).expect("is sent");
+    drop(input);
+    assert!(socat.wait(PATIENCE).expect("ends").success());
+    let is_refused = |status: &serde_json::Value| status["refused"][0]["peer"] == "n1";
+    cluster
+        .wait_status(0, "it is refused", is_refused)
+        .expect("status");
+    let said = doctor(&cluster, 0);
+    let first = said.first("wrong_version");
+    assert_eq!(
+        first["peers"],
+        serde_json::json!(["n1"]),
+        "{:#}",
+        said.value
+    );
+}
+
+/// The first message of a handshake as far as a node of another version reads it: its
+/// kind, the version, and the proof that the sender has the key (docs/protocol.md).
+fn first_message_of_version(file: &str, version: u16) -> Vec<u8> {
+    let at = file.find("key = \"").expect("there is a key") + 7;
+    let digits = |byte: usize| u8::from_str_radix(&file[at + 2 * byte..][..2], 16);
+    let secret: [u8; 32] = std::array::from_fn(|byte| digits(byte).expect("is hexadecimal"));
+    let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"tabane").extract(&secret);
+    let mut key = [0; 32];
+    let okm = prk.expand(&[b"tabane mac"], hkdf::HKDF_SHA256);
+    okm.and_then(|okm| okm.fill(&mut key)).expect("is derived");
+    let mut datagram = vec![0; INIT_BYTES];
+    datagram[0] = Kind::Init as u8;
+    datagram[6..8].copy_from_slice(&version.to_be_bytes());
+    let (signed, mac) = datagram.split_at_mut(INIT_BYTES - MAC_BYTES);
+    let proof = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), signed);
+    mac.copy_from_slice(proof.as_ref());
+    datagram
 }
 
 #[test]

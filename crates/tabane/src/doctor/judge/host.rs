@@ -5,6 +5,7 @@ use tabane_io::udp::{RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES};
 use super::words;
 use crate::doctor::facts::{Device, Facts, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
+use crate::status::StatusReport;
 
 /// A loop that works for this share of the time has nothing left.
 const BUSY_MIN: f64 = 0.9;
@@ -158,7 +159,9 @@ fn buffers(facts: &Facts) -> Option<Finding> {
             .filter_map(|l| facts.link_status(l.number))
     };
     let by_daemon: u64 = watches().map(|watch| watch.grown(|l| l.rx_dropped)).sum();
-    let dropped = facts.machine.socket_drops.max(by_daemon);
+    // What a filter keeps off while a flood lasts is counted by the socket, too.
+    let by_system = facts.machine.socket_drops.saturating_sub(kept_off(facts));
+    let dropped = by_system.max(by_daemon);
     let lost = (dropped > 0).then(|| {
         format!(
             "{} had no room in the sockets",
@@ -187,6 +190,15 @@ fn buffers(facts: &Facts) -> Option<Finding> {
                  `renice -n -10 -p $(pidof tabane)`, or CPUWeight=1000 in its unit",
         ),
     )
+}
+
+/// Packets of a flood that the kernel dropped at the daemon's word.
+fn kept_off(facts: &Facts) -> u64 {
+    facts.daemon.as_ref().map_or(0, |daemon| {
+        let count = |report: &StatusReport| report.node.dropped.get("flood").copied();
+        let (first, last) = (count(&daemon.first), count(&daemon.last));
+        since(first.unwrap_or(0), last.unwrap_or(0))
+    })
 }
 
 fn small_buffers(receive: u64, send: u64, lost: Option<String>) -> Finding {

@@ -85,3 +85,15 @@ fn one_pause_is_no_lossy_link() {
     let found = lose(&[0, 100, 180, 180, 300]);
     only(&found, Cause::LossyLink, Severity::Slow);
 }
+
+#[test]
+fn a_flood_that_is_kept_off_is_no_lack_of_room() {
+    let flood = |dropped: u64| {
+        with(move |facts| {
+            last(facts).node.dropped.insert("flood".to_owned(), 9_000);
+            facts.machine.socket_drops = dropped;
+        })
+    };
+    assert_eq!(flood(9_000), []);
+    only(&flood(9_040), Cause::Cpu, Severity::Slow);
+}
