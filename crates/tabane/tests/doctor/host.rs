@@ -92,12 +92,13 @@ fn small_socket_buffers_that_lose_packets() {
     command.args(["--json", "--seconds", "3"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut doctor = Program::start("tabane doctor", command).expect("starts");
-    // Again and again the daemon is late, and more comes than a small buffer holds.
+    // Again and again the daemon is late, and more comes than any buffer holds: large
+    // datagrams, so that the few it finds are no flood of strangers.
     let signal = |signal| cluster.daemon(0).expect("runs").signal(signal);
     while doctor.ended().expect("the system says").is_none() {
         signal(SIGSTOP).expect("stops");
         let mut socat = cluster.lab().command(1, "socat");
-        socat.args(["-u", "-b1400", "OPEN:/dev/zero,readbytes=1000000"]);
+        socat.args(["-u", "-b60000", "OPEN:/dev/zero,readbytes=24000000"]);
         socat.arg("UDP:10.77.0.1:7577");
         assert!(
             output("socat", socat, PATIENCE)
@@ -106,6 +107,8 @@ fn small_socket_buffers_that_lose_packets() {
                 .success()
         );
         signal(SIGCONT).expect("goes on");
+        // Doctor has its answers as well.
+        cluster.status(0).expect("the daemon answers");
     }
     let said = doctor.output(PATIENCE).expect("ends").stdout;
     let said: serde_json::Value = serde_json::from_slice(&said).expect("is JSON");

@@ -471,6 +471,7 @@ fn take_paths(facts: &mut Facts, network: &Network, targets: &[Target], answers:
             link: target.link,
             remote: target.remote,
             small: answers.small,
+            lost_times: answers.small.map(|_| answers.lost_times),
             large: answers.large,
             knock: answers.knock,
             macs: network

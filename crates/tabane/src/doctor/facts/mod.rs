@@ -139,6 +139,9 @@ pub struct PathFacts {
     pub remote: SocketAddr,
     /// Small pings; `None` if there could be none.
     pub small: Option<Pings>,
+    /// At how many times small ones were lost, those in a row being one; `None` if that is
+    /// not known.
+    pub lost_times: Option<u32>,
     /// Pings as large as the device's MTU.
     pub large: Option<Pings>,
     /// What came back from the peer's port; only tried where the path does not work.

@@ -34,6 +34,8 @@ pub struct Way<'a> {
 pub struct Answers {
     /// Small pings; `None`: there could be none.
     pub small: Option<Pings>,
+    /// At how many times small ones were lost: those in a row are one.
+    pub lost_times: u32,
     /// Large ones.
     pub large: Option<Pings>,
     /// What came back from the port.
@@ -107,6 +109,9 @@ fn ping_on(way: &Way<'_>, mut ping: Ping, answers: &mut Answers) {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     receive(&mut ping, Instant::now() + GRACE, &mut small, &mut large);
+    let answered = &seen[..usize::from(number)];
+    let begins = |nth: &usize| !answered[*nth] && (*nth == 0 || answered[*nth - 1]);
+    answers.lost_times = (0..answered.len()).filter(begins).count() as u32;
     answers.small = (small.sent > 0).then_some(small);
     answers.large = (large.sent > 0).then_some(large);
 }

@@ -15,6 +15,7 @@ const LOST_MIN: u64 = 5;
 const LOST_TIMES_MIN: usize = 3;
 /// Pings are fewer, and both directions count.
 const PING_LOSS_MIN: f64 = 0.02;
+/// Lost at fewer times they are chance, or somebody was away for a moment.
 const PINGS_LOST_MIN: u32 = 3;
 /// A path in use carries this share of what it can at least.
 const USED_MIN: f64 = 0.4;
@@ -89,8 +90,9 @@ fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Findin
         let pings = path.small?;
         let lost = pings.sent.saturating_sub(pings.answered);
         let loss = f64::from(lost) / f64::from(pings.sent.max(1));
+        let times = path.lost_times.unwrap_or(lost);
         // No answer at all, on a path that works: they are not answered there.
-        if pings.answered == 0 || loss < PING_LOSS_MIN || lost < PINGS_LOST_MIN {
+        if pings.answered == 0 || loss < PING_LOSS_MIN || times < PINGS_LOST_MIN {
             return None;
         }
         let evidence = format!(

@@ -18,9 +18,22 @@ pub fn explains(facts: &Facts, peer: &str, link: u8) -> bool {
     })
 }
 
+/// What was refused lately, the newest first, as the daemon last told it. Over swapped
+/// links handshakes succeed, which takes them off its list, and nothing else does.
 fn recent(facts: &Facts) -> impl Iterator<Item = &RefusedStatus> {
-    let reports = facts.daemon.iter().flat_map(|d| &d.last.refused);
-    reports.filter(|r| r.last_s <= RECENT_S)
+    let key = |r: &RefusedStatus| (r.address, r.link, r.reason);
+    let mut told: Vec<&RefusedStatus> = Vec::new();
+    if let Some(daemon) = &facts.daemon {
+        told.extend(&daemon.last.refused);
+        let reports: Vec<_> = daemon.readings().collect();
+        for earlier in reports.iter().rev().flat_map(|report| &report.refused) {
+            let is_known = told.iter().any(|r| key(r) == key(earlier));
+            if earlier.reason == RefusedReason::WrongLink && !is_known {
+                told.push(earlier);
+            }
+        }
+    }
+    told.into_iter().filter(|r| r.last_s <= RECENT_S)
 }
 
 fn cause(reason: RefusedReason) -> Option<Cause> {

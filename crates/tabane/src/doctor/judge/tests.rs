@@ -89,6 +89,7 @@ fn healthy() -> Facts {
         link,
         remote: format!("10.77.{link}.2:7577").parse().expect("an address"),
         small: pings(150),
+        lost_times: None,
         large: pings(5),
         knock: None,
         macs: Some(vec![[2, 0, 0, 0, link, 2]]),

@@ -87,6 +87,22 @@ fn one_pause_is_no_lossy_link() {
 }
 
 #[test]
+fn pings_lost_in_a_row_are_no_lossy_link() {
+    let lose = |times: u32| {
+        with(move |facts| {
+            let pings = Pings {
+                sent: 50,
+                answered: 41,
+            };
+            let path = &mut facts.paths[1];
+            (path.small, path.lost_times) = (Some(pings), Some(times));
+        })
+    };
+    assert_eq!(lose(1), []);
+    only(&lose(5), Cause::LossyLink, Severity::Slow);
+}
+
+#[test]
 fn a_flood_that_is_kept_off_is_no_lack_of_room() {
     let flood = |dropped: u64| {
         with(move |facts| {
