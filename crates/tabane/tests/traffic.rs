@@ -18,12 +18,14 @@ fn received_bytes(report: &Value) -> f64 {
 #[test]
 fn an_unmodified_iperf3_uses_both_links() {
     let cluster = cluster();
-    // How soon the links share alike is bench's business: where processor time is short,
-    // a link that seems slow is tried again for seconds.
+    // How fast, and how soon the links share alike, is bench's business: where processor
+    // time is short, a link that seems slow is tried again for seconds.
     eventually("both links carry both ways", || {
         for direction in [&["-t", "1"][..], &["-t", "1", "-R"]] {
             let report = iperf(&cluster, direction);
-            assert!(received_bytes(&report) > 1e6, "{:#}", report["end"]);
+            if received_bytes(&report) <= 1e6 {
+                return false;
+            }
         }
         let status = cluster.status(0).expect("status");
         let carried = |link: usize, count: &str| {
@@ -36,15 +38,16 @@ fn an_unmodified_iperf3_uses_both_links() {
 
 #[test]
 fn both_directions_at_once() {
-    let report = iperf(&cluster(), &["-t", "1", "--bidir"]);
-    for sum in ["sum_received", "sum_received_bidir_reverse"] {
-        let bytes = report["end"][sum]["bytes"].as_f64();
-        assert!(
-            bytes.is_some_and(|bytes| bytes > 1e6),
-            "{:#}",
-            report["end"]
-        );
-    }
+    let cluster = cluster();
+    eventually("both carry", || {
+        let report = iperf(&cluster, &["-t", "1", "--bidir"]);
+        ["sum_received", "sum_received_bidir_reverse"]
+            .iter()
+            .all(|sum| {
+                let bytes = report["end"][sum]["bytes"].as_f64();
+                bytes.is_some_and(|bytes| bytes > 1e6)
+            })
+    });
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn starved(waited: f64) -> Finding {
     Finding::new(
         Cause::Cpu,
         Severity::Note,
-        "The daemon often waits for a processor, so the speed of links was judged with caution",
+        "The daemon often waits for a processor, so links were judged with caution",
     )
     .seen(format!(
         "it was ready to run and did not for {} of the time",

@@ -1,6 +1,6 @@
 //! How good a path is that works: loss and speed.
 
-use super::{is_said, mtu, words};
+use super::{host, is_said, mtu, words};
 use crate::doctor::facts::{Device, Facts, PathFacts, PathWatch};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::{PathState, PathStatus};
@@ -9,6 +9,9 @@ use crate::status::{PathState, PathStatus};
 const BUSY_PACKETS: u64 = 500;
 /// … and loses from here on; below it costs less than it would to look for it.
 const LOSS_MIN: f64 = 0.01;
+/// … but from here on only where the daemon waits for a processor: then it sends in heaps,
+/// which a short queue on the way does not hold.
+const LOSS_MIN_STARVED: f64 = 0.05;
 /// Fewer lost packets than this are chance …
 const LOST_MIN: u64 = 5;
 /// … and so are those that were lost at fewer times: somebody paused.
@@ -76,7 +79,11 @@ fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Findin
     let (loss, evidence) = if watch.sent() >= BUSY_PACKETS {
         let loss = watch.lost() as f64 / watch.sent() as f64;
         let (times, of) = watch.lost_times();
-        if loss < LOSS_MIN || watch.lost() < LOST_MIN || times < LOST_TIMES_MIN.min(of) {
+        let least = match host::is_starved(facts) {
+            true => LOSS_MIN_STARVED,
+            false => LOSS_MIN,
+        };
+        if loss < least || watch.lost() < LOST_MIN || times < LOST_TIMES_MIN.min(of) {
             return None;
         }
         let evidence = format!(

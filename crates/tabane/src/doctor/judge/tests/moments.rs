@@ -67,6 +67,19 @@ fn short_of_processor_time_only_a_full_path_is_slow() {
 }
 
 #[test]
+fn short_of_processor_time_only_much_loss_is_told() {
+    let starved = |lost: u64| {
+        with(move |facts| {
+            facts.machine.daemon_waited_share = Some(0.5);
+            carry(facts, 1, 90.0);
+            last(facts).peers[0].paths[1].tx_lost_packets += lost;
+        })
+    };
+    only(&starved(220), Cause::Cpu, Severity::Note);
+    assert_eq!(starved(1000)[0].cause, Cause::LossyLink);
+}
+
+#[test]
 fn one_pause_is_no_lossy_link() {
     let lose = |after: &'static [u64]| {
         with(move |facts| {
