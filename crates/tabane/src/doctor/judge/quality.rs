@@ -75,15 +75,18 @@ pub fn share(facts: &Facts) -> f64 {
     1.0 / facts.links.len().max(1) as f64
 }
 
+fn loss_min(facts: &Facts) -> f64 {
+    match host::is_starved(facts) {
+        true => LOSS_MIN_STARVED,
+        false => LOSS_MIN,
+    }
+}
+
 fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding> {
     let (loss, evidence) = if watch.sent() >= BUSY_PACKETS {
         let loss = watch.lost() as f64 / watch.sent() as f64;
         let (times, of) = watch.lost_times();
-        let least = match host::is_starved(facts) {
-            true => LOSS_MIN_STARVED,
-            false => LOSS_MIN,
-        };
-        if loss < least || watch.lost() < LOST_MIN || times < LOST_TIMES_MIN.min(of) {
+        if loss < loss_min(facts) || watch.lost() < LOST_MIN || times < LOST_TIMES_MIN.min(of) {
             return None;
         }
         let evidence = format!(
