@@ -3,6 +3,7 @@
 
 pub mod attack;
 pub mod check;
+pub mod crowd;
 pub mod faults;
 pub mod host;
 pub mod mutant;

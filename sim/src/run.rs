@@ -81,21 +81,27 @@ pub fn run(schedule: &Schedule, options: &Options) -> Outcome {
     }
 }
 
-/// Runs a schedule without end for as long as it takes to measure: bytes that
-/// host 1 got from host 0 between two instants, and frames left out on the way.
+/// Runs a schedule without end for as long as it takes to measure: of each pair of hosts,
+/// the bytes that the second got from the first between two instants, and the frames left
+/// out on the way.
 ///
 /// # Errors
 /// What a checker found wrong.
-pub fn goodput_between(schedule: &Schedule, (from, to): (Ns, Ns)) -> Checked<(u64, u64)> {
+pub fn goodput_between(
+    schedule: &Schedule,
+    (from, to): (Ns, Ns),
+    pairs: &[(usize, usize)],
+) -> Checked<Vec<(u64, u64)>> {
     let mut run = Run::new(schedule, &Options::default());
     run.plan();
-    let mut at = |at| -> Checked<(u64, u64)> {
+    let mut at = |at| -> Checked<Vec<(u64, u64)>> {
         run.until(at)?;
-        Ok(run.observer.carried_bytes(0, 1))
+        let carried = |&(from, to): &(usize, usize)| run.observer.carried_bytes(from, to);
+        Ok(pairs.iter().map(carried).collect())
     };
-    let before = at(from)?;
-    let after = at(to)?;
-    Ok((after.0 - before.0, after.1 - before.1))
+    let (before, after) = (at(from)?, at(to)?);
+    let between = before.iter().zip(&after);
+    Ok(between.map(|(b, a)| (a.0 - b.0, a.1 - b.1)).collect())
 }
 
 impl<'a> Run<'a> {

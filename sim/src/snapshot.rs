@@ -67,7 +67,7 @@ impl Matrix {
 }
 
 /// One way delay of a sound link, wire to switch and switch to wire together.
-const DELAY_NS: Ns = 100 * US;
+pub(crate) const DELAY_NS: Ns = 100 * US;
 /// Bytes of content in a full packet of 1472, for each 1538 on the wire: what a
 /// perfect protocol would get.
 const EFFICIENCY: f64 = 1430.0 / 1538.0;
@@ -127,12 +127,14 @@ impl Matrix {
 
     fn measure(&self, cell: Cell) -> Measured {
         let window = self.window;
-        match goodput_between(&self.schedule(cell), window) {
-            Ok((bytes, left_out)) => Measured {
-                bps: bytes as f64 * 8.0 * 1e9 / (window.1 - window.0) as f64,
-                left_out,
-            },
+        let carried = goodput_between(&self.schedule(cell), window, &[(0, 1)]);
+        let (bytes, left_out) = match carried {
+            Ok(pairs) => pairs[0],
             Err(violation) => panic!("{cell:?}: {violation}"),
+        };
+        Measured {
+            bps: bytes as f64 * 8.0 * 1e9 / (window.1 - window.0) as f64,
+            left_out,
         }
     }
 
@@ -222,7 +224,7 @@ impl Measured {
     }
 }
 
-const STREAM: StreamPlan = StreamPlan {
+pub(crate) const STREAM: StreamPlan = StreamPlan {
     from: 0,
     to: 1,
     policy: Policy::Stripe,
@@ -234,7 +236,7 @@ const STREAM: StreamPlan = StreamPlan {
     ending: Ending::Finish,
 };
 
-const FRAMES: FlowPlan = FlowPlan {
+pub(crate) const FRAMES: FlowPlan = FlowPlan {
     kind: UnitKind::Frame,
     from: 0,
     to: 1,

@@ -34,7 +34,7 @@ pub(crate) struct Moved {
     pub received: usize,
     /// Bytes of datagrams sent.
     pub sent: usize,
-    /// Not only one peer sent them.
+    /// Not only one peer sent them, or several send to the same.
     pub of_several: bool,
     /// More had arrived than was taken in.
     pub more_arrived: bool,

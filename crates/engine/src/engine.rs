@@ -189,7 +189,8 @@ impl Engine {
         self.shield(now, host);
         self.send_all(now);
         self.deliver(now, host);
-        let moved = core::mem::take(&mut self.moved);
+        let mut moved = core::mem::take(&mut self.moved);
+        moved.of_several |= self.node.is_crowded(now);
         self.batching
             .turn(now, moved, || self.node.has_more_to_send());
         self.spin.turn(now, small, moved.bytes());

@@ -156,6 +156,20 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
         ("bundle-window", Record::BundleWindow { limit: 1 << 62 }),
         ("close", Record::Close { code: 1 }),
         (
+            "grant",
+            Record::Grant {
+                path: 1,
+                kb_per_s: 62_500,
+            },
+        ),
+        (
+            "waited",
+            Record::Waited {
+                path: 7,
+                queue_us: 258,
+            },
+        ),
+        (
             "frame",
             Record::Unit(UnitSegment {
                 class: UnitClass::Frame,
@@ -220,7 +234,7 @@ fn every_vector_is_checked_and_every_type_has_one() {
         .collect();
     types.sort_unstable();
     types.dedup();
-    let all: Vec<u8> = (0..=0x0b).chain(0x10..=0x13).chain(0x20..=0x21).collect();
+    let all: Vec<u8> = (0..=0x0d).chain(0x10..=0x13).chain(0x20..=0x21).collect();
     assert_eq!(types, all);
 }
 

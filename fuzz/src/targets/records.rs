@@ -28,7 +28,9 @@ fn check(record: &Record<'_>) {
         }
         Record::Sent { path, .. }
         | Record::LinkState { path, .. }
-        | Record::LinkStateAck { path, .. } => assert!(usize::from(*path) < LINKS_MAX),
+        | Record::LinkStateAck { path, .. }
+        | Record::Grant { path, .. }
+        | Record::Waited { path, .. } => assert!(usize::from(*path) < LINKS_MAX),
         Record::StreamWindow { limit, .. } | Record::BundleWindow { limit } => {
             assert!(*limit <= OFFSET_MAX);
         }

@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::limits::LINKS_MAX;
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress};
 use crate::node::{DownReason, Event, LinkConfig, PeerConfig, Shared};
-use crate::op::{OpStats, Ops};
+use crate::op::{OpStats, Ops, Pending};
 use crate::segment::{Content, Fate};
 use crate::wire::{Name, Record, Witness};
 use crate::{LinkId, PathStats, PeerId, Time};
@@ -46,6 +46,8 @@ struct BundlePath {
     sent_told_at: Time,
     /// When a packet that authenticated last came on it.
     heard_at: Option<Time>,
+    /// When the peer was last told what it is granted here.
+    granted_at: Time,
 }
 
 /// Whether a peer is connected.
@@ -211,6 +213,7 @@ impl Bundle {
             remote,
             sent_told_at: Time::ZERO,
             heard_at: None,
+            granted_at: Time::ZERO,
         });
     }
 
@@ -420,12 +423,18 @@ impl Bundle {
             .min();
         let carried = schedule::fastest(self.open_paths(blocked), None).is_some();
         let acks = paths.filter(|_| carried);
-        let ack = acks.filter_map(|p| p.path.ack_deadline()).min();
+        let ack = acks.clone().filter_map(|p| p.path.ack_deadline()).min();
+        let waits = self.ops.pending() != Pending::None;
+        let paced = acks
+            .filter(|_| waits)
+            .filter_map(|p| p.path.room_at())
+            .min();
         let silent = (self.state == PeerState::Up && !self.any_path_works())
             .then(|| self.since_all_down() + PEER_SILENT_MAX);
         [
             path,
             ack,
+            paced,
             silent,
             self.busy_until,
             self.ops.next_timeout(),

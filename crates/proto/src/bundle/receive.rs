@@ -1,5 +1,6 @@
 //! Up: a datagram that claims to belong to this bundle, opened and taken apart.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::session::Which;
@@ -70,6 +71,9 @@ impl Bundle {
                 .on_received(now, header.number, datagram_bytes, eliciting);
             p.heard_at = Some(now);
         }
+        shared
+            .crowd
+            .on_arrival(now, link, self.peer, datagram_bytes);
         self.arrived |= 1 << link.0;
         Ok(())
     }
@@ -176,8 +180,25 @@ impl Bundle {
                     path.on_link_state_ack(generation);
                 }
             }
+            Record::Grant { path, kb_per_s } => self.on_grant(now, path, kb_per_s, shared),
+            Record::Waited { path, queue_us } => {
+                let queue = Duration::from_micros(u64::from(queue_us));
+                shared.crowd.on_waited(LinkId(path), self.peer, queue);
+            }
             Record::Close { code } => self.on_close(now, code, shared),
             _ => {}
+        }
+    }
+
+    /// Many send to the peer: so much is ours on a path.
+    fn on_grant(&mut self, now: Time, path: u8, kb_per_s: u32, shared: &mut Shared) {
+        let bytes_per_s = match kb_per_s {
+            u32::MAX => f64::INFINITY,
+            kb => f64::from(kb) * 1e3,
+        };
+        shared.crowd.on_grant(now);
+        if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+            p.path.on_grant(now, bytes_per_s);
         }
     }
 

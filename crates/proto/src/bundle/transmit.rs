@@ -20,6 +20,8 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// The peer is told this often how much was sent on each path (the
 /// arrival-skew witness, paper 000 section 4).
 const SENT_EVERY: Duration = Duration::from_millis(1);
+/// A peer is told this often what it is granted on a path.
+const GRANT_EVERY: Duration = Duration::from_millis(5);
 /// For so long after the last packet of the peer's on a path its address is trusted. Shorter
 /// than a failure may last, or an address that moved to another machine would never be found.
 const HEARD_LATELY: Duration = Duration::from_secs(10);
@@ -159,6 +161,9 @@ impl Bundle {
             window_bytes: self.ops.window_bytes(),
             on_trial: self.explorer.on_trial(),
         };
+        for p in self.paths.iter_mut().flatten() {
+            p.path.refill(now);
+        }
         let id = schedule::choose(self.open_paths(shared.blocked), demand)?;
         let p = self.paths[id.index()].as_ref()?;
         let datagram_bytes = p.path.mtu_bytes();
@@ -168,7 +173,7 @@ impl Bundle {
         let mut end = 0;
         for n in 0..packets {
             let slot = &mut buffer[end..end + datagram_bytes];
-            let bytes = self.content_packet(now, id, slot, n == 0, shared.blocked);
+            let bytes = self.content_packet(now, id, slot, n == 0, shared);
             end += bytes;
             if bytes < datagram_bytes {
                 break;
@@ -188,7 +193,7 @@ impl Bundle {
         id: LinkId,
         slot: &mut [u8],
         first: bool,
-        blocked: u8,
+        shared: &Shared,
     ) -> usize {
         let Some(session) = &self.sessions.current else {
             return 0;
@@ -198,8 +203,9 @@ impl Bundle {
             return 0;
         };
         if first {
-            self.write_ack(now, id, blocked, &mut w);
+            self.write_ack(now, id, shared, &mut w);
             self.write_sent(now, &mut w);
+            self.write_waited(now, &mut w);
         }
         self.contents.clear();
         while let Some(content) = self.ops.write_segment(now, &mut w) {
@@ -213,7 +219,7 @@ impl Bundle {
             w.zeros(room);
         }
         let bytes = w.len() + trailer;
-        self.mirror(now, id, first, blocked);
+        self.mirror(now, id, first, shared.blocked);
         let eliciting = !self.contents.is_empty();
         self.seal(now, id, &mut slot[..bytes], eliciting);
         bytes
@@ -274,7 +280,7 @@ impl Bundle {
             }
             // Behind the content, of which as much as possible is to be mirrored.
             if w.room() >= ACK_BYTES_MAX {
-                self.write_ack(now, id, shared.blocked, &mut w);
+                self.write_ack(now, id, shared, &mut w);
             }
             let written = w.len();
             return self.send_alone(now, id, written, true, buffer, shared);
@@ -304,7 +310,7 @@ impl Bundle {
                 continue;
             };
             let mut w = self.begin(on, DATAGRAM_BYTES_MIN, buffer)?;
-            self.write_ack(now, id, shared.blocked, &mut w);
+            self.write_ack(now, id, shared, &mut w);
             let written = w.len();
             if written == HEADER_BYTES {
                 continue;
@@ -317,7 +323,7 @@ impl Bundle {
 
     /// Writes the acknowledgement of path `id` if one waits. That of a far path also goes
     /// on the fastest: what is found lost sooner holds up the rest for less.
-    fn write_ack(&mut self, now: Time, id: LinkId, blocked: u8, w: &mut Writer<'_>) {
+    fn write_ack(&mut self, now: Time, id: LinkId, shared: &Shared, w: &mut Writer<'_>) {
         let Some(p) = &mut self.paths[id.index()] else {
             return;
         };
@@ -329,13 +335,46 @@ impl Bundle {
             return;
         };
         Record::Ack(ack).write(w);
-        let nearer = schedule::fastest(self.open_paths(blocked), Some(id));
+        self.write_grants(now, shared, w);
+        let nearer = schedule::fastest(self.open_paths(shared.blocked), Some(id));
         let is_nearer = |n: &LinkId| {
             let path = self.paths[n.index()].as_ref();
             path.is_some_and(|p| p.path.rtt_base() < far)
         };
         if let Some(nearer) = nearer.filter(is_nearer) {
             self.reply(Some(nearer), Record::Ack(ack));
+        }
+    }
+
+    /// Tells what this node grants on each path, if that is due. (On those that carry nothing
+    /// as well: what keeps the peer from using them may be the crowd.)
+    fn write_grants(&mut self, now: Time, shared: &Shared, w: &mut Writer<'_>) {
+        for (i, slot) in self.paths.iter_mut().enumerate() {
+            let Some(p) = slot else { continue };
+            if now.since(p.granted_at) < GRANT_EVERY {
+                continue;
+            }
+            let grant = shared.crowd.grant(LinkId(i as u8), self.peer);
+            p.path.set_crowded(grant.is_some());
+            if let Some(bytes_per_s) = grant {
+                p.granted_at = now;
+                let path = i as u8;
+                // Infinity saturates: no limit.
+                let kb_per_s = (bytes_per_s / 1e3) as u32;
+                Record::Grant { path, kb_per_s }.write(w);
+            }
+        }
+    }
+
+    /// Tells a crowded peer how long packets wait on their way to it, if that is due.
+    fn write_waited(&mut self, now: Time, w: &mut Writer<'_>) {
+        for (i, slot) in self.paths.iter_mut().enumerate() {
+            let Some(queue) = slot.as_mut().and_then(|p| p.path.take_waited(now)) else {
+                continue;
+            };
+            let queue_us = u16::try_from(queue.as_micros()).unwrap_or(u16::MAX);
+            let path = i as u8;
+            Record::Waited { path, queue_us }.write(w);
         }
     }
 

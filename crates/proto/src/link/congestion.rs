@@ -41,6 +41,8 @@ pub struct AckSample {
     pub lost: u32,
     /// Share of packets lost lately.
     pub loss_ratio: f64,
+    /// Others send to the same port: a queue that stays is theirs.
+    pub crowded: bool,
     /// How much longer than a round trip a lost packet counts as in flight.
     pub lost_after: Duration,
 }
@@ -179,6 +181,14 @@ impl Congestion {
         self.drain = None;
         self.queue_seen_empty = now;
         self.window = self.bounded(WINDOW_INITIAL_PACKETS * self.packet);
+    }
+
+    /// What is known of the rate may be far too low.
+    pub const fn doubt(&mut self) {
+        self.startup = true;
+        self.rounds_without_growth = 0;
+        self.rate_to_outgrow = 0.0;
+        self.rounds_filled = 0;
     }
 
     pub const fn window(&self) -> u64 {
@@ -333,6 +343,11 @@ impl Congestion {
         let rate = self.rate.get();
         self.rate_verified = self.rate_verified.max(rate);
         let target = self.queue_target(rtt);
+        if sample.crowded {
+            self.drain = None;
+            self.queue_seen_empty = now;
+            return None;
+        }
         let Some(drain) = &mut self.drain else {
             let stale = now.since(self.queue_seen_empty) > DRAIN_INTERVAL + rtt.base() * 50;
             let doubted = rate < self.rate_verified * RATE_DOUBTED && sample.queue > target;

@@ -23,6 +23,7 @@ mod liveness;
 mod loss;
 mod loss_cause;
 mod mtu;
+mod pace;
 mod path;
 mod path_live;
 mod probes;

@@ -8,12 +8,15 @@ use super::congestion::{AckSample, Congestion};
 use super::liveness::{Liveness, PathEvent};
 use super::loss::{LossRatio, Reorder};
 use super::mtu::Mtu;
+use super::pace::Pace;
 use super::rate::Sampler;
 use super::received::Received;
 use super::rtt::Rtt;
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
-use super::thresholds::{ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN};
+use super::thresholds::{
+    ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN,
+};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use crate::segment::{Content, Fate};
 use crate::wire::Ack;
@@ -66,6 +69,8 @@ pub struct Path {
     pub(super) sampler: Sampler,
     pub(super) congestion: Congestion,
     pub(super) mtu: Mtu,
+    /// What the peer grants while many send to it.
+    pace: Option<Pace>,
     pub(super) liveness: Liveness,
     /// One more than the highest number acknowledged, when that packet was sent, and the occasions for an answer up
     /// to it.
@@ -100,6 +105,7 @@ impl Path {
             sampler: Sampler::new(now),
             congestion: Congestion::new(now, min, config.receive_buffer_bytes / 2),
             mtu: Mtu::new(now, min, max),
+            pace: None,
             liveness: Liveness::new(now),
             acked_next: 0,
             acked_sent: Time::ZERO,
@@ -144,6 +150,9 @@ impl Path {
             .push(now, datagram_bytes, contents, eliciting, delivery);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += datagram_bytes as u64;
+        if let Some(pace) = &mut self.pace {
+            pace.on_sent(datagram_bytes);
+        }
         if eliciting {
             self.congestion.on_sent(now, self.sent.in_flight_bytes());
             self.liveness.on_sent(now, !contents.is_empty(), &self.rtt);
@@ -155,9 +164,65 @@ impl Path {
         if self.sent.is_full() {
             return 0;
         }
-        self.congestion
-            .window()
-            .saturating_sub(self.sent.in_flight_bytes())
+        let in_flight = self.sent.in_flight_bytes();
+        let window = self.congestion.window();
+        let Some(pace) = &self.pace else {
+            return window.saturating_sub(in_flight);
+        };
+        let window = window.min(pace.window(self.rtt.base()));
+        window.saturating_sub(in_flight).min(pace.room_bytes())
+    }
+
+    /// The peer is crowded and grants this much, in bytes per second; infinite: it only asks for
+    /// [`take_waited`](Path::take_waited).
+    pub fn on_grant(&mut self, now: Time, bytes_per_s: f64) {
+        let packet_bytes = self.mtu.current();
+        if self.pace.is_none() {
+            self.rtt.take_back(now);
+            self.rtt.set_ack_delay_max(ACK_DELAY_CROWDED);
+        }
+        let pace = self.pace.get_or_insert_with(|| Pace::new(now));
+        let was_limited = pace.is_limited();
+        pace.grant(now, bytes_per_s, packet_bytes);
+        if pace.is_limited() && !was_limited {
+            // What it did in the crush says nothing of the path.
+            self.congestion.doubt();
+        }
+    }
+
+    /// Counts what may be sent by now under a grant.
+    pub fn refill(&mut self, now: Time) {
+        if let Some(pace) = &mut self.pace {
+            pace.refill(now);
+            if pace.has_ended(now) {
+                self.pace = None;
+                self.rtt.set_ack_delay_max(ACK_DELAY_MAX);
+            }
+        }
+    }
+
+    /// This end is crowded and grants what the peer sends here, or no longer is.
+    pub fn set_crowded(&mut self, crowded: bool) {
+        self.received.set_delay_max(match crowded {
+            true => ACK_DELAY_CROWDED,
+            false => ACK_DELAY_MAX,
+        });
+    }
+
+    /// When a grant makes room again, if there is none for its sake.
+    pub fn room_at(&self) -> Option<Time> {
+        self.pace.as_ref().and_then(Pace::room_at)
+    }
+
+    /// How long packets wait in queues on their way, when the crowded peer is to be told.
+    pub fn take_waited(&mut self, now: Time) -> Option<Duration> {
+        self.pace.as_mut()?.take_waited(now)
+    }
+
+    /// Bytes per second that may be expected: what the path can do, or the peer grants.
+    pub(super) fn expected_rate(&self) -> f64 {
+        let granted = self.pace.as_ref().map_or(f64::INFINITY, Pace::rate);
+        self.congestion.hoped_rate().min(granted)
     }
 
     /// How much to hand over at once: what the link carries in half a millisecond, one packet to 64 KB.
@@ -169,7 +234,7 @@ impl Path {
     /// often as something is lost, until that is noticed and was sent again over a path with the round trip `other`.
     pub fn lag(&self, other: Duration) -> Duration {
         let again = self.rtt.base() + self.reorder.window(self.rtt.smoothed()) + other;
-        let packets_per_s = self.congestion.hoped_rate() / self.mtu.current() as f64;
+        let packets_per_s = self.expected_rate() / self.mtu.current() as f64;
         let lost_meanwhile = self.loss_ratio.get() * packets_per_s * again.as_secs_f64();
         let waiting = 1.0 - (-lost_meanwhile).exp();
         self.rtt.base() + QUEUE_TARGET_MIN + (again - self.rtt.base()).mul_f64(waiting)
@@ -177,7 +242,7 @@ impl Path {
 
     /// What may arrive here at most, in bytes per second.
     pub fn goodput(&self) -> f64 {
-        self.congestion.hoped_rate() * (1.0 - self.loss_ratio.get())
+        self.expected_rate() * (1.0 - self.loss_ratio.get())
     }
 
     /// The least round trip: the way there and back without queues.
@@ -193,7 +258,7 @@ impl Path {
     /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them, the way,
     /// and what loss costs on average.
     pub fn delivery_us(&self, bytes: u64) -> f64 {
-        let rate = self.congestion.hoped_rate();
+        let rate = self.expected_rate();
         let way = self.rtt.base().as_secs_f64() / 2.0;
         let moving = rate * (way * 2.0 + self.rtt.back().as_secs_f64());
         let ahead = (self.sent.in_flight_bytes() as f64 - moving).max(0.0);
@@ -236,8 +301,7 @@ impl Path {
         let queue = if number == ack.largest && ack.delay_us < u16::MAX {
             let delay = Duration::from_micros(u64::from(ack.delay_us));
             let rtt = now.since(newest.sent).saturating_sub(delay);
-            self.rtt
-                .sample_ack(now, rtt, newest.sent, ack.arrived_us, via)
+            self.sample_rtt(now, rtt, newest.sent, ack.arrived_us, via)
         } else {
             Duration::MAX
         };
@@ -265,6 +329,27 @@ impl Path {
         }
     }
 
+    /// Takes a round trip; returns how much of it was waiting on the way there.
+    fn sample_rtt(
+        &mut self,
+        now: Time,
+        rtt: Duration,
+        sent: Time,
+        arrived_us: u32,
+        via: LinkId,
+    ) -> Duration {
+        if self.pace.is_some() {
+            self.rtt.keep_least(now);
+        }
+        let queue = self.rtt.sample_ack(now, rtt, sent, arrived_us, via);
+        if let (Some(queue), Some(pace)) = (self.rtt.there_at_most(), &mut self.pace)
+            && let Some(longer) = pace.on_waited(now, queue)
+        {
+            self.rtt.lengthen(now, longer);
+        }
+        queue
+    }
+
     fn adjust_window(
         &mut self,
         now: Time,
@@ -284,10 +369,11 @@ impl Path {
             sent: newest.sent,
             next_number: self.sent.next_number(),
             loss_ratio: self.loss_ratio.get(),
+            crowded: self.pace.is_some(),
             lost_after: self.reorder.window(self.rtt.smoothed()) + ACK_DELAY_MAX / 2,
         };
         if let Some(longer) = self.congestion.on_ack(now, &sample, &self.rtt) {
-            self.rtt.lengthen(longer);
+            self.rtt.lengthen(now, longer);
         }
     }
 
@@ -494,6 +580,11 @@ impl Path {
             rtt_least: self.rtt.base(),
             capacity_bytes_per_s: self.congestion.known_rate(),
             capacity_is_proven: self.congestion.rate_is_proven(),
+            granted_bytes_per_s: self
+                .pace
+                .as_ref()
+                .filter(|pace| pace.is_limited())
+                .map(Pace::rate),
             loss_ratio: self.loss_ratio.get(),
             mtu_bytes: self.mtu.current(),
             window_bytes: self.congestion.window(),

@@ -23,6 +23,8 @@ pub struct Received {
     /// Packets wanting an answer that no acknowledgement has reported.
     unreported: u32,
     due: Option<Time>,
+    /// How long an acknowledgement may wait.
+    delay_max: Duration,
     last_ack: Option<Time>,
     /// Lowest number that arrived since the last acknowledgement, and since those before it.
     lowest: [u64; ACK_REPEATS],
@@ -36,6 +38,7 @@ impl Received {
             largest_at: Time::ZERO,
             unreported: 0,
             due: None,
+            delay_max: ACK_DELAY_MAX,
             last_ack: None,
             lowest: [u64::MAX; ACK_REPEATS],
         }
@@ -57,6 +60,11 @@ impl Received {
     /// Whether a packet of this number is neither a duplicate nor too old to tell.
     pub fn may_accept(&self, number: u64) -> bool {
         number >= self.next || (self.next - number <= WINDOW && !self.has(number))
+    }
+
+    /// How long an acknowledgement may wait.
+    pub const fn set_delay_max(&mut self, delay_max: Duration) {
+        self.delay_max = delay_max;
     }
 
     /// Whether `number` lies so far back that it is not known whether it came before.
@@ -99,7 +107,7 @@ impl Received {
         let wait = if self.unreported >= ACK_PACKETS {
             Duration::ZERO
         } else if in_order {
-            ACK_DELAY_MAX
+            self.delay_max
         } else {
             // A gap: at once, but not for every one of a lossy path.
             self.last_ack.map_or(Duration::ZERO, |at| {

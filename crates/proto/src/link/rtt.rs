@@ -11,8 +11,8 @@
 use core::time::Duration;
 
 use super::thresholds::{
-    ACK_DELAY_MAX, BACK_MAX, BACK_STEP, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL,
-    RTT_MIN_EPOCH,
+    ACK_DELAY_MAX, BACK_MAX, BACK_STEP, BOUND_EPOCH, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX,
+    RTT_INITIAL, RTT_MIN_EPOCH, TAKEN_BACK_MAX,
 };
 use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
@@ -33,6 +33,10 @@ pub struct Rtt {
     back: Duration,
     /// How late an answer came that a probe timeout had given up.
     widened: Duration,
+    /// How long the peer's acknowledgements may wait.
+    ack_delay_max: Duration,
+    /// When the way became longer, and by how much: what may be taken back.
+    lengthened: Option<(Time, Duration)>,
 }
 
 /// The way there, by two clocks: only differences mean anything.
@@ -42,22 +46,50 @@ struct OneWay {
     reference_us: Option<u32>,
     /// Least delay of the current and of the previous epoch, relative to the reference, in microseconds.
     least: [i32; 2],
+    /// What a delay without queues is at least, from the same of the current and of the previous short epoch: a packet
+    /// waited there no longer than there and back.
+    bound: [i32; 2],
+    bound_since: Time,
+    /// The last packet waited there at most this long.
+    at_most: Option<Duration>,
 }
 
 impl OneWay {
     /// Returns how much longer than the least this took; `None` for the first.
-    fn sample(&mut self, sent: Time, arrived_us: u32) -> Option<Duration> {
+    fn sample(
+        &mut self,
+        now: Time,
+        sent: Time,
+        arrived_us: u32,
+        waited: Option<Duration>,
+    ) -> Option<Duration> {
+        self.at_most = None;
         let apart = arrived_us.wrapping_sub(sent.as_us_wrapping());
         let Some(reference) = self.reference_us else {
             self.reference_us = Some(apart);
             self.least = [0, i32::MAX];
+            self.bound = [i32::MIN; 2];
             return None;
         };
         let delay = apart.wrapping_sub(reference) as i32;
+        self.at_most = waited.map(|waited| self.bound(now, delay, waited));
         self.least[0] = self.least[0].min(delay);
         let least = self.least[0].min(self.least[1]);
         let waited_us = i64::from(delay) - i64::from(least);
         Some(Duration::from_micros(waited_us.unsigned_abs()))
+    }
+
+    /// Returns how long a packet of this delay waited there at most, that waited so long there and back.
+    fn bound(&mut self, now: Time, delay: i32, waited: Duration) -> Duration {
+        if now.since(self.bound_since) > BOUND_EPOCH {
+            self.bound = [i32::MIN, self.bound[0]];
+            self.bound_since = now;
+        }
+        let waited_us = i32::try_from(waited.as_micros()).unwrap_or(i32::MAX);
+        self.bound[0] = self.bound[0].max(delay.saturating_sub(waited_us));
+        let shortest = self.bound[0].max(self.bound[1]);
+        let at_most_us = delay.saturating_sub(shortest).max(0);
+        Duration::from_micros(at_most_us as u64).min(waited)
     }
 
     fn end_epoch(&mut self) {
@@ -69,6 +101,7 @@ impl OneWay {
         for least in &mut self.least {
             *least = least.saturating_add(by_us);
         }
+        self.bound = [i32::MIN; 2];
     }
 }
 
@@ -82,11 +115,16 @@ impl Rtt {
             there: OneWay {
                 reference_us: None,
                 least: [0; 2],
+                bound: [i32::MIN; 2],
+                bound_since: now,
+                at_most: None,
             },
             epoch_began: now,
             base: RTT_INITIAL,
             back: Duration::ZERO,
             widened: Duration::ZERO,
+            ack_delay_max: ACK_DELAY_MAX,
+            lengthened: None,
         }
     }
 
@@ -103,9 +141,10 @@ impl Rtt {
     ) -> Duration {
         let is_first = self.least[via.index() % LINKS_MAX] == [Duration::MAX; 2];
         let waited = self.sample(now, rtt, via);
-        let there = self.there.sample(sent, arrived_us);
+        // The first answer on a way shows no wait, however long it waited.
+        let known = (!is_first).then_some(waited);
+        let there = self.there.sample(now, sent, arrived_us, known);
         if is_first {
-            // The first answer on a way shows no wait, however long it waited.
             return there.unwrap_or(Duration::MAX);
         }
         let there = there.map_or(waited, |there| there.min(waited));
@@ -127,6 +166,10 @@ impl Rtt {
             self.epoch_began = now;
         }
         let least = &mut self.least[via.index() % LINKS_MAX];
+        if rtt < least[0].min(least[1]) {
+            // What was thought to be no wait was one.
+            self.there.bound = [i32::MIN; 2];
+        }
         least[0] = least[0].min(rtt);
         let least = least[0].min(least[1]);
         self.base = match self.latest {
@@ -145,13 +188,43 @@ impl Rtt {
         rtt - least
     }
 
+    /// The peer lets its acknowledgements wait for up to so long.
+    pub const fn set_ack_delay_max(&mut self, delay_max: Duration) {
+        self.ack_delay_max = delay_max;
+    }
+
+    /// The least RTT known is not to be forgotten yet: others' queues would pass for distance.
+    pub const fn keep_least(&mut self, now: Time) {
+        self.epoch_began = now;
+    }
+
     /// The way has become longer by so much.
-    pub fn lengthen(&mut self, by: Duration) {
+    pub fn lengthen(&mut self, now: Time, by: Duration) {
+        let lately = self
+            .lengthened
+            .filter(|(at, _)| now.since(*at) < TAKEN_BACK_MAX);
+        self.lengthened = Some((now, lately.map_or(by, |(_, before)| before + by)));
         for least in self.least.iter_mut().flatten() {
             *least = least.saturating_add(by);
         }
         self.base += by;
         self.there.lengthen(by);
+    }
+
+    /// What lately passed for a longer way was the queue of others.
+    pub fn take_back(&mut self, now: Time) {
+        let Some((at, by)) = self.lengthened.take() else {
+            return;
+        };
+        if now.since(at) < TAKEN_BACK_MAX {
+            for least in self.least.iter_mut().flatten() {
+                *least = match *least {
+                    Duration::MAX => Duration::MAX,
+                    least => least.saturating_sub(by),
+                };
+            }
+            self.base = self.base.saturating_sub(by);
+        }
     }
 
     /// An answer came `late` after its packet, which a probe timeout had already given up.
@@ -181,6 +254,12 @@ impl Rtt {
         self.base
     }
 
+    /// How long the packet of the last acknowledgement waited on its way at most, if that is known. (What
+    /// [`sample_ack`](Rtt::sample_ack) returns is the least: it may take a queue that always stood for distance.)
+    pub const fn there_at_most(&self) -> Option<Duration> {
+        self.there.at_most
+    }
+
     /// What answers wait in queues on their way back.
     pub const fn back(&self) -> Duration {
         self.back
@@ -188,12 +267,12 @@ impl Rtt {
 
     /// How long an answer can take before it is missed (RFC 9002, section 6.2.1).
     pub fn patience(&self) -> Duration {
-        let usual = self.smoothed + self.variation * 4 + ACK_DELAY_MAX * 2;
+        let usual = self.smoothed + self.variation * 4 + self.ack_delay_max * 2;
         usual.max(PROBE_TIMEOUT_MIN).max(self.widened)
     }
 
     /// How long a path of this RTT may be silent at least before that means anything.
     pub fn silence(&self) -> Duration {
-        self.smoothed * 3 + self.variation * 4 + ACK_DELAY_MAX * 2
+        self.smoothed * 3 + self.variation * 4 + self.ack_delay_max * 2
     }
 }

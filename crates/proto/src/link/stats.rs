@@ -17,6 +17,8 @@ pub struct PathStats {
     pub capacity_bytes_per_s: f64,
     /// Whether the path was given all it can carry when that was estimated.
     pub capacity_is_proven: bool,
+    /// What the peer grants while many send to it, in bytes per second; `None` if it does not limit this path.
+    pub granted_bytes_per_s: Option<f64>,
     /// Share of packets lost lately, 0 to 1.
     pub loss_ratio: f64,
     /// Largest datagram used now, in bytes.
@@ -55,7 +57,7 @@ impl Path {
     /// What the path is thought to be able to carry, in bytes per second; at least a guess until it was
     /// given that much.
     pub fn rate(&self) -> f64 {
-        self.congestion.hoped_rate()
+        self.expected_rate()
     }
 
     /// Whether [`rate`](Path::rate) was seen while the path had as much to carry as it could.

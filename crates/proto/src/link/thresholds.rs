@@ -17,6 +17,9 @@ const fn us(us: u64) -> Duration {
 pub const ACK_PACKETS: u32 = 48;
 /// Longest wait for an acknowledgement. A quarter of the queue target at 1 Gb/s, so that it never starves the sender.
 pub const ACK_DELAY_MAX: Duration = us(500);
+/// The same for one of a crowd of senders: at its share of the port, packets come one by one, and an acknowledgement for
+/// each would take a fifteenth of the way back.
+pub const ACK_DELAY_CROWDED: Duration = ms(2);
 /// Shortest time between acknowledgements that a gap alone calls for: on a lossy path every third packet shows one.
 pub const ACK_GAP_INTERVAL: Duration = us(250);
 /// Each packet is reported in this many consecutive acknowledgements: at 50% loss of those, one in 256 is missed.
@@ -97,6 +100,11 @@ pub const BURST_BYTES_MAX: usize = 64 * 1024;
 pub const RATE_INITIAL: f64 = 125e6;
 /// Time between drains of the path's own standing queue, which let the least RTT be seen again (BBR: ProbeRTT).
 pub const DRAIN_INTERVAL: Duration = ms(5000);
+/// When the receiver tells of a crowd, what passed for a longer way in this time was the crowd's queue.
+pub const TAKEN_BACK_MAX: Duration = ms(1000);
+/// How long packets wait at most on the way there is told from one to two of these: two clocks that differ by 100 ppm
+/// make it wrong by 0.2 ms.
+pub const BOUND_EPOCH: Duration = ms(1000);
 /// Least RTTs are remembered for one to two of these.
 pub const RTT_MIN_EPOCH: Duration = ms(10_000);
 
@@ -119,6 +127,21 @@ pub const CAUSE_RAISE: Duration = ms(2000);
 pub const CAUSE_RAISE_MAX: Duration = ms(30_000);
 /// Loss thought to be chance is doubted after this.
 pub const CAUSE_RETRY: Duration = ms(10_000);
+
+// ---- what a crowded receiver grants ----
+
+/// A grant that was not repeated for this long is none.
+pub const GRANT_LIFETIME: Duration = ms(100);
+/// Time that what is granted is saved up for before it goes as one burst …
+pub const PACE_BURST: Duration = us(200);
+/// … of at most so many packets: the bursts of many may meet at the receiver's port.
+pub const PACE_BURST_PACKETS: f64 = 16.0;
+/// What is granted may be on its way for so much longer than the least RTT.
+pub const PACE_FLIGHT: Duration = ms(6);
+/// A process that wakes up late may catch up on this much.
+pub const PACE_LATE: Duration = ms(1);
+/// The receiver is told this often how long packets wait in queues.
+pub const WAITED_EVERY: Duration = ms(5);
 
 // ---- liveness ----
 
@@ -204,6 +227,7 @@ pub const BLACK_HOLE_PACKETS: u32 = 10;
 
 const _: () = {
     assert!(ACK_DELAY_MAX.as_nanos() < QUEUE_TARGET_MIN.as_nanos());
+    assert!(ACK_DELAY_CROWDED.as_nanos() < PACE_FLIGHT.as_nanos());
     assert!(PROBE_SUSPECT.as_nanos() * 15 < SILENCE_BUSY.as_nanos());
     assert!(EVIDENCE_STEP.as_nanos() * 3 < SILENCE_BUSY.as_nanos());
     assert!(REORDER_MIN.as_nanos() < REORDER_MAX.as_nanos());

@@ -4,6 +4,7 @@
 mod admission;
 mod app;
 mod config;
+mod crowd;
 mod event;
 mod membership;
 mod shared;
@@ -25,6 +26,7 @@ pub(crate) use shared::Shared;
 pub use stats::{NodeStats, Rejection};
 
 use admission::Admission;
+use crowd::Crowd;
 
 /// Unread bytes of streams and messages that a node grants to all its peers
 /// together; each connected peer has an equal share of it (at least
@@ -107,6 +109,7 @@ impl Node {
                 sessions: BTreeMap::new(),
                 events: VecDeque::new(),
                 answers: VecDeque::new(),
+                crowd: Crowd::default(),
             },
             socket_full: 0,
             kernel_down: 0,
@@ -323,12 +326,19 @@ impl Node {
         self.shared.sessions.keys().copied()
     }
 
+    /// Whether several peers send to this node in bulk, or it is one of several that send to
+    /// another: everybody's bursts meet at a port then, and should be short.
+    pub fn is_crowded(&self, now: Time) -> bool {
+        self.shared.crowd.is_near(now)
+    }
+
     /// Bytes of memory held for all peers together.
     pub fn memory_bytes(&self) -> usize {
         let answers: usize = self.shared.answers.iter().map(|(_, _, d)| d.len()).sum();
         let events = self.shared.events.len() * size_of::<Event>();
         answers
             + events
+            + self.shared.crowd.memory_bytes()
             + self
                 .peers
                 .iter()

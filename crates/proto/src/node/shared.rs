@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use super::crowd::Crowd;
 use super::{Event, LinkConfig, NodeConfig, NodeStats};
 use crate::Random;
 use crate::crypto::ClusterKey;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub events: VecDeque<Event>,
     /// Handshake answers and cookies to be sent.
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
+    /// Who sends how much to us.
+    pub crowd: Crowd,
 }
 
 impl Shared {

@@ -21,6 +21,8 @@ mod code {
     pub const STREAM_WINDOW: u8 = 0x09;
     pub const BUNDLE_WINDOW: u8 = 0x0a;
     pub const CLOSE: u8 = 0x0b;
+    pub const GRANT: u8 = 0x0c;
+    pub const WAITED: u8 = 0x0d;
     /// A later piece of a stream; + [`FIN`] if it is the last.
     pub const STREAM: u8 = 0x10;
     /// The first piece of a stream; + [`FIN`] if it is the last.
@@ -80,7 +82,8 @@ impl Record<'_> {
             Record::Sent { .. } | Record::LinkState { .. } => 8,
             Record::Probe { .. } | Record::Close { .. } => PROBE_BYTES,
             Record::ProbeReply { .. } => 7,
-            Record::LinkStateAck { .. } => 6,
+            Record::LinkStateAck { .. } | Record::Grant { .. } => 6,
+            Record::Waited { .. } => 4,
             Record::Stream(s) => {
                 let header = match s.service {
                     Some(_) => STREAM_OPEN_HEADER_BYTES,
@@ -162,6 +165,14 @@ impl Record<'_> {
                 w.u64(limit);
             }
             Record::Close { code } => code_and_u32(code::CLOSE, code, w),
+            Record::Grant { path, kb_per_s } => {
+                w.put(&[code::GRANT, path]);
+                w.u32(kb_per_s);
+            }
+            Record::Waited { path, queue_us } => {
+                w.put(&[code::WAITED, path]);
+                w.u16(queue_us);
+            }
         }
     }
 }
@@ -242,6 +253,14 @@ fn read_small<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError>
             limit: read_offset(r)?,
         },
         code::CLOSE => Record::Close { code: r.u32()? },
+        code::GRANT => Record::Grant {
+            path: read_path(r)?,
+            kb_per_s: r.u32()?,
+        },
+        code::WAITED => Record::Waited {
+            path: read_path(r)?,
+            queue_us: r.u16()?,
+        },
         _ => return Err(WireError::BadRecord),
     })
 }

@@ -179,6 +179,22 @@ pub enum Record<'a> {
         /// Why: 0 the node stops, 1 the peer was removed from the configuration.
         code: u32,
     },
+    /// Several peers send in bulk to the one that says this, on this link: what the one
+    /// that hears it may send there, until it hears another or for a while.
+    Grant {
+        /// The path spoken of.
+        path: u8,
+        /// Thousands of bytes per second, of UDP payload; `u32::MAX` for no limit yet.
+        kb_per_s: u32,
+    },
+    /// The answer to [`Record::Grant`], while content is sent there: how long packets wait
+    /// in queues on their way.
+    Waited {
+        /// The path spoken of.
+        path: u8,
+        /// The shortest wait lately, in microseconds (saturates).
+        queue_us: u16,
+    },
 }
 
 impl Record<'_> {

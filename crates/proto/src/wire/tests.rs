@@ -68,7 +68,7 @@ fn random_record<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
     let path = random.below(8) as u8;
     let offset = random.below(OFFSET_MAX + 1);
     let id = random.u32();
-    match random.below(13) {
+    match random.below(15) {
         0 => Record::Ack(random_ack(random)),
         1 => Record::Sent {
             path,
@@ -108,7 +108,12 @@ fn random_record<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
         8 => Record::StreamWindow { id, limit: offset },
         9 => Record::BundleWindow { limit: offset },
         10 => Record::Close { code: id },
-        11 if !data.is_empty() => random_unit(random, data),
+        11 => Record::Grant { path, kb_per_s: id },
+        12 => Record::Waited {
+            path,
+            queue_us: id as u16,
+        },
+        13 if !data.is_empty() => random_unit(random, data),
         _ => random_stream(random, data),
     }
 }

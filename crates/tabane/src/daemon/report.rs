@@ -253,6 +253,7 @@ fn path_status(now: Time, daemon: &Daemon, peer: PeerId, path: &PathReport) -> O
         rx_rate_mbps: rates.rx_mbps,
         capacity_mbps: (s.capacity_bytes_per_s > 0.0).then_some(s.capacity_bytes_per_s * 8e-6),
         capacity_proven: s.capacity_is_proven,
+        granted_mbps: s.granted_bytes_per_s.map(|rate| rate * 8e-6),
         loss_percent: (s.packets_sent > 0).then_some(s.loss_ratio * 100.0),
         tx_packets: s.packets_sent,
         tx_bytes: s.bytes_sent,

@@ -177,6 +177,9 @@ pub struct PathStatus {
     /// Whether the path was given all it can carry when that was estimated.
     #[serde(default)]
     pub capacity_proven: bool,
+    /// What the peer grants while many send to it, in Mb/s; `None` if nothing limits this path.
+    #[serde(default)]
+    pub granted_mbps: Option<f64>,
     /// Packets lost lately of those sent; `null` if none were sent.
     pub loss_percent: Option<f64>,
     /// Packets sent since the path is there.

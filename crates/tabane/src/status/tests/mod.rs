@@ -23,6 +23,7 @@ pub(crate) fn example() -> StatusReport {
         rx_rate_mbps: 12.5,
         capacity_mbps: Some(956.0),
         capacity_proven: true,
+        granted_mbps: None,
         loss_percent: Some(0.0),
         tx_packets: 1_000_000,
         tx_bytes: 1_440_000_000,
