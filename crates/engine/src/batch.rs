@@ -4,6 +4,8 @@
 //! its own: 64 KB for a wake-up, a receive, an acknowledgement and what these
 //! cost the kernel and the peer, which together is more than carrying the bytes.
 //! So amid bulk turns begin a while apart, and take what came meanwhile at once.
+//! Where the machine is slower than the link its loop hardly waits, and turns are
+//! large by themselves: then a rest would only be time that is missing.
 
 use core::time::Duration;
 
@@ -17,6 +19,11 @@ const SENDING_MAX: Duration = Duration::from_micros(500);
 /// … and of a turn that only takes bulk in. An acknowledgement waits as long, and so does a
 /// small packet among the bulk.
 const RECEIVING_MAX: Duration = Duration::from_millis(1);
+/// Share of the time that the loop works at most for rests to save anything: above it
+/// the processor is the limit, or soon would be.
+const BUSY_MAX: f64 = 0.4;
+/// Turns by which the share is smoothed.
+const BUSY_TURNS: f64 = 16.0;
 /// A rest shorter than this is not worth a timer.
 const REST_MIN: Duration = Duration::from_micros(20);
 /// Bytes in a turn that make it bulk.
@@ -59,33 +66,57 @@ pub(crate) struct Batching {
     /// More waited to be sent than the paths took.
     more_waited: bool,
     bulk_at: Time,
+    /// How long the loop had worked in all when the last turn of bulk began.
+    worked: Duration,
+    /// The share of its time that it works, lately.
+    busy: f64,
     /// The next turn begins then at the earliest.
     next_turn: Option<Time>,
 }
 
 impl Batching {
-    /// Ends the turn that began at `now`. `more_waits`: more is queued than the paths take
-    /// now; if it always is, bulk that goes both ways is no exchange of messages, but two
-    /// streams.
-    pub fn turn(&mut self, now: Time, moved: Moved, more_waits: impl FnOnce() -> bool) {
+    /// Ends the turn that began at `now`, when the loop had worked for `worked` in all.
+    /// `more_waits`: more is queued than the paths take now; if it always is, bulk that
+    /// goes both ways is no exchange of messages, but two streams.
+    pub fn turn(
+        &mut self,
+        now: Time,
+        worked: Duration,
+        moved: Moved,
+        more_waits: impl FnOnce() -> bool,
+    ) {
         self.next_turn = None;
+        if moved.of_several {
+            self.run_bytes = 0;
+            return;
+        }
         let ways = moved.ways();
-        if ways == (false, false) && !moved.of_several {
+        if ways == (false, false) {
             return;
         }
         let more_waits = more_waits();
         let answered = ways != self.ways && !(more_waits && self.more_waited);
         let elapsed = now.since(self.bulk_at);
-        if answered || moved.of_several || elapsed > PAUSE {
+        if answered || elapsed > PAUSE {
             self.run_bytes = 0;
         }
         (self.ways, self.more_waited, self.bulk_at) = (ways, more_waits, now);
+        self.sample_busy(worked, elapsed);
         self.run_bytes = self.run_bytes.saturating_add(moved.bytes());
-        if self.run_bytes >= RUN_BYTES && !moved.more_arrived {
+        if self.run_bytes >= RUN_BYTES && !moved.more_arrived && self.busy <= BUSY_MAX {
             let (_, sending) = ways;
             let at_most = if sending { SENDING_MAX } else { RECEIVING_MAX };
             let enough = elapsed.mul_f64(TURN_BYTES as f64 / moved.bytes() as f64);
             self.next_turn = Some(now + enough.min(at_most));
+        }
+    }
+
+    fn sample_busy(&mut self, worked: Duration, elapsed: Duration) {
+        let work = worked.saturating_sub(self.worked);
+        self.worked = worked;
+        if !elapsed.is_zero() {
+            let share = work.div_duration_f64(elapsed).min(1.0);
+            self.busy += (share - self.busy) / BUSY_TURNS;
         }
     }
 
@@ -123,9 +154,15 @@ mod tests {
 
     /// After a hundred turns of this kind, one every so many microseconds.
     fn amid(every_us: u64, moved: Moved) -> Batching {
+        amid_working(every_us, 0, moved)
+    }
+
+    /// The same, where each keeps the loop at work for so long.
+    fn amid_working(every_us: u64, work_us: u64, moved: Moved) -> Batching {
         let mut batching = Batching::default();
         for turn in 0..TURNS {
-            batching.turn(us(turn * every_us), moved, || false);
+            let worked = Duration::from_micros(turn * work_us);
+            batching.turn(us(turn * every_us), worked, moved, || false);
         }
         batching
     }
@@ -134,7 +171,9 @@ mod tests {
     fn rests(turns: u64, more_waits: fn(u64) -> bool, moved: impl Fn(u64) -> Moved) -> bool {
         let mut batching = Batching::default();
         for turn in 0..turns {
-            batching.turn(us(turn * 100), moved(turn), || more_waits(turn));
+            batching.turn(us(turn * 100), Duration::ZERO, moved(turn), || {
+                more_waits(turn)
+            });
         }
         batching.rest(us(turns * 100)).is_some()
     }
@@ -166,7 +205,7 @@ mod tests {
     #[test]
     fn a_pause_ends_a_run() {
         let mut batching = amid(100, received(BURST));
-        batching.turn(us(15_000), received(BURST), || false);
+        batching.turn(us(15_000), Duration::ZERO, received(BURST), || false);
         assert_eq!(batching.rest(us(15_000)), None);
     }
 
@@ -177,10 +216,21 @@ mod tests {
             of_several: true,
             ..received(BURST)
         };
-        batching.turn(us(10_000), of_several, || false);
+        batching.turn(us(10_000), Duration::ZERO, of_several, || false);
         assert_eq!(batching.rest(us(10_000)), None);
-        batching.turn(us(10_100), received(BURST), || false);
+        batching.turn(us(10_100), Duration::ZERO, received(BURST), || false);
         assert_eq!(batching.rest(us(10_100)), None);
+    }
+
+    #[test]
+    fn a_loop_at_work_most_of_the_time_does_not_rest() {
+        let rests = |work_us| {
+            let batching = amid_working(100, work_us, received(BURST));
+            batching.rest(us((TURNS - 1) * 100)).is_some()
+        };
+        assert!(rests(30));
+        assert!(!rests(50));
+        assert!(!rests(100));
     }
 
     #[test]

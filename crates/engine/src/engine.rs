@@ -191,8 +191,9 @@ impl Engine {
         self.deliver(now, host);
         let mut moved = core::mem::take(&mut self.moved);
         moved.of_several |= self.node.is_crowded(now);
+        let worked = self.busy.total;
         self.batching
-            .turn(now, moved, || self.node.has_more_to_send());
+            .turn(now, worked, moved, || self.node.has_more_to_send());
         self.spin.turn(now, small, moved.bytes());
         Ok(())
     }
