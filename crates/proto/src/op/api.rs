@@ -200,6 +200,12 @@ pub struct OpStats {
     pub frames_skipped: u64,
     /// Frames dropped since memory was short (see [`OpLimits::frame_reassembly_bytes`](super::OpLimits)).
     pub frames_dropped: u64,
+    /// Frames this end as sender dropped since all of their flow had waited too long
+    /// ([`WAIT_MAX`](super::WAIT_MAX)).
+    pub frames_overdue: u64,
+    /// Frames this end as sender dropped to make room for others: their flow held most of a
+    /// queue that was full and standing.
+    pub frames_crowded_out: u64,
     /// Pieces that had arrived before.
     pub pieces_duplicate: u64,
     /// Messages handed over.

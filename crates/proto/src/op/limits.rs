@@ -16,6 +16,19 @@ pub const FRAME_LIFETIME: Duration = Duration::from_millis(100);
 /// 25 ms of small frames at 2.5 million a second.
 pub const FRAME_SPAN_MAX: u32 = 65_536;
 
+/// A frame that waited longer than this to be sent is late, and if all of a flow's were for
+/// [`STANDING_AFTER`], its queue is a standing one (target and interval of CoDel, RFC 8289
+/// section 4.2). On 1 Gb/s what is read ahead takes less.
+pub const LATE: Duration = Duration::from_millis(5);
+/// See [`LATE`].
+pub const STANDING_AFTER: Duration = Duration::from_millis(100);
+/// If for as long as this all frames of a flow have waited longer than this, one is dropped
+/// to slow their sender down. A link that hangs for a moment does not bring that about.
+pub const WAIT_MAX: Duration = Duration::from_millis(500);
+/// Not if fewer of its frames than this wait behind the one to be dropped: their
+/// acknowledgements show TCP its loss without a timeout (RFC 5681 section 3.2).
+pub const FRAMES_KEPT: usize = 3;
+
 /// What a TCP connection inside of frames keeps under way, as far as one can tell from
 /// outside: three quarters of Linux's default limit (the last number of `tcp_wmem`).
 /// Paths that would make it wait longer than it can fill are not used.
@@ -51,7 +64,8 @@ pub const USEFUL_BYTES: usize = 64;
 /// What one stream or flow sends before the next has its turn: one burst.
 pub const TURN_BYTES: usize = 64 * 1024;
 /// What a stream or flow that had nothing to send for a while sends ahead of the
-/// others (the new flows of FQ-CoDel, RFC 8290 section 4.2).
+/// others (the new flows of FQ-CoDel, RFC 8290 section 4.2); and what everybody sends in a turn
+/// while a queue stands.
 pub const FRESH_BYTES: usize = 3_000;
 /// [`Pending::Urgent`](super::Pending::Urgent) up to so many bytes.
 pub const URGENT_BYTES: usize = 2_048;
@@ -66,7 +80,8 @@ pub const MIRROR_IN_FLIGHT_BYTES: usize = 8 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpLimits {
     /// Frames accepted and not yet sent, in bytes; [`send_frame`](super::Ops::send_frame) gives a
-    /// frame back beyond it. Default 4 MB. At least one frame is always accepted.
+    /// frame back beyond it, unless a queue is standing: then the flow that holds most loses its
+    /// oldest. Default 4 MB. At least one frame is always accepted.
     pub frame_queue_bytes: usize,
     /// Frames held until acknowledged or too old, in bytes of memory. Default 32 MB.
     pub frame_held_bytes: usize,

@@ -98,8 +98,8 @@ impl Ops {
         self.messages_in.reset(&mut self.shared);
         self.frames_in.reset(&mut self.shared);
         self.streams.restart(&mut self.shared);
-        for (flow, frame) in unsent {
-            self.frames_out.push(flow, frame, &mut self.shared);
+        for (since, flow, frame) in unsent {
+            self.frames_out.push(since, flow, frame, &mut self.shared);
         }
     }
 

@@ -35,8 +35,8 @@ impl Ops {
     /// is dropped and counted in [`OpStats::frames_dropped`](super::OpStats::frames_dropped).
     ///
     /// # Errors
-    /// The queue is full: the frame is given back; stop reading frames until
-    /// [`has_frame_room`](Ops::has_frame_room).
+    /// The queue is full, and not [standing](Ops::frames_stand): the frame is given back; stop
+    /// reading frames until [`has_frame_room`](Ops::has_frame_room).
     pub fn send_frame(&mut self, now: Time, flow: u8, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         if frame.is_empty() || frame.len() > FRAME_BYTES_MAX {
             self.shared.stats.frames_dropped += 1;
@@ -45,12 +45,20 @@ impl Ops {
         }
         if !self.has_frame_room(frame.len()) {
             self.frames_out.expire(now, &mut self.shared);
+            self.frames_out.crowd_out(frame.len(), &mut self.shared);
             if !self.has_frame_room(frame.len()) {
                 return Err(frame);
             }
         }
-        self.frames_out.push(flow, frame, &mut self.shared);
+        self.frames_out.push(now, flow, frame, &mut self.shared);
         Ok(())
+    }
+
+    /// Whether more frames are sent than the paths carry, and have been for a while: every
+    /// frame of some flow waits. What waits elsewhere to be sent should be brought here then,
+    /// where one flow does not wait for another.
+    pub const fn frames_stand(&self) -> bool {
+        self.frames_out.stands()
     }
 
     /// The next frame from the peer, in order. Give it to

@@ -1,5 +1,6 @@
 //! Whose turn it is to send: streams, message flows and frame flows one after
-//! the other, a burst each, those that were quiet first.
+//! the other, a burst each, those that were quiet first. Where links are slow for what is
+//! sent, a burst each is long for who comes next: then it is a packet or two each.
 
 use std::collections::VecDeque;
 
@@ -55,9 +56,17 @@ pub(super) struct Turns {
     spent: usize,
     /// Sources that are [`Turn::Active`].
     active: usize,
+    /// Turns are short.
+    short: bool,
 }
 
 impl Turns {
+    /// Whether turns are short, and may end amid a frame or message.
+    #[inline]
+    pub const fn set_short(&mut self, short: bool) {
+        self.short = short;
+    }
+
     /// `source`, whose state is `turn`, has something to send.
     #[inline]
     pub fn wake(&mut self, source: Source, turn: &mut Turn) {
@@ -135,10 +144,10 @@ impl Turns {
     #[inline]
     pub fn spend(&mut self, bytes: usize, whole: bool) {
         self.spent += bytes;
-        if !whole {
+        if !whole && !self.short {
             return;
         }
-        let allowed = if self.fresh.is_empty() {
+        let allowed = if self.fresh.is_empty() && !self.short {
             TURN_BYTES
         } else {
             FRESH_BYTES

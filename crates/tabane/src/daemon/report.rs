@@ -157,6 +157,8 @@ fn limits_hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
         add("frames_given_up", stats.op.frames_given_up);
         add("frames_skipped", stats.op.frames_skipped);
         add("frames_dropped", stats.op.frames_dropped);
+        add("frames_overdue", stats.op.frames_overdue);
+        add("frames_crowded_out", stats.op.frames_crowded_out);
         add("streams_refused", stats.op.streams_refused);
     }
     for link in turn.link_status() {

@@ -63,6 +63,8 @@ pub enum Cause {
     Buffers,
     /// The NIC, or the kernel, does not join or split packets.
     Offloads,
+    /// Several nodes send to a peer, which grants each its share.
+    SharedReceiver,
     /// A program does not read what arrives for it.
     SlowProgram,
     /// Reading the clock is slow, or the clock jumps.

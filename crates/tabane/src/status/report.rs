@@ -205,6 +205,16 @@ pub struct PathStatus {
     pub mtu_bytes: u32,
 }
 
+impl PathStatus {
+    /// Whether what the peer grants, while several send to it, is what limits this path:
+    /// about as much is sent.
+    pub fn is_limited_by_grant(&self) -> bool {
+        const USED_MIN: f64 = 0.7;
+        let used = |granted: f64| self.tx_rate_mbps >= granted * USED_MIN;
+        self.granted_mbps.is_some_and(used)
+    }
+}
+
 /// Does a path work?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -226,9 +226,10 @@ impl Page {
 
     fn paths(&mut self, model: &Model, peer: &PeerStatus, paths: &[PathStatus], columns: Columns) {
         self.rule(&format!(
-            "paths to {}{}",
+            "paths to {}{}{}",
             clean(&peer.name),
-            redundancy(peer)
+            redundancy(peer),
+            shared(peer)
         ));
         let traffic = |path: &PathStatus| model.history(&peer.name)?.path(path.link);
         let max = scale(paths.iter().filter_map(traffic));
@@ -307,9 +308,10 @@ impl Page {
             .capacity_mbps
             .map_or("-".to_owned(), |mbps| metric(mbps * 1e6));
         self.lines.push(Line::raw(format!(
-            "  out {:>5}  in {:>5}  capacity {capacity}  resent {}B  failures {}  MTU {}",
+            "  out {:>5}  in {:>5}  capacity {capacity}{}  resent {}B  failures {}  MTU {}",
             metric(out),
             metric(back),
+            granted(path).map_or(String::new(), |granted| format!("  granted {granted}")),
             metric(path.resent_bytes as f64),
             path.failures,
             path.mtu_bytes
@@ -352,6 +354,22 @@ fn redundancy(peer: &PeerStatus) -> &'static str {
         ": redundancy lost"
     } else {
         ""
+    }
+}
+
+/// What the peer grants on a path, if that is what limits it.
+fn granted(path: &PathStatus) -> Option<String> {
+    let granted = path.granted_mbps.filter(|_| path.is_limited_by_grant())?;
+    Some(metric(granted * 1e6))
+}
+
+/// Whether the peer shares its links among several that send to it.
+fn shared(peer: &PeerStatus) -> String {
+    let paths = peer.paths.iter();
+    let granted = paths.filter_map(|path| Some(format!("{} on {}", granted(path)?, path.link)));
+    match granted.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => none,
+        granted => format!(": several send to it, granted {granted}"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod receive;
 mod send;
+mod sojourn;
 
 pub(super) use receive::FrameReceiver;
 pub(super) use send::FrameSender;

@@ -1,4 +1,8 @@
 //! Frames on their way out.
+//!
+//! A queue that stands takes all it is given: who sends much makes nobody wait who sends
+//! little, if the frames of both are here and not in a queue before this one. What is too
+//! much then is dropped from the front of the flow that has it (RFC 8290 section 4.1.3).
 
 use std::collections::VecDeque;
 
@@ -11,13 +15,26 @@ use crate::op::unit::Units;
 use crate::segment::{LARGE_BUFFER_BYTES, SMALL_BUFFER_BYTES};
 use crate::wire::{UnitClass, Writer};
 
+use super::sojourn::Sojourn;
+
+/// A frame not yet sent completely.
+#[derive(Debug)]
+struct Waiting {
+    slot: u32,
+    since: Time,
+}
+
 /// One of the 256 flows.
 #[derive(Debug, Default)]
 struct Flow {
-    /// Slots of frames not yet sent completely, in order.
-    queue: VecDeque<u32>,
+    /// In order.
+    queue: VecDeque<Waiting>,
+    /// Bytes never sent.
+    queued_bytes: usize,
+    /// Of the next frame to be begun.
     next_sequence: u32,
     turn: Turn,
+    sojourn: Sojourn,
 }
 
 /// All frames from acceptance until they are acknowledged or too old.
@@ -28,6 +45,8 @@ pub(in crate::op) struct FrameSender {
     flows: Vec<Flow>,
     /// Bytes never sent.
     queued_bytes: usize,
+    /// Flows whose queue stands.
+    standing: usize,
     /// Frames sent completely once, oldest first, with their generation and when that was.
     /// Acknowledged ones stay until they are at the front.
     sent: VecDeque<(u32, u32, Time)>,
@@ -43,35 +62,87 @@ impl FrameSender {
         queue_room && memory_room
     }
 
+    /// Whether the frames of a flow have all been late for a while: those before them, and
+    /// not a burst, are more than is sent.
+    pub const fn stands(&self) -> bool {
+        self.standing > 0
+    }
+
+    /// Makes room for a frame of `bytes` in a queue that is full and stands: frames of the
+    /// flow that holds most are dropped.
+    pub fn crowd_out(&mut self, bytes: usize, shared: &mut Shared) {
+        while self.stands() && self.queued_bytes + bytes > shared.limits.frame_queue_bytes {
+            let flows = 0..self.flows.len();
+            let most = flows.max_by_key(|index| self.flows[*index].queued_bytes);
+            if !most.is_some_and(|index| self.drop_oldest(index, shared)) {
+                break;
+            }
+            shared.stats.frames_crowded_out += 1;
+        }
+    }
+
     /// Queues a frame. A short frame in a large buffer moves to a small one, so
-    /// that what is held is about what is counted.
-    pub fn push(&mut self, flow: u8, frame: Vec<u8>, shared: &mut Shared) {
-        let frame =
-            if frame.len() <= SMALL_BUFFER_BYTES && frame.capacity() >= LARGE_BUFFER_BYTES / 2 {
-                let mut small = shared.pool.take(frame.len());
-                small.extend_from_slice(&frame);
-                shared.pool.give(frame);
-                small
-            } else {
-                frame
-            };
-        self.queued_bytes += frame.len();
+    /// that what is held is about what is counted; in a queue that stands every frame does.
+    pub fn push(&mut self, now: Time, flow: u8, frame: Vec<u8>, shared: &mut Shared) {
+        let is_short = frame.len() <= SMALL_BUFFER_BYTES;
+        let is_large = frame.capacity() >= LARGE_BUFFER_BYTES / 2;
+        let frame = if is_large && is_short {
+            let mut small = shared.pool.take(frame.len());
+            small.extend_from_slice(&frame);
+            shared.pool.give(frame);
+            small
+        } else if is_large && self.stands() && frame.len() < frame.capacity() / 2 {
+            let fitting = frame.as_slice().to_vec();
+            shared.pool.give(frame);
+            fitting
+        } else {
+            frame
+        };
+        let bytes = frame.len();
+        self.queued_bytes += bytes;
         let index = usize::from(flow);
         if self.flows.len() <= index {
             self.flows.resize_with(index + 1, Flow::default);
         }
         let to = &mut self.flows[index];
-        let sequence = to.next_sequence;
-        to.next_sequence = sequence.wrapping_add(1);
-        let slot = self.units.insert(
-            UnitClass::Frame,
-            Policy::Auto,
-            u32::from(flow),
-            sequence,
-            frame,
-        );
-        to.queue.push_back(slot);
+        // It is numbered when it is begun: until then it may be dropped without a gap.
+        let (class, flow_number) = (UnitClass::Frame, u32::from(flow));
+        let slot = self
+            .units
+            .insert(class, Policy::Auto, flow_number, 0, frame);
+        to.queue.push_back(Waiting { slot, since: now });
+        to.queued_bytes += bytes;
         shared.turns.wake(Source::Frames(flow), &mut to.turn);
+    }
+
+    /// Drops the oldest frame of a flow of which nothing was sent. Returns whether there was one.
+    fn drop_oldest(&mut self, index: usize, shared: &mut Shared) -> bool {
+        let from = &mut self.flows[index];
+        let unsent = |w: &Waiting| self.units.get(w.slot).is_unsent();
+        // One at most was begun, and is in front.
+        let Some(place) = from.queue.iter().take(2).position(unsent) else {
+            return false;
+        };
+        let Some(waiting) = from.queue.remove(place) else {
+            return false;
+        };
+        let data = self.units.remove(waiting.slot);
+        from.queued_bytes -= data.len();
+        self.queued_bytes -= data.len();
+        shared.pool.give(data);
+        self.rest_if_empty(index, shared);
+        true
+    }
+
+    /// A frame left a flow's queue: perhaps it was the last.
+    fn rest_if_empty(&mut self, index: usize, shared: &mut Shared) {
+        let from = &mut self.flows[index];
+        if from.queue.is_empty() {
+            shared.turns.rest(&mut from.turn);
+            self.standing -= usize::from(from.sojourn.stands());
+            from.sojourn.on_empty();
+            shared.turns.set_short(self.stands());
+        }
     }
 
     /// The turn of `flow`.
@@ -88,25 +159,51 @@ impl FrameSender {
         shared: &mut Shared,
         w: &mut Writer<'_>,
     ) -> Written {
-        let from = &mut self.flows[usize::from(flow)];
-        let Some(&slot) = from.queue.front() else {
+        let index = usize::from(flow);
+        let Some(slot) = self.front(now, index, shared) else {
             return Written::Nothing;
         };
+        let begins = self.units.get(slot).is_unsent();
         let Some((content, len, last)) = self.units.write_next(slot, w) else {
             return Written::NoRoom;
         };
+        let from = &mut self.flows[index];
+        from.next_sequence = from.next_sequence.wrapping_add(u32::from(begins));
+        from.queued_bytes -= len as usize;
         self.queued_bytes -= len as usize;
         shared.turns.spend(len as usize, last);
         if last {
             shared.stats.frames_sent += 1;
             from.queue.pop_front();
-            if from.queue.is_empty() {
-                shared.turns.rest(&mut from.turn);
-            }
+            self.rest_if_empty(index, shared);
             let generation = self.units.generation(slot);
             self.sent.push_back((slot, generation, now));
         }
         Written::Content(content)
+    }
+
+    /// The frame of a flow whose turn it is: the one that was begun, or else the oldest that
+    /// is not overdue.
+    #[inline]
+    fn front(&mut self, now: Time, index: usize, shared: &mut Shared) -> Option<u32> {
+        loop {
+            let from = &mut self.flows[index];
+            let &Waiting { slot, since } = from.queue.front()?;
+            if !self.units.get(slot).is_unsent() {
+                return Some(slot);
+            }
+            let stood = from.sojourn.stands();
+            let is_overdue = from.sojourn.on_turn(now, since, from.queue.len() - 1);
+            self.standing += usize::from(from.sojourn.stands());
+            self.standing -= usize::from(stood);
+            shared.turns.set_short(self.standing > 0);
+            if !is_overdue {
+                self.units.number(slot, from.next_sequence);
+                return Some(slot);
+            }
+            self.drop_oldest(index, shared);
+            shared.stats.frames_overdue += 1;
+        }
     }
 
     /// A piece arrived.
@@ -160,17 +257,17 @@ impl FrameSender {
     }
 
     /// Starts afresh: all flows begin at 0. Takes out the frames of which nothing was
-    /// sent yet, with their flows and in order, and counts the others. Slots keep their
+    /// sent yet, with when they were queued and their flows, in order, and counts the others. Slots keep their
     /// generations, so that the fate of what was sent before means nothing.
-    pub fn drain(&mut self, shared: &mut Shared) -> Vec<(u8, Vec<u8>)> {
+    pub fn drain(&mut self, shared: &mut Shared) -> Vec<(Time, u8, Vec<u8>)> {
         let mut unsent = Vec::new();
         for flow in &mut self.flows {
-            for slot in flow.queue.drain(..) {
+            for Waiting { slot, since } in flow.queue.drain(..) {
                 let unit = self.units.get(slot);
                 let (untouched, number) = (unit.is_unsent(), unit.flow as u8);
                 let data = self.units.remove(slot);
                 if untouched {
-                    unsent.push((number, data));
+                    unsent.push((since, number, data));
                 } else {
                     shared.stats.frames_given_up += 1;
                     shared.pool.give(data);
@@ -185,6 +282,7 @@ impl FrameSender {
         }
         self.flows.clear();
         self.queued_bytes = 0;
+        self.standing = 0;
         unsent
     }
 
@@ -193,7 +291,7 @@ impl FrameSender {
         let queues: usize = self.flows.iter().map(|f| f.queue.capacity()).sum();
         self.units.memory_bytes()
             + self.flows.capacity() * size_of::<Flow>()
-            + queues * size_of::<u32>()
+            + queues * size_of::<Waiting>()
             + self.sent.capacity() * size_of::<(u32, u32, Time)>()
     }
 }

@@ -3,6 +3,7 @@
 mod frames;
 mod messages;
 mod random;
+mod standing;
 mod streams;
 
 use core::time::Duration;

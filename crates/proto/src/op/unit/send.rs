@@ -135,6 +135,11 @@ impl Units {
         &self.slots[slot as usize]
     }
 
+    /// Numbers the unit in `slot`, of which nothing was sent yet.
+    pub fn number(&mut self, slot: u32, sequence: u32) {
+        self.slots[slot as usize].sequence = sequence;
+    }
+
     /// The number that tells the slot's unit from former ones.
     pub fn generation(&self, slot: u32) -> u32 {
         self.slots[slot as usize].generation

@@ -8,6 +8,7 @@ mod programs;
 mod quality;
 mod reach;
 mod refusals;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -16,7 +17,7 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// What is looked for, in words, for the one to whom nothing is wrong.
-pub const CHECKED: [&str; 14] = [
+pub const CHECKED: [&str; 15] = [
     "the daemon and its cluster file",
     "interfaces, addresses and carrier",
     "key, version, wire and names",
@@ -29,6 +30,7 @@ pub const CHECKED: [&str; 14] = [
     "MTU",
     "processor time",
     "socket buffers and offloads",
+    "peers that many send to at once",
     "programs that read slowly",
     "clocks",
 ];
@@ -42,6 +44,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     reach::judge(facts, &mut found);
     host::judge(facts, &mut found);
     quality::judge(facts, &mut found);
+    shared::judge(facts, &mut found);
     programs::judge(facts, &mut found);
     found.sort_by(|a, b| {
         let share = b.cost_share.total_cmp(&a.cost_share);

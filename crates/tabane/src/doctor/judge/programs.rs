@@ -1,6 +1,6 @@
 //! The programs at both ends: whether the bundle waits for them.
 
-use super::{host, words};
+use super::{host, shared, words};
 use crate::doctor::facts::{Facts, Flow};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::{PathState, StatusReport};
@@ -36,7 +36,7 @@ fn reads_slowly(flow: &Flow) -> bool {
 }
 
 /// Whether the connections wait for the bundle: what they sent waits in it again and
-/// again, or it sends as much as the links can carry.
+/// again, or it sends as much as the links can carry, or as a peer grants.
 fn is_full(facts: &Facts) -> bool {
     let Some(daemon) = &facts.daemon else {
         return false;
@@ -51,6 +51,9 @@ fn is_full(facts: &Facts) -> bool {
         let Some(watch) = facts.path_status(&path.peer, path.link) else {
             continue;
         };
+        if shared::is_limited(&watch) {
+            return true;
+        }
         let last = watch.last;
         if last.state == PathState::Up && last.capacity_proven {
             used += watch.sent_mbps();

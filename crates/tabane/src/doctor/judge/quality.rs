@@ -1,6 +1,6 @@
 //! How good a path is that works: loss and speed.
 
-use super::{host, is_said, mtu, words};
+use super::{host, is_said, mtu, shared, words};
 use crate::doctor::facts::{Device, Facts, PathFacts, PathWatch};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::{PathState, PathStatus};
@@ -48,7 +48,8 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     }
     let starved = found.iter().any(|f| f.cause == Cause::Cpu);
     for (path, watch) in &working {
-        if !is_said(found, Cause::LossyLink, path.link) {
+        let is_explained = is_said(found, Cause::LossyLink, path.link) || shared::is_limited(watch);
+        if !is_explained {
             found.extend(slow(facts, path, *watch, starved));
         }
     }

@@ -1,6 +1,7 @@
 //! Each cause from made-up facts, and nothing from healthy ones.
 
 mod moments;
+mod shared;
 
 use std::collections::BTreeMap;
 

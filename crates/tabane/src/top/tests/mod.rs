@@ -391,3 +391,20 @@ fn nothing_of_the_daemon_controls_the_terminal() {
         );
     }
 }
+
+#[test]
+fn a_share_is_told_where_it_limits() {
+    let (mut model, mut report) = busy();
+    for path in &mut report.peers[0].paths {
+        (path.granted_mbps, path.tx_rate_mbps) = (Some(118.0), 116.0);
+    }
+    report.peers[0].paths[1].tx_rate_mbps = 3.0;
+    model.take(stamp(31), Ok(report.clone()));
+    let table = draw(&mut model, 80, 24);
+    let told = "paths to n1: several send to it, granted 118M on 0 ──";
+    assert!(table.contains(told), "{table}");
+    model.act(Action::Graphs, 1);
+    let graphs = draw(&mut model, 80, 24);
+    let granted = graphs.lines().filter(|line| line.contains("granted 118M"));
+    assert_eq!(granted.count(), 1, "{graphs}");
+}
