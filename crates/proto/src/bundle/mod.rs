@@ -422,10 +422,11 @@ impl Bundle {
             .filter_map(|(i, p)| p.as_ref()?.path.next_timeout(blocked & (1 << i) == 0))
             .min();
         let carried = schedule::fastest(self.open_paths(blocked), None).is_some();
-        let acks = paths.filter(|_| carried);
-        let ack = acks.clone().filter_map(|p| p.path.ack_deadline()).min();
+        let sendable = paths.filter(|_| carried);
+        let ack = sendable.clone();
+        let ack = ack.filter_map(|p| p.path.ack_deadline()).min();
         let waits = self.ops.pending() != Pending::None;
-        let paced = acks
+        let paced = sendable
             .filter(|_| waits)
             .filter_map(|p| p.path.room_at())
             .min();

@@ -11,7 +11,7 @@ use super::mtu::Mtu;
 use super::pace::Pace;
 use super::rate::Sampler;
 use super::received::Received;
-use super::rtt::Rtt;
+use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
@@ -300,8 +300,13 @@ impl Path {
         };
         let queue = if number == ack.largest && ack.delay_us < u16::MAX {
             let delay = Duration::from_micros(u64::from(ack.delay_us));
-            let rtt = now.since(newest.sent).saturating_sub(delay);
-            self.sample_rtt(now, rtt, newest.sent, ack.arrived_us, via)
+            let trip = RoundTrip {
+                rtt: now.since(newest.sent).saturating_sub(delay),
+                sent: newest.sent,
+                arrived_us: ack.arrived_us,
+                via,
+            };
+            self.sample_rtt(now, &trip)
         } else {
             Duration::MAX
         };
@@ -330,18 +335,11 @@ impl Path {
     }
 
     /// Takes a round trip; returns how much of it was waiting on the way there.
-    fn sample_rtt(
-        &mut self,
-        now: Time,
-        rtt: Duration,
-        sent: Time,
-        arrived_us: u32,
-        via: LinkId,
-    ) -> Duration {
+    fn sample_rtt(&mut self, now: Time, trip: &RoundTrip) -> Duration {
         if self.pace.is_some() {
             self.rtt.keep_least(now);
         }
-        let queue = self.rtt.sample_ack(now, rtt, sent, arrived_us, via);
+        let queue = self.rtt.sample_ack(now, trip);
         if let (Some(queue), Some(pace)) = (self.rtt.there_at_most(), &mut self.pace)
             && let Some(longer) = pace.on_waited(now, queue)
         {

@@ -39,6 +39,19 @@ pub struct Rtt {
     lengthened: Option<(Time, Duration)>,
 }
 
+/// A round trip that an acknowledgement tells of.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrip {
+    /// How long it took, without the peer's acknowledgement delay.
+    pub rtt: Duration,
+    /// When the packet was sent …
+    pub sent: Time,
+    /// … and when it arrived, by the peer's clock, in microseconds.
+    pub arrived_us: u32,
+    /// The path that the answer came back on.
+    pub via: LinkId,
+}
+
 /// The way there, by two clocks: only differences mean anything.
 #[derive(Debug)]
 struct OneWay {
@@ -128,17 +141,15 @@ impl Rtt {
         }
     }
 
-    /// An acknowledgement came: the packet was sent at `sent` and arrived when the peer's clock showed `arrived_us`;
-    /// `rtt` is without the peer's acknowledgement delay; the answer came back on path `via`.
-    /// Returns how much of it was waiting in queues on the way there; `Duration::MAX` if that is not known.
-    pub fn sample_ack(
-        &mut self,
-        now: Time,
-        rtt: Duration,
-        sent: Time,
-        arrived_us: u32,
-        via: LinkId,
-    ) -> Duration {
+    /// An acknowledgement came. Returns how much of the round trip was waiting in queues on the way there;
+    /// `Duration::MAX` if that is not known.
+    pub fn sample_ack(&mut self, now: Time, trip: &RoundTrip) -> Duration {
+        let &RoundTrip {
+            rtt,
+            sent,
+            arrived_us,
+            via,
+        } = trip;
         let is_first = self.least[via.index() % LINKS_MAX] == [Duration::MAX; 2];
         let waited = self.sample(now, rtt, via);
         // The first answer on a way shows no wait, however long it waited.
