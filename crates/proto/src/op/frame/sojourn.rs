@@ -110,7 +110,7 @@ mod tests {
     fn bursts_do_not_stand() {
         let mut sojourn = Sojourn::default();
         // Every 90 ms there is nothing, however long it was.
-        let waited = |at: u64| 300 * u64::from(at % 90 != 0);
+        let waited = |at: u64| if at.is_multiple_of(90) { 0 } else { 300 };
         for until in (10..2000).step_by(30) {
             turns(&mut sojourn, 1, until, MANY, waited);
             assert!(!sojourn.stands());
