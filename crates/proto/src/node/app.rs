@@ -205,8 +205,8 @@ impl Node {
 
     /// The next message that `peer` sent.
     pub fn receive_message(&mut self, _now: Time, peer: PeerId) -> Option<Message> {
-        let message = self.bundle(peer).ok()?.ops.receive_message();
+        let message = self.bundle(peer).ok()?.ops.receive_message()?;
         self.touch(peer);
-        message
+        Some(message)
     }
 }
