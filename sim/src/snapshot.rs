@@ -71,8 +71,8 @@ pub(crate) const DELAY_NS: Ns = 100 * US;
 /// Bytes of content in a full packet of 1472, for each 1538 on the wire: what a
 /// perfect protocol would get.
 const EFFICIENCY: f64 = 1430.0 / 1538.0;
-/// TCP's default limit of what is under way.
-const TCP_WINDOW_BYTES: u64 = 4 << 20;
+/// What TCP has under way at most with Linux's default limits.
+const TCP_WINDOW_BYTES: u64 = 5 << 19;
 /// What fits into the virtual NIC's MTU.
 const FRAME_BYTES: u32 = 62_014;
 
@@ -268,7 +268,7 @@ pub fn table(threads: usize) -> Table {
             "Goodput over several links: percent of what all of them can carry / percent of what\n\
              the best one alone can. All but one have 1 Gb/s and 0.1 ms; the last one's rate, loss\n\
              and additional delay (one way) vary. Loss is taken off what a link can carry. A\n\
-             stream, and frames as TCP sends them over the virtual NIC, under a window of 4 MB;\n\
+             stream, and frames as TCP sends them over the virtual NIC, under a window of 2.5 MB;\n\
              -N of them were left out. Written by `sim snapshot --write`.\n",
         ),
         harmed: Vec::new(),

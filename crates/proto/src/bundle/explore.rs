@@ -4,17 +4,21 @@
 //! A slow path's first packets after a rest may pass at once, out of what its link
 //! saved up meanwhile (a token bucket: 128 KB and more). So one that was slow and
 //! seems fast is tried with longer and longer trains, until one is longer than that.
-//! Copies go as fast as the path's window lets them, so that they fill no queue.
+//! Copies go as fast as the path's window lets them, so that they fill no queue. On a
+//! far path a train fills the window: what is under way in a round trip is all that its
+//! rate can be seen by.
 
 use core::time::Duration;
 
 use super::schedule::Neglect;
 use crate::{LinkId, Time};
 
-/// Packets of a train that shows a path's rate: …
+/// Packets of a train that shows a near path's rate: …
 const TRAIN_PACKETS: u32 = 8;
-/// … doubled on a path that seems no longer slow, up to this.
+/// … doubled on a path that seems no longer slow, up to this, …
 const TRAIN_PACKETS_MAX: u32 = 128;
+/// … and at most this many on one that is late, which is tried often.
+const TRAIN_PACKETS_LATE: u32 = 32;
 /// A train is due soon at first, for the estimate may be a bad one of a path just
 /// begun, then after pauses that double …
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -56,12 +60,13 @@ impl Explorer {
         self.on_trial
     }
 
-    /// Begins a train on the path that is neglected, if there is one.
-    pub fn begin(&mut self, now: Time, neglected: Option<(LinkId, Neglect)>) {
+    /// Begins a train on the path that is neglected, if there is one, whose window is so many
+    /// packets.
+    pub fn begin(&mut self, now: Time, neglected: Option<(LinkId, Neglect)>, window_packets: u32) {
         self.pause = match neglected {
             Some((id, Neglect::Slow)) => {
                 self.on_trial |= 1 << id.0;
-                self.train = TRAIN_PACKETS;
+                self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_MAX);
                 (self.pause * 2).min(PAUSE_MAX)
             }
             Some((id, Neglect::OnTrial)) => {
@@ -71,10 +76,11 @@ impl Explorer {
                 self.train = (self.train * 2).min(TRAIN_PACKETS_MAX);
                 PAUSE_MIN
             }
-            Some((_, Neglect::Late)) | None => {
-                self.train = TRAIN_PACKETS;
+            Some((_, Neglect::Late)) => {
+                self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_LATE);
                 PAUSE_MIN
             }
+            None => PAUSE_MIN,
         };
         self.next_at = now + self.pause;
         self.under_way = neglected.map(|(id, _)| (id, self.train));
@@ -103,7 +109,7 @@ mod tests {
 
     fn train(explorer: &mut Explorer, now: &mut Time, why: Neglect) -> usize {
         *now = explorer.next_at;
-        explorer.begin(*now, Some((PATH, why)));
+        explorer.begin(*now, Some((PATH, why)), 1);
         core::iter::from_fn(|| explorer.next_copy(|_| true)).count()
     }
 
@@ -119,6 +125,17 @@ mod tests {
             .collect();
         assert_eq!(begins[1].since(begins[0]), PAUSE_MIN * 2);
         assert_eq!(begins[8].since(begins[7]), PAUSE_MAX);
+    }
+
+    #[test]
+    fn a_train_fills_the_window_of_a_far_path() {
+        for (window_packets, packets) in [(0, 8), (50, 50), (1000, 128)] {
+            let mut explorer = Explorer::new(Time::ZERO);
+            let slow = Some((PATH, Neglect::Slow));
+            explorer.begin(Time::ZERO, slow, window_packets);
+            let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
+            assert_eq!(copies.count(), packets);
+        }
     }
 
     #[test]
@@ -149,7 +166,7 @@ mod tests {
     fn a_train_waits_for_room_but_not_for_ever() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        explorer.begin(now, Some((PATH, Neglect::Slow)));
+        explorer.begin(now, Some((PATH, Neglect::Slow)), 1);
         assert_eq!(explorer.next_copy(|_| false), None);
         now += PAUSE_MIN * 2;
         assert!(!explorer.is_due(now));

@@ -164,8 +164,9 @@ fn neglect(paths: &Paths<'_>, window_bytes: u64, on_trial: u8) -> Neglected {
     let mut neglected = Neglected::default();
     for (id, p) in paths {
         let bit = 1 << id.0;
-        // One that was never given much to carry may be as fast as any.
-        if p.rate_is_proven() && p.rate() * SLOWER_MAX < fastest {
+        // One that was never given much to carry, or still becomes faster, may be as fast as any.
+        let is_known = p.rate_is_settled() || on_trial & bit != 0;
+        if is_known && p.rate() * SLOWER_MAX < fastest {
             neglected.slow |= bit;
         } else if p.rate() < fastest {
             neglected.on_trial |= on_trial & bit;

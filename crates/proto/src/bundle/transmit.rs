@@ -232,7 +232,9 @@ impl Bundle {
             let (window_bytes, on_trial) = (self.ops.window_bytes(), self.explorer.on_trial());
             let paths = self.open_paths(blocked);
             let neglected = schedule::neglected(paths, window_bytes, on_trial);
-            self.explorer.begin(now, neglected);
+            let path = neglected.and_then(|(id, _)| self.paths[id.index()].as_ref());
+            let window_packets = path.map_or(0, |p| p.path.window_packets());
+            self.explorer.begin(now, neglected, window_packets);
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
         let explored = self.explorer.next_copy(|id| {

@@ -10,13 +10,13 @@
 use core::time::Duration;
 
 use super::loss_cause::LossCause;
-use super::rate::MaxRate;
+use super::rate::{MaxRate, Steadiness};
 use super::rtt::Rtt;
 use super::thresholds::{
-    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HOPEFUL_ROUNDS, PERIOD_MIN,
-    PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE,
-    RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN, WINDOW_INITIAL_PACKETS,
-    WINDOW_MIN_PACKETS,
+    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, FAR, HOPEFUL_ROUNDS,
+    PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
+    QUEUE_TARGET_RATE, RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN,
+    WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
 use crate::Time;
 
@@ -120,6 +120,7 @@ struct Drain {
 #[derive(Debug)]
 pub struct Congestion {
     rate: MaxRate,
+    steadiness: Steadiness,
     round: Round,
     window: u64,
     window_max: u64,
@@ -146,6 +147,7 @@ impl Congestion {
         let packet = packet_bytes as u64;
         let mut congestion = Congestion {
             rate: MaxRate::new(now),
+            steadiness: Steadiness::default(),
             round: Round::new(now, 0, 0.0),
             window: 0,
             window_max,
@@ -217,6 +219,12 @@ impl Congestion {
         self.rate.is_proven() && (!self.startup || self.rounds_filled >= HOPEFUL_ROUNDS)
     }
 
+    /// Whether the rate is what the path can do and, if it is far, has been for some rounds: of such a path a
+    /// round trip only shows what was under way in it, and a burst that queues passes for a slow link.
+    pub fn rate_is_settled(&self, rtt: &Rtt) -> bool {
+        self.rate_is_proven() && (rtt.base() < FAR || self.steadiness.is_steady())
+    }
+
     /// Delivery rate in bytes per second; 0 before the first sample.
     pub const fn known_rate(&self) -> f64 {
         self.rate.get()
@@ -282,6 +290,8 @@ impl Congestion {
             self.queue_seen_empty = now;
         }
         self.rounds_filled += u32::from(self.round.filled);
+        self.steadiness
+            .end_round(self.rate.get(), self.round.limited, self.round.filled);
         if self.startup && self.round.limited {
             self.judge_startup(queue, target);
         }
@@ -297,6 +307,12 @@ impl Congestion {
         // After a pause of this process or the peer's, acknowledgements come in a heap: it ends with all of them.
         if now > self.period.last {
             self.judge_period(sample.next_number, rtt);
+            // What arrives now waited for far less than nothing arrived: meanwhile the link was idle.
+            if now.since(self.period.last) > sample.queue.saturating_add(PERIOD_MIN) {
+                self.period = Period::new(now);
+                self.period.limited = limited;
+                return;
+            }
         }
         self.period.last = now;
         self.period.bytes += sample.bytes;

@@ -15,7 +15,8 @@ use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
-    ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN,
+    ACK_DELAY_CROWDED, ACK_DELAY_MAX, FAR, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN,
+    TRAIN_NEWS,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use crate::segment::{Content, Fate};
@@ -250,6 +251,12 @@ impl Path {
         self.rtt.base()
     }
 
+    /// Packets of the largest size that fit into the congestion window.
+    pub fn window_packets(&self) -> u32 {
+        let packets = self.congestion.window() / self.mtu.current() as u64;
+        u32::try_from(packets).unwrap_or(u32::MAX)
+    }
+
     /// The largest datagram to use now.
     pub const fn mtu_bytes(&self) -> usize {
         self.mtu.current()
@@ -357,8 +364,12 @@ impl Path {
         queue: Duration,
         lost: u32,
     ) {
+        let flight = self.sampler.delivered(now, tally.bytes, newest);
+        let train = self.sampler.train();
+        // The train only counts if it tells something else: it is the less certain.
+        let is_news = train > self.congestion.rate() * TRAIN_NEWS && self.rtt.base() >= FAR;
         let sample = AckSample {
-            rate: self.sampler.delivered(now, tally.bytes, newest),
+            rate: if is_news { train } else { flight },
             bytes: tally.bytes,
             packets: tally.packets,
             queue,

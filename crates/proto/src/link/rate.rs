@@ -3,23 +3,30 @@
 use core::time::Duration;
 
 use super::sent::{Delivery, SentPacket};
-use super::thresholds::{RATE_EPOCH, RATE_INTERVAL_MIN};
+use super::thresholds::{
+    RATE_EPOCH, RATE_INTERVAL_MIN, STEADY, STEADY_FALL, STEADY_ROUNDS_FILLED,
+    STEADY_ROUNDS_LIMITED, TRAIN_INTERVAL,
+};
 use crate::Time;
 
 /// Counts deliveries and takes rate samples (draft-cheng-iccrg-delivery-rate-estimation, section 3).
 #[derive(Debug)]
 pub struct Sampler {
     now: Delivery,
+    /// Where the train began that arrives now.
+    train: Delivery,
 }
 
 impl Sampler {
     pub const fn new(now: Time) -> Sampler {
+        let nothing = Delivery {
+            bytes: 0,
+            at: now,
+            sent: now,
+        };
         Sampler {
-            now: Delivery {
-                bytes: 0,
-                at: now,
-                sent: now,
-            },
+            now: nothing,
+            train: nothing,
         }
     }
 
@@ -42,6 +49,22 @@ impl Sampler {
         let arriving = now.since(newest.delivered_at);
         let interval = sending.max(arriving).max(RATE_INTERVAL_MIN);
         (self.now.bytes - newest.delivered) as f64 / interval.as_secs_f64()
+    }
+
+    /// The rate of the train that arrives, in bytes per second, to be asked for after
+    /// [`delivered`](Sampler::delivered). The flight over a far path tells how much was under way, the
+    /// train how fast the link let it through. A short one says less than it could: trains are taken over
+    /// several milliseconds, lest acknowledgements that were held up together pass for speed.
+    pub fn train(&mut self) -> f64 {
+        let arriving = self.now.at.since(self.train.at);
+        let sending = self.now.sent.since(self.train.sent);
+        let interval = sending.max(arriving).max(TRAIN_INTERVAL);
+        let rate = (self.now.bytes - self.train.bytes) as f64 / interval.as_secs_f64();
+        // Of what is acknowledged at one moment all belongs to the time before.
+        if arriving.is_zero() || arriving >= TRAIN_INTERVAL {
+            self.train = self.now;
+        }
+        rate
     }
 }
 
@@ -93,5 +116,65 @@ impl MaxRate {
     /// The estimate, in bytes per second; 0 before the first sample.
     pub const fn get(&self) -> f64 {
         self.current.max(self.previous)
+    }
+}
+
+/// Whether an estimate has come to rest. One that still grows says little of a path that is far: each round trip
+/// only shows what was under way in it.
+#[derive(Debug, Default)]
+pub struct Steadiness {
+    reference: f64,
+    /// Rounds since the estimate last moved, weighed.
+    rounds: u32,
+}
+
+impl Steadiness {
+    /// A round ended in which the window was full all the time (`limited`) or at some time (`filled`).
+    pub fn end_round(&mut self, rate: f64, limited: bool, filled: bool) {
+        if rate > self.reference * STEADY || rate * STEADY_FALL < self.reference {
+            self.reference = rate;
+            self.rounds = 0;
+        } else if limited {
+            self.rounds = self
+                .rounds
+                .saturating_add(STEADY_ROUNDS_FILLED / STEADY_ROUNDS_LIMITED);
+        } else if filled {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+    }
+
+    /// Whether the estimate stayed where it is for long enough.
+    pub const fn is_steady(&self) -> bool {
+        self.rounds >= STEADY_ROUNDS_FILLED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_grows_or_falls_is_not_steady() {
+        for factor in [1.3, 0.45] {
+            let mut steadiness = Steadiness::default();
+            for round in 0..20 {
+                steadiness.end_round(1e6 * f64::powi(factor, round), true, true);
+                assert!(!steadiness.is_steady());
+            }
+        }
+    }
+
+    #[test]
+    fn a_rate_that_stays_is_steady_after_a_few_full_rounds() {
+        let rounds = |limited, filled| {
+            let mut steadiness = Steadiness::default();
+            (0..100).position(|_| {
+                steadiness.end_round(1e6, limited, filled);
+                steadiness.is_steady()
+            })
+        };
+        assert_eq!(rounds(true, true), Some(3));
+        assert_eq!(rounds(false, true), Some(9));
+        assert_eq!(rounds(false, false), None);
     }
 }

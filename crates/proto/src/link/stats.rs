@@ -60,9 +60,9 @@ impl Path {
         self.expected_rate()
     }
 
-    /// Whether [`rate`](Path::rate) was seen while the path had as much to carry as it could.
-    pub const fn rate_is_proven(&self) -> bool {
-        self.congestion.rate_is_proven()
+    /// Whether [`rate`](Path::rate) was seen while the path had as much to carry as it could, and no longer moves.
+    pub fn rate_is_settled(&self) -> bool {
+        self.congestion.rate_is_settled(&self.rtt)
     }
 
     /// Share of packets lost lately, 0 to 1.

@@ -80,6 +80,13 @@ pub const BACK_STEP: Duration = ms(1);
 pub const RATE_EPOCH: Duration = ms(50);
 /// Shortest interval that a delivery rate is taken over: acknowledgements are aggregated this much.
 pub const RATE_INTERVAL_MIN: Duration = us(500);
+/// Least time over which the rate of a train on a far path is taken: ten acknowledgement delays.
+pub const TRAIN_INTERVAL: Duration = ms(5);
+/// A train that came so many times faster than is thought possible shows that more is.
+pub const TRAIN_NEWS: f64 = 1.5;
+/// A path with this least round trip is far: its round trips say too little of its rate, and its window is mostly
+/// distance. (On a nearer one the queue aimed at is the larger part.)
+pub const FAR: Duration = ms(5);
 /// Shortest round of the rate estimate: it at most doubles per round once it is established,
 /// so that a token bucket's burst (128 KB: 1 ms at 1 Gb/s) cannot blow it up.
 pub const ROUND_MIN: Duration = ms(2);
@@ -92,6 +99,15 @@ pub const PERIOD_PACKETS: u32 = 8;
 /// Rounds with a full window for which a path that still grows is thought to be as fast as any: from 16 packets
 /// doubling, 10 Gb/s over 10 ms take ten.
 pub const HOPEFUL_ROUNDS: u32 = 10;
+/// An estimate that grows by no more than this factor …
+pub const STEADY: f64 = 1.25;
+/// … and falls by no more than this (loss makes it vary) …
+pub const STEADY_FALL: f64 = 2.0;
+/// … over so many rounds in which the window was always full …
+pub const STEADY_ROUNDS_LIMITED: u32 = 3;
+/// … or so many in which it was full at some time, is steady. (Beyond its start-up a far path's grows by a quarter in
+/// each round.)
+pub const STEADY_ROUNDS_FILLED: u32 = 9;
 /// Time that one burst of packets handed over at once may take on the link.
 pub const BURST: Duration = us(500);
 /// Largest burst in bytes: one GSO send.
