@@ -13,10 +13,10 @@ use super::loss_cause::LossCause;
 use super::rate::{MaxRate, Steadiness};
 use super::rtt::Rtt;
 use super::thresholds::{
-    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, FAR, HOPEFUL_ROUNDS,
-    PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
-    QUEUE_TARGET_RATE, RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN,
-    WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
+    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HOPEFUL_ROUNDS, PERIOD_MIN,
+    PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE,
+    RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN, WINDOW_INITIAL_PACKETS,
+    WINDOW_MIN_PACKETS,
 };
 use crate::Time;
 
@@ -176,9 +176,7 @@ impl Congestion {
 
     /// The path begins anew (it was failed): what is known is kept, but the window opens from the start.
     pub fn restart(&mut self, now: Time) {
-        self.startup = true;
-        self.rounds_without_growth = 0;
-        self.rate_to_outgrow = 0.0;
+        self.begin_startup();
         self.period = Period::new(now);
         self.drain = None;
         self.queue_seen_empty = now;
@@ -187,10 +185,14 @@ impl Congestion {
 
     /// What is known of the rate may be far too low.
     pub const fn doubt(&mut self) {
+        self.begin_startup();
+        self.rounds_filled = 0;
+    }
+
+    const fn begin_startup(&mut self) {
         self.startup = true;
         self.rounds_without_growth = 0;
         self.rate_to_outgrow = 0.0;
-        self.rounds_filled = 0;
     }
 
     pub const fn window(&self) -> u64 {
@@ -222,7 +224,7 @@ impl Congestion {
     /// Whether the rate is what the path can do and, if it is far, has been for some rounds: of such a path a
     /// round trip only shows what was under way in it, and a burst that queues passes for a slow link.
     pub fn rate_is_settled(&self, rtt: &Rtt) -> bool {
-        self.rate_is_proven() && (rtt.base() < FAR || self.steadiness.is_steady())
+        self.rate_is_proven() && (!rtt.is_far() || self.steadiness.is_steady())
     }
 
     /// Delivery rate in bytes per second; 0 before the first sample.

@@ -15,7 +15,7 @@ use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
-    ACK_DELAY_CROWDED, ACK_DELAY_MAX, FAR, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN,
+    ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN,
     TRAIN_NEWS,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
@@ -367,7 +367,7 @@ impl Path {
         let flight = self.sampler.delivered(now, tally.bytes, newest);
         let train = self.sampler.train();
         // The train only counts if it tells something else: it is the less certain.
-        let is_news = train > self.congestion.rate() * TRAIN_NEWS && self.rtt.base() >= FAR;
+        let is_news = train > self.congestion.rate() * TRAIN_NEWS && self.rtt.is_far();
         let sample = AckSample {
             rate: if is_news { train } else { flight },
             bytes: tally.bytes,

@@ -11,8 +11,8 @@
 use core::time::Duration;
 
 use super::thresholds::{
-    ACK_DELAY_MAX, BACK_MAX, BACK_STEP, BOUND_EPOCH, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX,
-    RTT_INITIAL, RTT_MIN_EPOCH, TAKEN_BACK_MAX,
+    ACK_DELAY_MAX, BACK_MAX, BACK_STEP, BOUND_EPOCH, FAR, PROBE_TIMEOUT_MIN,
+    PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL, RTT_MIN_EPOCH, TAKEN_BACK_MAX,
 };
 use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
@@ -258,6 +258,11 @@ impl Rtt {
     /// The newest sample, or the smoothed value if that is larger.
     pub fn recent_max(&self) -> Duration {
         self.latest.unwrap_or(self.smoothed).max(self.smoothed)
+    }
+
+    /// Whether the path is far: see [`FAR`].
+    pub fn is_far(&self) -> bool {
+        self.base() >= FAR
     }
 
     /// RTT without queues, as answers come back now.

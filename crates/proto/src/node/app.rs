@@ -71,15 +71,13 @@ impl Node {
 
     /// Bytes of frames and streams that wait to be sent to `peer` for the first time.
     pub fn queued_bytes(&self, peer: PeerId) -> usize {
-        let bundle = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        bundle.map_or(0, |b| b.ops.queued_bytes())
+        self.known(peer).map_or(0, |b| b.ops.queued_bytes())
     }
 
     /// Whether more frames are sent to `peer` than the paths to it carry, and have been for a
     /// while; see [`Ops::frames_stand`](crate::op::Ops::frames_stand).
     pub fn frames_stand(&self, peer: PeerId) -> bool {
-        let bundle = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        bundle.is_some_and(|b| b.ops.frames_stand())
+        self.known(peer).is_some_and(|b| b.ops.frames_stand())
     }
 
     /// Whether something waits to be sent to any peer: amid bulk, more than the paths take now.

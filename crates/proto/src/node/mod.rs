@@ -312,7 +312,12 @@ impl Node {
 
     /// State and figures of a peer.
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
-        self.peers.get(peer.0 as usize)?.as_ref().map(Bundle::stats)
+        self.known(peer).map(Bundle::stats)
+    }
+
+    /// The bundle to `peer`, if there is such a peer.
+    fn known(&self, peer: PeerId) -> Option<&Bundle> {
+        self.peers.get(peer.0 as usize)?.as_ref()
     }
 
     /// The node's own counters.

@@ -610,9 +610,9 @@ fn processor_buffers_and_offloads() {
     only(&virtual_without_gro(1), Cause::Offloads, Severity::Slow);
 }
 
-#[test]
-fn programs() {
-    let flow = Flow {
+/// Of a program that waits for the receiver's window most of the time.
+fn window_limited() -> Flow {
+    Flow {
         local: "10.99.0.1:5000".parse().expect("an address"),
         remote: "10.99.0.2:5001".parse().expect("an address"),
         busy_s: 3.0,
@@ -620,7 +620,12 @@ fn programs() {
         unread_bytes_min: 0,
         sent_bytes: 1_000_000,
         received_bytes: 0,
-    };
+    }
+}
+
+#[test]
+fn programs() {
+    let flow = window_limited();
     let watched = |flow: Flow| with(move |facts| facts.flows = vec![flow]);
     only(&watched(flow.clone()), Cause::SlowProgram, Severity::Slow);
     let busy = Flow {

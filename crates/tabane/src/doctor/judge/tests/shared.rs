@@ -47,15 +47,7 @@ fn a_shared_link_is_not_called_slow() {
 fn nor_is_a_program_that_waits_for_its_share() {
     let found = with(|facts| {
         granted(facts, [Some(118.0); 2], [116.0; 2]);
-        facts.flows = vec![Flow {
-            local: "10.99.0.1:5000".parse().expect("an address"),
-            remote: "10.99.0.2:5001".parse().expect("an address"),
-            busy_s: 3.0,
-            window_limited_s: 2.7,
-            unread_bytes_min: 0,
-            sent_bytes: 1_000_000,
-            received_bytes: 0,
-        }];
+        facts.flows = vec![window_limited()];
     });
     only(&found, Cause::SharedReceiver, Severity::Note);
 }
