@@ -80,7 +80,10 @@ impl Explorer {
                 self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_LATE);
                 PAUSE_MIN
             }
-            None => PAUSE_MIN,
+            None => {
+                self.train = TRAIN_PACKETS;
+                PAUSE_MIN
+            }
         };
         self.next_at = now + self.pause;
         self.under_way = neglected.map(|(id, _)| (id, self.train));
@@ -158,6 +161,19 @@ mod tests {
         train(&mut explorer, &mut now, Neglect::Slow);
         train(&mut explorer, &mut now, Neglect::OnTrial);
         assert_eq!(train(&mut explorer, &mut now, Neglect::Slow), 8);
+        assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
+        assert_eq!(explorer.on_trial(), 0b10);
+    }
+
+    #[test]
+    fn a_trial_that_was_broken_off_begins_anew() {
+        let mut now = Time::from_ms(1000);
+        let mut explorer = Explorer::new(now);
+        train(&mut explorer, &mut now, Neglect::Slow);
+        for _ in 0..4 {
+            train(&mut explorer, &mut now, Neglect::OnTrial);
+        }
+        explorer.begin(now, None, 0);
         assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
         assert_eq!(explorer.on_trial(), 0b10);
     }

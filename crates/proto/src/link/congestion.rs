@@ -10,13 +10,13 @@
 use core::time::Duration;
 
 use super::loss_cause::LossCause;
-use super::rate::{MaxRate, Steadiness};
+use super::rate::{Heaps, MaxRate, Steadiness};
 use super::rtt::Rtt;
 use super::thresholds::{
-    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HOPEFUL_ROUNDS, PERIOD_MIN,
-    PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN, QUEUE_TARGET_RATE,
-    RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN, WINDOW_INITIAL_PACKETS,
-    WINDOW_MIN_PACKETS,
+    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HEAP_GAIN, HOPEFUL_ROUNDS,
+    PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
+    QUEUE_TARGET_RATE, RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN,
+    WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
 use crate::Time;
 
@@ -132,6 +132,7 @@ pub struct Congestion {
     /// Rounds in which the window was full. A restart leaves them: what the path did before still counts.
     rounds_filled: u32,
     period: Period,
+    heaps: Heaps,
     loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
@@ -157,6 +158,7 @@ impl Congestion {
             rate_to_outgrow: 0.0,
             rounds_filled: 0,
             period: Period::new(now),
+            heaps: Heaps::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
             drain: None,
@@ -255,6 +257,7 @@ impl Congestion {
         } else {
             sample.rate.min(self.round.rate_at_start * 2.0)
         };
+        self.heaps.acked(now, sample.bytes);
         self.rate.sample(now, rate, limited, rtt.smoothed());
         self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
@@ -394,14 +397,18 @@ impl Congestion {
         left.filter(|&queue| queue > target / 2 + own)
     }
 
-    /// The queue aimed at, as a time on the link.
+    /// The queue aimed at, as a time on the link. However much it is cut, it covers the time between answers.
     fn queue_target(&self, rtt: &Rtt) -> Duration {
-        let scale = (QUEUE_TARGET_RATE / self.rate().max(1.0)).sqrt().sqrt();
-        QUEUE_TARGET
+        let rate = self.rate().max(1.0);
+        let scale = (QUEUE_TARGET_RATE / rate).sqrt().sqrt();
+        let usual = QUEUE_TARGET
             .mul_f64(scale)
             .clamp(QUEUE_TARGET_MIN, QUEUE_TARGET_MAX)
-            .max(rtt.base() / 4)
+            .max(rtt.base() / 4);
+        let heap_s = self.heaps.largest() as f64 / rate;
+        usual
             .mul_f64(self.loss_cause.queue_scale())
+            .max(usual.min(Duration::from_secs_f64(heap_s * HEAP_GAIN)))
             .max(ACK_DELAY_MAX)
     }
 

@@ -119,6 +119,46 @@ impl MaxRate {
     }
 }
 
+/// The most that was acknowledged at one moment lately: while the peer waits before it answers, or this process
+/// before it looks, the link lives on the queue (BBR's "extra_acked").
+#[derive(Debug)]
+pub struct Heaps {
+    bytes: u64,
+    at: Time,
+    current: u64,
+    previous: u64,
+    began: Time,
+}
+
+impl Heaps {
+    pub const fn new(now: Time) -> Heaps {
+        Heaps {
+            bytes: 0,
+            at: now,
+            current: 0,
+            previous: 0,
+            began: now,
+        }
+    }
+
+    /// `bytes` are newly acknowledged.
+    pub fn acked(&mut self, now: Time, bytes: u64) {
+        if now > self.at {
+            (self.at, self.bytes) = (now, 0);
+        }
+        if now.since(self.began) > RATE_EPOCH {
+            (self.previous, self.current, self.began) = (self.current, 0, now);
+        }
+        self.bytes += bytes;
+        self.current = self.current.max(self.bytes);
+    }
+
+    /// Bytes in the largest heap of the current and the previous epoch.
+    pub fn largest(&self) -> u64 {
+        self.current.max(self.previous)
+    }
+}
+
 /// Whether an estimate has come to rest. One that still grows says little of a path that is far: each round trip
 /// only shows what was under way in it.
 #[derive(Debug, Default)]

@@ -107,6 +107,28 @@ fn random_loss_costs_only_what_is_lost() {
     }
 }
 
+/// A burst of loss may have been an overflow, so that a short queue is tried: not shorter than what the peer's
+/// rests call for.
+#[test]
+fn a_burst_of_loss_leaves_the_link_busy_though_the_peer_rests() {
+    for (rest, sender_rest) in [(us(500), us(0)), (ms(1), us(0)), (ms(1), us(500))] {
+        let mut toy = bulk(Wire::new(1000.0, us(15)));
+        toy.ends[0].rest = sender_rest;
+        toy.ends[1].rest = rest;
+        toy.run_for(ms(500));
+        for _ in 0..3 {
+            toy.both(0, |w| w.loss = 0.1);
+            toy.run_for(ms(25));
+            toy.both(0, |w| w.loss = 0.0);
+            for _ in 0..10 {
+                let (share, queue) = share(&mut toy, ms(50));
+                assert!(share > 0.97, "{rest:?}: {share}");
+                assert!(queue < ms(3), "{rest:?}: {queue:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn follows_a_link_that_becomes_slower_and_faster() {
     let mut toy = bulk(Wire::new(1000.0, us(50)));

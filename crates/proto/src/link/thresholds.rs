@@ -63,6 +63,9 @@ pub const WINDOW_INITIAL_PACKETS: u64 = 16;
 pub const WINDOW_MIN_PACKETS: u64 = 4;
 /// Queue aimed at on a 1 Gb/s link. It covers acknowledgement delay and scheduling of both ends.
 pub const QUEUE_TARGET: Duration = ms(2);
+/// A queue that was cut holds at least this much of the largest heap that answers come in: more than all of it, so that
+/// a window that is too small grows.
+pub const HEAP_GAIN: f64 = 1.25;
 /// The rate that [`QUEUE_TARGET`] is for, in bytes per second. Slower paths aim at a longer queue (fourth root): the
 /// share of a slow flow grows, so that flows sharing a link converge.
 pub const QUEUE_TARGET_RATE: f64 = 125e6;

@@ -157,6 +157,8 @@ pub struct End {
     pub events: Vec<(usize, PathEvent)>,
     inbox: VecDeque<Packet>,
     paused_until: Time,
+    /// Time from one look at what arrived to the next, at least.
+    pub rest: Duration,
     sent_at: Time,
     token: u32,
     pub last_got: Time,
@@ -183,6 +185,7 @@ impl End {
             events: Vec::new(),
             inbox: VecDeque::new(),
             paused_until: Time::ZERO,
+            rest: Duration::ZERO,
             sent_at: Time::ZERO,
             token: 0,
             last_got: Time::ZERO,
@@ -415,6 +418,9 @@ impl Toy {
             return;
         }
         let end = &mut self.ends[e];
+        if !end.inbox.is_empty() {
+            end.paused_until = now + end.rest;
+        }
         while let Some(packet) = end.inbox.pop_front() {
             end.take(now, packet);
         }
