@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
-
-use crate::bulk::{self, BulkArgs};
-use crate::config::{
+use tabane_cluster::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
+
+use crate::bulk::{self, BulkArgs};
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{config, daemon, doctor, exit_codes, init, manual, top};
+use crate::{daemon, doctor, exit_codes, init, manual, top};
 
 mod panic;
 
@@ -132,8 +132,8 @@ impl UpArgs {
         own: &[InterfaceAddress],
     ) -> Result<(Cluster, NodeIndex, Vec<Problem>), ConfigError> {
         let (cluster, mut warnings) = Cluster::load(&self.config)?;
-        let me = config::identify(&cluster, own, self.node.as_deref())?;
-        warnings.extend(config::check_here(&cluster, me, own));
+        let me = tabane_cluster::identify(&cluster, own, self.node.as_deref())?;
+        warnings.extend(tabane_cluster::check_here(&cluster, me, own));
         if warnings.iter().any(|p| p.severity == Severity::Error) {
             return Err(ConfigError { problems: warnings });
         }
@@ -176,7 +176,10 @@ fn run(cli: Cli) -> ExitCode {
 fn run_demo(args: &tabane_lab::demo::DemoArgs) -> ExitCode {
     match std::env::current_exe() {
         Ok(tabane) => tabane_lab::demo::run(args, &tabane),
-        Err(error) => ExitCode::from(failure(format!("this program: {}", config::plain(&error)))),
+        Err(error) => ExitCode::from(failure(format!(
+            "this program: {}",
+            tabane_cluster::plain(&error)
+        ))),
     }
 }
 
@@ -198,7 +201,7 @@ fn run_up(args: &UpArgs) -> u8 {
     let own = match settled_addresses() {
         Ok(own) => own,
         Err(error) => {
-            let error = config::plain(&error);
+            let error = tabane_cluster::plain(&error);
             return failure(format!(
                 "the addresses of this machine cannot be listed: {error}"
             ));
@@ -214,7 +217,7 @@ fn run_bulk(args: &BulkArgs) -> u8 {
     let own = own_addresses().unwrap_or_default();
     // The rest of what `up` checks is of the virtual NIC, or may be as it is.
     let read = Cluster::load(&args.config).and_then(|(cluster, _)| {
-        let me = config::identify(&cluster, &own, args.node.as_deref())?;
+        let me = tabane_cluster::identify(&cluster, &own, args.node.as_deref())?;
         Ok((cluster, me))
     });
     match read {
@@ -331,7 +334,10 @@ pub fn print(text: &str) -> u8 {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => exit_codes::OK,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit_codes::OK,
-        Err(error) => failure(format!("standard output: {}", config::plain(&error))),
+        Err(error) => failure(format!(
+            "standard output: {}",
+            tabane_cluster::plain(&error)
+        )),
     }
 }
 

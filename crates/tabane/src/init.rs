@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::{ClusterKey, InterfaceAddress, is_for_others, plain};
+use tabane_cluster::{ClusterKey, InterfaceAddress, is_for_others, plain};
 
 /// Why no cluster file was written. To be acted on by the operator.
 #[derive(Debug)]
@@ -107,8 +107,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::Cluster;
-    use crate::test_dir::TestDir;
+    use tabane_cluster::Cluster;
 
     fn eth0() -> InterfaceAddress {
         InterfaceAddress {
@@ -120,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_file_asks_for_nodes_and_is_right_once_they_are_there() {
-        let dir = TestDir::new("init");
+        let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.toml");
         init(&path, &[eth0()]).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn two_files_have_different_keys() {
-        let dir = TestDir::new("init-keys");
+        let dir = tempfile::tempdir().unwrap();
         let key_of = |name: &str| {
             let path = dir.path().join(name);
             init(&path, &[]).unwrap();
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn nothing_is_overwritten() {
-        let dir = TestDir::new("init-exists");
+        let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.toml");
         std::fs::write(&path, "mine").unwrap();
         let error = init(&path, &[]).unwrap_err();
@@ -183,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_missing_directory_is_named() {
-        let dir = TestDir::new("init-missing");
+        let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("no/such");
         let error = init(&missing.join("cluster.toml"), &[]).unwrap_err();
         assert_eq!(

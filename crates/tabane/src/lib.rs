@@ -6,7 +6,6 @@
 
 pub mod bulk;
 pub mod cli;
-pub mod config;
 pub mod daemon;
 pub mod doctor;
 pub mod exit_codes;
@@ -16,6 +15,3 @@ pub mod metrics;
 pub mod status;
 pub mod top;
 pub mod vswitch;
-
-#[cfg(test)]
-mod test_dir;

@@ -1,7 +1,7 @@
 //! Any text as a cluster file: problems, never a panic; and the key in no message.
 use std::path::Path;
 
-use tabane::config::Cluster;
+use tabane_cluster::Cluster;
 
 /// Feeds it `bytes`.
 pub fn run(bytes: &[u8]) {

@@ -1,7 +1,8 @@
 //! Any frames, from the virtual NIC and from peers, in the switch.
 use std::net::IpAddr;
 
-use tabane::vswitch::{VSwitch, flow_of, mac_of};
+use tabane::vswitch::{VSwitch, flow_of};
+use tabane_cluster::mac_of;
 
 /// Feeds it `frame`.
 pub fn run(frame: &[u8]) {

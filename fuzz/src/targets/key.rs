@@ -1,6 +1,6 @@
 //! Any text as a cluster key: only 64 digits are one, and what is shown of it is nothing.
 
-use tabane::config::ClusterKey;
+use tabane_cluster::ClusterKey;
 
 /// Feeds it `bytes`.
 pub fn run(bytes: &[u8]) {

@@ -14,12 +14,12 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::Args;
+use tabane_cluster::{Cluster, DEFAULT_PATH, NodeIndex};
 use tabane_engine::Engine;
 use tabane_proto::{PeerId, Time};
 
 use self::host::{Bulk, Plan};
 use self::report::Report;
-use crate::config::{Cluster, DEFAULT_PATH, NodeIndex};
 use crate::{cli, daemon};
 
 /// Peers that are not there by then are not coming.

@@ -4,11 +4,12 @@
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 
+use tabane_cluster::mac_of;
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
 use tabane_proto::{Node, PeerId};
 
-use crate::vswitch::{DropReason, VSwitch, Verdict, flow_of, mac_of};
+use crate::vswitch::{DropReason, VSwitch, Verdict, flow_of};
 
 /// Its name.
 pub const NAME: &str = "tab0";

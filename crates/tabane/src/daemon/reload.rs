@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
 use tabane_engine::Turn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
@@ -13,7 +14,6 @@ use super::log;
 use super::nic;
 use super::run::{Daemon, link_specs, peer_config};
 use crate::cli;
-use crate::config::{self, Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
 use crate::metrics::MetricsServer;
 use crate::status::ReloadReport;
 
@@ -71,7 +71,7 @@ impl Daemon {
         match cli::own_addresses() {
             Ok(mut own) => {
                 own.retain(|address| address.interface != nic::NAME);
-                problems.extend(config::check_here(&new, me, &own));
+                problems.extend(tabane_cluster::check_here(&new, me, &own));
             }
             Err(failed) => {
                 let what = format!("the addresses of this machine cannot be listed: {failed}");

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, Turn};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::signals::{Signal, Signals};
@@ -19,7 +20,6 @@ use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
 use crate::cli;
-use crate::config::{Cluster, NodeSpec, Problem, Wire};
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
 use crate::status::{self, Caller, ControlServer, Request, Response, SOCKET_NAME};

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use tabane_cluster::DEFAULT_PATH;
 
-use crate::config::DEFAULT_PATH;
 use crate::status::{Colours, PeerState};
 use crate::{cli, exit_codes};
 use facts::{Facts, Order};

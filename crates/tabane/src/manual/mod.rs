@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use tabane_cluster::plain;
 
 use crate::cli::Cli;
-use crate::config::plain;
 
 /// The program's name, of its pages and of its completions.
 const NAME: &str = "tabane";

@@ -2,9 +2,9 @@
 
 use clap::Command;
 use clap_mangen::Man;
+use tabane_cluster::DEFAULT_PATH;
 
 use super::markdown::escaped;
-use crate::config::DEFAULT_PATH;
 
 /// The page of `command`, which was built; in roff.
 pub(super) fn page(command: &Command) -> Vec<u8> {

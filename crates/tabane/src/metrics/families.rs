@@ -1,8 +1,9 @@
 //! Every metric there is: its name, type, unit, labels, meaning, and where in
 //! the report its values are. `docs/metrics.md` says the same to users.
 
+use tabane_cluster::Wire;
+
 use super::exposition::Samples;
-use crate::config::Wire;
 use crate::status::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
 
 /// Paths beyond this many have no samples, only their peers have: no scraper

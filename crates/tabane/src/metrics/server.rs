@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tabane_cluster::plain;
 use tabane_io::poll::{Interest, Poller, Ready};
 
 use super::exposition;
 use super::http::{self, Asked};
-use crate::config::plain;
 use crate::status::{AskError, StatusReport};
 
 /// Most clients at a time. For the next, one that has not asked goes, the one

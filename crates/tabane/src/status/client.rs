@@ -7,10 +7,10 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use serde_json::Value;
+use tabane_cluster::plain;
 
 use super::control::{ReloadReport, Request, Response};
 use super::report::StatusReport;
-use crate::config::plain;
 use crate::exit_codes;
 
 /// How long a daemon may be silent before it counts as hung.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use tabane_cluster::Wire;
 
 use super::refused::RefusedStatus;
-use crate::config::Wire;
 
 /// Value of [`StatusReport::schema`]. Grows if a name changes its meaning or goes.
 pub const SCHEMA: u32 = 1;

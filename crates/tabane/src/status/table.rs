@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use tabane_cluster::Wire;
+
 use super::refused::RefusedStatus;
 use super::report::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
-use crate::config::Wire;
 
 /// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

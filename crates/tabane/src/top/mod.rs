@@ -53,6 +53,6 @@ pub fn run(args: &TopArgs) -> u8 {
     }
     match terminal::run(args.interval) {
         Ok(()) => exit_codes::OK,
-        Err(error) => cli::failure(format!("the terminal: {}", crate::config::plain(&error))),
+        Err(error) => cli::failure(format!("the terminal: {}", tabane_cluster::plain(&error))),
     }
 }

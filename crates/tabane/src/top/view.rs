@@ -4,12 +4,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
+use tabane_cluster::Wire;
 
 use super::changes::{Mood, path_state, peer_state};
 use super::history::Traffic;
 use super::model::{Model, loss_percent, rtt_us};
 use super::rows::{Cells, Columns, Look, shorten};
-use crate::config::Wire;
 use crate::daemon::log::time_of_day;
 use crate::status::{PathStatus, PeerState, PeerStatus, StatusReport};
 use crate::status::{clean, duration, metric, round_trip};

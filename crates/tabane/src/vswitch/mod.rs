@@ -12,16 +12,16 @@
 
 mod flow;
 mod frame;
-mod mac;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use tabane_cluster::{Mac, mac_of};
+
 pub use flow::flow_of;
 pub use frame::VNET_HDR_BYTES;
-pub use mac::{Mac, mac_of};
 
 use frame::{Arp, ETHERTYPE_ARP, ETHERTYPE_IPV6, Ethernet, Neighbour, NeighbourKind};
 

@@ -23,7 +23,6 @@ use std::os::unix::fs::PermissionsExt;
 use blocks::{Block, blocks, documents, root, spans};
 use common::{text, wait_path};
 use machines::Machines;
-use tabane::config;
 use tabane_lab::cluster::{PATIENCE, Scratch, output};
 
 /// Fails with all of them.
@@ -139,7 +138,7 @@ fn cluster_files_that_are_shown_are_accepted() {
         let key = "0123456789abcdef".repeat(4);
         fs::write(&file, block.text.replace("…64 hexadecimal digits…", &key)).expect("is written");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("are set");
-        let problems = match config::Cluster::load(&file) {
+        let problems = match tabane_cluster::Cluster::load(&file) {
             Ok((_, warnings)) => warnings,
             Err(error) => error.problems,
         };
@@ -171,7 +170,7 @@ fn messages_of_docs_configuration_are_what_is_said() {
     let path = scratch.path().join("cluster.toml");
     fs::write(&path, file).expect("is written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("are set");
-    let said = config::Cluster::load(&path)
+    let said = tabane_cluster::Cluster::load(&path)
         .expect_err("is wrong")
         .to_string();
     let without_lines = |text: &str| -> BTreeSet<String> {
@@ -198,7 +197,7 @@ fn messages_of_docs_configuration_are_what_is_said() {
 #[test]
 fn messages_that_are_explained_are_in_the_program() {
     let mut program = String::new();
-    for entry in fs::read_dir(root().join("crates/tabane/src/config")).expect("is there") {
+    for entry in fs::read_dir(root().join("crates/cluster/src")).expect("is there") {
         let path = entry.expect("can be read").path();
         if path.extension().is_some_and(|e| e == "rs") {
             program += &fs::read_to_string(path).expect("can be read");

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tabane_cluster::{Cluster, ConfigError, InterfaceAddress};
 use tabane_io::netlink::{Interface, interfaces, neighbours};
 
 use super::flows::Flows;
@@ -14,7 +15,6 @@ use super::network::Network;
 use super::pings::{self, Answers, Way};
 use super::{Device, Facts, OwnLink, PathFacts, Watched, device, measure};
 use crate::cli;
-use crate::config::{self, Cluster, ConfigError, InterfaceAddress};
 use crate::doctor::finding::Unseen;
 use crate::status::{self, AskError, PathState, StatusReport};
 
@@ -108,7 +108,7 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
         if error.kind() == ErrorKind::PermissionDenied || nobody_misses_it {
             facts.unseen.push(Unseen {
                 what: format!("the cluster file {}", order.file.display()),
-                why: format!("{}; name it with --config", config::plain(&error)),
+                why: format!("{}; name it with --config", tabane_cluster::plain(&error)),
             });
             return None;
         }
@@ -135,7 +135,7 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
         // The daemon's own device is no surprise.
         own.retain(|a| a.interface != crate::daemon::NIC_NAME);
     }
-    match config::identify(&cluster, &own, order.node.as_deref()) {
+    match tabane_cluster::identify(&cluster, &own, order.node.as_deref()) {
         Ok(me) => {
             facts.node = Some(cluster.nodes[me].name.clone());
             facts.port = cluster.port;
@@ -151,7 +151,7 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
 
 /// What of the file does not fit this machine, except what has a finding of its own.
 fn note_problems(cluster: &Cluster, me: usize, own: &[InterfaceAddress], facts: &mut Facts) {
-    let problems = config::check_here(cluster, me, own);
+    let problems = tabane_cluster::check_here(cluster, me, own);
     let has_own = |text: &str| {
         ["is on no interface", "are both on", "overlapping networks"]
             .iter()
@@ -209,7 +209,7 @@ fn targets(report: Option<&StatusReport>, cluster: Option<&(Cluster, usize)>) ->
     };
     let own: Vec<usize> = cluster.nodes[*me].addresses().map(|(n, _)| n).collect();
     let others = cluster.nodes.iter().enumerate().filter(|(i, _)| i != me);
-    let of_peer = |node: &config::NodeSpec| {
+    let of_peer = |node: &tabane_cluster::NodeSpec| {
         let shared = node.addresses().filter(|(number, _)| own.contains(number));
         let target = |(number, address): (usize, IpAddr)| Target {
             peer: node.name.clone(),
@@ -405,7 +405,10 @@ fn listen(facts: &mut Facts, targets: &[Target], port: u16) -> Network {
         facts.unseen.push(Unseen {
             what: "address conflicts, shared networks, and what a firewall of this machine drops"
                 .to_owned(),
-            why: format!("{}; run it as root (CAP_NET_RAW)", config::plain(&error)),
+            why: format!(
+                "{}; run it as root (CAP_NET_RAW)",
+                tabane_cluster::plain(&error)
+            ),
         });
     }
     network

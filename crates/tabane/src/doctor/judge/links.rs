@@ -1,7 +1,8 @@
 //! This node's own links: interface, network, who else has the address.
 
+use tabane_cluster::Network;
+
 use super::words;
-use crate::config::Network;
 use crate::doctor::facts::{Device, Facts, Mac, OwnLink};
 use crate::doctor::finding::{Cause, Finding, Severity};
 

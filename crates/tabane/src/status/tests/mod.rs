@@ -5,8 +5,9 @@ mod exchange;
 
 use std::collections::BTreeMap;
 
+use tabane_cluster::Wire;
+
 use super::*;
-use crate::config::Wire;
 
 /// One of everything: a peer that is fine, one that is half gone, one that never came.
 pub(crate) fn example() -> StatusReport {

@@ -3,11 +3,13 @@
 //! Every error names the file, the line, what is wrong and what would be
 //! right; all that are found are reported at once. `docs/configuration.md`
 //! describes the file for operators.
+#![forbid(unsafe_code)]
 
 mod checks;
 mod document;
 mod here;
 mod key;
+mod mac;
 mod metrics;
 mod network;
 mod node;
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use here::{InterfaceAddress, check_here, identify};
 pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
+pub use mac::{Mac, mac_of};
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
 
@@ -196,7 +199,7 @@ impl Cluster {
 }
 
 /// Can this address be of use to a cluster: not loopback, not link-local?
-pub(crate) fn is_for_others(address: IpAddr) -> bool {
+pub fn is_for_others(address: IpAddr) -> bool {
     let is_link_local = match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -205,7 +208,7 @@ pub(crate) fn is_for_others(address: IpAddr) -> bool {
 }
 
 /// A system error in words, without Rust's `(os error 2)`.
-pub(crate) fn plain(error: &io::Error) -> String {
+pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
     text[..end].to_lowercase()

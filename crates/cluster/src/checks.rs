@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::problem::Findings;
 use super::{LINKS_MAX, Network, NodeSpec};
-use crate::vswitch::mac_of;
+use crate::mac_of;
 
 /// Reports everything that is wrong between nodes.
 pub(super) fn check(nodes: &[NodeSpec], findings: &mut Findings) {

@@ -44,7 +44,7 @@ impl fmt::Display for Problem {
 }
 
 /// A configuration that cannot be used. To be acted on by the operator;
-/// the program ends with [`exit_codes::CONFIGURATION`](crate::exit_codes::CONFIGURATION).
+/// the program ends with exit code 2.
 ///
 /// Displayed as one line per problem, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use tempfile::TempDir;
+
 use super::super::{Cluster, KEY_FILE_BYTES_MAX};
 use super::{KEY, fill, said};
-use crate::test_dir::TestDir;
 
 /// Loads `path` and shows what is said, with `dir` as `DIR`.
-fn load(dir: &TestDir, path: &Path) -> String {
+fn load(dir: &TempDir, path: &Path) -> String {
     said(Cluster::load(path)).replace(&*dir.path().to_string_lossy(), "DIR")
 }
 
@@ -20,7 +21,7 @@ fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) {
 
 #[test]
 fn files_that_cannot_be_read() {
-    let dir = TestDir::new("unreadable");
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c");
     assert_eq!(
         load(&dir, &path),
@@ -43,7 +44,7 @@ fn files_that_cannot_be_read() {
 
 #[test]
 fn a_key_others_can_read_is_refused() {
-    let dir = TestDir::new("mode");
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c");
     write(&path, fill("# mine\n{KEY}{N0}{N1}"), 0o644);
     assert_eq!(
@@ -58,7 +59,7 @@ fn a_key_others_can_read_is_refused() {
 
 #[test]
 fn the_key_may_be_in_a_file_beside_it() {
-    let dir = TestDir::new("key-file");
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c");
     let key = dir.path().join("k");
     write(&path, fill("key_file = \"k\"\n{N0}{N1}"), 0o644);
@@ -96,7 +97,7 @@ fn the_key_may_be_in_a_file_beside_it() {
 
 #[test]
 fn a_second_key_may_be_there_in_either_way() {
-    let dir = TestDir::new("second-key");
+    let dir = tempfile::tempdir().unwrap();
     let (path, key) = (dir.path().join("c"), dir.path().join("k"));
     write(&path, fill("{KEY}second_key_file = \"k\"\n{N0}{N1}"), 0o600);
     let other = KEY.replace('5', "6");
@@ -142,7 +143,7 @@ fn a_second_key_may_be_there_in_either_way() {
 /// Who can write the file can name another key_file.
 #[test]
 fn a_file_others_can_write_is_refused() {
-    let dir = TestDir::new("writable");
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c");
     write(&dir.path().join("k"), KEY, 0o600);
     write(&path, fill("key_file = \"k\"\n{N0}{N1}"), 0o666);
