@@ -35,8 +35,18 @@ pub struct Rtt {
     widened: Duration,
     /// How long the peer's acknowledgements may wait.
     ack_delay_max: Duration,
-    /// When the way became longer, and by how much: what may be taken back.
-    lengthened: Option<(Time, Duration)>,
+    /// What was thought before the way became longer.
+    before: Option<Before>,
+}
+
+/// The least delays before the way became longer, which may be taken back.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    /// When it last became longer.
+    longer_at: Time,
+    least: [Duration; LINKS_MAX],
+    there: i32,
+    base: Duration,
 }
 
 /// A round trip that an acknowledgement tells of.
@@ -87,8 +97,7 @@ impl OneWay {
         let delay = apart.wrapping_sub(reference) as i32;
         self.at_most = waited.map(|waited| self.bound(now, delay, waited));
         self.least[0] = self.least[0].min(delay);
-        let least = self.least[0].min(self.least[1]);
-        let waited_us = i64::from(delay) - i64::from(least);
+        let waited_us = i64::from(delay) - i64::from(self.least());
         Some(Duration::from_micros(waited_us.unsigned_abs()))
     }
 
@@ -105,6 +114,10 @@ impl OneWay {
         Duration::from_micros(at_most_us as u64).min(waited)
     }
 
+    fn least(&self) -> i32 {
+        self.least[0].min(self.least[1])
+    }
+
     fn end_epoch(&mut self) {
         self.least = [i32::MAX, self.least[0]];
     }
@@ -114,6 +127,12 @@ impl OneWay {
         for least in &mut self.least {
             *least = least.saturating_add(by_us);
         }
+        self.bound = [i32::MIN; 2];
+    }
+
+    /// The way is not longer than it was when its least delay was this.
+    fn take_back(&mut self, least: i32) {
+        self.least[0] = self.least[0].min(least);
         self.bound = [i32::MIN; 2];
     }
 }
@@ -137,7 +156,7 @@ impl Rtt {
             back: Duration::ZERO,
             widened: Duration::ZERO,
             ack_delay_max: ACK_DELAY_MAX,
-            lengthened: None,
+            before: None,
         }
     }
 
@@ -151,10 +170,10 @@ impl Rtt {
             via,
         } = trip;
         let is_first = self.least[via.index() % LINKS_MAX] == [Duration::MAX; 2];
+        let at_most = self.is_known().then(|| rtt.saturating_sub(self.shortest()));
         let waited = self.sample(now, rtt, via);
+        let there = self.there.sample(now, sent, arrived_us, at_most);
         // The first answer on a way shows no wait, however long it waited.
-        let known = (!is_first).then_some(waited);
-        let there = self.there.sample(now, sent, arrived_us, known);
         if is_first {
             return there.unwrap_or(Duration::MAX);
         }
@@ -176,11 +195,11 @@ impl Rtt {
             self.there.end_epoch();
             self.epoch_began = now;
         }
-        let least = &mut self.least[via.index() % LINKS_MAX];
-        if rtt < least[0].min(least[1]) {
+        if rtt < self.shortest() {
             // What was thought to be no wait was one.
             self.there.bound = [i32::MIN; 2];
         }
+        let least = &mut self.least[via.index() % LINKS_MAX];
         least[0] = least[0].min(rtt);
         let least = least[0].min(least[1]);
         self.base = match self.latest {
@@ -199,6 +218,13 @@ impl Rtt {
         rtt - least
     }
 
+    /// The least round trip, whatever way answers come back on: no packet waited longer than its own exceeds this. (On
+    /// a way that answers were given only lately all of them may have waited.)
+    fn shortest(&self) -> Duration {
+        let least = self.least.iter().flatten().min();
+        least.copied().unwrap_or(Duration::MAX)
+    }
+
     /// The peer lets its acknowledgements wait for up to so long.
     pub const fn set_ack_delay_max(&mut self, delay_max: Duration) {
         self.ack_delay_max = delay_max;
@@ -211,10 +237,17 @@ impl Rtt {
 
     /// The way has become longer by so much.
     pub fn lengthen(&mut self, now: Time, by: Duration) {
-        let lately = self
-            .lengthened
-            .filter(|(at, _)| now.since(*at) < TAKEN_BACK_MAX);
-        self.lengthened = Some((now, lately.map_or(by, |(_, before)| before + by)));
+        let lately = |before: &Before| now.since(before.longer_at) < TAKEN_BACK_MAX;
+        let before = self.before.filter(lately).unwrap_or(Before {
+            longer_at: now,
+            least: self.least.map(|[current, previous]| current.min(previous)),
+            there: self.there.least(),
+            base: self.base,
+        });
+        self.before = Some(Before {
+            longer_at: now,
+            ..before
+        });
         for least in self.least.iter_mut().flatten() {
             *least = least.saturating_add(by);
         }
@@ -224,17 +257,15 @@ impl Rtt {
 
     /// What lately passed for a longer way was the queue of others.
     pub fn take_back(&mut self, now: Time) {
-        let Some((at, by)) = self.lengthened.take() else {
+        let Some(before) = self.before.take() else {
             return;
         };
-        if now.since(at) < TAKEN_BACK_MAX {
-            for least in self.least.iter_mut().flatten() {
-                *least = match *least {
-                    Duration::MAX => Duration::MAX,
-                    least => least.saturating_sub(by),
-                };
+        if now.since(before.longer_at) < TAKEN_BACK_MAX {
+            for (least, before) in self.least.iter_mut().zip(before.least) {
+                least[0] = least[0].min(before);
             }
-            self.base = self.base.saturating_sub(by);
+            self.base = self.base.min(before.base);
+            self.there.take_back(before.there);
         }
     }
 
@@ -290,5 +321,67 @@ impl Rtt {
     /// How long a path of this RTT may be silent at least before that means anything.
     pub fn silence(&self) -> Duration {
         self.smoothed * 3 + self.variation * 4 + self.ack_delay_max * 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAY: Duration = Duration::from_micros(100);
+    const OWN: LinkId = LinkId(0);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// A packet waits so long on its way there, and is answered by way of `via`. Returns what that shows: how long
+    /// it waited, and how long at most.
+    fn answer(rtt: &mut Rtt, sent: Time, wait: Duration, via: LinkId) -> (Duration, Duration) {
+        let trip = RoundTrip {
+            rtt: WAY * 2 + wait,
+            sent,
+            arrived_us: (sent + WAY + wait).as_us_wrapping(),
+            via,
+        };
+        let waited = rtt.sample_ack(sent + trip.rtt, &trip);
+        (waited, rtt.there_at_most().unwrap_or(Duration::MAX))
+    }
+
+    /// What is known of a path that probes alone went over.
+    fn probed() -> Rtt {
+        let mut rtt = Rtt::new(Time::ZERO);
+        rtt.sample(Time::from_ms(1), WAY * 2, OWN);
+        rtt
+    }
+
+    #[test]
+    fn a_queue_that_always_stood_on_another_way_of_answers_is_none_the_less_one() {
+        let mut rtt = probed();
+        for (at_ms, wait_ms, via) in [(10, 7, 1), (20, 8, 1), (30, 6, 1), (40, 7, 0), (50, 5, 1)] {
+            let sent = Time::from_ms(at_ms);
+            let (_, at_most) = answer(&mut rtt, sent, ms(wait_ms), LinkId(via));
+            assert!(at_most >= ms(wait_ms), "{at_ms} ms: {at_most:?}");
+        }
+    }
+
+    #[test]
+    fn a_longer_way_that_is_taken_back_leaves_nothing() {
+        let mut rtt = probed();
+        for (at_ms, wait_ms) in [(10, 0), (20, 4)] {
+            answer(&mut rtt, Time::from_ms(at_ms), ms(wait_ms), OWN);
+        }
+        let base = rtt.base();
+        // Twice, and meanwhile the queue was shorter than it seemed.
+        for (at_ms, wait_ms) in [(30, 3), (40, 2)] {
+            rtt.lengthen(Time::from_ms(at_ms), ms(4));
+            answer(&mut rtt, Time::from_ms(at_ms), ms(wait_ms), OWN);
+        }
+        rtt.take_back(Time::from_ms(50));
+        assert_eq!(rtt.base(), base);
+        for (at_ms, wait_ms) in [(60, 5), (70, 0), (80, 5)] {
+            let shown = answer(&mut rtt, Time::from_ms(at_ms), ms(wait_ms), OWN);
+            assert_eq!(shown, (ms(wait_ms), ms(wait_ms)), "{at_ms} ms");
+        }
     }
 }
