@@ -107,11 +107,9 @@ impl<'a> Ground<'a> {
                 s.hosts[host].paused = s.hosts[host].node.is_some();
                 s.observer.stands(host);
             }
-            Fault::Resume(host) => {
-                s.hosts[host].paused = false;
-                if s.hosts[host].node.is_some() {
-                    s.observer.runs(now, host);
-                }
+            Fault::Resume(host) => resume(host, s),
+            Fault::Short(host, shortage) => {
+                s.hosts[host].processor.set(now, shortage);
                 s.hosts[host].wake(now, s.events);
             }
             Fault::ClockRate(host, ppm) => {
@@ -248,6 +246,15 @@ impl<'a> Ground<'a> {
 
 fn name(host: usize) -> String {
     format!("n{host}")
+}
+
+/// A stopped process goes on.
+fn resume(host: usize, s: &mut Scene<'_>) {
+    s.hosts[host].paused = false;
+    if s.hosts[host].node.is_some() {
+        s.observer.runs(s.now, host);
+    }
+    s.hosts[host].wake(s.now, s.events);
 }
 
 fn tell(s: &mut Scene<'_>, host: usize, notice: Notice) {

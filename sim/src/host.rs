@@ -4,6 +4,7 @@
 use crate::check::{Checked, Observer, Rule, Violation};
 use crate::mutant::Tap;
 use crate::net::{Clock, Events, Happening, Network, Ns, Packet};
+use crate::processor::Processor;
 use crate::workload::{App, Scene};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -58,6 +59,8 @@ pub struct Host {
     pub clock: Clock,
     /// Its process is stopped.
     pub paused: bool,
+    /// When its process can run.
+    pub processor: Processor,
     /// Its application.
     pub app: App,
     /// Its node's number for each host.
@@ -88,12 +91,20 @@ pub struct World<'a> {
 
 impl Host {
     /// A host that is not yet started.
-    pub fn new(index: usize, clock: Clock, traits: HostTraits, app: App, tap: Tap) -> Host {
+    pub fn new(
+        index: usize,
+        clock: Clock,
+        traits: HostTraits,
+        processor: Processor,
+        app: App,
+        tap: Tap,
+    ) -> Host {
         Host {
             index,
             node: None,
             clock,
             paused: false,
+            processor,
             app,
             peer_ids: Vec::new(),
             notices: VecDeque::new(),
@@ -156,6 +167,11 @@ impl Host {
             return Ok(());
         }
         self.wake_at = Ns::MAX;
+        let runs_at = self.processor.next(w.now);
+        if runs_at > w.now {
+            self.wake(runs_at, w.events);
+            return Ok(());
+        }
         let Some(mut node) = self.node.take_if(|_| !self.paused) else {
             return Ok(());
         };

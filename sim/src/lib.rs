@@ -8,10 +8,12 @@ pub mod faults;
 pub mod host;
 pub mod mutant;
 pub mod net;
+pub mod processor;
 mod random;
 pub mod run;
 pub mod runner;
 pub mod schedule;
+pub mod short;
 pub mod snapshot;
 pub mod workload;
 

@@ -7,6 +7,7 @@ use crate::faults::Ground;
 use crate::host::{Host, Notice, World};
 use crate::mutant::{Mutant, Tap};
 use crate::net::{Channel, Clock, Events, Happening, MS, Network, NetworkStats, Ns, Port, SECOND};
+use crate::processor::Processor;
 use crate::random::{Random, mix};
 use crate::schedule::{Schedule, address};
 use crate::workload::App;
@@ -123,7 +124,8 @@ impl<'a> Run<'a> {
             let app = App::new(0, index, hosts, &observer);
             let mutant = options.mutant.filter(|(host, _)| *host == index);
             let tap = Tap::new(mutant.map(|(_, mutant)| mutant));
-            Host::new(index, clock, plan.traits, app, tap)
+            let processor = Processor::new(Random::new(mix(schedule.seed) ^ index as u64));
+            Host::new(index, clock, plan.traits, processor, app, tap)
         };
         Run {
             hosts: schedule.hosts.iter().enumerate().map(host).collect(),

@@ -7,6 +7,7 @@ mod draw_reload;
 
 use crate::host::HostTraits;
 use crate::net::{Conditions, Ns, SECOND, US};
+use crate::processor::Shortage;
 use crate::workload::Plan;
 use std::net::SocketAddr;
 use tabane_proto::op::OpLimits;
@@ -72,6 +73,8 @@ pub enum Fault {
     Pause(usize),
     /// It goes on.
     Resume(usize),
+    /// A host's process gets little of its processor, or all it wants again.
+    Short(usize, Option<Shortage>),
     /// A host's clock runs at another rate, in parts per million.
     ClockRate(usize, i64),
     /// A host's operator takes the change of keys to this step.

@@ -346,25 +346,32 @@ impl Bundle {
         if arrived | acked == 0 {
             return;
         }
-        for (progress, showed) in [(Progress::Arrivals, arrived), (Progress::Acks, acked)] {
-            for i in 0..self.paths.len() {
-                let Some(patience) = self.longest_patience(showed & !(1 << i)) else {
-                    continue;
-                };
-                if let Some(p) = &mut self.paths[i] {
-                    p.path.on_others_progress(now, progress, patience);
-                }
+        for i in 0..self.paths.len() {
+            if self.paths[i].is_none() {
+                continue;
+            }
+            let these = |showed: u8| self.these(showed & !(1 << i));
+            let sent = these(acked).map(Path::answered_sent).max();
+            let arrivals = these(arrived).map(Path::patience).max();
+            let acks = these(acked).map(Path::patience).max();
+            let Some(p) = &mut self.paths[i] else {
+                continue;
+            };
+            if let Some(patience) = arrivals {
+                p.path.on_others_progress(now, Progress::Arrivals, patience);
+            }
+            if let (Some(patience), Some(sent)) = (acks, sent) {
+                p.path
+                    .on_others_progress(now, Progress::Acks(sent), patience);
             }
         }
     }
 
-    /// How long answers take at most on these paths (a bit each), if there are any.
-    fn longest_patience(&self, paths: u8) -> Option<Duration> {
-        let these = self.paths.iter().enumerate();
-        these
-            .filter(|(i, _)| paths & (1 << i) != 0)
-            .filter_map(|(_, p)| p.as_ref().map(|p| p.path.patience()))
-            .max()
+    /// These paths (a bit each), as far as they exist.
+    fn these(&self, paths: u8) -> impl Iterator<Item = &Path> {
+        let all = self.paths.iter().enumerate();
+        all.filter(move |(i, _)| paths & (1 << i) != 0)
+            .filter_map(|(_, p)| p.as_ref().map(|p| &p.path))
     }
 
     pub fn handle_timeout(&mut self, now: Time, shared: &mut Shared) {

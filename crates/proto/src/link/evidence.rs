@@ -13,7 +13,10 @@ pub struct Silence {
     busy: bool,
     /// How long other paths were seen alive meanwhile.
     evidence: Duration,
+    /// When another path last showed life, …
     others_at: Time,
+    /// … and until when it thereby was alive.
+    others_until: Time,
     /// When to look at it next.
     check_at: Time,
     /// A count taken when half the evidence was there.
@@ -29,6 +32,7 @@ impl Silence {
                 busy,
                 evidence: Duration::ZERO,
                 others_at: now,
+                others_until: now,
                 check_at: now,
                 half_way: None,
             };
@@ -50,14 +54,15 @@ impl Silence {
         self.busy
     }
 
-    /// Another path, on which an answer takes up to `patience`, showed life. Returns since when none had, if that was
-    /// longer than it takes to ask: all were silent together.
-    pub fn others_progress(&mut self, now: Time, patience: Duration) -> Option<Time> {
+    /// Another path, on which an answer takes up to `patience`, shows that it was alive at the time `until`. Returns
+    /// since when none had been, if that was longer than it takes to ask: all were silent together.
+    pub fn others_progress(&mut self, now: Time, until: Time, patience: Duration) -> Option<Time> {
         self.since?;
-        let before = self.others_at;
+        let before = self.others_until;
         self.others_at = now;
-        self.evidence += now.since(before).min(EVIDENCE_STEP);
-        (now.since(before) > EVIDENCE_STEP + patience).then_some(before)
+        self.others_until = before.max(until);
+        self.evidence += until.since(before).min(EVIDENCE_STEP);
+        (until.since(before) > EVIDENCE_STEP + patience).then_some(before)
     }
 
     /// Whether no other path was heard lately, so that nothing can be concluded.

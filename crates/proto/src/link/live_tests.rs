@@ -363,3 +363,29 @@ fn what_only_arrives_is_no_answer() {
     });
     assert!(asked.sum::<usize>() > 0);
 }
+
+/// What stands in a queue still comes while the peer's process has no processor: it shows nobody who could have
+/// answered on the other path.
+#[test]
+fn a_queue_that_empties_while_the_peer_is_stopped_fails_no_path() {
+    for seed in 0..10 {
+        let mut toy = pair(lan(), seed, false);
+        toy.ends[0].allowed[0] = false;
+        toy.ends[0].backlog = u64::MAX;
+        toy.run_for(ms(100));
+        toy.wires[0][1].set_mbit(toy.now, 100.0);
+        toy.run_for(ms(3));
+        // An answer shows that path 0 works; the next probe finds nobody.
+        toy.ends[1].paths[0].request_probe();
+        toy.run_for(ms(2));
+        toy.ends[1].paths[0].request_probe();
+        toy.pause(0, toy.now + ms(40));
+        let stopped_at = toy.now;
+        toy.run_for(ms(20));
+        let still_comes = toy.ends[1].last_got.since(stopped_at);
+        assert!(still_comes > ms(15), "{still_comes:?}");
+        toy.run_for(ms(200));
+        assert!(failures(&toy).is_empty(), "{:?}", failures(&toy));
+        assert_eq!(toy.state(1, 0), PathState::Up);
+    }
+}

@@ -75,8 +75,8 @@ pub enum PathControl {
 /// How another path of the bundle showed life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// Packets sent on it were acknowledged for the first time.
-    Acks,
+    /// Packets sent on it up to this time were acknowledged for the first time.
+    Acks(Time),
     /// Packets arrived on it.
     Arrivals,
 }
@@ -182,9 +182,10 @@ impl Liveness {
         }
     }
 
-    /// Packets were acknowledged for the first time; whether newer ones still wait.
-    pub fn on_progress(&mut self, now: Time, others_wait: bool, rtt: &Rtt) {
+    /// Packets sent up to the time `sent` were acknowledged for the first time; whether newer ones still wait.
+    pub fn on_progress(&mut self, now: Time, sent: Time, others_wait: bool, rtt: &Rtt) {
         self.last_progress = Some(now);
+        self.on_peer_answered(now, sent, rtt.patience());
         self.overdue = false;
         self.unanswered.end();
         if others_wait && !self.is_down() {
@@ -222,14 +223,23 @@ impl Liveness {
         // While others answer, this one is asked at a quick pace, so that it can be told from them.
         self.suspect_probes = self.suspect_probes.min(t::PROBE_SUSPECT_COUNT);
         match progress {
-            Progress::Acks => self.unanswered.others_progress(now, patience),
+            Progress::Acks(sent) => {
+                self.on_peer_answered(now, sent, patience);
+                self.unanswered.others_progress(now, now, patience)
+            }
             Progress::Arrivals => {
-                self.missing.others_progress(now, patience);
-                if self.unprobed.others_progress(now, patience).is_some() {
-                    self.unprobed_count = 0;
-                }
+                self.missing.others_progress(now, now, patience);
                 None
             }
+        }
+    }
+
+    /// The peer answered, on any path, what was sent on one at the time `sent`: then it could have answered a probe as
+    /// well. That something comes from it does not say so: it may have stood in a queue while the peer's process had
+    /// no processor, and there be more in the queue of one path than in that of another.
+    fn on_peer_answered(&mut self, now: Time, sent: Time, patience: Duration) {
+        if self.unprobed.others_progress(now, sent, patience).is_some() {
+            self.unprobed_count = 0;
         }
     }
 

@@ -78,6 +78,8 @@ pub struct Path {
     pub(super) acked_next: u64,
     acked_sent: Time,
     pub(super) acked_occasions: u64,
+    /// When the newest packet was sent that was answered in any way.
+    pub(super) answered_sent: Time,
     /// Occasions since then whose silence means nothing, for all paths were silent together.
     pub(super) excused: u64,
     /// Probe timeouts since the last progress, and from when the next one counts.
@@ -111,6 +113,7 @@ impl Path {
             acked_next: 0,
             acked_sent: Time::ZERO,
             acked_occasions: 0,
+            answered_sent: Time::ZERO,
             excused: 0,
             timeouts: 0,
             timeout_from: now,
@@ -331,7 +334,7 @@ impl Path {
         self.timeouts = 0;
         self.timeout_from = now;
         let others_wait = self.sent.wants_answer_from(self.acked_next);
-        self.liveness.on_progress(now, others_wait, &self.rtt);
+        self.answered(now, newest.sent, others_wait);
         self.sent.forget(now - LOST_KEPT);
         AckResult {
             packets_acked: tally.packets,

@@ -99,6 +99,17 @@ impl Path {
         }
     }
 
+    /// A packet sent here at the time `sent` was answered for the first time; whether newer ones still wait.
+    pub(super) fn answered(&mut self, now: Time, sent: Time, others_wait: bool) {
+        self.answered_sent = self.answered_sent.max(sent);
+        self.liveness.on_progress(now, sent, others_wait, &self.rtt);
+    }
+
+    /// When the newest packet was sent here that was answered.
+    pub const fn answered_sent(&self) -> Time {
+        self.answered_sent
+    }
+
     /// Whether this path is silent and nobody can tell if that is its own fault: the other paths should be probed
     /// ([`request_probe`](Path::request_probe)).
     pub fn lacks_comparison(&self, now: Time) -> bool {
@@ -125,7 +136,7 @@ impl Path {
         self.acked_occasions = self.acked_occasions.max(answered);
         self.excused = 0;
         let others_wait = self.sent.occasions() > answered;
-        self.liveness.on_progress(now, others_wait, &self.rtt);
+        self.answered(now, now - rtt, others_wait);
         if self.liveness.on_answered(now) {
             self.mtu.search_again(now);
         }

@@ -216,7 +216,8 @@ impl End {
                         self.paths[of].on_ack_via(now, &ack, LinkId(p as u8), &mut self.fates);
                     assert!(!result.is_invalid);
                     if result.packets_acked > 0 {
-                        self.others(now, of, Progress::Acks);
+                        let sent = self.paths[of].answered_sent();
+                        self.others(now, of, Progress::Acks(sent));
                     }
                 }
                 Rec::Sent(of, next) => self.paths[of as usize].on_peer_sent(now, next),
@@ -226,7 +227,8 @@ impl End {
                 }
                 Rec::Reply(token, bytes) => {
                     if self.paths[p].on_probe_reply(now, token, bytes) {
-                        self.others(now, p, Progress::Acks);
+                        let sent = self.paths[p].answered_sent();
+                        self.others(now, p, Progress::Acks(sent));
                     }
                 }
                 Rec::State(of, generation, verdict, witness) => {
