@@ -131,6 +131,11 @@ impl NodeSpec {
 }
 
 impl Cluster {
+    /// The node that has a link at this address.
+    pub fn node_at(&self, address: IpAddr) -> Option<&NodeSpec> {
+        self.nodes.iter().find(|node| node.has_address(address))
+    }
+
     /// The keys as the node wants them: the first is used to connect, all are accepted.
     pub fn keys(&self) -> Vec<[u8; KEY_BYTES]> {
         let keys = std::iter::once(&self.key).chain(&self.second_key);

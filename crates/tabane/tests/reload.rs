@@ -491,6 +491,27 @@ fn another_wire_another_name_and_links_in_another_order_are_told() {
 }
 
 #[test]
+fn nobody_is_connected_over_swapped_links() {
+    let mut cluster = idle(2, 2);
+    let words = Words::of(&cluster, 2, 2);
+    let mut swapped = words.clone();
+    for (_, links, _) in &mut swapped.nodes {
+        links.swap(0, 1);
+    }
+    refusal(&mut cluster, [&words, &swapped], "wrong_link");
+    // Handshakes come through again and again.
+    let many = |status: &Value| status["node"]["dropped"]["wrong_link"].as_u64() > Some(60);
+    let status = cluster.wait_status(0, "more are dropped", many);
+    let status = status.expect("status");
+    assert_eq!(status["peers"][0]["state"], "connecting", "{status:#}");
+    let why = status["peers"][0]["why"].as_str().expect("says why");
+    assert!(why.contains("the order of `links`"), "{why}");
+    let log = cluster.log(0);
+    assert!(log.contains("(n1) on link"), "{log}");
+    assert!(!log.contains("connected"), "{log}");
+}
+
+#[test]
 fn two_machines_of_one_name_are_told_and_the_first_goes_on() {
     let mut cluster = idle(3, 1);
     let words = Words::of(&cluster, 2, 1);

@@ -148,10 +148,8 @@ impl Bundle {
         let my_bundle = self.sessions.my_bundle;
         self.install(now, (link, from), session, &hello, my_bundle, fresh, shared);
         self.learn_address(now, link, from);
-        if let Some(p) = &mut self.paths[link.index()] {
-            p.path.on_proven(now, None);
-        }
-        // Use the new keys at once on every path: that confirms them to the peer.
+        // Use the new keys at once on every path: that confirms them to the peer. No path is known to work before
+        // that is answered: a handshake does not say which link it was sent on, packets do.
         for p in self.paths.iter_mut().flatten() {
             p.path.request_probe();
         }

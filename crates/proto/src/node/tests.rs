@@ -3,6 +3,7 @@
 mod keys;
 mod membership;
 mod rejections;
+mod swapped;
 
 use core::time::Duration;
 use std::net::SocketAddr;

@@ -1,5 +1,7 @@
 //! Events in the words of the log: each change once, with link and peer named.
 
+use core::net::IpAddr;
+
 use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS};
 use tabane_proto::wire::Witness;
 use tabane_proto::{DownReason, Event, Refusal};
@@ -16,8 +18,13 @@ pub fn witness(w: Witness) -> &'static str {
     }
 }
 
-/// The log line for `event`; `name` is the peer's. `None` for what is no news to an operator.
-pub fn describe(event: &Event, name: impl Fn(tabane_proto::PeerId) -> String) -> Option<String> {
+/// The log line for `event`; `name` is the peer's, `name_at` that of the node with this address in
+/// the cluster file. `None` for what is no news to an operator.
+pub fn describe(
+    event: &Event,
+    name: impl Fn(tabane_proto::PeerId) -> String,
+    name_at: impl Fn(IpAddr) -> Option<String>,
+) -> Option<String> {
     Some(match event {
         Event::PeerUp {
             peer,
@@ -54,8 +61,9 @@ pub fn describe(event: &Event, name: impl Fn(tabane_proto::PeerId) -> String) ->
         }
         Event::LinkUp { peer, link, .. } => format!("link {} to {} works", link.0, name(*peer)),
         Event::Refused { link, from, why } => {
+            let peer = name_at(from.ip()).map_or_else(String::new, |name| format!(" ({name})"));
             format!(
-                "refused a node at {from} on link {}: {}",
+                "refused a node at {from}{peer} on link {}: {}",
                 link.0,
                 refusal(why)
             )
@@ -80,8 +88,8 @@ pub fn refusal(why: &Refusal) -> String {
             other.ip()
         ),
         Refusal::WrongLink { says } => format!(
-            "its packets say link {}: the order of `links` must be the same in every node's \
-             cluster file",
+            "its packets say link {}, and are dropped: the order of `links` must be the same in \
+             every node's cluster file, and link 0 of each lead to the same network, and so on",
             says.0
         ),
     }

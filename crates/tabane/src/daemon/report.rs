@@ -72,13 +72,11 @@ fn refused(daemon: &Daemon, now: Time) -> Vec<RefusedStatus> {
     let listed = daemon.refused.listed(now);
     let status = |entry: &Entry| {
         let (first, last) = (since(now, entry.first), since(now, entry.last));
-        let mut nodes = daemon.cluster.nodes.iter();
+        let peer = daemon.cluster.node_at(entry.address.ip());
         RefusedStatus {
             address: entry.address,
             link: entry.link.0,
-            peer: nodes
-                .find(|node| node.has_address(entry.address.ip()))
-                .map(|node| node.name.clone()),
+            peer: peer.map(|node| node.name.clone()),
             reason: entry.reason,
             text: entry.text.clone(),
             count: entry.count,
@@ -219,7 +217,7 @@ fn why(now: Time, daemon: &Daemon, index: usize, stats: &PeerStats) -> Option<St
                 .newest(now, |address| spec.has_address(address));
             Some(refused.map_or_else(
                 || "no answer to handshakes yet".to_owned(),
-                |why| format!("its handshake was refused: {why}"),
+                |why| format!("it is refused: {why}"),
             ))
         }
     }

@@ -306,7 +306,11 @@ impl Host for Daemon {
             return;
         }
         if self.note_refusal(now, &event)
-            && let Some(text) = super::events::describe(&event, |peer| self.name(peer))
+            && let Some(text) = super::events::describe(
+                &event,
+                |peer| self.name(peer),
+                |address| self.cluster.node_at(address).map(|node| node.name.clone()),
+            )
         {
             log::line(text);
         }
