@@ -1,4 +1,4 @@
-//! Bulk over two equal links between hosts that get little of their processors.
+//! Bulk over two equally fast links between hosts that get little of their processors.
 
 use crate::check::Checked;
 use crate::net::{Conditions, Ns};
@@ -7,7 +7,7 @@ use crate::run::goodput_between;
 use crate::schedule::{Fault, Schedule};
 use crate::snapshot::{DELAY_NS, FRAMES, STREAM, Traffic};
 
-/// Two hosts, two equal links.
+/// Two hosts, two links of the same rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     /// Where its chance comes from.
@@ -49,6 +49,19 @@ impl Pair {
     /// What a checker found wrong.
     pub fn carries(self, traffic: Traffic) -> Checked<u64> {
         let carried = goodput_between(&self.schedule(traffic), (0, self.ends), &[(0, 1)])?;
+        Ok(carried[0].0)
+    }
+
+    /// The same from `since` on, where one link's delay is longer by `farther`, one way.
+    ///
+    /// # Errors
+    /// What a checker found wrong.
+    pub fn carries_farther(self, traffic: Traffic, farther: Ns, since: Ns) -> Checked<u64> {
+        let mut schedule = self.schedule(traffic);
+        for host in &mut schedule.hosts {
+            host.wires[1].0.delay_ns += farther;
+        }
+        let carried = goodput_between(&schedule, (since, self.ends), &[(0, 1)])?;
         Ok(carried[0].0)
     }
 }

@@ -29,3 +29,27 @@ fn waiting_for_the_processor_fails_no_link() {
         }
     }
 }
+
+/// Round trips that were spent waiting for the processor ended the start-up of the far link early, and what it was
+/// tried with from then on was too little to show that it can do more: it was never used.
+#[test]
+fn a_far_link_is_used_however_slowly_it_began() {
+    for seed in [0, 4, 9, 13] {
+        let pair = Pair {
+            seed,
+            mbps: 1000,
+            short: [true, true],
+            shortage: Shortage {
+                runs_ns: 3 * MS,
+                waits_min_ns: 0,
+                waits_max_ns: 3 * MS,
+            },
+            begins: 0,
+            ends: 900 * MS,
+        };
+        let carried = pair.carries_farther(Traffic::Stream, 20 * MS, 800 * MS);
+        let bytes = carried.unwrap_or_else(|violation| panic!("{pair:?}: {violation}"));
+        let of_one_link = bytes as f64 * 8.0 / 0.1 / 1e9;
+        assert!(of_one_link > 1.6, "{of_one_link}: {pair:?}");
+    }
+}

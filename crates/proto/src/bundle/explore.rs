@@ -76,6 +76,11 @@ impl Explorer {
                 self.train = (self.train * 2).min(TRAIN_PACKETS_MAX);
                 PAUSE_MIN
             }
+            // With a full window: less would never show that it can do more.
+            Some((_, Neglect::Unsettled)) => {
+                self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_MAX);
+                PAUSE_MIN
+            }
             Some((_, Neglect::Late)) => {
                 self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_LATE);
                 PAUSE_MIN
@@ -139,6 +144,20 @@ mod tests {
             let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
             assert_eq!(copies.count(), packets);
         }
+    }
+
+    #[test]
+    fn what_may_yet_become_faster_is_tried_soon_and_with_a_full_window() {
+        let mut now = Time::from_ms(1000);
+        let mut explorer = Explorer::new(now);
+        for _ in 0..9 {
+            explorer.begin(now, Some((PATH, Neglect::Unsettled)), 90);
+            let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
+            assert_eq!(copies.count(), 90);
+            assert_eq!(explorer.next_at.since(now), PAUSE_MIN);
+            now = explorer.next_at;
+        }
+        assert_eq!(explorer.on_trial(), 0);
     }
 
     #[test]

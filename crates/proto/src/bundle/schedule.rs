@@ -133,6 +133,7 @@ fn retain_sure(paths: &mut Paths<'_>) {
 pub(crate) struct Neglected {
     slow: u8,
     on_trial: u8,
+    unsettled: u8,
     late: u8,
 }
 
@@ -143,6 +144,8 @@ pub(crate) enum Neglect {
     Slow,
     /// It was slow, and has not shown yet that it no longer is.
     OnTrial,
+    /// It seems to add next to nothing, but may yet become faster.
+    Unsettled,
     /// All that is carried in order would wait for it.
     Late,
 }
@@ -153,6 +156,7 @@ impl Neglected {
         let why = [
             (self.slow, Neglect::Slow),
             (self.on_trial, Neglect::OnTrial),
+            (self.unsettled, Neglect::Unsettled),
             (self.late, Neglect::Late),
         ];
         why.iter().find(|(of, _)| of & bit != 0).map(|why| why.1)
@@ -184,7 +188,12 @@ fn neglect(paths: &Paths<'_>, window_bytes: u64, on_trial: u8) -> Neglected {
             bit: 1 << id.0,
         };
         let mut uses: SmallVec<[Use; LINKS_MAX]> = paths.iter().filter(quick).map(use_of).collect();
-        neglected.late = late(&mut uses, window_bytes);
+        let (little, late) = late(&mut uses, window_bytes);
+        let settled = paths.iter().filter(|(_, p)| p.rate_is_settled());
+        let settled = settled.fold(0, |bits, (id, _)| bits | 1 << id.0);
+        neglected.slow |= little & settled;
+        neglected.unsettled = little & !settled;
+        neglected.late = late;
     }
     neglected
 }
@@ -199,23 +208,25 @@ struct Use {
     bit: u8,
 }
 
-/// Paths (a bit each) that would slow the bundle down: what is carried in order waits
-/// for them so long that the sender's window, and not the links, sets the pace. Taken in
-/// the order of their lag, each must be worth it: together they carry what they can, or a
-/// window in each lag of the last one.
-fn late(paths: &mut [Use], window_bytes: u64) -> u8 {
+/// Paths (a bit each) that add next to nothing to nearer ones, and those that would slow
+/// the bundle down: what is carried in order waits for them so long that the sender's
+/// window, and not the links, sets the pace. Taken in the order of their lag, each must be
+/// worth it: together they carry what they can, or a window in each lag of the last one.
+fn late(paths: &mut [Use], window_bytes: u64) -> (u8, u8) {
     paths.sort_unstable_by(|a, b| a.lag_s.total_cmp(&b.lag_s));
-    let (mut late, mut in_use, mut best) = (0, 0.0, 0.0);
+    let (mut little, mut late, mut in_use, mut best) = (0, 0, 0.0, 0.0);
     for path in paths {
         let together = (in_use + path.goodput).min(window_bytes as f64 / path.lag_s);
         if together > best * GAIN_MIN {
             best = together;
             in_use += path.goodput;
+        } else if in_use + path.goodput <= best * GAIN_MIN {
+            little |= path.bit;
         } else {
             late |= path.bit;
         }
     }
-    late
+    (little, late)
 }
 
 /// A path that is up but carries no content of its own: it is given copies now and
@@ -248,8 +259,9 @@ pub(crate) fn fastest<'a>(
 mod tests {
     use super::*;
 
-    /// 3 MB under way at most; paths of so many Mb/s with a lag of so many milliseconds.
-    fn late_of(paths: &[(f64, f64)]) -> u8 {
+    /// 3 MB under way at most; paths of so many Mb/s with a lag of so many milliseconds. Those that add next to
+    /// nothing, and those that are late.
+    fn judged(paths: &[(f64, f64)]) -> (u8, u8) {
         let use_of = |(i, &(mbps, lag_ms)): (usize, &(f64, f64))| Use {
             lag_s: lag_ms / 1e3,
             goodput: mbps * 1e6 / 8.0,
@@ -257,6 +269,10 @@ mod tests {
         };
         let mut uses: Vec<Use> = paths.iter().enumerate().map(use_of).collect();
         late(&mut uses, 3 << 20)
+    }
+
+    fn late_of(paths: &[(f64, f64)]) -> u8 {
+        judged(paths).1
     }
 
     #[test]
@@ -268,6 +284,14 @@ mod tests {
         // A window is enough for slower links.
         assert_eq!(late_of(&[(200.0, 2.0), (200.0, 50.0)]), 0);
         assert_eq!(late_of(&[(1000.0, 2.0), (100.0, 22.0)]), 0);
+    }
+
+    #[test]
+    fn what_adds_next_to_nothing_is_not_late() {
+        assert_eq!(judged(&[(1000.0, 2.0), (40.0, 22.0)]), (0b10, 0));
+        assert_eq!(judged(&[(1000.0, 2.0), (60.0, 22.0)]), (0, 0));
+        // Nor would it be used if it were faster.
+        assert_eq!(judged(&[(1000.0, 2.0), (40.0, 40.0)]), (0b10, 0));
     }
 
     #[test]
