@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tabane_io::poll::{Poller, Ready};
 use tabane_io::udp::ReceiveBatch;
@@ -80,7 +81,7 @@ impl From<io::Error> for EngineError {
 pub struct Engine {
     /// The protocol.
     pub node: Node,
-    poller: Poller,
+    poller: Arc<Poller>,
     links: Links,
     batch: ReceiveBatch,
     burst: Box<[u8]>,
@@ -120,7 +121,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError`].
     pub fn new(config: EngineConfig) -> Result<(Engine, Vec<String>), EngineError> {
-        let poller = Poller::new()?;
+        let poller = Arc::new(Poller::new()?);
         let mut links = Links::new(&poller, &config.links, config.port)?;
         let words = links.reconcile(now(), &poller, None);
         let node = NodeConfig {
@@ -163,7 +164,7 @@ impl Engine {
 
     /// What wakes the loop: the host registers its descriptors with tokens from
     /// [`HOST_TOKENS`] on.
-    pub fn poller(&self) -> &Poller {
+    pub fn poller(&self) -> &Arc<Poller> {
         &self.poller
     }
 
@@ -173,17 +174,45 @@ impl Engine {
     /// # Errors
     /// Only if waiting itself fails, which ends the loop.
     pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
+        let wait = self.before_wait(host, patience);
+        let mut ready = core::mem::take(&mut self.ready);
+        wait.wait(&self.poller, &mut ready)?;
+        self.after_wait(host, &ready);
+        self.ready = ready;
+        Ok(())
+    }
+
+    /// The first part of a [`turn`](Engine::turn): how to wait for the second. For a host
+    /// that lets others use the engine meanwhile.
+    pub fn before_wait(&mut self, host: &mut impl Host, patience: Option<Duration>) -> Wait {
         let eager = host.before_wait(&self.node, &self.poller);
-        if eager {
-            self.wait(Some(Duration::ZERO))?;
-        } else {
-            self.rest();
-            self.wait(patience)?;
+        let before = now();
+        self.busy.pause(before);
+        let due = [self.node.poll_timeout(), self.links.next_timeout()];
+        let due = due.into_iter().flatten().min();
+        let spins = self.spin.spinning(before);
+        let timeout = match eager || spins {
+            true => Some(Duration::ZERO),
+            false => [due.map(|at| at.since(before)), patience]
+                .into_iter()
+                .flatten()
+                .min(),
+        };
+        Wait {
+            rest: self.batching.rest(before).filter(|_| !eager),
+            timeout,
+            spins,
+            until: timeout.map_or(Time::NEVER, |timeout| before + timeout),
         }
+    }
+
+    /// The second part of a [`turn`](Engine::turn): does everything there is to do, now that
+    /// these descriptors are ready.
+    pub fn after_wait(&mut self, host: &mut impl Host, ready: &[Ready]) {
         let now = now();
-        let idle_spin = self.spin.spinning(now) && self.ready.is_empty();
+        let idle_spin = self.spin.spinning(now) && ready.is_empty();
         self.busy.working_since = (!idle_spin).then_some(now);
-        let mut small = self.take_in(now, host);
+        let mut small = self.take_in(now, host, ready);
         small |= host.produce(now, &mut self.node);
         self.run_timers(now, host);
         self.shield(now, host);
@@ -195,7 +224,6 @@ impl Engine {
         self.batching
             .turn(now, worked, moved, || self.node.has_more_to_send());
         self.spin.turn(now, small, moved.bytes());
-        Ok(())
     }
 
     /// Sends what is left to send (a goodbye) without waiting.
@@ -203,41 +231,10 @@ impl Engine {
         self.send_all(now());
     }
 
-    /// Waits without looking, amid bulk.
-    fn rest(&mut self) {
-        let before = now();
-        if let Some(rest) = self.batching.rest(before) {
-            self.busy.pause(before);
-            std::thread::sleep(rest);
-        }
-    }
-
-    fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
-        let before = now();
-        self.busy.pause(before);
-        if self.spin.spinning(before) {
-            self.poller.wait(Some(Duration::ZERO), &mut self.ready)?;
-            if self.ready.is_empty() {
-                std::thread::yield_now();
-            }
-            return Ok(());
-        }
-        let due = [self.node.poll_timeout(), self.links.next_timeout()]
-            .into_iter()
-            .flatten()
-            .min();
-        let timeout = [due.map(|at| at.since(before)), patience]
-            .into_iter()
-            .flatten()
-            .min();
-        self.poller.wait(timeout, &mut self.ready)
-    }
-
     /// Takes in whatever made the wait end; returns whether it was small traffic.
-    fn take_in(&mut self, now: Time, host: &mut impl Host) -> bool {
+    fn take_in(&mut self, now: Time, host: &mut impl Host, ready: &[Ready]) -> bool {
         let mut received = false;
-        for index in 0..self.ready.len() {
-            let ready = self.ready[index];
+        for &ready in ready {
             if ready.token >= HOST_TOKENS {
                 let mut turn = Turn {
                     now,
@@ -327,6 +324,40 @@ impl Engine {
             let event: Event = event;
             host.event(now, &mut self.node, event);
         }
+    }
+}
+
+/// How to wait for the second part of a turn; see [`Engine::before_wait`].
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// First without looking, amid bulk.
+    rest: Option<Duration>,
+    timeout: Option<Duration>,
+    /// The processor is given away if nothing is there: it is looked again at once.
+    spins: bool,
+    until: Time,
+}
+
+impl Wait {
+    /// Waits. Replaces the content of `ready`.
+    ///
+    /// # Errors
+    /// Only if waiting itself fails.
+    pub fn wait(&self, poller: &Poller, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let rest = self.rest.unwrap_or_default();
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
+        poller.wait(self.timeout.map(|t| t.saturating_sub(rest)), ready)?;
+        if self.spins && ready.is_empty() {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// When it ends at the latest, if nothing becomes ready.
+    pub const fn until(&self) -> Time {
+        self.until
     }
 }
 

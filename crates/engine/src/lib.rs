@@ -15,6 +15,6 @@ mod links;
 mod shield;
 mod spin;
 
-pub use engine::{Engine, EngineConfig, EngineError, LinkSpec};
+pub use engine::{Engine, EngineConfig, EngineError, LinkSpec, Wait};
 pub use host::{HOST_TOKENS, Host, Turn};
 pub use links::LinkStatus;

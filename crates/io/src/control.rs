@@ -116,7 +116,7 @@ mod tests {
     fn a_connection_carries_bytes_and_credentials() {
         let listener = ControlListener::bind(&name("carries")).unwrap();
         assert!(listener.accept().unwrap().is_none());
-        let mut poller = Poller::new().unwrap();
+        let poller = Poller::new().unwrap();
         poller.register(&listener, 1, Interest::Read).unwrap();
         let mut client = connect(&name("carries")).unwrap();
         let mut ready = Vec::new();

@@ -1,8 +1,8 @@
 //! Waiting for many descriptors at once.
 
-use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::sys::{check, check_fd};
@@ -43,12 +43,14 @@ pub struct Ready {
     pub failed: bool,
 }
 
-/// An epoll instance, level triggered, with timeouts in nanoseconds.
+/// An epoll instance, level triggered, with timeouts in nanoseconds. Several threads may
+/// wait at once; each learns of what is ready. Its own descriptor is readable while
+/// anything is ready.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
     /// Cleared when the kernel (before 5.11) or a seccomp filter refuses `epoll_pwait2`.
-    nanoseconds: Cell<bool>,
+    nanoseconds: AtomicBool,
 }
 
 impl Poller {
@@ -61,7 +63,7 @@ impl Poller {
         let epoll = check_fd(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         Ok(Poller {
             epoll,
-            nanoseconds: Cell::new(true),
+            nanoseconds: AtomicBool::new(true),
         })
     }
 
@@ -105,7 +107,7 @@ impl Poller {
     ///
     /// # Errors
     /// None in practice; a kernel out of memory.
-    pub fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Ready>) -> io::Result<()> {
+    pub fn wait(&self, timeout: Option<Duration>, out: &mut Vec<Ready>) -> io::Result<()> {
         out.clear();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; READY_MAX];
         let count = match self.wait_raw(timeout, &mut events) {
@@ -133,11 +135,11 @@ impl Poller {
     ) -> io::Result<usize> {
         // Looking without sleeping needs no nanoseconds, and `epoll_wait` is
         // the shorter way through the kernel.
-        if self.nanoseconds.get() && timeout != Some(Duration::ZERO) {
+        if self.nanoseconds.load(Ordering::Relaxed) && timeout != Some(Duration::ZERO) {
             match self.pwait2(timeout, events) {
                 // EPERM: seccomp filters of older container engines.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                    self.nanoseconds.set(false);
+                    self.nanoseconds.store(false, Ordering::Relaxed);
                 }
                 result => return result,
             }
@@ -185,6 +187,12 @@ impl Poller {
     }
 }
 
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 /// For kernels without nanoseconds: rounded up, so that a timer is never early
 /// (an early wake-up would find nothing due and spin).
 fn milliseconds(timeout: Option<Duration>) -> i32 {
@@ -208,7 +216,7 @@ mod tests {
 
     #[test]
     fn reports_what_is_ready_with_its_token_until_it_is_read() {
-        let (mut poller, mut a, mut b) = pair();
+        let (poller, mut a, mut b) = pair();
         poller.register(&b, u64::MAX, Interest::Read).unwrap();
         let mut ready = Vec::new();
         poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
@@ -233,7 +241,7 @@ mod tests {
 
     #[test]
     fn interest_can_be_changed_and_withdrawn() {
-        let (mut poller, a, _b) = pair();
+        let (poller, a, _b) = pair();
         let mut ready = Vec::new();
         poller.register(&a, 1, Interest::ReadWrite).unwrap();
         poller.wait(None, &mut ready).unwrap();
@@ -250,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_vanished_other_end_is_readable_and_failed() {
-        let (mut poller, a, b) = pair();
+        let (poller, a, b) = pair();
         poller.register(&b, 7, Interest::Read).unwrap();
         drop(a);
         let mut ready = Vec::new();
@@ -260,11 +268,11 @@ mod tests {
 
     #[test]
     fn never_wakes_before_the_timeout_with_or_without_nanoseconds() {
-        let (mut poller, _a, b) = pair();
+        let (poller, _a, b) = pair();
         poller.register(&b, 0, Interest::Read).unwrap();
         let mut ready = Vec::new();
         for nanoseconds in [true, false] {
-            poller.nanoseconds.set(nanoseconds);
+            poller.nanoseconds.store(nanoseconds, Ordering::Relaxed);
             let timeout = Duration::from_micros(1500);
             let start = Instant::now();
             poller.wait(Some(timeout), &mut ready).unwrap();

@@ -143,7 +143,7 @@ fn neighbours_asked_for_in_vain_are_forgotten() {
 /// Collects changes until they are what is wanted.
 fn wait_for(monitor: &mut LinkMonitor, wanted: impl Fn(&[Change]) -> bool) -> Vec<Change> {
     let (mut all, mut ready) = (Vec::new(), Vec::new());
-    let mut poller = crate::poll::Poller::new().unwrap();
+    let poller = crate::poll::Poller::new().unwrap();
     poller
         .register(&*monitor, 0, crate::poll::Interest::Read)
         .unwrap();

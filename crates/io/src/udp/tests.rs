@@ -25,7 +25,7 @@ fn receive(
     batch: &mut ReceiveBatch,
     wanted: usize,
 ) -> Vec<(SocketAddr, Vec<u8>)> {
-    let mut poller = Poller::new().unwrap();
+    let poller = Poller::new().unwrap();
     poller.register(socket, 0, Interest::Read).unwrap();
     let (mut got, mut ready) = (Vec::new(), Vec::new());
     while got.len() < wanted {

@@ -80,7 +80,7 @@ fn has_tap() -> bool {
 
 /// Carries frames both ways until told to stop; returns the longest.
 fn carry(mut ends: [Vnic; 2], stop: &AtomicBool) -> usize {
-    let mut poller = Poller::new().unwrap();
+    let poller = Poller::new().unwrap();
     for (token, end) in ends.iter().enumerate() {
         poller.register(end, token as u64, Interest::Read).unwrap();
     }

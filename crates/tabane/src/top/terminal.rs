@@ -75,7 +75,7 @@ fn start(
 
 fn wait_for_signal(mut signals: Signals, _: &SyncSender<News>) {
     let mut ready = Vec::new();
-    let Ok(mut poller) = Poller::new() else {
+    let Ok(poller) = Poller::new() else {
         return;
     };
     if poller.register(&signals, 0, Interest::Read).is_err() {

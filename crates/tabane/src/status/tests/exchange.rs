@@ -135,7 +135,7 @@ fn a_reader_that_goes_while_its_answer_waits_is_dropped() {
 /// Runs a control server called after `name` while `body` runs with that name.
 fn with_server(name: &str, body: impl FnOnce(&str)) {
     let name = format!("tabane-test-{name}-{}", std::process::id());
-    let mut poller = Poller::new().unwrap();
+    let poller = Poller::new().unwrap();
     let mut server = ControlServer::bind(&name, &poller, 100).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
