@@ -43,6 +43,9 @@ pub struct EngineConfig {
     pub port: u16,
     /// This node's links.
     pub links: Vec<LinkSpec>,
+    /// How long to look again instead of sleeping after small traffic; zero: never.
+    /// [`SPIN`](crate::SPIN) is a good choice.
+    pub spin: Duration,
 }
 
 /// An engine could not be made.
@@ -146,7 +149,7 @@ impl Engine {
             ready: Vec::new(),
             moved: Moved::default(),
             batching: Batching::default(),
-            spin: Spin::default(),
+            spin: Spin::new(config.spin),
             busy: Busy::default(),
         };
         Ok((engine, words))

@@ -18,3 +18,4 @@ mod spin;
 pub use engine::{Engine, EngineConfig, EngineError, LinkSpec, Wait};
 pub use host::{HOST_TOKENS, Host, Turn};
 pub use links::LinkStatus;
+pub use spin::SPIN;

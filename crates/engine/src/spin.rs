@@ -9,21 +9,30 @@ use core::time::Duration;
 
 use tabane_proto::Time;
 
-/// How long to look after small traffic. Shorter than the whole chain of
-/// wake-ups (about 50 µs here) is worse than none at all.
-const SPIN: Duration = Duration::from_micros(100);
+/// How long to look after small traffic, unless the host says otherwise. Shorter than the
+/// whole chain of wake-ups (about 50 µs here) is worse than none at all.
+pub const SPIN: Duration = Duration::from_micros(100);
 /// Above this many bytes in a turn it is bulk, for which sleeping batches better …
 const SMALL_BYTES: usize = 8 * 1024;
 /// … and so long after it: the turns of bulk that carry only acknowledgements are no small traffic.
 const BULK: Duration = Duration::from_millis(2);
 
-#[derive(Default)]
 pub(crate) struct Spin {
+    lasting: Duration,
     until: Time,
     bulk_until: Time,
 }
 
 impl Spin {
+    /// Looks for so long after small traffic.
+    pub const fn new(lasting: Duration) -> Spin {
+        Spin {
+            lasting,
+            until: Time::ZERO,
+            bulk_until: Time::ZERO,
+        }
+    }
+
     /// Ends a turn in which datagrams of so many bytes were taken in and sent: decides
     /// whether the coming wait is a spin.
     pub fn turn(&mut self, now: Time, small_traffic: bool, bytes: usize) {
@@ -31,7 +40,7 @@ impl Spin {
             self.until = Time::ZERO;
             self.bulk_until = now + BULK;
         } else if small_traffic && now >= self.bulk_until {
-            self.until = now + SPIN;
+            self.until = now + self.lasting;
         }
     }
 

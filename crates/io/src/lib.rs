@@ -2,7 +2,7 @@
 //!
 //! This room knows nothing of the protocol: it moves batches of datagrams
 //! ([`udp`]), frames of a virtual NIC ([`vnic`]), what the kernel says about
-//! links ([`netlink`]), readiness and time ([`poll`], [`clock`]), and the few
+//! links ([`netlink`]), readiness and time ([`poll`], [`notify`], [`clock`]), and the few
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`control`],
 //! [`credentials`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
 //! ([`probe`], [`ethtool`]). All `unsafe` of the program lives here.
@@ -16,6 +16,7 @@ pub mod credentials;
 pub mod entropy;
 pub mod ethtool;
 pub mod netlink;
+pub mod notify;
 pub mod poll;
 pub mod probe;
 pub mod signals;

@@ -114,6 +114,19 @@ impl Node {
         self.operate(peer, |b| b.ops.open_stream(service, policy))
     }
 
+    /// Changes how a stream's content is spread over the paths from now on.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer or stream.
+    pub fn set_stream_policy(
+        &mut self,
+        peer: PeerId,
+        stream: StreamId,
+        policy: Policy,
+    ) -> Result<(), OpError> {
+        self.operate(peer, |b| b.ops.set_stream_policy(stream, policy))
+    }
+
     /// Appends to a stream; returns how many bytes were taken. 0: the buffer is
     /// full, [`OpEvent::Writable`](crate::op::OpEvent::Writable) follows.
     ///

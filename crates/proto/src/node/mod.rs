@@ -310,6 +310,16 @@ impl Node {
             .filter(|at| *at < Time::NEVER)
     }
 
+    /// The name of a peer.
+    pub fn peer_name(&self, peer: PeerId) -> Option<&str> {
+        Some(self.known(peer)?.name.as_str())
+    }
+
+    /// Whether there is a session with a peer, so that streams can be opened.
+    pub fn is_connected(&self, peer: PeerId) -> bool {
+        self.known(peer).is_some_and(Bundle::connected)
+    }
+
     /// State and figures of a peer.
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
         self.known(peer).map(Bundle::stats)

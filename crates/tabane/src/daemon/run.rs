@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
-use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, Turn};
+use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, SPIN, Turn};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::systemd::State;
@@ -233,6 +233,7 @@ pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String
         },
         port: cluster.port,
         links: link_specs(spec),
+        spin: SPIN,
     })
     .map_err(|e| e.to_string())
 }

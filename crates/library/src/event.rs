@@ -1,0 +1,88 @@
+//! What a node tells of its peers and links.
+
+use tabane_proto::{DownReason, Event as Happened, Node, PeerId};
+
+/// Something that happened to a peer or a path to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The bundle with a peer stands.
+    PeerUp {
+        /// Its name.
+        peer: String,
+        /// It began anew since it was last up: its former streams are gone.
+        restarted: bool,
+    },
+    /// A peer cannot be reached now. It is being tried again for ever, and streams wait.
+    PeerDown {
+        /// Its name.
+        peer: String,
+        /// It said so itself, with this code (0: it stops).
+        closed: Option<u32>,
+    },
+    /// A path failed; what it carried goes by the others.
+    LinkDown {
+        /// The peer at its other end.
+        peer: String,
+        /// Its number.
+        link: u8,
+    },
+    /// A path works (again).
+    LinkUp {
+        /// The peer at its other end.
+        peer: String,
+        /// Its number.
+        link: u8,
+    },
+    /// Only one path to a peer works of several: the next failure cuts it off.
+    RedundancyLost {
+        /// Its name.
+        peer: String,
+    },
+    /// More than one path to a peer works again.
+    RedundancyRestored {
+        /// Its name.
+        peer: String,
+    },
+    /// A peer started afresh before so many messages to it were acknowledged: whether they
+    /// arrived is not known.
+    MessagesBroken {
+        /// Its name.
+        peer: String,
+        /// How many.
+        count: usize,
+    },
+    /// The links changed at the operating system's level, in words.
+    Link {
+        /// What happened.
+        text: String,
+    },
+}
+
+impl Event {
+    /// What a program is told of what happened in the protocol; nothing of streams and messages.
+    pub(crate) fn of(node: &Node, happened: &Happened) -> Option<Event> {
+        let name = |peer: PeerId| node.peer_name(peer).map(str::to_owned);
+        Some(match happened {
+            Happened::PeerUp { peer, restarted } => Event::PeerUp {
+                peer: name(*peer)?,
+                restarted: *restarted,
+            },
+            Happened::PeerDown { peer, reason } => Event::PeerDown {
+                peer: name(*peer)?,
+                closed: match reason {
+                    DownReason::Closed { code } => Some(*code),
+                    _ => None,
+                },
+            },
+            Happened::LinkDown { peer, link, .. } => Event::LinkDown {
+                peer: name(*peer)?,
+                link: link.0,
+            },
+            Happened::LinkUp { peer, link, .. } => Event::LinkUp {
+                peer: name(*peer)?,
+                link: link.0,
+            },
+            Happened::Op { .. } | Happened::Refused { .. } => return None,
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! Who runs the node, moment by moment: the *driver*.
+//!
+//! A thread that waits for something becomes the driver if there is none: it takes turns of
+//! the engine until it has what it waits for. While it sleeps in a turn the lock is free, so
+//! that others write and read what is there. Those who wait besides sleep, and are woken by
+//! their wakers, one of them to become the driver when the former leaves. If nobody waits for
+//! anything the helper thread drives, after a while: a program that comes back at once should
+//! find the lock free and no thread to be woken.
+
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::Wake;
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use tabane_engine::{Engine, Wait};
+use tabane_io::notify::Notify;
+use tabane_io::poll::{Interest, Poller, Ready};
+use tabane_proto::Time;
+
+use crate::Gone;
+use crate::sockets::{Sockets, TOKEN_KICK};
+
+/// The helper leaves a program that computes alone for so long: liveness bears it, and
+/// acknowledgements are late by this at most.
+const GRACE: Duration = Duration::from_millis(1);
+/// A driver that waits for longer needs no helper that looks every now and then; when it
+/// leaves it wakes the helper.
+const LONG: Duration = Duration::from_millis(10);
+/// Bytes written until what has arrived meanwhile is looked for.
+const LOOK_BYTES: usize = 128 * 1024;
+/// The same as a time.
+const LOOK_AFTER: Duration = Duration::from_micros(200);
+
+/// Everything that the program's threads share.
+pub(crate) struct State {
+    pub engine: Engine,
+    pub sockets: Sockets,
+    driver: Option<Driver>,
+    /// Numbers drivers.
+    drivers: u64,
+    /// Threads that would drive if they could.
+    waiting: Vec<Thread>,
+    /// When the last driver left, or looked.
+    left_at: Time,
+    written: usize,
+    helper_sleeps: bool,
+    gone: Option<Gone>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Driver {
+    number: u64,
+    is_helper: bool,
+    since: Time,
+    /// It sleeps until then at most.
+    until: Time,
+}
+
+/// A node and those who use it.
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    poller: Arc<Poller>,
+    /// The poller and `shoo`: what the helper sleeps on.
+    helpers_poller: Poller,
+    /// Wakes the driver.
+    kick: Notify,
+    /// Wakes the helper out of its sleep as a driver.
+    shoo: Notify,
+    /// Wakes it otherwise.
+    helper_wakes: Condvar,
+    process: u32,
+}
+
+/// What did not come about in time.
+#[derive(Debug)]
+pub(crate) struct TimedOut;
+
+impl Hub {
+    pub fn new(engine: Engine, sockets: Sockets) -> std::io::Result<Hub> {
+        let poller = Arc::clone(engine.poller());
+        let (kick, shoo) = (Notify::new()?, Notify::new()?);
+        poller.register(&kick, TOKEN_KICK, Interest::Read)?;
+        let helpers_poller = Poller::new()?;
+        helpers_poller.register(&*poller, 0, Interest::Read)?;
+        helpers_poller.register(&shoo, 1, Interest::Read)?;
+        let left_at = engine.now();
+        Ok(Hub {
+            state: Mutex::new(State {
+                engine,
+                sockets,
+                driver: None,
+                drivers: 0,
+                waiting: Vec::new(),
+                left_at,
+                written: 0,
+                helper_sleeps: false,
+                gone: None,
+            }),
+            poller,
+            helpers_poller,
+            kick,
+            shoo,
+            helper_wakes: Condvar::new(),
+            process: std::process::id(),
+        })
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>, Gone> {
+        // Before the lock, which in a fork may be held for ever.
+        if std::process::id() != self.process {
+            return Err(Gone::Forked);
+        }
+        let state = self.lock_here();
+        match state.gone {
+            Some(gone) => Err(gone),
+            None => Ok(state),
+        }
+    }
+
+    /// A panic in a turn leaves the node as it was before the turn or after a part of it: both are
+    /// states that it can go on from.
+    fn lock_here(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Looks at the node.
+    pub fn look<R>(&self, look: impl FnOnce(&mut State) -> R) -> Result<R, Gone> {
+        Ok(look(&mut *self.lock()?))
+    }
+
+    /// Changes something in the node, and has it sent: `act` returns with how many bytes it wrote.
+    pub fn act<R>(&self, act: impl FnOnce(&mut State) -> (R, usize)) -> Result<R, Gone> {
+        let mut state = self.lock()?;
+        let (result, bytes) = act(&mut state);
+        state.written += bytes;
+        self.send(&mut state)?;
+        self.release(state);
+        Ok(result)
+    }
+
+    /// Sends what there is to send; every now and then also takes in what has arrived.
+    fn send(&self, state: &mut State) -> Result<(), Gone> {
+        let mut ready = Vec::new();
+        let now = state.engine.now();
+        if state.driver.is_none()
+            && (state.written > LOOK_BYTES || now.since(state.left_at) > LOOK_AFTER)
+        {
+            state.written = 0;
+            state.left_at = now;
+            let looked = self.poller.wait(Some(Duration::ZERO), &mut ready);
+            looked.map_err(|_| Gone::Broken)?;
+        }
+        state.work(&ready, self);
+        Ok(())
+    }
+
+    /// Gives the lock back; whoever has to know of what happened is woken.
+    fn release(&self, mut state: MutexGuard<'_, State>) {
+        let due = state.engine.node.poll_timeout();
+        let kicks = state
+            .driver
+            .is_some_and(|driver| due.is_some_and(|at| at < driver.until));
+        // A helper that sleeps may have to look after a timer now.
+        let helper = state.driver.is_none() && state.helper_sleeps;
+        let awake = state.sockets.take_woken();
+        drop(state);
+        awake.into_iter().for_each(Waker::wake);
+        if kicks {
+            self.kick.notify();
+        }
+        if helper {
+            self.helper_wakes.notify_one();
+        }
+    }
+
+    /// Runs the node in this thread until `poll` has what it wants. `poll` registers the waker
+    /// if it has not, and is asked again after whatever may have changed that.
+    pub fn wait_for<R>(
+        &self,
+        until: Option<Instant>,
+        mut poll: impl FnMut(&mut State, &mut Context<'_>) -> Poll<R>,
+    ) -> Result<Result<R, TimedOut>, Gone> {
+        let waker = Waker::from(Arc::new(Parked(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut state = self.lock()?;
+        let mut mine = None;
+        let result = loop {
+            if let Some(gone) = state.gone {
+                break Err(gone);
+            }
+            if let Poll::Ready(result) = poll(&mut state, &mut context) {
+                break Ok(Ok(result));
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break Ok(Err(TimedOut));
+            }
+            let other = state
+                .driver
+                .filter(|d| Some(d.number) != mine && !d.is_helper);
+            if other.is_some() {
+                state.waiting.push(thread::current());
+                self.release(state);
+                match left {
+                    Some(left) => thread::park_timeout(left),
+                    None => thread::park(),
+                }
+                state = self.lock_here();
+                let me = thread::current().id();
+                state.waiting.retain(|thread| thread.id() != me);
+                continue;
+            }
+            let number = *mine.get_or_insert_with(|| state.new_driver());
+            if state.driver.is_none_or(|driver| driver.number != number) {
+                self.take_over(&mut state, number);
+            }
+            state = self.turn(state, left);
+        };
+        self.leave(state, mine);
+        result
+    }
+
+    /// Becomes the driver in place of the helper or nobody.
+    fn take_over(&self, state: &mut State, number: u64) {
+        if state.driver.is_some_and(|driver| driver.is_helper) {
+            self.shoo.notify();
+        }
+        let now = state.engine.now();
+        state.driver = Some(Driver {
+            number,
+            is_helper: false,
+            since: now,
+            until: now,
+        });
+    }
+
+    /// One turn as the driver, the lock given back while it sleeps.
+    fn turn<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        patience: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        let wait = state.before_wait(patience);
+        let driver = state.driver;
+        let mut ready = core::mem::take(&mut state.sockets.ready);
+        let awake = state.sockets.take_woken();
+        drop(state);
+        awake.into_iter().for_each(Waker::wake);
+        let is_helper = driver.is_some_and(|driver| driver.is_helper);
+        let waited = if is_helper {
+            let waited = wait.wait(&self.helpers_poller, &mut ready);
+            let look = Some(Duration::ZERO);
+            waited.and_then(|()| self.poller.wait(look, &mut ready))
+        } else {
+            wait.wait(&self.poller, &mut ready)
+        };
+        let mut state = self.lock_here();
+        if waited.is_err() {
+            state.gone = Some(Gone::Broken);
+        }
+        // Another driver may have come meanwhile (only the helper is driven out); it will see
+        // what is ready as well.
+        let is_mine = |d: Driver| driver.is_some_and(|driver| driver.number == d.number);
+        if state.driver.is_some_and(is_mine) {
+            state.work(&ready, self);
+        }
+        state.sockets.ready = ready;
+        state
+    }
+
+    /// The driver leaves: somebody else has to be it.
+    fn leave(&self, mut state: MutexGuard<'_, State>, mine: Option<u64>) {
+        if mine.is_some() && state.driver.map(|driver| driver.number) == mine {
+            state.driver = None;
+            state.left_at = state.engine.now();
+        }
+        if state.driver.is_none()
+            && let Some(next) = state.waiting.pop()
+        {
+            next.unpark();
+        }
+        self.release(state);
+    }
+
+    /// What the helper thread does until the node is gone.
+    pub fn help(&self) {
+        let mut state = self.lock_here();
+        while state.gone.is_none() {
+            let now = state.engine.now();
+            state = match state.driver {
+                Some(driver) if now.since(driver.since) > LONG => self.helper_sleeps(state, None),
+                Some(_) => self.helper_sleeps(state, Some(GRACE)),
+                None => {
+                    let grace = GRACE.saturating_sub(now.since(state.left_at));
+                    if grace.is_zero() || state.sockets.has_tasks {
+                        let number = state.new_driver();
+                        state.driver = Some(Driver {
+                            number,
+                            is_helper: true,
+                            since: now,
+                            until: now,
+                        });
+                        self.help_as(number, state)
+                    } else {
+                        self.helper_sleeps(state, Some(grace))
+                    }
+                }
+            };
+        }
+        let awake = state.sockets.take_woken();
+        drop(state);
+        awake.into_iter().for_each(Waker::wake);
+    }
+
+    /// Drives until a thread of the program wants to.
+    fn help_as<'a>(
+        &'a self,
+        number: u64,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        let is_mine = |state: &State| state.driver.is_some_and(|d| d.number == number);
+        while state.gone.is_none() && is_mine(&state) {
+            state = self.turn(state, None);
+        }
+        self.shoo.clear();
+        state
+    }
+
+    fn helper_sleeps<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        at_most: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        state.helper_sleeps = at_most.is_none();
+        let mut state = match at_most {
+            None => {
+                let woken = self.helper_wakes.wait(state);
+                woken.unwrap_or_else(|poisoned| poisoned.into_inner())
+            }
+            Some(at_most) => {
+                let woken = self.helper_wakes.wait_timeout(state, at_most);
+                woken.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+            }
+        };
+        state.helper_sleeps = false;
+        state
+    }
+
+    /// Says goodbye to all peers and ends everything; whoever waits is woken.
+    pub fn close(&self) {
+        if std::process::id() != self.process {
+            return;
+        }
+        let mut state = self.lock_here();
+        if state.gone.is_some() {
+            return;
+        }
+        let now = state.engine.now();
+        state.engine.node.close(now);
+        state.engine.flush();
+        state.gone = Some(Gone::Closed);
+        state.sockets.wake_all();
+        let awake = state.sockets.take_woken();
+        let waiting = core::mem::take(&mut state.waiting);
+        drop(state);
+        awake.into_iter().for_each(Waker::wake);
+        waiting.iter().for_each(Thread::unpark);
+        self.kick.notify();
+        self.shoo.notify();
+        self.helper_wakes.notify_all();
+    }
+}
+
+impl State {
+    const fn new_driver(&mut self) -> u64 {
+        self.drivers += 1;
+        self.drivers
+    }
+
+    fn before_wait(&mut self, patience: Option<Duration>) -> Wait {
+        let wait = self.engine.before_wait(&mut self.sockets, patience);
+        if let Some(driver) = &mut self.driver {
+            driver.until = wait.until();
+        }
+        wait
+    }
+
+    fn work(&mut self, ready: &[Ready], hub: &Hub) {
+        if ready.iter().any(|ready| ready.token == TOKEN_KICK) {
+            hub.kick.clear();
+        }
+        self.engine.after_wait(&mut self.sockets, ready);
+    }
+}
+
+/// A thread that sleeps until it is woken.
+struct Parked(Thread);
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

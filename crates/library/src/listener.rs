@@ -1,0 +1,80 @@
+//! Listening for a service.
+
+use core::task::Poll;
+use core::time::Duration;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::hub::{Hub, State};
+use crate::stream::drop_slot;
+use crate::{Gone, Stream};
+
+/// Accepts streams that other nodes open to a service of this one, until it is dropped.
+pub struct Listener {
+    hub: Arc<Hub>,
+    service: u32,
+}
+
+impl Listener {
+    pub(crate) const fn new(hub: Arc<Hub>, service: u32) -> Listener {
+        Listener { hub, service }
+    }
+
+    /// The service.
+    pub const fn service(&self) -> u32 {
+        self.service
+    }
+
+    /// Waits for the next stream.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn accept(&self) -> Result<Stream, Gone> {
+        loop {
+            if let Some(stream) = self.accept_until(None)? {
+                return Ok(stream);
+            }
+        }
+    }
+
+    /// Waits at most so long for the next stream.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`], [`Gone`] inside of an [`io::Error`].
+    pub fn accept_timeout(&self, timeout: Duration) -> io::Result<Stream> {
+        let accepted = self.accept_until(Instant::now().checked_add(timeout))?;
+        accepted.ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+
+    fn accept_until(&self, until: Option<Instant>) -> Result<Option<Stream>, Gone> {
+        let accepted = self.hub.wait_for(until, |state, context| {
+            let Some(backlog) = state.sockets.listeners.get_mut(&self.service) else {
+                return Poll::Pending;
+            };
+            let Some(slot) = backlog.streams.pop_front() else {
+                backlog.acceptors.add(context);
+                return Poll::Pending;
+            };
+            Poll::Ready((slot, state.peer_of(slot)))
+        })?;
+        let accepted = accepted.ok();
+        Ok(accepted.map(|(slot, peer)| Stream::new(Arc::clone(&self.hub), slot, peer)))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // A node that is gone has no listeners.
+        let _ = self.hub.act(|state| (self.close(state), 0));
+    }
+}
+
+impl Listener {
+    fn close(&self, state: &mut State) {
+        let backlog = state.sockets.listeners.remove(&self.service);
+        for slot in backlog.into_iter().flat_map(|backlog| backlog.streams) {
+            drop_slot(state, slot);
+        }
+    }
+}

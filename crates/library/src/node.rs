@@ -1,0 +1,368 @@
+//! The node, as the program sees it.
+
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use tabane_engine::Engine;
+use tabane_proto::link::PathState;
+use tabane_proto::op::{OpError, Policy};
+use tabane_proto::{Node as Protocol, PeerId, PeerState};
+
+use crate::hub::{Hub, State};
+use crate::options::Peer;
+use crate::sockets::{Backlog, SlotId, Sockets, refusal};
+use crate::stream::poll_read;
+use crate::{
+    ConnectError, Event, Gone, ListenError, Listener, Message, OpenError, Options, SendError,
+    Stream, StreamError,
+};
+
+/// A node of the cluster in this process. It ends when it is [closed](Node::close) or dropped;
+/// its streams with it.
+pub struct Node {
+    hub: Arc<Hub>,
+    peers: BTreeMap<String, PeerId>,
+    timeout: Duration,
+}
+
+/// What is known of a peer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PeerInfo {
+    /// Its name.
+    pub name: String,
+    /// Whether it can be reached.
+    pub is_up: bool,
+    /// The paths to it.
+    pub paths: Vec<PathInfo>,
+}
+
+/// What is known of a path.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathInfo {
+    /// Its number: that of the links at both ends.
+    pub link: u8,
+    /// Whether it works.
+    pub is_up: bool,
+    /// Smoothed round trip; zero before anything is known.
+    pub rtt: Duration,
+    /// What it is thought to carry, in bytes per second; 0 before anything is known.
+    pub rate_bytes_per_s: f64,
+    /// Bytes sent by it that arrived.
+    pub bytes_acked: u64,
+    /// Bytes that came by it.
+    pub bytes_received: u64,
+    /// Packets sent by it that were lost.
+    pub packets_lost: u64,
+}
+
+impl Node {
+    /// Opens a node: from now on it answers its peers, and connects to them.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(options: Options) -> Result<Node, OpenError> {
+        let (mut engine, words) = Engine::new(options.engine_config()?)?;
+        if engine.link_status().iter().all(|link| !link.up) {
+            return Err(OpenError::NoLink(words));
+        }
+        let mut peers = BTreeMap::new();
+        for peer in &options.peers {
+            let id = add_peer(&mut engine, peer)?;
+            peers.insert(peer.name.clone(), id);
+        }
+        let hub = Arc::new(Hub::new(engine, Sockets::default())?);
+        let helped = Arc::clone(&hub);
+        let helper = thread::Builder::new().name("tabane".into());
+        helper.spawn(move || helped.help())?;
+        Ok(Node {
+            hub,
+            peers,
+            timeout: options.timeout,
+        })
+    }
+
+    /// Opens a stream to a service of another node, and waits until it is accepted there.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&self, peer: &str, service: u32) -> Result<Stream, ConnectError> {
+        self.connect_timeout(peer, service, self.timeout)
+    }
+
+    /// The same, waiting at most so long.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_timeout(
+        &self,
+        peer: &str,
+        service: u32,
+        timeout: Duration,
+    ) -> Result<Stream, ConnectError> {
+        let id = self.peer(peer);
+        let id = id.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            match self.try_connect(peer, id, service, until) {
+                // The stream was gone before anybody there had seen it.
+                Err(ConnectError::Restarted) => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn try_connect(
+        &self,
+        name: &str,
+        peer: PeerId,
+        service: u32,
+        until: Option<Instant>,
+    ) -> Result<Stream, ConnectError> {
+        let opened = self.hub.wait_for(until, |state, context| {
+            if state.engine.node.is_connected(peer) {
+                return Poll::Ready(open_stream(state, peer, service));
+            }
+            state.sockets.peer_waiters.add(context);
+            Poll::Pending
+        });
+        let opened = opened.map_err(ConnectError::Gone)?;
+        let slot = opened.unwrap_or(Err(ConnectError::TimedOut))?;
+        let stream = Stream::new(Arc::clone(&self.hub), slot, name.to_owned());
+        let answer = self
+            .hub
+            .wait_for(until, |state, context| poll_accepted(state, slot, context));
+        match answer.map_err(ConnectError::Gone)? {
+            Ok(accepted) => accepted.map(|()| stream),
+            Err(_) => {
+                let _ = stream.reset(0);
+                Err(ConnectError::TimedOut)
+            }
+        }
+    }
+
+    /// Listens for a service: a number of the program's choice.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn listen(&self, service: u32) -> Result<Listener, ListenError> {
+        let listens = self.hub.look(|state| {
+            let free = !state.sockets.listeners.contains_key(&service);
+            if free {
+                let backlog = Backlog::default();
+                state.sockets.listeners.insert(service, backlog);
+            }
+            free
+        });
+        match listens.map_err(ListenError::Gone)? {
+            true => Ok(Listener::new(Arc::clone(&self.hub), service)),
+            false => Err(ListenError::InUse(service)),
+        }
+    }
+
+    /// Sends a message. Those of one `flow` to one peer arrive in the order of sending. Waits until
+    /// the peer is there and there is room for it among those that wait to be sent, for as long
+    /// as [`Options::timeout`] says. Whether those arrived that were under way when the peer started
+    /// afresh is not known: [`Event::MessagesBroken`].
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn send(&self, peer: &str, flow: u32, data: &[u8]) -> Result<(), SendError> {
+        self.send_with(peer, flow, None, data, Policy::default())
+    }
+
+    /// The same, with a tag that the receiver sees, and a word on how to spread it over the links.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn send_with(
+        &self,
+        peer: &str,
+        flow: u32,
+        tag: Option<u64>,
+        data: &[u8],
+        policy: Policy,
+    ) -> Result<(), SendError> {
+        let id = self.peer(peer);
+        let id = id.ok_or_else(|| SendError::UnknownPeer(peer.to_owned()))?;
+        let send = |state: &mut State| {
+            let now = state.engine.now();
+            let node = &mut state.engine.node;
+            match node.is_connected(id) {
+                true => node.send_message(now, id, flow, tag, data, policy),
+                false => Err(OpError::Full),
+            }
+        };
+        let mut sent = self.hub.act(|state| (send(state), data.len()));
+        if sent == Ok(Err(OpError::Full)) {
+            let until = Instant::now().checked_add(self.timeout);
+            let room = self
+                .hub
+                .wait_for(until, |state, context| match send(state) {
+                    Err(OpError::Full) => {
+                        state.sockets.room_waiters.add(context);
+                        state.sockets.peer_waiters.add(context);
+                        Poll::Pending
+                    }
+                    sent => Poll::Ready(sent),
+                });
+            sent = room.map(|sent| sent.unwrap_or(Err(OpError::Full)));
+        }
+        sent.map_err(SendError::Gone)?.map_err(|error| match error {
+            OpError::TooLarge { bytes_max } => SendError::TooLarge(bytes_max),
+            OpError::TooManyFlows => SendError::TooManyFlows,
+            OpError::Full => SendError::TimedOut,
+            _ => SendError::UnknownPeer(peer.to_owned()),
+        })
+    }
+
+    /// Waits for the next message of whomever.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn receive(&self) -> Result<Message, Gone> {
+        loop {
+            if let Some(message) = self.receive_until(None)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Waits at most so long for the next message.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Message>, Gone> {
+        self.receive_until(Instant::now().checked_add(timeout))
+    }
+
+    fn receive_until(&self, until: Option<Instant>) -> Result<Option<Message>, Gone> {
+        Ok(self.hub.wait_for(until, poll_message)?.ok())
+    }
+
+    /// Waits at most so long for the next thing that happens to a peer or a link. The last 1024
+    /// are kept for a program that looks late.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn next_event(&self, timeout: Duration) -> Result<Option<Event>, Gone> {
+        let until = Instant::now().checked_add(timeout);
+        let event = self
+            .hub
+            .wait_for(until, |state, context| state.sockets.poll_event(context));
+        Ok(event?.ok())
+    }
+
+    /// What is known of the peers and the paths to them.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn peers(&self) -> Result<Vec<PeerInfo>, Gone> {
+        self.hub.look(|state| {
+            let ids = self.peers.values();
+            let infos = ids.filter_map(|id| peer_info(&state.engine.node, *id));
+            infos.collect()
+        })
+    }
+
+    /// Tells the peers that this node stops, and ends it. What was written and not sent yet is
+    /// lost: [`Stream::wait_finished`] waits for it.
+    pub fn close(&self) {
+        self.hub.close();
+    }
+
+    fn peer(&self, name: &str) -> Option<PeerId> {
+        self.peers.get(name).copied()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn add_peer(engine: &mut Engine, peer: &Peer) -> Result<PeerId, OpenError> {
+    let now = engine.now();
+    let added = engine.node.add_peer(now, peer.config()?);
+    added.map_err(|error| OpenError::Options(error.to_string()))
+}
+
+fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, ConnectError> {
+    let now = state.engine.now();
+    let policy = Policy::default();
+    let opened = state.engine.node.open_stream(now, peer, service, policy);
+    match opened {
+        Ok(stream) => {
+            state.sockets.wrote_small = true;
+            Ok(state.sockets.insert(peer, stream))
+        }
+        Err(_) => Err(ConnectError::TooManyStreams),
+    }
+}
+
+/// Whether the other end has accepted a stream.
+fn poll_accepted(
+    state: &mut State,
+    slot: SlotId,
+    context: &Context<'_>,
+) -> Poll<Result<(), ConnectError>> {
+    let mut accepted = [0];
+    let refused = |error| match error {
+        StreamError::Reset(code) => refusal(code).unwrap_or(ConnectError::Refused),
+        _ => ConnectError::Restarted,
+    };
+    poll_read(state, slot, context, &mut accepted).map(|read| match read {
+        Ok(1..) => Ok(()),
+        Ok(0) => Err(ConnectError::Refused),
+        Err(error) => Err(refused(error)),
+    })
+}
+
+fn poll_message(state: &mut State, context: &mut Context<'_>) -> Poll<Message> {
+    let now = state.engine.now();
+    while let Some(&peer) = state.sockets.mail.front() {
+        let node = &mut state.engine.node;
+        if let Some(message) = node.receive_message(now, peer) {
+            return Poll::Ready(Message {
+                from: node.peer_name(peer).unwrap_or_default().to_owned(),
+                flow: message.flow,
+                tag: message.tag,
+                data: message.data,
+            });
+        }
+        state.sockets.mail.pop_front();
+    }
+    state.sockets.mail_waiters.add(context);
+    Poll::Pending
+}
+
+fn peer_info(node: &Protocol, peer: PeerId) -> Option<PeerInfo> {
+    let stats = node.peer_stats(peer)?;
+    let paths = stats.paths.into_iter().map(|path| PathInfo {
+        link: path.link.0,
+        is_up: path.state == PathState::Up,
+        rtt: path.stats.rtt.unwrap_or_default(),
+        rate_bytes_per_s: path.stats.capacity_bytes_per_s,
+        bytes_acked: path.stats.bytes_acked,
+        bytes_received: path.stats.bytes_received,
+        packets_lost: path.stats.packets_lost,
+    });
+    Some(PeerInfo {
+        name: stats.name,
+        is_up: stats.state == PeerState::Up,
+        paths: paths.collect(),
+    })
+}
+
+impl State {
+    /// The name of the node at the other end of a stream.
+    pub fn peer_of(&self, slot: SlotId) -> String {
+        let peer = self.sockets.slots[slot].peer;
+        let name = self.engine.node.peer_name(peer);
+        name.unwrap_or_default().to_owned()
+    }
+}

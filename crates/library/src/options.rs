@@ -1,0 +1,204 @@
+//! What a node is opened with.
+
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use tabane_cluster::{Cluster, DEFAULT_PORT, InterfaceAddress, KEY_BYTES, NodeSpec, Wire};
+use tabane_engine::{EngineConfig, LinkSpec, SPIN};
+use tabane_io::netlink::{Interface, interfaces};
+use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::wire::WireMode;
+use tabane_proto::{LinkId, PeerConfig};
+
+use crate::OpenError;
+use crate::error::given_twice;
+
+/// How long a call waits for a peer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Another node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Its address on each network, in the order of this node's links.
+    pub addresses: Vec<Option<SocketAddr>>,
+}
+
+/// What a node is opened with.
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) name: String,
+    pub(crate) links: Vec<Option<IpAddr>>,
+    pub(crate) port: u16,
+    pub(crate) keys: Vec<[u8; KEY_BYTES]>,
+    pub(crate) wire: WireMode,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) spin: Duration,
+    pub(crate) timeout: Duration,
+}
+
+impl Options {
+    /// A node of this name with links at these addresses, the n-th on network n, which knows no
+    /// other node yet. All nodes of a cluster have the same key.
+    pub fn new(
+        name: impl Into<String>,
+        key: [u8; KEY_BYTES],
+        links: impl IntoIterator<Item = IpAddr>,
+    ) -> Options {
+        Options {
+            name: name.into(),
+            links: links.into_iter().map(Some).collect(),
+            port: DEFAULT_PORT,
+            keys: vec![key],
+            wire: WireMode::Encrypted,
+            peers: Vec::new(),
+            spin: SPIN,
+            timeout: TIMEOUT,
+        }
+    }
+
+    /// What the cluster file says of this machine's node, or of the one named. A daemon that
+    /// runs here with the same file has its port: choose [another](Options::port), in all programs
+    /// that are to find each other.
+    ///
+    /// # Errors
+    /// [`OpenError::File`] (also if this machine is none of its nodes), [`OpenError::System`].
+    pub fn from_cluster_file(
+        file: impl AsRef<Path>,
+        node: Option<&str>,
+    ) -> Result<Options, OpenError> {
+        let (cluster, _) = Cluster::load(file.as_ref()).map_err(OpenError::File)?;
+        let own = addresses_here()?;
+        let me = tabane_cluster::identify(&cluster, &own, node).map_err(OpenError::File)?;
+        let spec = &cluster.nodes[me];
+        let others = cluster.nodes.iter().enumerate();
+        let others = others.filter(|(index, _)| *index != me);
+        Ok(Options {
+            links: spec.links.clone(),
+            keys: cluster.keys(),
+            wire: match cluster.wire {
+                Wire::Encrypted => WireMode::Encrypted,
+                Wire::Plain => WireMode::Plain,
+            },
+            peers: others.map(|(_, node)| peer(node, cluster.port)).collect(),
+            port: cluster.port,
+            ..Options::new(spec.name.clone(), [0; KEY_BYTES], [])
+        })
+    }
+
+    /// The UDP port of this node's links, and of the peers that the cluster file names.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Options {
+        let addresses = self.peers.iter_mut().flat_map(|peer| &mut peer.addresses);
+        addresses
+            .flatten()
+            .for_each(|address| address.set_port(port));
+        self.port = port;
+        self
+    }
+
+    /// Knows one more peer.
+    #[must_use]
+    pub fn peer(
+        mut self,
+        name: impl Into<String>,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+    ) -> Options {
+        self.peers.push(Peer {
+            name: name.into(),
+            addresses: addresses.into_iter().map(Some).collect(),
+        });
+        self
+    }
+
+    /// Whether packets are encrypted (the default); both ends must agree.
+    #[must_use]
+    pub const fn wire(mut self, wire: WireMode) -> Options {
+        self.wire = wire;
+        self
+    }
+
+    /// How long a waiting thread looks again instead of sleeping, after small traffic: 100 µs if
+    /// nothing else is said; 0 is never. It makes small messages several times faster, and costs
+    /// processor time that nobody else wants at that moment.
+    #[must_use]
+    pub const fn spin(mut self, spin: Duration) -> Options {
+        self.spin = spin;
+        self
+    }
+
+    /// How long [`Node::connect`](crate::Node::connect) waits for an answer, and
+    /// [`Node::send`](crate::Node::send) for the peer or for room: 10 s if nothing else is said.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Options {
+        self.timeout = timeout;
+        self
+    }
+
+    pub(crate) fn engine_config(&self) -> Result<EngineConfig, OpenError> {
+        if self.links.len() > LINKS_MAX {
+            let what = format!("a node has at most {LINKS_MAX} links");
+            return Err(OpenError::Options(what));
+        }
+        let links = self.links.iter().zip(0..);
+        let links = links.filter_map(|(address, id)| {
+            Some(LinkSpec {
+                id: LinkId(id),
+                address: (*address)?,
+            })
+        });
+        let links: Vec<LinkSpec> = links.collect();
+        for (index, link) in links.iter().enumerate() {
+            if links[..index].iter().any(|l| l.address == link.address) {
+                return Err(given_twice(link.address));
+            }
+        }
+        Ok(EngineConfig {
+            name: self.name.clone(),
+            keys: self.keys.clone(),
+            wire: self.wire,
+            port: self.port,
+            links,
+            spin: self.spin,
+        })
+    }
+}
+
+impl Peer {
+    pub(crate) fn config(&self) -> Result<PeerConfig, OpenError> {
+        if self.addresses.len() > LINKS_MAX {
+            let what = format!("peer {:?} has more than {LINKS_MAX} addresses", self.name);
+            return Err(OpenError::Options(what));
+        }
+        let mut addresses = [None; LINKS_MAX];
+        addresses[..self.addresses.len()].copy_from_slice(&self.addresses);
+        Ok(PeerConfig {
+            name: self.name.clone(),
+            addresses,
+        })
+    }
+}
+
+fn peer(node: &NodeSpec, port: u16) -> Peer {
+    let addresses = node.links.iter();
+    let addresses = addresses.map(|link| link.map(|address| SocketAddr::new(address, port)));
+    Peer {
+        name: node.name.clone(),
+        addresses: addresses.collect(),
+    }
+}
+
+fn addresses_here() -> Result<Vec<InterfaceAddress>, OpenError> {
+    let of_one = |interface: Interface| {
+        let name = interface.name;
+        let addresses = interface.addresses.into_iter();
+        addresses.map(move |a| InterfaceAddress {
+            interface: name.clone(),
+            address: a.ip,
+            prefix: a.prefix,
+        })
+    };
+    Ok(interfaces()?.into_iter().flat_map(of_one).collect())
+}

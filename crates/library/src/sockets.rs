@@ -1,0 +1,314 @@
+//! What the program has open: streams, listeners, and who waits for what. The engine's host.
+
+use core::task::{Context, Poll, Waker};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use slab::Slab;
+use tabane_engine::{HOST_TOKENS, Host, Turn};
+use tabane_io::poll::{Poller, Ready};
+use tabane_proto::link::PathState;
+use tabane_proto::op::{CODE_REFUSED, OpEvent};
+use tabane_proto::{Event as Happened, Node, PeerId, StreamId, Time};
+
+use crate::{Event, StreamError};
+
+/// Of the poller, what wakes the driver.
+pub(crate) const TOKEN_KICK: u64 = HOST_TOKENS;
+/// Events kept for a program that does not collect them; the oldest go first.
+pub(crate) const EVENTS_MAX: usize = 1024;
+/// Connections that wait to be accepted at one listener; further ones are turned away.
+pub(crate) const BACKLOG_MAX: usize = 4096;
+
+/// Why a stream is refused: nothing listens for the service.
+pub(crate) const CODE_NO_LISTENER: u32 = 1;
+/// Why a stream is refused: too many wait to be accepted.
+pub(crate) const CODE_BACKLOG_FULL: u32 = 2;
+/// The program has no use for what still comes.
+pub(crate) const CODE_DROPPED: u32 = 3;
+/// What the end that accepts a stream sends first.
+pub(crate) const ACCEPTED: u8 = 0;
+
+/// A stream of the program, by its place in the table: the numbers of streams are used again
+/// when a peer starts afresh.
+pub(crate) type SlotId = usize;
+
+/// Who is to be woken.
+#[derive(Default)]
+pub(crate) struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    pub fn add(&mut self, context: &Context<'_>) {
+        if !self.0.iter().any(|waker| waker.will_wake(context.waker())) {
+            self.0.push(context.waker().clone());
+        }
+    }
+}
+
+/// A stream that the program has.
+pub(crate) struct Slot {
+    pub peer: PeerId,
+    pub stream: StreamId,
+    /// Who waits for something to read, or the end.
+    pub readers: Wakers,
+    /// Who waits for room to write, or for everything to have arrived.
+    pub writers: Wakers,
+    /// What it ended with, if it did not end as it should: reading, …
+    pub reading_ended: Option<StreamError>,
+    /// … and writing.
+    pub writing_ended: Option<StreamError>,
+    /// Everything written and the end were acknowledged.
+    pub is_finished: bool,
+}
+
+/// Streams that wait to be accepted.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    pub streams: VecDeque<SlotId>,
+    pub acceptors: Wakers,
+}
+
+/// What the program has open.
+#[derive(Default)]
+pub(crate) struct Sockets {
+    pub slots: Slab<Slot>,
+    by_stream: HashMap<(PeerId, StreamId), SlotId>,
+    pub listeners: BTreeMap<u32, Backlog>,
+    /// Peers that may have messages for the program.
+    pub mail: VecDeque<PeerId>,
+    pub mail_waiters: Wakers,
+    /// Who waits for room for a message.
+    pub room_waiters: Wakers,
+    /// Who waits for a peer to be there.
+    pub peer_waiters: Wakers,
+    pub events: VecDeque<Event>,
+    pub events_dropped: u64,
+    pub event_waiters: Wakers,
+    /// Somebody waits who is not a thread: the helper must not leave the node alone.
+    pub has_tasks: bool,
+    woken: Vec<Waker>,
+    /// The program wrote something small, and will wait for an answer.
+    pub wrote_small: bool,
+    /// A buffer.
+    pub ready: Vec<Ready>,
+}
+
+impl Sockets {
+    pub fn insert(&mut self, peer: PeerId, stream: StreamId) -> SlotId {
+        let slot = self.slots.insert(Slot {
+            peer,
+            stream,
+            readers: Wakers::default(),
+            writers: Wakers::default(),
+            reading_ended: None,
+            writing_ended: None,
+            is_finished: false,
+        });
+        self.by_stream.insert((peer, stream), slot);
+        slot
+    }
+
+    /// The program has done with a stream.
+    pub fn remove(&mut self, id: SlotId) -> Slot {
+        let slot = self.slots.remove(id);
+        let key = (slot.peer, slot.stream);
+        if self.by_stream.get(&key) == Some(&id) {
+            self.by_stream.remove(&key);
+        }
+        slot
+    }
+
+    /// Those to be woken since the last time.
+    pub fn take_woken(&mut self) -> Vec<Waker> {
+        core::mem::take(&mut self.woken)
+    }
+
+    /// Everybody who waits for anything.
+    pub fn wake_all(&mut self) {
+        for (_, slot) in &mut self.slots {
+            self.woken.append(&mut slot.readers.0);
+            self.woken.append(&mut slot.writers.0);
+        }
+        for backlog in self.listeners.values_mut() {
+            self.woken.append(&mut backlog.acceptors.0);
+        }
+        self.woken.append(&mut self.mail_waiters.0);
+        self.woken.append(&mut self.room_waiters.0);
+        self.woken.append(&mut self.peer_waiters.0);
+        self.woken.append(&mut self.event_waiters.0);
+    }
+
+    /// The next event, if there is one; else the caller is woken by it.
+    pub fn poll_event(&mut self, context: &Context<'_>) -> Poll<Event> {
+        match self.events.pop_front() {
+            Some(event) => Poll::Ready(event),
+            None => {
+                self.event_waiters.add(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    pub fn tell(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+            self.events_dropped += 1;
+        }
+        self.events.push_back(event);
+        self.woken.append(&mut self.event_waiters.0);
+    }
+
+    fn slot(&mut self, peer: PeerId, stream: StreamId) -> Option<&mut Slot> {
+        let id = *self.by_stream.get(&(peer, stream))?;
+        self.slots.get_mut(id)
+    }
+
+    fn wake_readers(&mut self, peer: PeerId, stream: StreamId) {
+        if let Some(id) = self.by_stream.get(&(peer, stream)) {
+            self.woken.append(&mut self.slots[*id].readers.0);
+        }
+    }
+
+    fn wake_writers(&mut self, peer: PeerId, stream: StreamId) {
+        if let Some(id) = self.by_stream.get(&(peer, stream)) {
+            self.woken.append(&mut self.slots[*id].writers.0);
+        }
+    }
+
+    fn opened(&mut self, now: Time, node: &mut Node, peer: PeerId, id: StreamId, service: u32) {
+        let refuse = |node: &mut Node, code| {
+            // What is refused may be gone already.
+            let _ = node.reset_stream(now, peer, id, code);
+            let _ = node.stop_stream(now, peer, id, code);
+        };
+        match self.listeners.get(&service) {
+            None => return refuse(node, CODE_NO_LISTENER),
+            Some(backlog) if backlog.streams.len() >= BACKLOG_MAX => {
+                return refuse(node, CODE_BACKLOG_FULL);
+            }
+            Some(_) => {}
+        }
+        // A stream that was just opened takes a byte, or is broken, of which an event tells.
+        let _ = node.write_stream(now, peer, id, &[ACCEPTED]);
+        let slot = self.insert(peer, id);
+        if let Some(backlog) = self.listeners.get_mut(&service) {
+            backlog.streams.push_back(slot);
+            self.woken.append(&mut backlog.acceptors.0);
+        }
+    }
+
+    /// A stream ended before its time, in one direction or both.
+    fn ended(
+        &mut self,
+        peer: PeerId,
+        stream: StreamId,
+        reading: Option<StreamError>,
+        writing: Option<StreamError>,
+    ) {
+        if let Some(slot) = self.slot(peer, stream) {
+            slot.reading_ended = slot.reading_ended.or(reading);
+            slot.writing_ended = slot.writing_ended.or(writing);
+        }
+        self.wake_readers(peer, stream);
+        self.wake_writers(peer, stream);
+    }
+
+    fn on_op(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) {
+        match event {
+            OpEvent::StreamOpened { id, service } => self.opened(now, node, peer, id, service),
+            OpEvent::Readable(id) => self.wake_readers(peer, id),
+            OpEvent::Writable(id) => self.wake_writers(peer, id),
+            OpEvent::Finished(id) => {
+                if let Some(slot) = self.slot(peer, id) {
+                    slot.is_finished = true;
+                }
+                self.wake_writers(peer, id);
+            }
+            OpEvent::Reset { id, code } => {
+                self.ended(peer, id, Some(StreamError::Reset(code)), None);
+            }
+            OpEvent::Stopped { id, code } => {
+                self.ended(peer, id, None, Some(StreamError::Stopped(code)));
+            }
+            OpEvent::Broken(id) => {
+                let broken = Some(StreamError::Broken);
+                self.ended(peer, id, broken, broken);
+                // Its number may be another stream's from now on.
+                self.by_stream.remove(&(peer, id));
+            }
+            OpEvent::MessageReady => {
+                self.mail.push_back(peer);
+                self.woken.append(&mut self.mail_waiters.0);
+            }
+            OpEvent::MessageRoom => self.woken.append(&mut self.room_waiters.0),
+            OpEvent::MessagesBroken { count } => {
+                let peer = node.peer_name(peer).unwrap_or_default().to_owned();
+                self.tell(Event::MessagesBroken { peer, count });
+                self.woken.append(&mut self.room_waiters.0);
+            }
+        }
+    }
+
+    /// Tells of redundancy that a path's failure or return took or gave.
+    fn tell_redundancy(&mut self, node: &Node, happened: &Happened) {
+        let (peer, was_lost) = match happened {
+            Happened::LinkDown { peer, .. } => (*peer, true),
+            Happened::LinkUp { peer, .. } => (*peer, false),
+            _ => return,
+        };
+        let Some(stats) = node.peer_stats(peer) else {
+            return;
+        };
+        let working = stats
+            .paths
+            .iter()
+            .filter(|path| path.state == PathState::Up)
+            .count();
+        let peer = stats.name;
+        match (was_lost, working) {
+            (true, 1) if stats.paths.len() > 1 => self.tell(Event::RedundancyLost { peer }),
+            (false, 2) => self.tell(Event::RedundancyRestored { peer }),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a stream was turned away for good or for now; `None`: it says nothing of that.
+pub(crate) const fn refusal(code: u32) -> Option<crate::ConnectError> {
+    match code {
+        CODE_NO_LISTENER => Some(crate::ConnectError::Refused),
+        CODE_BACKLOG_FULL | CODE_REFUSED => Some(crate::ConnectError::Busy),
+        _ => None,
+    }
+}
+
+impl Host for Sockets {
+    fn event(&mut self, now: Time, node: &mut Node, event: Happened) {
+        if let Some(event) = Event::of(node, &event) {
+            self.tell(event);
+        }
+        self.tell_redundancy(node, &event);
+        if matches!(event, Happened::PeerUp { .. }) {
+            self.woken.append(&mut self.peer_waiters.0);
+        }
+        if let Happened::Op { peer, event } = event {
+            self.on_op(now, node, peer, event);
+        }
+    }
+
+    fn frame(&mut self, _from: PeerId, _frame: &mut Vec<u8>) {}
+
+    fn ready(&mut self, _turn: &mut Turn<'_>, _ready: Ready) {}
+
+    fn produce(&mut self, _now: Time, _node: &mut Node) -> bool {
+        core::mem::take(&mut self.wrote_small)
+    }
+
+    fn before_wait(&mut self, _node: &Node, _poller: &Poller) -> bool {
+        false
+    }
+
+    fn link_changed(&mut self, text: &str) {
+        let text = text.to_owned();
+        self.tell(Event::Link { text });
+    }
+}

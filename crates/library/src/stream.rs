@@ -1,0 +1,318 @@
+//! A stream of bytes both ways: what a TCP connection is, over all links.
+
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tabane_proto::op::{OpError, Policy};
+
+use crate::hub::{Hub, State};
+use crate::sockets::{CODE_DROPPED, Slot, SlotId};
+use crate::{Gone, StreamError};
+
+/// Something written that is no longer than this waits for an answer, as far as anyone can tell.
+const SMALL_BYTES: usize = 8 * 1024;
+
+/// A stream of bytes both ways. Reading and writing work on `&Stream` as well, from several
+/// threads at once.
+///
+/// When it is dropped, what was written still arrives, and the peer reads the end behind it; the
+/// peer learns that nothing more of its own is read.
+pub struct Stream {
+    hub: Arc<Hub>,
+    slot: SlotId,
+    peer: String,
+    is_nonblocking: AtomicBool,
+}
+
+impl Stream {
+    pub(crate) const fn new(hub: Arc<Hub>, slot: SlotId, peer: String) -> Stream {
+        Stream {
+            hub,
+            slot,
+            peer,
+            is_nonblocking: AtomicBool::new(false),
+        }
+    }
+
+    /// The node at the other end.
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// Whether reads and writes return [`io::ErrorKind::WouldBlock`] instead of waiting.
+    pub fn set_nonblocking(&self, nonblocking: bool) {
+        self.is_nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    /// How what is written is spread over the links: see [`Policy`].
+    ///
+    /// # Errors
+    /// [`StreamError::Broken`], [`StreamError::Gone`].
+    pub fn set_policy(&self, policy: Policy) -> Result<(), StreamError> {
+        self.act(|state| {
+            let slot = &state.sockets.slots[self.slot];
+            let node = &mut state.engine.node;
+            let set = node.set_stream_policy(slot.peer, slot.stream, policy);
+            set.map_err(|_| StreamError::Broken)
+        })
+    }
+
+    /// Ends the writing half: behind what was written the peer reads the end.
+    ///
+    /// # Errors
+    /// [`StreamError`]: it was ended before, by whichever side.
+    pub fn finish(&self) -> Result<(), StreamError> {
+        self.act(|state| {
+            let now = state.engine.now();
+            let slot = &mut state.sockets.slots[self.slot];
+            let finished = match slot.writing_ended {
+                Some(error) => Err(error),
+                None => {
+                    let finished = state.engine.node.finish_stream(now, slot.peer, slot.stream);
+                    finished.map_err(|_| StreamError::Finished)
+                }
+            };
+            if finished.is_ok() {
+                slot.writing_ended = Some(StreamError::Finished);
+            }
+            finished
+        })
+    }
+
+    /// Gives both halves up: what was not delivered is lost, and the peer gets an error with
+    /// this code.
+    ///
+    /// # Errors
+    /// [`StreamError::Gone`].
+    pub fn reset(&self, code: u32) -> Result<(), StreamError> {
+        self.act(|state| {
+            let now = state.engine.now();
+            let slot = &mut state.sockets.slots[self.slot];
+            let (peer, stream) = (slot.peer, slot.stream);
+            if slot.reading_ended != Some(StreamError::Broken) {
+                // A half that is over already needs no end.
+                let _ = state.engine.node.reset_stream(now, peer, stream, code);
+                let _ = state.engine.node.stop_stream(now, peer, stream, code);
+            }
+            slot.reading_ended = slot.reading_ended.or(Some(StreamError::Finished));
+            slot.writing_ended = slot.writing_ended.or(Some(StreamError::Finished));
+            Ok(())
+        })
+    }
+
+    /// Waits until everything written, and the end if it was [finished](Stream::finish), has
+    /// arrived at the peer; returns whether it has within `timeout`.
+    ///
+    /// # Errors
+    /// [`StreamError`]: it will not arrive.
+    pub fn wait_finished(&self, timeout: Duration) -> Result<bool, StreamError> {
+        let until = Instant::now().checked_add(timeout);
+        let arrived = self.hub.wait_for(until, |state, context| {
+            let slot = &mut state.sockets.slots[self.slot];
+            match slot.writing_ended {
+                _ if slot.is_finished => Poll::Ready(Ok(())),
+                Some(error) if error != StreamError::Finished => Poll::Ready(Err(error)),
+                _ => {
+                    slot.writers.add(context);
+                    Poll::Pending
+                }
+            }
+        });
+        match arrived.map_err(StreamError::Gone)? {
+            Ok(arrived) => arrived.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Waits at most so long for something to read. Returns 0 at the end.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`], or a [`StreamError`] inside of an [`io::Error`].
+    pub fn read_timeout(&self, into: &mut [u8], timeout: Duration) -> io::Result<usize> {
+        self.read_until(into, Instant::now().checked_add(timeout))
+    }
+
+    fn read_until(&self, into: &mut [u8], until: Option<Instant>) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        let read = self.hub.wait_for(until, |state, context| {
+            poll_read(state, self.slot, context, into)
+        });
+        match read? {
+            Ok(read) => Ok(read?),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    fn act<R>(
+        &self,
+        act: impl FnOnce(&mut State) -> Result<R, StreamError>,
+    ) -> Result<R, StreamError> {
+        let acted = self.hub.act(|state| (act(state), 0));
+        acted.map_err(StreamError::Gone)?
+    }
+
+    /// Writes what there is room for.
+    fn write_now(&self, data: &[u8]) -> Result<Result<usize, StreamError>, Gone> {
+        self.hub.act(|state| {
+            let written = write(state, self.slot, data);
+            (written, *written.as_ref().unwrap_or(&0))
+        })
+    }
+}
+
+/// Reads what has arrived of a stream; registers the caller if there is nothing.
+pub(crate) fn poll_read(
+    state: &mut State,
+    slot: SlotId,
+    context: &Context<'_>,
+    into: &mut [u8],
+) -> Poll<Result<usize, StreamError>> {
+    let now = state.engine.now();
+    let slot = &mut state.sockets.slots[slot];
+    if let Some(error) = slot.reading_ended {
+        return Poll::Ready(at_end(error));
+    }
+    let read = state
+        .engine
+        .node
+        .read_stream(now, slot.peer, slot.stream, into);
+    match read {
+        Ok(read) if read.len > 0 || read.fin => {
+            if read.fin {
+                slot.reading_ended = Some(StreamError::Finished);
+            }
+            Poll::Ready(Ok(read.len))
+        }
+        Ok(_) => {
+            slot.readers.add(context);
+            Poll::Pending
+        }
+        Err(error) => Poll::Ready(Err(ended(error))),
+    }
+}
+
+/// Writes what there is room for.
+fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
+    let now = state.engine.now();
+    let slot = &state.sockets.slots[slot];
+    if let Some(error) = slot.writing_ended {
+        return Err(error);
+    }
+    let written = state
+        .engine
+        .node
+        .write_stream(now, slot.peer, slot.stream, data);
+    state.sockets.wrote_small |= data.len() <= SMALL_BYTES;
+    written.map_err(ended)
+}
+
+/// What reading on gives behind the end of a stream.
+const fn at_end(error: StreamError) -> Result<usize, StreamError> {
+    match error {
+        StreamError::Finished => Ok(0),
+        error => Err(error),
+    }
+}
+
+const fn ended(error: OpError) -> StreamError {
+    match error {
+        OpError::Reset(code) => StreamError::Reset(code),
+        OpError::UnknownPeer => StreamError::Broken,
+        _ => StreamError::Finished,
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_nonblocking.load(Ordering::Relaxed) {
+            return match self.read_until(into, Some(Instant::now())) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                read => read,
+            };
+        }
+        self.read_until(into, None)
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let written = self.write_now(data)??;
+        if written > 0 {
+            return Ok(written);
+        }
+        if self.is_nonblocking.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let written =
+            self.hub
+                .wait_for(None, |state, context| match write(state, self.slot, data) {
+                    Ok(0) => {
+                        state.sockets.slots[self.slot].writers.add(context);
+                        Poll::Pending
+                    }
+                    written => Poll::Ready(written),
+                })?;
+        Ok(written.unwrap_or(Ok(0))?)
+    }
+
+    /// What was written is on its way already.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(into)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        (&*self).write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // A node that is gone has no streams.
+        let _ = self.hub.act(|state| (drop_slot(state, self.slot), 0));
+    }
+}
+
+/// The program has no more use for a stream.
+pub(crate) fn drop_slot(state: &mut State, slot: SlotId) {
+    let now = state.engine.now();
+    let Slot {
+        peer,
+        stream,
+        reading_ended,
+        writing_ended,
+        ..
+    } = state.sockets.remove(slot);
+    if reading_ended == Some(StreamError::Broken) {
+        return;
+    }
+    let node = &mut state.engine.node;
+    if writing_ended.is_none() {
+        let _ = node.finish_stream(now, peer, stream);
+    }
+    if reading_ended.is_none() {
+        let _ = node.stop_stream(now, peer, stream, CODE_DROPPED);
+    }
+}

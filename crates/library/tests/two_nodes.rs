@@ -1,0 +1,226 @@
+//! Two nodes in one process, over two links: 127.0.0.1 and ::1.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use tabane_library::{ConnectError, Event, ListenError, Node, OpenError, Options, StreamError};
+
+const LINKS: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+const KEY: [u8; 32] = [7; 32];
+const SERVICE: u32 = 1;
+const LONG: Duration = Duration::from_secs(20);
+
+/// A port that is free on both links at this moment.
+fn free_port() -> u16 {
+    loop {
+        let first = UdpSocket::bind((LINKS[0], 0)).unwrap();
+        let port = first.local_addr().unwrap().port();
+        if UdpSocket::bind((LINKS[1], port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn two_nodes() -> (Node, Node) {
+    let ports = [free_port(), free_port()];
+    let open = |name: &str, own: u16, other: &str, port: u16| {
+        let addresses = LINKS.map(|link| SocketAddr::new(link, port));
+        let options = Options::new(name, KEY, LINKS)
+            .port(own)
+            .peer(other, addresses);
+        Node::open(options).unwrap()
+    };
+    let a = open("a", ports[0], "b", ports[1]);
+    (a, open("b", ports[1], "a", ports[0]))
+}
+
+#[test]
+fn a_stream_is_accepted_echoed_and_ended() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    let echo = thread::spawn(move || {
+        let mut stream = listener.accept_timeout(LONG).unwrap();
+        assert_eq!(stream.peer(), "a");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        stream.write_all(&all).unwrap();
+        stream.finish().unwrap();
+        assert!(stream.wait_finished(LONG).unwrap());
+        b
+    });
+    let mut stream = a.connect("b", SERVICE).unwrap();
+    let sent: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
+    stream.write_all(&sent).unwrap();
+    stream.finish().unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert!(got == sent);
+    drop(echo.join().unwrap());
+}
+
+#[test]
+fn many_small_messages_go_back_and_forth() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    let echo = thread::spawn(move || {
+        let mut stream = listener.accept_timeout(LONG).unwrap();
+        let mut buffer = [0; 64];
+        loop {
+            let len = stream.read(&mut buffer).unwrap();
+            if len == 0 {
+                break;
+            }
+            stream.write_all(&buffer[..len]).unwrap();
+        }
+        b
+    });
+    let mut stream = a.connect("b", SERVICE).unwrap();
+    for n in 0..5000u32 {
+        stream.write_all(&n.to_le_bytes()).unwrap();
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(u32::from_le_bytes(answer), n);
+    }
+    stream.finish().unwrap();
+    drop(echo.join().unwrap());
+}
+
+#[test]
+fn connecting_fails_as_the_far_end_says() {
+    let (a, b) = two_nodes();
+    assert_eq!(
+        a.connect("c", SERVICE).err(),
+        Some(ConnectError::UnknownPeer("c".into()))
+    );
+    assert_eq!(a.connect("b", SERVICE).err(), Some(ConnectError::Refused));
+    let listener = b.listen(SERVICE).unwrap();
+    assert_eq!(b.listen(SERVICE).err(), Some(ListenError::InUse(SERVICE)));
+    assert!(a.connect("b", SERVICE).is_ok());
+    drop(listener);
+    assert_eq!(a.connect("b", SERVICE).err(), Some(ConnectError::Refused));
+    drop(b);
+    let soon = Duration::from_millis(50);
+    let late = a.connect_timeout("b", SERVICE, soon).err();
+    assert_eq!(late, Some(ConnectError::TimedOut));
+}
+
+#[test]
+fn a_reset_reaches_the_other_end() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    let mut stream = a.connect("b", SERVICE).unwrap();
+    let accepted = listener.accept_timeout(LONG).unwrap();
+    accepted.reset(99).unwrap();
+    let error = stream.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let inner = error.get_ref().unwrap().downcast_ref::<StreamError>();
+    assert_eq!(inner, Some(&StreamError::Reset(99)));
+    let error = stream.write(b"x").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn a_peer_that_ends_breaks_no_reader_but_one_that_starts_afresh_does() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    let stream = a.connect("b", SERVICE).unwrap();
+    let accepted = listener.accept_timeout(LONG).unwrap();
+    let soon = Duration::from_millis(20);
+    let nothing = stream.read_timeout(&mut [0; 8], soon).unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::TimedOut);
+    stream.set_nonblocking(true);
+    let nothing = (&stream).read(&mut [0; 8]).unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+    drop(accepted);
+    stream.set_nonblocking(false);
+    assert_eq!((&stream).read(&mut [0; 8]).unwrap(), 0);
+}
+
+#[test]
+fn events_tell_of_peers_and_links() {
+    let (a, b) = two_nodes();
+    let mut events = Vec::new();
+    let is_up = |link| {
+        move |e: &Event| {
+            *e == Event::LinkUp {
+                peer: "b".into(),
+                link,
+            }
+        }
+    };
+    while !(events.iter().any(is_up(0)) && events.iter().any(is_up(1))) {
+        events.extend(a.next_event(LONG).unwrap());
+    }
+    assert!(events.iter().any(|e| matches!(e, Event::PeerUp { .. })));
+    drop(b);
+    loop {
+        if let Some(Event::PeerDown { peer, closed }) = a.next_event(LONG).unwrap() {
+            assert_eq!((peer.as_str(), closed), ("b", Some(0)));
+            break;
+        }
+    }
+}
+
+#[test]
+fn messages_keep_their_boundaries_and_order() {
+    let (a, b) = two_nodes();
+    let receiver = thread::spawn(move || {
+        for n in 0..2000u32 {
+            let message = b.receive_timeout(LONG).unwrap().unwrap();
+            assert_eq!((message.from.as_str(), message.flow), ("a", 3));
+            assert_eq!(message.data, vec![n as u8; n as usize]);
+        }
+        b
+    });
+    for n in 0..2000u32 {
+        a.send("b", 3, &vec![n as u8; n as usize]).unwrap();
+    }
+    drop(receiver.join().unwrap());
+}
+
+#[test]
+fn several_threads_use_one_node() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..8 {
+                let mut stream = listener.accept_timeout(LONG).unwrap();
+                scope.spawn(move || {
+                    let mut all = Vec::new();
+                    stream.read_to_end(&mut all).unwrap();
+                    stream.write_all(&all).unwrap();
+                });
+            }
+        });
+        for n in 0..8u8 {
+            let a = &a;
+            scope.spawn(move || {
+                let mut stream = a.connect("b", SERVICE).unwrap();
+                let sent = vec![n; 200_000];
+                stream.write_all(&sent).unwrap();
+                stream.finish().unwrap();
+                let mut got = Vec::new();
+                stream.read_to_end(&mut got).unwrap();
+                assert!(got == sent);
+            });
+        }
+    });
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let (link, key) = (LINKS[0], KEY);
+    let opened = |options| Node::open(options).err().map(|error| error.to_string());
+    let twice = opened(Options::new("a", key, [link, link]));
+    assert_eq!(twice.unwrap(), "link 127.0.0.1 is given twice");
+    let elsewhere = Options::new("a", key, ["192.0.2.1".parse().unwrap()]);
+    assert!(matches!(Node::open(elsewhere), Err(OpenError::NoLink(_))));
+    let (a, _b) = two_nodes();
+    drop(a);
+}
