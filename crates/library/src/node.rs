@@ -27,7 +27,11 @@ pub struct Node {
     hub: Arc<Hub>,
     peers: BTreeMap<String, PeerId>,
     timeout: Duration,
+    linger: Duration,
 }
+
+/// Closing looks this often whether everything has arrived.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What is known of a peer.
 #[derive(Clone, PartialEq, Debug)]
@@ -82,6 +86,7 @@ impl Node {
             hub,
             peers,
             timeout: options.timeout,
+            linger: options.linger,
         })
     }
 
@@ -268,10 +273,34 @@ impl Node {
         })
     }
 
-    /// Tells the peers that this node stops, and ends it. What was written and not sent yet is
-    /// lost: [`Stream::wait_finished`] waits for it.
+    /// Waits until what was written has arrived at the peers that can be reached (as long as
+    /// [`Options::linger`] says), tells them that this node stops, and ends it.
     pub fn close(&self) {
+        let until = Instant::now() + self.linger;
+        while Instant::now() < until {
+            match self.hub.look(|state| self.has_arrived(state)) {
+                Ok(false) => {}
+                Ok(true) | Err(_) => break,
+            }
+            let soon = Some(Instant::now() + LOOK_EVERY);
+            // Nothing can be waited for; but meanwhile the node is run.
+            let _ = self.hub.wait_for(soon, |_, _| Poll::<()>::Pending);
+        }
         self.hub.close();
+    }
+
+    /// Whether everything written to peers that can be reached has arrived there.
+    fn has_arrived(&self, state: &State) -> bool {
+        let node = &state.engine.node;
+        self.peers.values().all(|&peer| {
+            let Some(stats) = node.peer_stats(peer).filter(|_| node.is_connected(peer)) else {
+                return true;
+            };
+            let here = state.sockets.slots.iter();
+            let here = here.filter(|(_, slot)| slot.peer == peer).count() as u64;
+            let waits = node.queued_bytes(peer) as u64 + stats.op.in_flight_bytes;
+            waits == 0 && stats.op.streams_open <= here
+        })
     }
 
     fn peer(&self, name: &str) -> Option<PeerId> {

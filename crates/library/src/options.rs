@@ -16,6 +16,8 @@ use crate::error::given_twice;
 
 /// How long a call waits for a peer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long closing a node waits for what is under way.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +39,7 @@ pub struct Options {
     pub(crate) peers: Vec<Peer>,
     pub(crate) spin: Duration,
     pub(crate) timeout: Duration,
+    pub(crate) linger: Duration,
 }
 
 impl Options {
@@ -56,6 +59,7 @@ impl Options {
             peers: Vec::new(),
             spin: SPIN,
             timeout: TIMEOUT,
+            linger: LINGER,
         }
     }
 
@@ -134,6 +138,14 @@ impl Options {
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = timeout;
+        self
+    }
+
+    /// How long closing the node waits for what was written to arrive at peers that can be
+    /// reached: 5 s if nothing else is said.
+    #[must_use]
+    pub const fn linger(mut self, linger: Duration) -> Options {
+        self.linger = linger;
         self
     }
 

@@ -206,7 +206,10 @@ impl Sockets {
     ) {
         if let Some(slot) = self.slot(peer, stream) {
             slot.reading_ended = slot.reading_ended.or(reading);
-            slot.writing_ended = slot.writing_ended.or(writing);
+            // What was finished may be broken before it has arrived.
+            if slot.writing_ended.is_none() || writing == Some(StreamError::Broken) {
+                slot.writing_ended = writing.or(slot.writing_ended);
+            }
         }
         self.wake_readers(peer, stream);
         self.wake_writers(peer, stream);

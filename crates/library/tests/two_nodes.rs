@@ -64,6 +64,26 @@ fn a_stream_is_accepted_echoed_and_ended() {
 }
 
 #[test]
+fn a_node_that_ends_at_once_takes_nothing_with_it() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    let sender = thread::spawn(move || {
+        let mut stream = a.connect("b", SERVICE).unwrap();
+        stream.write_all(&[7; 1_000_000]).unwrap();
+        stream.finish().unwrap();
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    });
+    let mut stream = listener.accept_timeout(LONG).unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert_eq!(got.len(), 1_000_000);
+    stream.finish().unwrap();
+    // Whether the other end has seen it is known, though that end is gone.
+    assert!(stream.wait_finished(LONG).unwrap());
+    sender.join().unwrap();
+}
+
+#[test]
 fn many_small_messages_go_back_and_forth() {
     let (a, b) = two_nodes();
     let listener = b.listen(SERVICE).unwrap();

@@ -61,6 +61,9 @@ pub enum PeerState {
     Down,
 }
 
+/// Room for a goodbye with an acknowledgement.
+const GOODBYE_BYTES_MAX: usize = 1200;
+
 /// Reasons of a [`Record::Close`]: the node stops, …
 pub const CLOSE_STOPS: u32 = 0;
 /// … it took the peer out of its configuration, …
@@ -533,12 +536,11 @@ impl Bundle {
         self.sessions.current = None;
     }
 
-    /// Says goodbye on every path (in `shared.answers`).
+    /// Says goodbye on every path (in `shared.answers`), and what has arrived by it until now.
     fn say_goodbye(&mut self, now: Time, code: u32, shared: &mut Shared) {
-        let mut packet = [0; 64];
+        let mut packet = [0; GOODBYE_BYTES_MAX];
         for id in self.path_ids() {
-            let record = Record::Close { code };
-            let sealed = self.transmit_record(now, id, &record, 0, &mut packet, shared);
+            let sealed = self.transmit_goodbye(now, id, code, &mut packet, shared);
             if let Some(t) = sealed {
                 shared.answer(t.link, t.to, packet[..t.bytes].to_vec());
             }

@@ -142,6 +142,24 @@ impl Bundle {
         self.send_alone(now, id, written, eliciting, buffer, shared)
     }
 
+    /// The last packet of a path.
+    pub(super) fn transmit_goodbye(
+        &mut self,
+        now: Time,
+        id: LinkId,
+        code: u32,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        let mut w = self.begin(id, buffer.len(), buffer)?;
+        // Or the peer would never know what became of the last that it sent.
+        self.write_ack(now, id, shared, &mut w);
+        Record::Close { code }.write(&mut w);
+        let written = w.len();
+        self.contents.clear();
+        self.send_alone(now, id, written, false, buffer, shared)
+    }
+
     /// A burst of content for the path where it is delivered first.
     fn transmit_burst(
         &mut self,
