@@ -16,12 +16,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::limits::LINKS_MAX;
+use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress};
 use crate::node::{DownReason, Event, LinkConfig, PeerConfig, Shared};
 use crate::op::{OpStats, Ops, Pending};
 use crate::segment::{Content, Fate};
-use crate::wire::{Name, Record, Witness};
+use crate::wire::{ACK_BYTES_MAX, Name, Record, Witness};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use explore::Explorer;
@@ -61,8 +61,8 @@ pub enum PeerState {
     Down,
 }
 
-/// Room for a goodbye with an acknowledgement.
-const GOODBYE_BYTES_MAX: usize = 1200;
+/// A goodbye has an acknowledgement of every path in it.
+const _: () = assert!(ACK_BYTES_MAX * LINKS_MAX + 64 <= DATAGRAM_BYTES_MIN);
 
 /// Reasons of a [`Record::Close`]: the node stops, …
 pub const CLOSE_STOPS: u32 = 0;
@@ -536,11 +536,19 @@ impl Bundle {
         self.sessions.current = None;
     }
 
-    /// Says goodbye on every path (in `shared.answers`), and what has arrived by it until now.
+    /// Says goodbye on every path (in `shared.answers`), and what has arrived until now by all of
+    /// them, or the peer would never know what became of the last that it sent.
     fn say_goodbye(&mut self, now: Time, code: u32, shared: &mut Shared) {
-        let mut packet = [0; GOODBYE_BYTES_MAX];
+        let mut packet = [0; DATAGRAM_BYTES_MIN];
+        let mut records = Vec::new();
+        for p in self.paths.iter_mut().flatten() {
+            if p.path.ack_pending() {
+                records.extend(p.path.take_ack(now).map(Record::Ack));
+            }
+        }
+        records.push(Record::Close { code });
         for id in self.path_ids() {
-            let sealed = self.transmit_goodbye(now, id, code, &mut packet, shared);
+            let sealed = self.transmit_records(now, id, &records, &mut packet, shared);
             if let Some(t) = sealed {
                 shared.answer(t.link, t.to, packet[..t.bytes].to_vec());
             }

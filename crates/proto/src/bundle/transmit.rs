@@ -142,19 +142,17 @@ impl Bundle {
         self.send_alone(now, id, written, eliciting, buffer, shared)
     }
 
-    /// The last packet of a path.
-    pub(super) fn transmit_goodbye(
+    /// One packet with these records alone, which ask for no answer and have room in it.
+    pub(super) fn transmit_records(
         &mut self,
         now: Time,
         id: LinkId,
-        code: u32,
+        records: &[Record<'_>],
         buffer: &mut [u8],
         shared: &mut Shared,
     ) -> Option<Transmit> {
         let mut w = self.begin(id, buffer.len(), buffer)?;
-        // Or the peer would never know what became of the last that it sent.
-        self.write_ack(now, id, shared, &mut w);
-        Record::Close { code }.write(&mut w);
+        records.iter().for_each(|record| record.write(&mut w));
         let written = w.len();
         self.contents.clear();
         self.send_alone(now, id, written, false, buffer, shared)
