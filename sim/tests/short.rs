@@ -1,9 +1,40 @@
-//! Processes that get little processor time.
+//! Processes that get little processor time: the links are sound, and thought to be.
 
 use tabane_sim::net::MS;
 use tabane_sim::processor::Shortage;
 use tabane_sim::short::Pair;
 use tabane_sim::snapshot::Traffic;
+
+/// What a stream gets, in Mb/s, over two links of 1 Gb/s between processes that run for 3 ms and then wait for 5 ms to
+/// so many.
+fn carries_mbps(short: [bool; 2], waits_max_ms: u64) -> f64 {
+    let pair = Pair {
+        seed: 1,
+        mbps: 1000,
+        short,
+        shortage: Shortage {
+            runs_ns: 3 * MS,
+            waits_min_ns: 5 * MS,
+            waits_max_ns: waits_max_ms * MS,
+        },
+        begins: 0,
+        ends: 1500 * MS,
+    };
+    let carried = pair.carries(Traffic::Stream);
+    let bytes = carried.unwrap_or_else(|violation| panic!("{pair:?}: {violation}"));
+    bytes as f64 * 8e-6 / 1.5
+}
+
+/// One window for each wait passed for what the links can do, and the next window was smaller: 200 to 900 Mb/s.
+#[test]
+fn waiting_for_the_processor_is_no_slow_link() {
+    for short in [[true, false], [false, true], [true, true]] {
+        for (waits_max_ms, mbps_min) in [(30, 1300.0), (80, 600.0)] {
+            let mbps = carries_mbps(short, waits_max_ms);
+            assert!(mbps > mbps_min, "{short:?} {waits_max_ms}: {mbps}");
+        }
+    }
+}
 
 /// What the sender left in the queue of one link came while it waited for its processor, and passed for a sign that it
 /// could have answered on the other one: the receiver declared that one failed.

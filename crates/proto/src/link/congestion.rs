@@ -4,13 +4,14 @@
 //! window = rate × (least RTT + queue target + what answers wait on their way
 //! back), in the manner of BBR's rate and Vegas's queue. On a LAN the queue target is many times the RTT, so that an
 //! estimate that is too low raises itself within a round trip or two; on a long
-//! path the target is a quarter of the RTT. No pacing timer: packets leave in
-//! bursts of at most half a millisecond ([`Congestion::burst_bytes`]).
+//! path the target is a quarter of the RTT. While a process waits for its processor the link lives on the queue: the
+//! target is as long as the wait, or one window for each wait would pass for the rate. No pacing timer: packets leave
+//! in bursts of at most half a millisecond ([`Congestion::burst_bytes`]).
 
 use core::time::Duration;
 
 use super::loss_cause::LossCause;
-use super::rate::{Heaps, MaxRate, Steadiness};
+use super::rate::{Heaps, MaxRate, Steadiness, Waits};
 use super::rtt::Rtt;
 use super::thresholds::{
     ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HEAP_GAIN, HOPEFUL_ROUNDS,
@@ -133,6 +134,7 @@ pub struct Congestion {
     rounds_filled: u32,
     period: Period,
     heaps: Heaps,
+    waits: Waits,
     loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
@@ -159,6 +161,7 @@ impl Congestion {
             rounds_filled: 0,
             period: Period::new(now),
             heaps: Heaps::new(now),
+            waits: Waits::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
             drain: None,
@@ -259,6 +262,8 @@ impl Congestion {
         };
         self.heaps.acked(now, sample.bytes);
         self.rate.sample(now, rate, limited, rtt.smoothed());
+        self.waits
+            .acked(now, sample.bytes, sample.sent, rtt.base(), self.rate());
         self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
         self.round.filled |= limited;
@@ -407,6 +412,7 @@ impl Congestion {
             .max(rtt.base() / 4);
         let heap_s = self.heaps.largest() as f64 / rate;
         usual
+            .max(self.waits.longest().mul_f64(HEAP_GAIN))
             .mul_f64(self.loss_cause.queue_scale())
             .max(usual.min(Duration::from_secs_f64(heap_s * HEAP_GAIN)))
             .max(ACK_DELAY_MAX)

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::sent::{Delivery, SentPacket};
 use super::thresholds::{
     RATE_EPOCH, RATE_INTERVAL_MIN, STEADY, STEADY_FALL, STEADY_ROUNDS_FILLED,
-    STEADY_ROUNDS_LIMITED, TRAIN_INTERVAL,
+    STEADY_ROUNDS_LIMITED, TRAIN_INTERVAL, WAIT_MAX,
 };
 use crate::Time;
 
@@ -155,6 +155,52 @@ impl Heaps {
 
     /// Bytes in the largest heap of the current and the previous epoch.
     pub fn largest(&self) -> u64 {
+        self.current.max(self.previous)
+    }
+}
+
+/// The longest that nothing was heard lately of what was on its way, before much was at once: one of the two processes
+/// did not run meanwhile.
+#[derive(Debug)]
+pub struct Waits {
+    bytes: u64,
+    heard_before: Time,
+    heard_at: Time,
+    current: Duration,
+    previous: Duration,
+    began: Time,
+}
+
+impl Waits {
+    pub const fn new(now: Time) -> Waits {
+        Waits {
+            bytes: 0,
+            heard_before: now,
+            heard_at: now,
+            current: Duration::ZERO,
+            previous: Duration::ZERO,
+            began: now,
+        }
+    }
+
+    /// `bytes` are newly acknowledged, the newest of them `sent` at that time, of a path of this least round trip and,
+    /// as is thought, this rate in bytes per second.
+    pub fn acked(&mut self, now: Time, bytes: u64, sent: Time, base: Duration, rate: f64) {
+        if now > self.heard_at {
+            (self.heard_before, self.heard_at, self.bytes) = (self.heard_at, now, 0);
+        }
+        if now.since(self.began) > RATE_EPOCH {
+            (self.previous, self.current, self.began) = (self.current, Duration::ZERO, now);
+        }
+        self.bytes += bytes;
+        let silence = now.since(self.heard_before.max(sent)).saturating_sub(base);
+        // A slow link is silent for as long as what is heard then takes.
+        let takes = Duration::try_from_secs_f64(self.bytes as f64 / rate).unwrap_or(WAIT_MAX);
+        self.current = self.current.max(silence.min(takes).min(WAIT_MAX));
+    }
+
+    /// The longest of the current and the previous epoch.
+    pub fn longest(&self) -> Duration {
         self.current.max(self.previous)
     }
 }

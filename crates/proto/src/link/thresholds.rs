@@ -66,6 +66,9 @@ pub const QUEUE_TARGET: Duration = ms(2);
 /// A queue that was cut holds at least this much of the largest heap that answers come in: more than all of it, so that
 /// a window that is too small grows.
 pub const HEAP_GAIN: f64 = 1.25;
+/// Longest wait of a process for its processor that the queue makes up for: more of it would stand there when the wait
+/// ends.
+pub const WAIT_MAX: Duration = ms(30);
 /// The rate that [`QUEUE_TARGET`] is for, in bytes per second. Slower paths aim at a longer queue (fourth root): the
 /// share of a slow flow grows, so that flows sharing a link converge.
 pub const QUEUE_TARGET_RATE: f64 = 125e6;
