@@ -142,6 +142,21 @@ impl Hub {
         Ok(result)
     }
 
+    /// Asks for something once; `poll` registers the waker if it is not there yet, and the helper
+    /// runs the node until it is.
+    pub fn poll<R>(
+        &self,
+        context: &Context<'_>,
+        poll: impl FnOnce(&mut State, &Context<'_>) -> Poll<R>,
+    ) -> Result<Poll<R>, Gone> {
+        let mut state = self.lock()?;
+        let polled = poll(&mut state, context);
+        state.sockets.has_tasks = true;
+        self.send(&mut state)?;
+        self.release(state);
+        Ok(polled)
+    }
+
     /// Sends what there is to send; every now and then also takes in what has arrived.
     fn send(&self, state: &mut State) -> Result<(), Gone> {
         let mut ready = Vec::new();
@@ -165,7 +180,8 @@ impl Hub {
             .driver
             .is_some_and(|driver| due.is_some_and(|at| at < driver.until));
         // A helper that sleeps may have to look after a timer now.
-        let helper = state.driver.is_none() && state.helper_sleeps;
+        let sleeps = state.helper_sleeps || state.sockets.has_tasks;
+        let helper = state.driver.is_none() && sleeps;
         let awake = state.sockets.take_woken();
         drop(state);
         awake.into_iter().for_each(Waker::wake);

@@ -25,12 +25,18 @@
 //! others have written and takes in what comes for everybody. Only while no thread of the
 //! program waits for anything does a helper thread look after timers and acknowledgements.
 //!
+//! A task of an asynchronous program cannot do that: there the helper thread runs the node, and
+//! wakes the tasks. [`Node::connect_async`], [`Listener::accept_async`], [`Node::next_event_async`]
+//! and the like work in any runtime; with the feature `tokio`, streams are `AsyncRead` and
+//! `AsyncWrite`.
+//!
 //! # Threads and processes
 //! Everything may be used from several threads at once. After `fork` the node belongs to the
 //! parent: in the child every call returns [`Gone::Forked`] (as
 //! [`std::io::ErrorKind::NotConnected`] where it is an [`std::io::Error`]).
 #![forbid(unsafe_code)]
 
+mod asynchronous;
 mod error;
 mod event;
 mod hub;

@@ -1,18 +1,19 @@
 //! Listening for a service.
 
-use core::task::Poll;
+use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::hub::{Hub, State};
+use crate::sockets::SlotId;
 use crate::stream::drop_slot;
 use crate::{Gone, Stream};
 
 /// Accepts streams that other nodes open to a service of this one, until it is dropped.
 pub struct Listener {
-    hub: Arc<Hub>,
+    pub(crate) hub: Arc<Hub>,
     service: u32,
 }
 
@@ -48,16 +49,9 @@ impl Listener {
     }
 
     fn accept_until(&self, until: Option<Instant>) -> Result<Option<Stream>, Gone> {
-        let accepted = self.hub.wait_for(until, |state, context| {
-            let Some(backlog) = state.sockets.listeners.get_mut(&self.service) else {
-                return Poll::Pending;
-            };
-            let Some(slot) = backlog.streams.pop_front() else {
-                backlog.acceptors.add(context);
-                return Poll::Pending;
-            };
-            Poll::Ready((slot, state.peer_of(slot)))
-        })?;
+        let accepted = self
+            .hub
+            .wait_for(until, |state, context| self.poll_accept(state, context))?;
         let accepted = accepted.ok();
         Ok(accepted.map(|(slot, peer)| Stream::new(Arc::clone(&self.hub), slot, peer)))
     }
@@ -71,6 +65,22 @@ impl Drop for Listener {
 }
 
 impl Listener {
+    /// The next stream and the name of its other end.
+    pub(crate) fn poll_accept(
+        &self,
+        state: &mut State,
+        context: &Context<'_>,
+    ) -> Poll<(SlotId, String)> {
+        let Some(backlog) = state.sockets.listeners.get_mut(&self.service) else {
+            return Poll::Pending;
+        };
+        let Some(slot) = backlog.streams.pop_front() else {
+            backlog.acceptors.add(context);
+            return Poll::Pending;
+        };
+        Poll::Ready((slot, state.peer_of(slot)))
+    }
+
     fn close(&self, state: &mut State) {
         let backlog = state.sockets.listeners.remove(&self.service);
         for slot in backlog.into_iter().flat_map(|backlog| backlog.streams) {

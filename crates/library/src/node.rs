@@ -24,7 +24,7 @@ use crate::{
 /// A node of the cluster in this process. It ends when it is [closed](Node::close) or dropped;
 /// its streams with it.
 pub struct Node {
-    hub: Arc<Hub>,
+    pub(crate) hub: Arc<Hub>,
     peers: BTreeMap<String, PeerId>,
     timeout: Duration,
     linger: Duration,
@@ -245,7 +245,10 @@ impl Node {
     }
 
     fn receive_until(&self, until: Option<Instant>) -> Result<Option<Message>, Gone> {
-        Ok(self.hub.wait_for(until, poll_message)?.ok())
+        Ok(self
+            .hub
+            .wait_for(until, |state, context| poll_message(state, context))?
+            .ok())
     }
 
     /// Waits at most so long for the next thing that happens to a peer or a link. The last 1024
@@ -303,7 +306,7 @@ impl Node {
         })
     }
 
-    fn peer(&self, name: &str) -> Option<PeerId> {
+    pub(crate) fn peer(&self, name: &str) -> Option<PeerId> {
         self.peers.get(name).copied()
     }
 }
@@ -320,7 +323,11 @@ fn add_peer(engine: &mut Engine, peer: &Peer) -> Result<PeerId, OpenError> {
     added.map_err(|error| OpenError::Options(error.to_string()))
 }
 
-fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, ConnectError> {
+pub(crate) fn open_stream(
+    state: &mut State,
+    peer: PeerId,
+    service: u32,
+) -> Result<SlotId, ConnectError> {
     let now = state.engine.now();
     let policy = Policy::default();
     let opened = state.engine.node.open_stream(now, peer, service, policy);
@@ -334,7 +341,7 @@ fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, 
 }
 
 /// Whether the other end has accepted a stream.
-fn poll_accepted(
+pub(crate) fn poll_accepted(
     state: &mut State,
     slot: SlotId,
     context: &Context<'_>,
@@ -351,7 +358,7 @@ fn poll_accepted(
     })
 }
 
-fn poll_message(state: &mut State, context: &mut Context<'_>) -> Poll<Message> {
+pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Message> {
     let now = state.engine.now();
     while let Some(&peer) = state.sockets.mail.front() {
         let node = &mut state.engine.node;

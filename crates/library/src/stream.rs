@@ -22,8 +22,8 @@ const SMALL_BYTES: usize = 8 * 1024;
 /// When it is dropped, what was written still arrives, and the peer reads the end behind it; the
 /// peer learns that nothing more of its own is read.
 pub struct Stream {
-    hub: Arc<Hub>,
-    slot: SlotId,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) slot: SlotId,
     peer: String,
     is_nonblocking: AtomicBool,
 }
@@ -198,7 +198,7 @@ pub(crate) fn poll_read(
 }
 
 /// Writes what there is room for.
-fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
+pub(crate) fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
     let now = state.engine.now();
     let slot = &state.sockets.slots[slot];
     if let Some(error) = slot.writing_ended {

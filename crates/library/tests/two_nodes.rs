@@ -1,43 +1,13 @@
-//! Two nodes in one process, over two links: 127.0.0.1 and ::1.
+//! The library in a program of threads.
+
+mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use common::{KEY, LINKS, LONG, SERVICE, two_nodes};
 use tabane_library::{ConnectError, Event, ListenError, Node, OpenError, Options, StreamError};
-
-const LINKS: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::LOCALHOST),
-    IpAddr::V6(Ipv6Addr::LOCALHOST),
-];
-const KEY: [u8; 32] = [7; 32];
-const SERVICE: u32 = 1;
-const LONG: Duration = Duration::from_secs(20);
-
-/// A port that is free on both links at this moment.
-fn free_port() -> u16 {
-    loop {
-        let first = UdpSocket::bind((LINKS[0], 0)).unwrap();
-        let port = first.local_addr().unwrap().port();
-        if UdpSocket::bind((LINKS[1], port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-fn two_nodes() -> (Node, Node) {
-    let ports = [free_port(), free_port()];
-    let open = |name: &str, own: u16, other: &str, port: u16| {
-        let addresses = LINKS.map(|link| SocketAddr::new(link, port));
-        let options = Options::new(name, KEY, LINKS)
-            .port(own)
-            .peer(other, addresses);
-        Node::open(options).unwrap()
-    };
-    let a = open("a", ports[0], "b", ports[1]);
-    (a, open("b", ports[1], "a", ports[0]))
-}
 
 #[test]
 fn a_stream_is_accepted_echoed_and_ended() {
