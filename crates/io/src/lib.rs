@@ -10,6 +10,7 @@
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
 
+pub mod capture;
 pub mod clock;
 pub mod control;
 pub mod credentials;

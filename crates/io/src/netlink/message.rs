@@ -38,6 +38,12 @@ impl Request {
         request
     }
 
+    /// Asks the kernel to say when it is done.
+    pub(crate) fn acknowledged(mut self) -> Request {
+        self.bytes[6] |= libc::NLM_F_ACK as u8;
+        self
+    }
+
     fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(align(self.bytes.len()), 0);

@@ -19,6 +19,7 @@ pub use monitor::{Change, LinkMonitor};
 pub use neighbours::{Neighbour, Neighbours, neighbours};
 pub use tcp::{TcpConnection, tcp_connections};
 
+pub(crate) use message::Request;
 pub(crate) use message::text;
 pub(crate) use socket::Socket as RouteSocket;
 

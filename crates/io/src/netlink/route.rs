@@ -166,6 +166,49 @@ impl Socket {
         self.execute(request)
     }
 
+    /// Makes all addresses of a family local to `lo` ("AnyIP"); what is sent to them comes from
+    /// `source` unless the sender says otherwise, and TCP connections use this congestion control.
+    pub(crate) fn add_everything_local(
+        &mut self,
+        is_v4: bool,
+        source: Option<IpAddr>,
+        congestion_control: &str,
+    ) -> Result<(), Refused> {
+        const LOOPBACK: u32 = 1;
+        // linux/rtnetlink.h; not in the libc crate.
+        const METRIC_CC_ALGO: u16 = 16;
+        let family = if is_v4 { libc::AF_INET } else { libc::AF_INET6 };
+        let [table, protocol] = [libc::RT_TABLE_LOCAL, libc::RTPROT_STATIC];
+        let [scope, kind] = [libc::RT_SCOPE_HOST, libc::RTN_LOCAL];
+        // `struct rtmsg`: the prefix has no bits.
+        let header = [
+            family as u8,
+            0,
+            0,
+            0,
+            table,
+            protocol,
+            scope,
+            kind,
+            0,
+            0,
+            0,
+            0,
+        ];
+        let how = ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let mut request = Request::new(libc::RTM_NEWROUTE, how, &header);
+        request.number(libc::RTA_OIF, LOOPBACK);
+        match source {
+            Some(IpAddr::V4(ip)) => request.attribute(libc::RTA_PREFSRC, &ip.octets()),
+            Some(IpAddr::V6(ip)) => request.attribute(libc::RTA_PREFSRC, &ip.octets()),
+            None => &mut request,
+        };
+        request.nested(libc::RTA_METRICS, |metrics| {
+            metrics.text(METRIC_CC_ALGO, congestion_control);
+        });
+        self.execute(request)
+    }
+
     /// Takes an address away.
     #[cfg(test)]
     pub(crate) fn delete_address(

@@ -77,6 +77,11 @@ impl Socket {
         Socket::asking(libc::NETLINK_SOCK_DIAG)
     }
 
+    /// As [`Socket::new`], of NETLINK_NETFILTER, which takes rules in batches.
+    pub(crate) fn netfilter() -> io::Result<Socket> {
+        Socket::asking(libc::NETLINK_NETFILTER)
+    }
+
     fn asking(family: libc::c_int) -> io::Result<Socket> {
         let socket = Socket::open(family, 0, 0)?;
         set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)?;
@@ -169,6 +174,29 @@ impl Socket {
     pub(crate) fn execute(&mut self, request: Request) -> Result<(), Refused> {
         self.send(request)?;
         self.collect(&mut |_| ()).map(drop)
+    }
+
+    /// Has the kernel do several things, all or none; the last that is done must carry
+    /// `NLM_F_ACK`.
+    pub(crate) fn execute_batch(&mut self, requests: Vec<Request>) -> Result<(), Refused> {
+        let mut bytes = Vec::new();
+        for request in requests {
+            self.sequence = self.sequence.wrapping_add(1);
+            bytes.extend(request.finish(self.sequence));
+        }
+        retry(|| {
+            let fd = self.fd.as_raw_fd();
+            // SAFETY: the pointer and the length describe `bytes`.
+            check_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) })
+        })?;
+        loop {
+            // The first answer is what is wrong with the first request that is, or that all are done.
+            for message in messages(self.receive()?).flatten() {
+                if i32::from(message.kind) == libc::NLMSG_ERROR {
+                    return read_error(message.body);
+                }
+            }
+        }
     }
 
     /// Has the kernel list things: `make` makes the request, which must carry

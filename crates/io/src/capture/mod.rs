@@ -1,0 +1,366 @@
+//! Another network namespace's TCP connections and datagrams, caught where they begin.
+//!
+//! In the namespace every address is its own ("AnyIP": a route of type local for all), so
+//! whatever a program connects to, its kernel sends the packets round `lo`. A SYN to another
+//! host is seen here and dropped by a rule ([`Rules`]). When it is known what the host would
+//! have said, it is [sent once more](Capture::admit) and comes out of [`Capture::accept`], or
+//! [refused](Capture::refuse): connecting succeeds, fails or waits exactly as the far end does.
+//! From then on both sides have a genuine TCP connection, and no system call of the program's
+//! costs more than before.
+//!
+//! All of it works in a user namespace of an ordinary user. The sockets belong to the namespace
+//! they were made in, wherever their user goes.
+
+mod namespace;
+mod rules;
+mod syn;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+#[cfg(test)]
+use namespace::furnish;
+pub use namespace::{Namespace, NamespaceError};
+pub use rules::Rules;
+pub use syn::Syn;
+
+use crate::sys::{check, packet_address, set_option};
+use syn::SYN_BYTES_MAX;
+
+/// What a SYN bears that is sent once more.
+const MARK: u32 = 0x7ab;
+/// `lo` is the first device of every network namespace.
+const LOOPBACK: u32 = 1;
+/// SYNs that may wait to be looked at: 300 connections at once are more than the default holds,
+/// and one that is lost is repeated only after a second.
+const SYN_BUFFER_BYTES: usize = 16 << 20;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
+// linux/if_packet.h
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+// linux/in6.h
+const IPV6_TRANSPARENT: libc::c_int = 75;
+const IPV6_RECVORIGDSTADDR: libc::c_int = 74;
+
+/// The sockets, in the order in which they are handed on.
+#[derive(Debug)]
+pub struct Capture {
+    syns: OwnedFd,
+    send_v4: Socket,
+    send_v6: Socket,
+    refuse_v4: Socket,
+    refuse_v6: Socket,
+    listener: Socket,
+    datagrams: Socket,
+}
+
+/// How many descriptors a [`Capture`] has.
+pub const DESCRIPTORS: usize = 7;
+
+impl Capture {
+    /// Catches what begins in the network namespace this thread is in, which has the
+    /// addresses `own` and is nobody else's.
+    ///
+    /// # Errors
+    /// The kernel lacks something or does not permit it; what is in the message.
+    pub fn open(own: &[IpAddr]) -> io::Result<Capture> {
+        let listener = listener()?;
+        let datagrams = datagrams()?;
+        let capture = Capture {
+            syns: syn_socket()?,
+            send_v4: raw(Domain::IPV4, Some(MARK))?,
+            send_v6: raw(Domain::IPV6, Some(MARK))?,
+            refuse_v4: raw(Domain::IPV4, None)?,
+            refuse_v6: raw(Domain::IPV6, None)?,
+            listener,
+            datagrams,
+        };
+        let rules = Rules {
+            own: own.to_vec(),
+            mark: MARK,
+            tcp_port: port_of(&capture.listener)?,
+            udp_port: port_of(&capture.datagrams)?,
+        };
+        rules.apply()?;
+        Ok(capture)
+    }
+
+    /// The next SYN to another host; `None` when there is none.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn next_syn(&self) -> io::Result<Option<Syn>> {
+        let mut packet = [MaybeUninit::<u8>::uninit(); SYN_BYTES_MAX];
+        loop {
+            // SAFETY: the pointer and the length describe `packet`.
+            let received = check(unsafe {
+                libc::recv(
+                    self.syns.as_raw_fd(),
+                    packet.as_mut_ptr().cast(),
+                    packet.len(),
+                    libc::MSG_DONTWAIT,
+                ) as i32
+            });
+            let bytes = match received {
+                Ok(bytes) => bytes as usize,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            // SAFETY: the kernel has written so many bytes.
+            let packet = unsafe { std::slice::from_raw_parts(packet.as_ptr().cast(), bytes) };
+            if let Some(syn) = Syn::read(packet) {
+                return Ok(Some(syn));
+            }
+        }
+    }
+
+    /// Sends a SYN once more: the connection comes out of [`Capture::accept`].
+    ///
+    /// # Errors
+    /// Not expected; the program's kernel repeats the SYN after a second.
+    pub fn admit(&self, syn: &Syn) -> io::Result<()> {
+        let socket = match syn.destination {
+            SocketAddr::V4(_) => &self.send_v4,
+            SocketAddr::V6(_) => &self.send_v6,
+        };
+        send(socket, syn.packet(), syn.destination.ip())
+    }
+
+    /// Answers a SYN with a reset: connecting fails with "connection refused".
+    ///
+    /// # Errors
+    /// Not expected; the program's kernel repeats the SYN after a second.
+    pub fn refuse(&self, syn: &Syn) -> io::Result<()> {
+        let socket = match syn.destination {
+            SocketAddr::V4(_) => &self.refuse_v4,
+            SocketAddr::V6(_) => &self.refuse_v6,
+        };
+        send(socket, &syn.refusal(), syn.source.ip())
+    }
+
+    /// The next connection that was admitted: its socket, not blocking, the program's end, and
+    /// whom it thinks to be connected to. `None` when there is none.
+    ///
+    /// # Errors
+    /// No descriptors are left; the connection still waits then.
+    pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
+        let (socket, from) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        let (from, to) = (from.as_socket(), socket.local_addr()?.as_socket());
+        let ends = from.map(unmapped).zip(to.map(unmapped));
+        let (from, to) = ends.ok_or(io::ErrorKind::Unsupported)?;
+        Ok(Some((socket.into(), from, to)))
+    }
+
+    /// Where SYNs are to be waited for.
+    pub fn syn_descriptor(&self) -> BorrowedFd<'_> {
+        self.syns.as_fd()
+    }
+
+    /// Where connections are to be waited for.
+    pub fn accept_descriptor(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// To hand it on to another process.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; DESCRIPTORS] {
+        [
+            self.syns.as_fd(),
+            self.send_v4.as_fd(),
+            self.send_v6.as_fd(),
+            self.refuse_v4.as_fd(),
+            self.refuse_v6.as_fd(),
+            self.listener.as_fd(),
+            self.datagrams.as_fd(),
+        ]
+    }
+
+    /// What another process handed on.
+    pub fn from_descriptors(descriptors: [OwnedFd; DESCRIPTORS]) -> Capture {
+        let [
+            syns,
+            send_v4,
+            send_v6,
+            refuse_v4,
+            refuse_v6,
+            listener,
+            datagrams,
+        ] = descriptors;
+        Capture {
+            syns,
+            send_v4: send_v4.into(),
+            send_v6: send_v6.into(),
+            refuse_v4: refuse_v4.into(),
+            refuse_v6: refuse_v6.into(),
+            listener: listener.into(),
+            datagrams: datagrams.into(),
+        }
+    }
+}
+
+/// A socket in this thread's network namespace that speaks for `from`, an address of another
+/// host, and connects to `to`, one of the namespace's own: what accepts it sees `from`. Not
+/// blocking; when it is writable, it is connected or has its error.
+///
+/// # Errors
+/// Nothing listens at `to`, or the thread may not.
+pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(to),
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    make_transparent(&socket, to.is_ipv6())?;
+    socket.set_reuse_address(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&from.into())?;
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+/// IPv4 addresses in the form in which an IPv6 socket has them are IPv4 addresses.
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn syn_socket() -> io::Result<OwnedFd> {
+    let socket = Socket::new(
+        Domain::PACKET,
+        Type::DGRAM.nonblocking(),
+        Some(Protocol::from(0)),
+    )?;
+    set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+    filter(&socket)?;
+    crate::sys::grow_buffer(
+        socket.as_fd(),
+        libc::SO_RCVBUFFORCE,
+        libc::SO_RCVBUF,
+        SYN_BUFFER_BYTES,
+    )?;
+    socket.bind(&packet_address(LOOPBACK, EVERY_PROTOCOL))?;
+    Ok(socket.into())
+}
+
+/// Lets only SYNs pass that do not bear our mark. (Those to the namespace's own addresses are
+/// told apart where they are read: there are few.)
+fn filter(socket: &Socket) -> io::Result<()> {
+    const MARK_AT: u32 = (-0x1000_i32 as u32).wrapping_add(20);
+    const TCP: u32 = 6;
+    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let byte = |at| op(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, at);
+    let equal = |k, jt, jf| op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
+    let and = |k| op(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, k);
+    let verdict = |k| op(libc::BPF_RET | libc::BPF_K, 0, 0, k);
+    let program = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, MARK_AT),
+        equal(MARK, 15, 0),
+        byte(0),
+        and(0xf0),
+        equal(0x40, 0, 4),
+        byte(9),
+        equal(TCP, 0, 10),
+        // The TCP header of an IPv4 packet begins behind its options.
+        op(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 0),
+        op(libc::BPF_JMP | libc::BPF_JA, 0, 0, 3),
+        byte(6),
+        equal(TCP, 0, 6),
+        op(libc::BPF_LDX | libc::BPF_IMM, 0, 0, 40),
+        op(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, 0, 0, 13),
+        and(0x17),
+        equal(0x02, 0, 2),
+        verdict(u32::MAX),
+        verdict(u32::MAX),
+        verdict(0),
+    ];
+    let attached = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel copies `len` instructions from `filter`, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const attached).cast(),
+            size_of_val(&attached) as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Sends whole IP packets.
+fn raw(domain: Domain, mark: Option<u32>) -> io::Result<Socket> {
+    let protocol = Protocol::from(libc::IPPROTO_RAW);
+    let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(protocol))?;
+    if let Some(mark) = mark {
+        socket.set_mark(mark)?;
+    }
+    Ok(socket)
+}
+
+fn send(socket: &Socket, packet: &[u8], to: IpAddr) -> io::Result<()> {
+    // The port means nothing to a raw socket; IPv6 insists on 0.
+    socket.send_to(packet, &SockAddr::from(SocketAddr::new(to, 0)))?;
+    Ok(())
+}
+
+fn port_of(socket: &Socket) -> io::Result<u16> {
+    let address = socket.local_addr()?.as_socket();
+    Ok(address.map_or(0, |address| address.port()))
+}
+
+/// What receives datagrams to any address, and tells to which.
+fn datagrams() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    socket.set_only_v6(false)?;
+    make_transparent(&socket, true)?;
+    make_transparent(&socket, false)?;
+    set_option(&socket, libc::SOL_IP, libc::IP_RECVORIGDSTADDR, 1)?;
+    set_option(&socket, libc::SOL_IPV6, IPV6_RECVORIGDSTADDR, 1)?;
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())?;
+    Ok(socket)
+}
+
+/// One listener for both families, on a port of the kernel's choice.
+fn listener() -> io::Result<Socket> {
+    let listener = Socket::new(
+        Domain::IPV6,
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    listener.set_only_v6(false)?;
+    make_transparent(&listener, true)?;
+    make_transparent(&listener, false)?;
+    listener.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())?;
+    listener.listen(BACKLOG)?;
+    Ok(listener)
+}
+
+fn make_transparent(socket: &Socket, is_v6: bool) -> io::Result<()> {
+    let (level, option) = match is_v6 {
+        true => (libc::SOL_IPV6, IPV6_TRANSPARENT),
+        false => (libc::SOL_IP, libc::IP_TRANSPARENT),
+    };
+    set_option(socket, level, option, 1)
+}

@@ -1,0 +1,104 @@
+//! A network namespace for one program, in which every address is its own.
+
+use core::fmt;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+
+use crate::netlink::RouteSocket;
+use crate::netlink::route::LinkSettings;
+use crate::sys::check;
+
+/// `lo` is the first device of every network namespace.
+const LOOPBACK: u32 = 1;
+/// What TCP connections inside use: over loopback, where nothing is lost, BBR (a host's default,
+/// maybe) is three times slower.
+const CONGESTION_CONTROL: &str = "cubic";
+
+/// A step of making a namespace failed.
+#[derive(Debug)]
+pub struct NamespaceError {
+    step: &'static str,
+    source: io::Error,
+}
+
+impl NamespaceError {
+    fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> NamespaceError {
+        move |source| NamespaceError {
+            step,
+            source: source.into(),
+        }
+    }
+}
+
+impl fmt::Display for NamespaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}", self.step, self.source)
+    }
+}
+
+impl core::error::Error for NamespaceError {}
+
+/// The network namespace that this process is in, and is alone in.
+#[derive(Debug)]
+pub struct Namespace(());
+
+impl Namespace {
+    /// Moves this process, which must have a single thread, into a network namespace of its
+    /// own, with these addresses; an ordinary user's into a user namespace as well, in which
+    /// it stays who it is.
+    ///
+    /// # Errors
+    /// The kernel does not permit it, or lacks something.
+    pub fn enter(own: &[IpAddr]) -> Result<Namespace, NamespaceError> {
+        // SAFETY: take no arguments, cannot fail.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        // SAFETY: takes no pointers.
+        let alone = check(unsafe { libc::unshare(libc::CLONE_NEWNET) });
+        if alone.is_err() {
+            let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
+            // SAFETY: takes no pointers.
+            check(unsafe { libc::unshare(flags) }).map_err(NamespaceError::step(
+                "make a user namespace (are they permitted? sysctl user.max_user_namespaces, \
+                 kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)",
+            ))?;
+            for (file, content) in [
+                ("/proc/self/setgroups", "deny".to_owned()),
+                ("/proc/self/uid_map", format!("{uid} {uid} 1")),
+                ("/proc/self/gid_map", format!("{gid} {gid} 1")),
+            ] {
+                let written = fs::write(file, content);
+                written.map_err(NamespaceError::step("stay who one is in a user namespace"))?;
+            }
+        }
+        furnish(own)?;
+        Ok(Namespace(()))
+    }
+}
+
+/// Gives the namespace its addresses, and makes all others its own as well.
+pub(super) fn furnish(own: &[IpAddr]) -> Result<(), NamespaceError> {
+    let mut route = RouteSocket::new().map_err(NamespaceError::step("ask the kernel"))?;
+    let up = LinkSettings {
+        up: true,
+        ..LinkSettings::default()
+    };
+    route
+        .set_link(LOOPBACK, up)
+        .map_err(NamespaceError::step("switch lo on"))?;
+    for address in own {
+        let prefix = if address.is_ipv4() { 32 } else { 128 };
+        let added = route.add_address(LOOPBACK, *address, prefix);
+        added.map_err(NamespaceError::step("add the node's address"))?;
+    }
+    for is_v4 in [true, false] {
+        let source = own.iter().find(|address| address.is_ipv4() == is_v4);
+        let made = route.add_everything_local(is_v4, source.copied(), CONGESTION_CONTROL);
+        match made {
+            // A kernel without IPv6 has nothing to be caught there.
+            Err(_) if !is_v4 && source.is_none() => {}
+            made => made.map_err(NamespaceError::step("make all addresses local"))?,
+        }
+    }
+    Ok(())
+}

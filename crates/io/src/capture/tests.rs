@@ -1,0 +1,138 @@
+//! With a real kernel, in a namespace of one's own: connections to hosts that do not exist.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use super::{Capture, Syn, connect_as, furnish};
+use crate::namespace::isolated;
+use crate::poll::{Interest, Poller};
+
+const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
+const FAR: [&str; 2] = ["10.77.0.2:80", "[fd77::2]:80"];
+
+fn capture() -> Capture {
+    let own = OWN.map(|text| text.parse::<IpAddr>().unwrap());
+    furnish(&own).unwrap();
+    Capture::open(&own).unwrap()
+}
+
+fn wait_for(descriptor: std::os::fd::BorrowedFd<'_>) {
+    let (poller, mut ready) = (Poller::new().unwrap(), Vec::new());
+    poller.register(descriptor, 0, Interest::Read).unwrap();
+    let patience = Some(Duration::from_secs(20));
+    poller.wait(patience, &mut ready).unwrap();
+    assert!(!ready.is_empty(), "nothing came");
+}
+
+fn next_syn(capture: &Capture) -> Syn {
+    wait_for(capture.syn_descriptor());
+    capture.next_syn().unwrap().unwrap()
+}
+
+fn connecting(to: &str) -> thread::JoinHandle<std::io::Result<TcpStream>> {
+    let to: SocketAddr = to.parse().unwrap();
+    thread::spawn(move || TcpStream::connect_timeout(&to, Duration::from_secs(20)))
+}
+
+#[test]
+fn a_connection_is_held_until_it_is_admitted() {
+    isolated(
+        "capture::tests::a_connection_is_held_until_it_is_admitted",
+        || {
+            let capture = capture();
+            for (own, far) in OWN.into_iter().zip(FAR) {
+                let program = connecting(far);
+                let syn = next_syn(&capture);
+                assert_eq!(syn.destination, far.parse().unwrap());
+                assert_eq!(syn.source.ip(), own.parse::<IpAddr>().unwrap());
+                // Nobody has answered it.
+                assert!(!program.is_finished());
+                assert!(capture.accept().unwrap().is_none());
+                capture.admit(&syn).unwrap();
+                wait_for(capture.accept_descriptor());
+                let (mut ours, from, to) = capture.accept().unwrap().unwrap();
+                assert_eq!((from, to), (syn.source, syn.destination));
+                let mut theirs = program.join().unwrap().unwrap();
+                assert_eq!(theirs.peer_addr().unwrap(), far.parse().unwrap());
+                theirs.write_all(b"hello").unwrap();
+                ours.set_nonblocking(false).unwrap();
+                let mut heard = [0; 5];
+                ours.read_exact(&mut heard).unwrap();
+                assert_eq!(&heard, b"hello");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_connection_that_is_refused_is_refused() {
+    isolated(
+        "capture::tests::a_connection_that_is_refused_is_refused",
+        || {
+            let capture = capture();
+            for far in FAR {
+                let program = connecting(far);
+                let syn = next_syn(&capture);
+                capture.refuse(&syn).unwrap();
+                let error = program.join().unwrap().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            }
+        },
+    );
+}
+
+#[test]
+fn many_at_once_are_all_seen() {
+    isolated("capture::tests::many_at_once_are_all_seen", || {
+        let capture = capture();
+        let programs: Vec<_> = (0..300).map(|_| connecting(FAR[0])).collect();
+        let mut seen = 0;
+        while seen < programs.len() {
+            let syn = next_syn(&capture);
+            capture.admit(&syn).unwrap();
+            seen += 1;
+        }
+        assert!(
+            programs
+                .into_iter()
+                .all(|program| program.join().unwrap().is_ok())
+        );
+    });
+}
+
+#[test]
+fn a_listener_of_the_program_sees_who_connects() {
+    isolated(
+        "capture::tests::a_listener_of_the_program_sees_who_connects",
+        || {
+            let _capture = capture();
+            for (own, far) in OWN.into_iter().zip(["10.77.0.9:4000", "[fd77::9]:4000"]) {
+                let own: IpAddr = own.parse().unwrap();
+                let listener = TcpListener::bind((own, 0)).unwrap();
+                let far: SocketAddr = far.parse().unwrap();
+                let ours = connect_as(far, listener.local_addr().unwrap()).unwrap();
+                let (mut theirs, from) = listener.accept().unwrap();
+                assert_eq!(from, far);
+                ours.set_nonblocking(false).unwrap();
+                (&ours).write_all(b"x").unwrap();
+                theirs.read_exact(&mut [0]).unwrap();
+            }
+        },
+    );
+}
+
+#[test]
+fn connections_to_itself_stay_within() {
+    isolated("capture::tests::connections_to_itself_stay_within", || {
+        let capture = capture();
+        for own in ["127.0.0.1", "127.3.2.1", "::1", OWN[0], OWN[1]] {
+            let own: IpAddr = own.parse().unwrap();
+            let listener = TcpListener::bind((own, 0)).unwrap();
+            let program = connecting(&listener.local_addr().unwrap().to_string());
+            assert!(listener.accept().is_ok() && program.join().unwrap().is_ok());
+        }
+        assert!(capture.accept().unwrap().is_none());
+    });
+}
