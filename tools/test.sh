@@ -64,6 +64,8 @@ as_ordinary_user() {
 
 bounded() { timeout --kill-after=30s "$STEP_MAX" "$@"; }
 
+# Tests run the examples, as a reader of them would.
+step 'examples' bounded cargo build --quiet --workspace --examples
 step 'tests' bounded cargo test --workspace --no-fail-fast "${TARGETS[@]}"
 step 'documentation examples' bounded cargo test --workspace --no-fail-fast --doc
 if [ "$(id -u)" = 0 ]; then

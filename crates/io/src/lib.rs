@@ -5,7 +5,7 @@
 //! links ([`netlink`]), readiness and time ([`poll`], [`notify`], [`clock`]), and the few
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`control`],
 //! [`credentials`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
-//! ([`probe`], [`ethtool`]). All `unsafe` of the program lives here.
+//! ([`probe`], [`ethtool`]); and other programs' TCP connections, where they begin ([`capture`]). All `unsafe` of the program lives here.
 //!
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
