@@ -4,7 +4,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 use std::sync::Arc;
 
-use crate::node::{open_stream, poll_accepted, poll_message};
+use crate::node::{poll_accepted, poll_message, poll_opened};
 use crate::{ConnectError, Event, Gone, Listener, Message, Node, Stream};
 
 impl Node {
@@ -18,11 +18,7 @@ impl Node {
         loop {
             let slot = poll_fn(|context| {
                 let opened = self.hub.poll(context, |state, context| {
-                    if state.engine.node.is_connected(id) {
-                        return Poll::Ready(open_stream(state, id, service));
-                    }
-                    state.sockets.peer_waiters.add(context);
-                    Poll::Pending
+                    poll_opened(state, id, service, context)
                 });
                 opened.unwrap_or_else(|gone| Poll::Ready(Err(ConnectError::Gone(gone))))
             });

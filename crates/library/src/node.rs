@@ -128,11 +128,7 @@ impl Node {
         until: Option<Instant>,
     ) -> Result<Stream, ConnectError> {
         let opened = self.hub.wait_for(until, |state, context| {
-            if state.engine.node.is_connected(peer) {
-                return Poll::Ready(open_stream(state, peer, service));
-            }
-            state.sockets.peer_waiters.add(context);
-            Poll::Pending
+            poll_opened(state, peer, service, context)
         });
         let opened = opened.map_err(ConnectError::Gone)?;
         let slot = opened.unwrap_or(Err(ConnectError::TimedOut))?;
@@ -323,11 +319,21 @@ fn add_peer(engine: &mut Engine, peer: &Peer) -> Result<PeerId, OpenError> {
     added.map_err(|error| OpenError::Options(error.to_string()))
 }
 
-pub(crate) fn open_stream(
+/// A new stream, as soon as the peer is there.
+pub(crate) fn poll_opened(
     state: &mut State,
     peer: PeerId,
     service: u32,
-) -> Result<SlotId, ConnectError> {
+    context: &Context<'_>,
+) -> Poll<Result<SlotId, ConnectError>> {
+    if state.engine.node.is_connected(peer) {
+        return Poll::Ready(open_stream(state, peer, service));
+    }
+    state.sockets.peer_waiters.add(context);
+    Poll::Pending
+}
+
+fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, ConnectError> {
     let now = state.engine.now();
     let policy = Policy::default();
     let opened = state.engine.node.open_stream(now, peer, service, policy);

@@ -548,7 +548,7 @@ impl Bundle {
         }
         records.push(Record::Close { code });
         for id in self.path_ids() {
-            let sealed = self.transmit_records(now, id, &records, &mut packet, shared);
+            let sealed = self.transmit_records(now, id, &records, 0, &mut packet, shared);
             if let Some(t) = sealed {
                 shared.answer(t.link, t.to, packet[..t.bytes].to_vec());
             }

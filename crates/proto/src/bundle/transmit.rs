@@ -90,7 +90,7 @@ impl Bundle {
                     pad_to_bytes,
                 }) => {
                     let record = Record::Probe { token };
-                    return self.transmit_record(now, id, &record, pad_to_bytes, buffer, shared);
+                    return self.transmit_records(now, id, &[record], pad_to_bytes, buffer, shared);
                 }
                 Some(PathControl::LinkState {
                     generation,
@@ -115,47 +115,31 @@ impl Bundle {
                 continue;
             };
             if self.paths[id.index()].is_some() && shared.blocked & (1 << id.0) == 0 {
-                return self.transmit_record(now, id, &record, 0, buffer, shared);
+                return self.transmit_records(now, id, &[record], 0, buffer, shared);
             }
         }
         None
     }
 
-    /// One packet with this record alone, padded to `pad_to_bytes`.
-    pub(super) fn transmit_record(
+    /// One packet with these records alone, for which there is room in it, padded to `pad_to_bytes`.
+    pub(super) fn transmit_records(
         &mut self,
         now: Time,
         id: LinkId,
-        record: &Record<'_>,
+        records: &[Record<'_>],
         pad_to_bytes: usize,
         buffer: &mut [u8],
         shared: &mut Shared,
     ) -> Option<Transmit> {
         let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
         let mut w = self.begin(id, buffer.len(), buffer)?;
-        record.write(&mut w);
+        records.iter().for_each(|record| record.write(&mut w));
         w.zeros(pad_to_bytes.saturating_sub(w.len() + trailer));
         let written = w.len();
         self.contents.clear();
         // A padded probe asks whether this size passes; it says nothing of loss.
-        let eliciting = record.is_ack_eliciting() && pad_to_bytes == 0;
+        let eliciting = records.iter().any(Record::is_ack_eliciting) && pad_to_bytes == 0;
         self.send_alone(now, id, written, eliciting, buffer, shared)
-    }
-
-    /// One packet with these records alone, which ask for no answer and have room in it.
-    pub(super) fn transmit_records(
-        &mut self,
-        now: Time,
-        id: LinkId,
-        records: &[Record<'_>],
-        buffer: &mut [u8],
-        shared: &mut Shared,
-    ) -> Option<Transmit> {
-        let mut w = self.begin(id, buffer.len(), buffer)?;
-        records.iter().for_each(|record| record.write(&mut w));
-        let written = w.len();
-        self.contents.clear();
-        self.send_alone(now, id, written, false, buffer, shared)
     }
 
     /// A burst of content for the path where it is delivered first.

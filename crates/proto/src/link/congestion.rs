@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use super::loss_cause::LossCause;
-use super::rate::{Heaps, MaxRate, Steadiness, Waits};
+use super::rate::{Heaps, MaxRate, Steadiness};
 use super::rtt::Rtt;
 use super::thresholds::{
     ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HEAP_GAIN, HOPEFUL_ROUNDS,
@@ -134,7 +134,6 @@ pub struct Congestion {
     rounds_filled: u32,
     period: Period,
     heaps: Heaps,
-    waits: Waits,
     loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
@@ -161,7 +160,6 @@ impl Congestion {
             rounds_filled: 0,
             period: Period::new(now),
             heaps: Heaps::new(now),
-            waits: Waits::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
             drain: None,
@@ -260,9 +258,8 @@ impl Congestion {
         } else {
             sample.rate.min(self.round.rate_at_start * 2.0)
         };
-        self.heaps.acked(now, sample.bytes);
         self.rate.sample(now, rate, limited, rtt.smoothed());
-        self.waits
+        self.heaps
             .acked(now, sample.bytes, sample.sent, rtt.base(), self.rate());
         self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
@@ -410,9 +407,9 @@ impl Congestion {
             .mul_f64(scale)
             .clamp(QUEUE_TARGET_MIN, QUEUE_TARGET_MAX)
             .max(rtt.base() / 4);
-        let heap_s = self.heaps.largest() as f64 / rate;
+        let heap_s = self.heaps.largest_bytes() as f64 / rate;
         usual
-            .max(self.waits.longest().mul_f64(HEAP_GAIN))
+            .max(self.heaps.longest_wait().mul_f64(HEAP_GAIN))
             .mul_f64(self.loss_cause.queue_scale())
             .max(usual.min(Duration::from_secs_f64(heap_s * HEAP_GAIN)))
             .max(ACK_DELAY_MAX)

@@ -119,66 +119,35 @@ impl MaxRate {
     }
 }
 
-/// The most that was acknowledged at one moment lately: while the peer waits before it answers, or this process
-/// before it looks, the link lives on the queue (BBR's "extra_acked").
+/// What is acknowledged at one moment, and how long nothing was before: while the peer waits before it answers, or one
+/// of the two processes for its processor, the link lives on the queue (BBR's "extra_acked").
 #[derive(Debug)]
 pub struct Heaps {
+    /// The heap that comes now, …
     bytes: u64,
     at: Time,
-    current: u64,
-    previous: u64,
+    /// … and when the one before came.
+    before: Time,
+    current: Heap,
+    previous: Heap,
     began: Time,
+}
+
+/// The most of an epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heap {
+    bytes: u64,
+    wait: Duration,
 }
 
 impl Heaps {
-    pub const fn new(now: Time) -> Heaps {
+    pub fn new(now: Time) -> Heaps {
         Heaps {
             bytes: 0,
             at: now,
-            current: 0,
-            previous: 0,
-            began: now,
-        }
-    }
-
-    /// `bytes` are newly acknowledged.
-    pub fn acked(&mut self, now: Time, bytes: u64) {
-        if now > self.at {
-            (self.at, self.bytes) = (now, 0);
-        }
-        if now.since(self.began) > RATE_EPOCH {
-            (self.previous, self.current, self.began) = (self.current, 0, now);
-        }
-        self.bytes += bytes;
-        self.current = self.current.max(self.bytes);
-    }
-
-    /// Bytes in the largest heap of the current and the previous epoch.
-    pub fn largest(&self) -> u64 {
-        self.current.max(self.previous)
-    }
-}
-
-/// The longest that nothing was heard lately of what was on its way, before much was at once: one of the two processes
-/// did not run meanwhile.
-#[derive(Debug)]
-pub struct Waits {
-    bytes: u64,
-    heard_before: Time,
-    heard_at: Time,
-    current: Duration,
-    previous: Duration,
-    began: Time,
-}
-
-impl Waits {
-    pub const fn new(now: Time) -> Waits {
-        Waits {
-            bytes: 0,
-            heard_before: now,
-            heard_at: now,
-            current: Duration::ZERO,
-            previous: Duration::ZERO,
+            before: now,
+            current: Heap::default(),
+            previous: Heap::default(),
             began: now,
         }
     }
@@ -186,22 +155,30 @@ impl Waits {
     /// `bytes` are newly acknowledged, the newest of them `sent` at that time, of a path of this least round trip and,
     /// as is thought, this rate in bytes per second.
     pub fn acked(&mut self, now: Time, bytes: u64, sent: Time, base: Duration, rate: f64) {
-        if now > self.heard_at {
-            (self.heard_before, self.heard_at, self.bytes) = (self.heard_at, now, 0);
+        if now > self.at {
+            (self.before, self.at, self.bytes) = (self.at, now, 0);
         }
         if now.since(self.began) > RATE_EPOCH {
-            (self.previous, self.current, self.began) = (self.current, Duration::ZERO, now);
+            (self.previous, self.current, self.began) = (self.current, Heap::default(), now);
         }
         self.bytes += bytes;
-        let silence = now.since(self.heard_before.max(sent)).saturating_sub(base);
+        let silence = now.since(self.before.max(sent)).saturating_sub(base);
         // A slow link is silent for as long as what is heard then takes.
         let takes = Duration::try_from_secs_f64(self.bytes as f64 / rate).unwrap_or(WAIT_MAX);
-        self.current = self.current.max(silence.min(takes).min(WAIT_MAX));
+        let most = &mut self.current;
+        most.bytes = most.bytes.max(self.bytes);
+        most.wait = most.wait.max(silence.min(takes).min(WAIT_MAX));
     }
 
-    /// The longest of the current and the previous epoch.
-    pub fn longest(&self) -> Duration {
-        self.current.max(self.previous)
+    /// Bytes in the largest heap of the current and the previous epoch.
+    pub fn largest_bytes(&self) -> u64 {
+        self.current.bytes.max(self.previous.bytes)
+    }
+
+    /// The longest that nothing was heard, in the current and the previous epoch, of what was on its way, before much
+    /// was at once.
+    pub fn longest_wait(&self) -> Duration {
+        self.current.wait.max(self.previous.wait)
     }
 }
 
