@@ -3,11 +3,12 @@
  * The thread that waits for something runs the node meanwhile; a helper thread only steps in
  * while none does. Everything may be used from several threads at once, except that what is
  * being closed must not be in use. After fork the node belongs to the parent: in the child
- * every call returns TABANE_E_FORKED.
+ * every call returns TABANE_E_FORKED (freeing is harmless there).
  *
- * Functions that return int or ssize_t return a negative TABANE_E_... on failure;
- * tabane_error() has it in words. Text is UTF-8 that ends in a zero byte. Times are in
- * milliseconds; TABANE_FOREVER waits as long as it takes.
+ * Functions that return int or ssize_t return a negative TABANE_E_... on failure, those that
+ * return a pointer NULL; tabane_error() has it in words. No call touches errno on purpose, none
+ * returns early for a signal. Text is UTF-8 that ends in a zero byte. Times are in milliseconds:
+ * 0 looks and does not wait, TABANE_FOREVER waits as long as it takes.
  *
  * Link with -ltabane (pkg-config tabane). C11, C++17. */
 #ifndef TABANE_H
@@ -25,17 +26,18 @@ extern "C" {
 #define TABANE_LINKS_MAX 8
 #define TABANE_KEY_BYTES 32
 #define TABANE_MESSAGE_BYTES_MAX 1048567
+#define TABANE_TEXT_BYTES 192
 #define TABANE_FOREVER (-1)
 
 /* ---- errors ---- */
 
-/* What was given cannot be: a null pointer, text that is not UTF-8, too many links. */
+/* What was given cannot be: NULL, text that is not UTF-8, too many links. */
 #define TABANE_E_ARGUMENT (-1)
 /* The cluster file is at fault, or this machine is none of its nodes. */
 #define TABANE_E_FILE (-2)
 /* No link can be used now. */
 #define TABANE_E_NO_LINK (-3)
-/* The system refused something: errno has it, if it is not 0. */
+/* The system refused something: no descriptors or memory left, a port that is taken. */
 #define TABANE_E_SYSTEM (-4)
 /* No node of this name is known. */
 #define TABANE_E_UNKNOWN_PEER (-5)
@@ -47,7 +49,7 @@ extern "C" {
 #define TABANE_E_TIMED_OUT (-8)
 /* The stream is non-blocking, and there is nothing to read, or no room to write. */
 #define TABANE_E_WOULD_BLOCK (-9)
-/* The peer reset the stream, or started afresh. */
+/* The peer reset the stream, or started afresh: it is gone. */
 #define TABANE_E_RESET (-10)
 /* This direction was ended before, or the peer wants no more. */
 #define TABANE_E_PIPE (-11)
@@ -59,8 +61,10 @@ extern "C" {
 #define TABANE_E_CLOSED (-14)
 /* The node belongs to the process that opened it. */
 #define TABANE_E_FORKED (-15)
+/* A fault of this library, please report it. The node may go on. */
+#define TABANE_E_BUG (-16)
 
-/* The last failure of this thread in words; never NULL. Valid until the next one. */
+/* The last failure of this thread in words; never NULL. Valid until this thread's next one. */
 const char *tabane_error(void);
 
 /* ---- nodes ---- */
@@ -68,73 +72,90 @@ const char *tabane_error(void);
 typedef struct tabane_options tabane_options;
 typedef struct tabane_node tabane_node;
 
-/* Begins the description of a node that has links at these addresses ("10.77.0.1"), the n-th on
- * network n (NULL where it has none). NULL on failure. */
+/* A node that has links at these addresses ("10.77.0.1", "fd00::1"), the n-th on network n, NULL
+ * where it has none; all nodes have the same key. It knows no peer yet. */
 tabane_options *tabane_options_new(const char *name, const uint8_t key[TABANE_KEY_BYTES],
                                    const char *const *links, size_t links_count);
-/* The same from a cluster file; node may be NULL: found by this machine's addresses. */
+/* The same from a cluster file, with all peers in it; which of its nodes this is follows from this
+ * machine's addresses if node is NULL. A daemon that runs here has the file's port: choose
+ * another one, in all programs that are to find each other. */
 tabane_options *tabane_options_from_file(const char *cluster_file, const char *node);
-/* UDP port of this node, and of the peers that a cluster file names. */
+/* UDP port of this node (7577 if nothing else is said), and of the peers known so far. */
 int tabane_options_port(tabane_options *options, uint16_t port);
-/* One more peer, with its addresses and ports ("10.77.0.2:7577", "[fd00::2]:7577"). */
+/* One more peer, with its address and port on each network ("10.77.0.2:7577",
+ * "[fd00::2]:7577"), NULL where it has none. */
 int tabane_options_peer(tabane_options *options, const char *name, const char *const *addresses,
                         size_t addresses_count);
-/* Packets in the clear, for trusted wires only. */
+/* Packets in the clear, for trusted wires only; all nodes alike. */
 int tabane_options_plain(tabane_options *options);
-/* How long a waiting thread looks again instead of sleeping after small traffic; 0: never. */
+/* How long a waiting thread looks again instead of sleeping after small traffic: 100 if nothing
+ * else is said; 0: never. */
 int tabane_options_spin_us(tabane_options *options, uint32_t spin_us);
-/* Gives it up without opening a node. */
+/* How long tabane_send waits for the peer or for room: 10,000 ms if nothing else is said. */
+int tabane_options_timeout(tabane_options *options, int timeout_ms);
+/* How long tabane_close waits for what is under way: 5,000 ms if nothing else is said. */
+int tabane_options_linger(tabane_options *options, int linger_ms);
+/* Gives them up without opening a node; NULL is ignored, here and by whatever else frees. */
 void tabane_options_free(tabane_options *options);
 
-/* Opens the node, and frees the options in any case. NULL on failure. */
+/* Opens the node, and frees the options in any case. */
 tabane_node *tabane_open(tabane_options *options);
 /* Waits for what is under way, says goodbye to all peers and frees the node. Its streams and
  * listeners are to be closed as well, before or after. */
 void tabane_close(tabane_node *node);
+
+/* ---- descriptors ----
+ *
+ * The functions tabane_..._descriptor give a descriptor that poll, select and epoll find readable
+ * (POLLIN; never POLLOUT) as long as the call it belongs to has something: use it for
+ * nothing else and do not close it. It is the same one each time and closed with what it is of.
+ * From the first one on, a helper thread runs the node whenever no thread waits in a call. */
 
 /* ---- streams ---- */
 
 typedef struct tabane_stream tabane_stream;
 typedef struct tabane_listener tabane_listener;
 
-/* Opens a stream to a service of a peer and waits until it is accepted there. 0, and the
- * stream in *stream. */
+/* Opens a stream to a service of a peer and waits until it is accepted there. 0 and the stream in
+ * *stream; on failure NULL is there. */
 int tabane_connect(tabane_node *node, const char *peer, uint32_t service, int timeout_ms,
                    tabane_stream **stream);
 /* Listens for a service. */
 int tabane_listen(tabane_node *node, uint32_t service, tabane_listener **listener);
-/* Waits for the next stream. */
+/* Waits for the next stream. 0 and the stream in *stream; on failure NULL is there. */
 int tabane_accept(tabane_listener *listener, int timeout_ms, tabane_stream **stream);
+/* Readable while a stream waits to be accepted. */
+int tabane_accept_descriptor(tabane_listener *listener);
 void tabane_listener_close(tabane_listener *listener);
 
-/* Reads what there is, at least a byte unless it is the end (0). */
+/* Reads what there is, at least a byte unless it is the end, or bytes is 0: then 0. */
 ssize_t tabane_read(tabane_stream *stream, void *buffer, size_t bytes);
 /* Writes what there is room for, at least a byte. */
 ssize_t tabane_write(tabane_stream *stream, const void *buffer, size_t bytes);
-/* Writes all of it, or fails. */
+/* Writes all of it. On failure part of it may be written: not for non-blocking streams. */
 int tabane_write_all(tabane_stream *stream, const void *buffer, size_t bytes);
-/* Ends the writing half. */
+/* Ends the writing half: the peer reads the end behind what was written. */
 int tabane_finish(tabane_stream *stream);
 /* 1 when everything written and the end have arrived at the peer, 0 if not in time. */
 int tabane_wait_finished(tabane_stream *stream, int timeout_ms);
 /* Whether reads and writes return TABANE_E_WOULD_BLOCK instead of waiting. */
 int tabane_set_nonblocking(tabane_stream *stream, int nonblocking);
-/* How what is written is spread over the links. */
+/* How what is written is spread over the links: each packet by the link that delivers it soonest;
+ * each by two links, so that no failure of one is felt; mirrored while small, striped in bulk. */
 #define TABANE_STRIPE 0
 #define TABANE_MIRROR 1
 #define TABANE_AUTO 2
 int tabane_set_policy(tabane_stream *stream, int policy);
 /* The name of the node at the other end; valid as long as the stream. */
 const char *tabane_peer(const tabane_stream *stream);
-/* A descriptor that poll and epoll find readable while the stream may have something to read,
- * its end included; for nothing else, and not to be closed. Reading until TABANE_E_WOULD_BLOCK
- * makes it unreadable. */
+/* Readable while tabane_read has bytes, the end or a failure to return. */
 int tabane_read_descriptor(tabane_stream *stream);
-/* The same for room to write: readable after tabane_write had none, when there is some again. */
+/* Readable while tabane_write has room or a failure to return: not from when it took less than it
+ * was given until a good part of the room is free again. */
 int tabane_write_descriptor(tabane_stream *stream);
 /* Gives both halves up: the peer gets an error with this code. */
 int tabane_reset(tabane_stream *stream, uint32_t code);
-/* What was written still arrives. Frees the stream. */
+/* Frees the stream. What was written still arrives, and the end behind it. */
 void tabane_stream_close(tabane_stream *stream);
 
 /* ---- messages ---- */
@@ -149,13 +170,16 @@ typedef struct tabane_message {
     size_t bytes;
 } tabane_message;
 
-/* Sends a message; returns as soon as there is room for it. tag may be NULL. */
+/* Sends a message; waits only for the peer to be there and for room. tag may be NULL. */
 int tabane_send(tabane_node *node, const char *peer, uint32_t flow, const uint64_t *tag,
                 const void *data, size_t bytes, int policy);
-/* Waits for the next message and copies it into the buffer. One that is longer than the buffer
- * is kept for the next call: TABANE_E_TOO_LARGE, and its length in message->bytes. */
+/* Waits for the next message and copies it into the buffer: 1, or 0 if none came in time. One that
+ * is longer than the buffer is kept for the next call: TABANE_E_TOO_LARGE, and its length in
+ * message->bytes. */
 int tabane_receive(tabane_node *node, int timeout_ms, tabane_message *message, void *buffer,
                    size_t bytes);
+/* Readable from when a message has come until tabane_receive found none. */
+int tabane_receive_descriptor(tabane_node *node);
 
 /* ---- events ---- */
 
@@ -166,36 +190,42 @@ int tabane_receive(tabane_node *node, int timeout_ms, tabane_message *message, v
 #define TABANE_REDUNDANCY_LOST 5
 #define TABANE_REDUNDANCY_RESTORED 6
 #define TABANE_MESSAGES_BROKEN 7
-/* Something at the operating system's level: the text says what. */
+/* A link changed at the operating system's level: the text says how. */
 #define TABANE_LINK_CHANGED 8
 
 typedef struct tabane_event {
     uint32_t kind;
     /* Of TABANE_LINK_UP and TABANE_LINK_DOWN. */
     uint32_t link;
-    /* Of TABANE_PEER_UP: it began anew. Of TABANE_MESSAGES_BROKEN: how many. */
+    /* Of TABANE_PEER_UP: 1 if it started afresh, so that its former streams are gone. Of
+     * TABANE_PEER_DOWN: 1 if it said goodbye. Of TABANE_MESSAGES_BROKEN: how many messages. */
     uint64_t value;
+    /* Empty for TABANE_LINK_CHANGED. */
     char peer[TABANE_NAME_BYTES_MAX + 1];
-    char text[192];
+    /* All of it in words. */
+    char text[TABANE_TEXT_BYTES];
 } tabane_event;
 
-/* Waits for the next event: 1, or 0 if there was none in time. */
+/* Waits for the next event: 1, or 0 if there was none in time. The last 1024 are kept. */
 int tabane_next_event(tabane_node *node, int timeout_ms, tabane_event *event);
+/* Readable while there is an event. */
+int tabane_event_descriptor(tabane_node *node);
 
 /* ---- figures ---- */
 
 typedef struct tabane_path {
     uint32_t link;
     uint32_t is_up;
+    /* These two are 0 before anything is known. */
     double rtt_us;
-    /* What it is thought to carry, in bytes per second. */
+    /* What it is thought to carry. */
     double rate_bytes_per_s;
     uint64_t bytes_acked;
     uint64_t bytes_received;
     uint64_t packets_lost;
 } tabane_path;
 
-/* The paths to a peer: how many, at most TABANE_LINKS_MAX, which paths has room for. */
+/* The paths to a peer: how many there are in the array. */
 int tabane_paths(tabane_node *node, const char *peer, tabane_path paths[TABANE_LINKS_MAX]);
 
 #ifdef __cplusplus

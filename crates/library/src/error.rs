@@ -227,6 +227,34 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
+/// A message cannot be received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiveError {
+    /// The next message is longer than the receiver wants it. It is kept.
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// See [`Gone`].
+    Gone(Gone),
+}
+
+impl fmt::Display for ReceiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReceiveError::TooLong { bytes } => {
+                write!(
+                    f,
+                    "the next message has {bytes} bytes, more than there is room for"
+                )
+            }
+            ReceiveError::Gone(gone) => gone.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ReceiveError {}
+
 /// An address that is given twice.
 pub(crate) fn given_twice(address: IpAddr) -> OpenError {
     OpenError::Options(format!("link {address} is given twice"))

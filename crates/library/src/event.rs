@@ -1,5 +1,7 @@
 //! What a node tells of its peers and links.
 
+use core::fmt;
+
 use tabane_proto::{DownReason, Event as Happened, Node, PeerId};
 
 /// Something that happened to a peer or a path to it.
@@ -84,5 +86,32 @@ impl Event {
             },
             Happened::Op { .. } | Happened::Refused { .. } => return None,
         })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::PeerUp { peer, restarted } => {
+                let again = if *restarted { ", started afresh" } else { "" };
+                write!(f, "{peer} is up{again}")
+            }
+            Event::PeerDown { peer, closed } => match closed {
+                Some(0) => write!(f, "{peer} is down: it stopped"),
+                Some(code) => write!(f, "{peer} is down: it stopped (code {code})"),
+                None => write!(f, "{peer} is down: it does not answer"),
+            },
+            Event::LinkDown { peer, link } => write!(f, "link {link} to {peer} is down"),
+            Event::LinkUp { peer, link } => write!(f, "link {link} to {peer} is up"),
+            Event::RedundancyLost { peer } => write!(f, "only one link to {peer} works"),
+            Event::RedundancyRestored { peer } => {
+                write!(f, "more than one link to {peer} works again")
+            }
+            Event::MessagesBroken { peer, count } => write!(
+                f,
+                "{peer} started afresh; whether {count} messages arrived is not known"
+            ),
+            Event::Link { text } => f.write_str(text),
+        }
     }
 }

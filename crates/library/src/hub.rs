@@ -9,6 +9,7 @@
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::Wake;
 use std::thread::{self, Thread};
@@ -78,7 +79,7 @@ pub(crate) struct Hub {
 pub(crate) struct TimedOut;
 
 impl Hub {
-    pub fn new(engine: Engine, sockets: Sockets) -> std::io::Result<Hub> {
+    pub fn new(engine: Engine, sockets: Sockets) -> io::Result<Hub> {
         let poller = Arc::clone(engine.poller());
         let (kick, shoo) = (Notify::new()?, Notify::new()?);
         poller.register(&kick, TOKEN_KICK, Interest::Read)?;
@@ -155,6 +156,18 @@ impl Hub {
         self.send(&mut state)?;
         self.release(state);
         Ok(polled)
+    }
+
+    /// A descriptor that somebody is going to wait for: from now on the helper runs the node.
+    pub fn descriptor(
+        &self,
+        take: impl FnOnce(&mut State) -> io::Result<Arc<Notify>>,
+    ) -> io::Result<Arc<Notify>> {
+        let mut state = self.lock()?;
+        let taken = take(&mut state);
+        state.sockets.has_tasks = true;
+        self.release(state);
+        taken
     }
 
     /// Sends what there is to send; every now and then also takes in what has arrived.

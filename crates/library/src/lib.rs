@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod asynchronous;
+mod descriptor;
 mod error;
 mod event;
 mod hub;
@@ -47,7 +48,8 @@ mod options;
 mod sockets;
 mod stream;
 
-pub use error::{ConnectError, Gone, ListenError, OpenError, SendError, StreamError};
+pub use descriptor::Descriptor;
+pub use error::{ConnectError, Gone, ListenError, OpenError, ReceiveError, SendError, StreamError};
 pub use event::Event;
 pub use listener::Listener;
 pub use message::Message;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::hub::{Hub, State};
 use crate::sockets::SlotId;
 use crate::stream::drop_slot;
-use crate::{Gone, Stream};
+use crate::{Descriptor, Gone, Stream};
 
 /// Accepts streams that other nodes open to a service of this one, until it is dropped.
 pub struct Listener {
@@ -48,6 +48,22 @@ impl Listener {
         accepted.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 
+    /// A descriptor that poll and epoll find readable while a stream waits to be accepted.
+    ///
+    /// # Errors
+    /// [`Gone`] inside of an [`io::Error`], or the process has no descriptors left.
+    pub fn descriptor(&self) -> io::Result<Descriptor> {
+        let descriptor = self.hub.descriptor(|state| {
+            let backlog = state.sockets.listeners.entry(self.service).or_default();
+            let descriptor = backlog.acceptors.descriptor();
+            if backlog.streams.is_empty() {
+                backlog.acceptors.lower();
+            }
+            descriptor
+        });
+        descriptor.map(Descriptor)
+    }
+
     fn accept_until(&self, until: Option<Instant>) -> Result<Option<Stream>, Gone> {
         let accepted = self
             .hub
@@ -75,9 +91,13 @@ impl Listener {
             return Poll::Pending;
         };
         let Some(slot) = backlog.streams.pop_front() else {
+            backlog.acceptors.lower();
             backlog.acceptors.add(context);
             return Poll::Pending;
         };
+        if backlog.streams.is_empty() {
+            backlog.acceptors.lower();
+        }
         Poll::Ready((slot, state.peer_of(slot)))
     }
 

@@ -3,6 +3,7 @@
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -17,8 +18,8 @@ use crate::options::Peer;
 use crate::sockets::{Backlog, SlotId, Sockets, refusal};
 use crate::stream::poll_read;
 use crate::{
-    ConnectError, Event, Gone, ListenError, Listener, Message, OpenError, Options, SendError,
-    Stream, StreamError,
+    ConnectError, Descriptor, Event, Gone, ListenError, Listener, Message, OpenError, Options,
+    ReceiveError, SendError, Stream, StreamError,
 };
 
 /// A node of the cluster in this process. It ends when it is [closed](Node::close) or dropped;
@@ -240,6 +241,57 @@ impl Node {
         self.receive_until(Instant::now().checked_add(timeout))
     }
 
+    /// Waits at most so long for the next message, if it has at most `bytes_max` bytes. A longer one is
+    /// kept for the next call.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    pub fn receive_up_to(
+        &self,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Result<Option<Message>, ReceiveError> {
+        let until = Instant::now().checked_add(timeout);
+        let received = self.hub.wait_for(until, |state, context| {
+            poll_message(state, context).map(|message| {
+                let bytes = message.data.len();
+                if bytes <= bytes_max {
+                    return Ok(Some(message));
+                }
+                state.sockets.keep(message);
+                Err(ReceiveError::TooLong { bytes })
+            })
+        });
+        received.map_err(ReceiveError::Gone)?.unwrap_or(Ok(None))
+    }
+
+    /// A descriptor that poll and epoll find readable while a message may be there: from when one
+    /// came until a call found none.
+    ///
+    /// # Errors
+    /// [`Gone`] inside of an [`io::Error`], or the process has no descriptors left.
+    pub fn message_descriptor(&self) -> io::Result<Descriptor> {
+        let descriptor = self
+            .hub
+            .descriptor(|state| state.sockets.mail_waiters.descriptor());
+        descriptor.map(Descriptor)
+    }
+
+    /// A descriptor that poll and epoll find readable while there is an event.
+    ///
+    /// # Errors
+    /// As [`message_descriptor`](Node::message_descriptor).
+    pub fn event_descriptor(&self) -> io::Result<Descriptor> {
+        let descriptor = self.hub.descriptor(|state| {
+            let descriptor = state.sockets.event_waiters.descriptor();
+            if state.sockets.events.is_empty() {
+                state.sockets.event_waiters.lower();
+            }
+            descriptor
+        });
+        descriptor.map(Descriptor)
+    }
+
     fn receive_until(&self, until: Option<Instant>) -> Result<Option<Message>, Gone> {
         Ok(self
             .hub
@@ -275,8 +327,8 @@ impl Node {
     /// Waits until what was written has arrived at the peers that can be reached (as long as
     /// [`Options::linger`] says), tells them that this node stops, and ends it.
     pub fn close(&self) {
-        let until = Instant::now() + self.linger;
-        while Instant::now() < until {
+        let until = Instant::now().checked_add(self.linger);
+        while until.is_none_or(|until| Instant::now() < until) {
             match self.hub.look(|state| self.has_arrived(state)) {
                 Ok(false) => {}
                 Ok(true) | Err(_) => break,
@@ -365,6 +417,9 @@ pub(crate) fn poll_accepted(
 }
 
 pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Message> {
+    if let Some(message) = state.sockets.kept.take() {
+        return Poll::Ready(message);
+    }
     let now = state.engine.now();
     while let Some(&peer) = state.sockets.mail.front() {
         let node = &mut state.engine.node;
@@ -378,6 +433,7 @@ pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Mes
         }
         state.sockets.mail.pop_front();
     }
+    state.sockets.mail_waiters.lower();
     state.sockets.mail_waiters.add(context);
     Poll::Pending
 }

@@ -103,16 +103,23 @@ impl Options {
         self
     }
 
-    /// Knows one more peer.
+    /// Has links at these addresses instead, and none where it says `None`.
+    #[must_use]
+    pub fn links(mut self, links: impl IntoIterator<Item = Option<IpAddr>>) -> Options {
+        self.links = links.into_iter().collect();
+        self
+    }
+
+    /// Knows one more peer, by its address on each network, `None` where it has none.
     #[must_use]
     pub fn peer(
         mut self,
         name: impl Into<String>,
-        addresses: impl IntoIterator<Item = SocketAddr>,
+        addresses: impl IntoIterator<Item = impl Into<Option<SocketAddr>>>,
     ) -> Options {
         self.peers.push(Peer {
             name: name.into(),
-            addresses: addresses.into_iter().map(Some).collect(),
+            addresses: addresses.into_iter().map(Into::into).collect(),
         });
         self
     }

@@ -2,15 +2,18 @@
 
 use core::task::{Context, Poll, Waker};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
 
 use slab::Slab;
 use tabane_engine::{HOST_TOKENS, Host, Turn};
+use tabane_io::notify::Notify;
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::link::PathState;
 use tabane_proto::op::{CODE_REFUSED, OpEvent};
 use tabane_proto::{Event as Happened, Node, PeerId, StreamId, Time};
 
-use crate::{Event, StreamError};
+use crate::{Event, Message, StreamError};
 
 /// Of the poller, what wakes the driver.
 pub(crate) const TOKEN_KICK: u64 = HOST_TOKENS;
@@ -32,15 +35,54 @@ pub(crate) const ACCEPTED: u8 = 0;
 /// when a peer starts afresh.
 pub(crate) type SlotId = usize;
 
-/// Who is to be woken.
+/// Who waits for something: those to be woken, and the descriptor that says it to poll and epoll.
 #[derive(Default)]
-pub(crate) struct Wakers(Vec<Waker>);
+pub(crate) struct Wakers {
+    wakers: Vec<Waker>,
+    descriptor: Option<Arc<Notify>>,
+    /// Whether the descriptor is readable.
+    is_raised: bool,
+}
 
 impl Wakers {
     pub fn add(&mut self, context: &Context<'_>) {
-        if !self.0.iter().any(|waker| waker.will_wake(context.waker())) {
-            self.0.push(context.waker().clone());
+        let woken_by = |waker: &Waker| waker.will_wake(context.waker());
+        if !self.wakers.iter().any(woken_by) {
+            self.wakers.push(context.waker().clone());
         }
+    }
+
+    /// It may be there: whoever waits is put to those to be woken.
+    fn wake(&mut self, woken: &mut Vec<Waker>) {
+        woken.append(&mut self.wakers);
+        if let Some(descriptor) = self.descriptor.as_ref().filter(|_| !self.is_raised) {
+            descriptor.notify();
+            self.is_raised = true;
+        }
+    }
+
+    /// It is not there now: the descriptor is readable again when it is.
+    pub fn lower(&mut self) {
+        if let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.is_raised) {
+            descriptor.clear();
+            self.is_raised = false;
+        }
+    }
+
+    pub const fn has_descriptor(&self) -> bool {
+        self.descriptor.is_some()
+    }
+
+    /// The descriptor; at first as if it were there.
+    pub fn descriptor(&mut self) -> io::Result<Arc<Notify>> {
+        if let Some(descriptor) = &self.descriptor {
+            return Ok(Arc::clone(descriptor));
+        }
+        let descriptor = Arc::new(Notify::new()?);
+        descriptor.notify();
+        self.is_raised = true;
+        self.descriptor = Some(Arc::clone(&descriptor));
+        Ok(descriptor)
     }
 }
 
@@ -75,6 +117,8 @@ pub(crate) struct Sockets {
     pub listeners: BTreeMap<u32, Backlog>,
     /// Peers that may have messages for the program.
     pub mail: VecDeque<PeerId>,
+    /// A message that was too long for who asked for it: the next one.
+    pub kept: Option<Message>,
     pub mail_waiters: Wakers,
     /// Who waits for room for a message.
     pub room_waiters: Wakers,
@@ -125,27 +169,45 @@ impl Sockets {
     /// Everybody who waits for anything.
     pub fn wake_all(&mut self) {
         for (_, slot) in &mut self.slots {
-            self.woken.append(&mut slot.readers.0);
-            self.woken.append(&mut slot.writers.0);
+            slot.readers.wake(&mut self.woken);
+            slot.writers.wake(&mut self.woken);
         }
         for backlog in self.listeners.values_mut() {
-            self.woken.append(&mut backlog.acceptors.0);
+            backlog.acceptors.wake(&mut self.woken);
         }
-        self.woken.append(&mut self.mail_waiters.0);
-        self.woken.append(&mut self.room_waiters.0);
-        self.woken.append(&mut self.peer_waiters.0);
-        self.woken.append(&mut self.event_waiters.0);
+        self.mail_waiters.wake(&mut self.woken);
+        self.room_waiters.wake(&mut self.woken);
+        self.peer_waiters.wake(&mut self.woken);
+        self.event_waiters.wake(&mut self.woken);
+    }
+
+    /// Everybody who waits for a stream.
+    pub fn wake_slot(&mut self, id: SlotId) {
+        self.slots[id].readers.wake(&mut self.woken);
+        self.slots[id].writers.wake(&mut self.woken);
     }
 
     /// The next event, if there is one; else the caller is woken by it.
     pub fn poll_event(&mut self, context: &Context<'_>) -> Poll<Event> {
         match self.events.pop_front() {
-            Some(event) => Poll::Ready(event),
+            Some(event) => {
+                if self.events.is_empty() {
+                    self.event_waiters.lower();
+                }
+                Poll::Ready(event)
+            }
             None => {
+                self.event_waiters.lower();
                 self.event_waiters.add(context);
                 Poll::Pending
             }
         }
+    }
+
+    /// Keeps a message for whoever asks next, since nobody who asked could take it.
+    pub fn keep(&mut self, message: Message) {
+        self.kept = Some(message);
+        self.mail_waiters.wake(&mut self.woken);
     }
 
     pub fn tell(&mut self, event: Event) {
@@ -154,7 +216,7 @@ impl Sockets {
             self.events_dropped += 1;
         }
         self.events.push_back(event);
-        self.woken.append(&mut self.event_waiters.0);
+        self.event_waiters.wake(&mut self.woken);
     }
 
     fn slot(&mut self, peer: PeerId, stream: StreamId) -> Option<&mut Slot> {
@@ -164,13 +226,13 @@ impl Sockets {
 
     fn wake_readers(&mut self, peer: PeerId, stream: StreamId) {
         if let Some(id) = self.by_stream.get(&(peer, stream)) {
-            self.woken.append(&mut self.slots[*id].readers.0);
+            self.slots[*id].readers.wake(&mut self.woken);
         }
     }
 
     fn wake_writers(&mut self, peer: PeerId, stream: StreamId) {
         if let Some(id) = self.by_stream.get(&(peer, stream)) {
-            self.woken.append(&mut self.slots[*id].writers.0);
+            self.slots[*id].writers.wake(&mut self.woken);
         }
     }
 
@@ -192,7 +254,7 @@ impl Sockets {
         let slot = self.insert(peer, id);
         if let Some(backlog) = self.listeners.get_mut(&service) {
             backlog.streams.push_back(slot);
-            self.woken.append(&mut backlog.acceptors.0);
+            backlog.acceptors.wake(&mut self.woken);
         }
     }
 
@@ -240,13 +302,13 @@ impl Sockets {
             }
             OpEvent::MessageReady => {
                 self.mail.push_back(peer);
-                self.woken.append(&mut self.mail_waiters.0);
+                self.mail_waiters.wake(&mut self.woken);
             }
-            OpEvent::MessageRoom => self.woken.append(&mut self.room_waiters.0),
+            OpEvent::MessageRoom => self.room_waiters.wake(&mut self.woken),
             OpEvent::MessagesBroken { count } => {
                 let peer = node.peer_name(peer).unwrap_or_default().to_owned();
                 self.tell(Event::MessagesBroken { peer, count });
-                self.woken.append(&mut self.room_waiters.0);
+                self.room_waiters.wake(&mut self.woken);
             }
         }
     }
@@ -291,7 +353,7 @@ impl Host for Sockets {
         }
         self.tell_redundancy(node, &event);
         if matches!(event, Happened::PeerUp { .. }) {
-            self.woken.append(&mut self.peer_waiters.0);
+            self.peer_waiters.wake(&mut self.woken);
         }
         if let Happened::Op { peer, event } = event {
             self.on_op(now, node, peer, event);

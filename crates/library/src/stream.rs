@@ -11,7 +11,7 @@ use tabane_proto::op::{OpError, Policy};
 
 use crate::hub::{Hub, State};
 use crate::sockets::{CODE_DROPPED, Slot, SlotId};
-use crate::{Gone, StreamError};
+use crate::{Descriptor, Gone, StreamError};
 
 /// Something written that is no longer than this waits for an answer, as far as anyone can tell.
 const SMALL_BYTES: usize = 8 * 1024;
@@ -100,6 +100,7 @@ impl Stream {
             }
             slot.reading_ended = slot.reading_ended.or(Some(StreamError::Finished));
             slot.writing_ended = slot.writing_ended.or(Some(StreamError::Finished));
+            state.sockets.wake_slot(self.slot);
             Ok(())
         })
     }
@@ -126,6 +127,37 @@ impl Stream {
             Ok(arrived) => arrived.map(|()| true),
             Err(_) => Ok(false),
         }
+    }
+
+    /// A descriptor that poll and epoll find readable while there is something to read: bytes, the
+    /// end, or an error.
+    ///
+    /// # Errors
+    /// [`Gone`] inside of an [`io::Error`], or the process has no descriptors left.
+    pub fn read_descriptor(&self) -> io::Result<Descriptor> {
+        let descriptor = self.hub.descriptor(|state| {
+            let slot = &mut state.sockets.slots[self.slot];
+            let is_over = slot.reading_ended.is_some();
+            let descriptor = slot.readers.descriptor();
+            if !is_over && !state.engine.node.is_readable(slot.peer, slot.stream) {
+                slot.readers.lower();
+            }
+            descriptor
+        });
+        descriptor.map(Descriptor)
+    }
+
+    /// A descriptor that poll and epoll find readable (not writable) while there is room to write,
+    /// or writing gives an error. Room is there until a write could not take all it was given; again
+    /// when a good part of it is free.
+    ///
+    /// # Errors
+    /// As [`read_descriptor`](Stream::read_descriptor).
+    pub fn write_descriptor(&self) -> io::Result<Descriptor> {
+        let descriptor = self
+            .hub
+            .descriptor(|state| state.sockets.slots[self.slot].writers.descriptor());
+        descriptor.map(Descriptor)
     }
 
     /// Waits at most so long for something to read. Returns 0 at the end.
@@ -186,10 +218,15 @@ pub(crate) fn poll_read(
         Ok(read) if read.len > 0 || read.fin => {
             if read.fin {
                 slot.reading_ended = Some(StreamError::Finished);
+            } else if slot.readers.has_descriptor()
+                && !state.engine.node.is_readable(slot.peer, slot.stream)
+            {
+                slot.readers.lower();
             }
             Poll::Ready(Ok(read.len))
         }
         Ok(_) => {
+            slot.readers.lower();
             slot.readers.add(context);
             Poll::Pending
         }
@@ -200,7 +237,7 @@ pub(crate) fn poll_read(
 /// Writes what there is room for.
 pub(crate) fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
     let now = state.engine.now();
-    let slot = &state.sockets.slots[slot];
+    let slot = &mut state.sockets.slots[slot];
     if let Some(error) = slot.writing_ended {
         return Err(error);
     }
@@ -208,6 +245,9 @@ pub(crate) fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usiz
         .engine
         .node
         .write_stream(now, slot.peer, slot.stream, data);
+    if written.as_ref().is_ok_and(|written| *written < data.len()) {
+        slot.writers.lower();
+    }
     state.sockets.wrote_small |= data.len() <= SMALL_BYTES;
     written.map_err(ended)
 }

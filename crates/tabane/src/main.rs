@@ -1,5 +1,5 @@
 //! The program `tabane`.
 
 fn main() -> std::process::ExitCode {
-    tabane::cli::main()
+    tabane_program::cli::main()
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use clap::CommandFactory;
-use tabane::cli::Cli;
+use tabane_program::cli::Cli;
 
 /// `tabane generate` into a directory of its own, removed afterwards.
 struct Generated(PathBuf);

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
-use tabane::status::control::{Client, Progress, REQUEST_BYTES_MAX, Request, Response};
+use tabane_program::status::control::{Client, Progress, REQUEST_BYTES_MAX, Request, Response};
 
 /// Feeds it `bytes`: the first says how long the pieces are.
 pub fn run(bytes: &[u8]) {

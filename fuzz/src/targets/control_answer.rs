@@ -1,7 +1,7 @@
 //! Any bytes as a daemon's answer: read or refused, and whatever is shown of it
 //! on a terminal has no control characters.
 
-use tabane::status::{AskError, Colours, StatusReport, read_answer, render};
+use tabane_program::status::{AskError, Colours, StatusReport, read_answer, render};
 
 /// Feeds it `line`.
 pub fn run(line: &[u8]) {

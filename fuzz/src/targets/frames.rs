@@ -1,8 +1,8 @@
 //! Any frames, from the virtual NIC and from peers, in the switch.
 use std::net::IpAddr;
 
-use tabane::vswitch::{VSwitch, flow_of};
 use tabane_cluster::mac_of;
+use tabane_program::vswitch::{VSwitch, flow_of};
 
 /// Feeds it `frame`.
 pub fn run(frame: &[u8]) {

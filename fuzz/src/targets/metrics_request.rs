@@ -1,7 +1,7 @@
 //! Any bytes as an HTTP request for the metrics: never too early, never changed by what
 //! comes later, always answered in full.
 
-use tabane::metrics::http::{Asked, HEAD_BYTES_MAX, parse};
+use tabane_program::metrics::http::{Asked, HEAD_BYTES_MAX, parse};
 
 /// Feeds it `bytes`, first as they would come.
 pub fn run(bytes: &[u8]) {

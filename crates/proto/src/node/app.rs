@@ -197,6 +197,13 @@ impl Node {
         self.operate(peer, |b| b.ops.read_stream(stream, buffer))
     }
 
+    /// Whether [`read_stream`](Node::read_stream) has something to say of a stream: bytes, the end,
+    /// or an error.
+    pub fn is_readable(&self, peer: PeerId, stream: StreamId) -> bool {
+        self.known(peer)
+            .is_none_or(|bundle| bundle.ops.is_readable(stream))
+    }
+
     /// Sends a reliable message of at most
     /// [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX) bytes, ordered within its flow.
     ///

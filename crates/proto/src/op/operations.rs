@@ -162,4 +162,9 @@ impl Ops {
     pub fn read_stream(&mut self, id: StreamId, into: &mut [u8]) -> Result<Read, OpError> {
         self.streams.read(id, into, &mut self.shared)
     }
+    /// Whether [`read_stream`](Ops::read_stream) has something to say of a stream: bytes, the end,
+    /// or an error.
+    pub fn is_readable(&self, id: StreamId) -> bool {
+        self.streams.is_readable(id)
+    }
 }

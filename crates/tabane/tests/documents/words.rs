@@ -3,7 +3,7 @@
 use std::fs;
 
 use clap::CommandFactory;
-use tabane::cli::Cli;
+use tabane_program::cli::Cli;
 
 /// Named in the documents as what is not there yet.
 const LATER: [&str; 1] = ["run"];

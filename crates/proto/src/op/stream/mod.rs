@@ -190,6 +190,14 @@ impl Streams {
         Ok(read)
     }
 
+    /// See [`Ops::is_readable`](super::Ops::is_readable).
+    pub fn is_readable(&self, id: StreamId) -> bool {
+        let stream = self.table.get(id.0).filter(|stream| stream.known);
+        stream.is_none_or(|Stream { receive, .. }| {
+            receive.reset.is_some() || receive.stop.is_some() || receive.has_news()
+        })
+    }
+
     /// The stream, if the application may speak of it.
     fn known(&mut self, id: StreamId) -> Result<&mut Stream, OpError> {
         self.table

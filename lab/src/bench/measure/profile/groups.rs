@@ -170,7 +170,7 @@ pub const GROUPS: &[Group] = &[
         "daemons: engine, system interface, virtual NIC",
         TABANE,
         &[],
-        &["tabane_engine", "tabane_io", "tabane::"],
+        &["tabane_engine", "tabane_io", "tabane_program"],
     ),
     group("daemons: everything else", TABANE, &[], &[]),
     // Frames that wait for their turn on a link are moved on by timers and
