@@ -37,8 +37,12 @@ help: ## list what can be asked
 setup: ## install what building, tests, demo and bench need (apt; nothing if all is there)
 	@tools/setup.sh
 
-build: setup ## build the program `tabane`
-	cargo build --release -p tabane
+# The library by itself: only so is it optimised as a whole.
+BUILD = cargo build --release -p tabane && \
+	cargo rustc --release -p tabane-capi --lib --crate-type cdylib
+
+build: setup ## build the program `tabane` and the library for C
+	$(BUILD)
 
 demo: setup ## two nodes, two switches, one iperf3: watch a switch die (under a minute)
 	cargo run --quiet --release -p tabane --bin tabane -- demo $(ARGS)
@@ -89,13 +93,16 @@ deb: man ## a Debian package, into target/debian
 	@tools/setup.sh deb
 	gzip -9n $(TARGET)/release/generated/man?/*
 	gzip -9nc CHANGELOG.md >$(TARGET)/release/generated/changelog.gz
+	rm -rf $(TARGET)/release/generated/library
+	DESTDIR=$(TARGET)/release/generated/library PREFIX=/usr tools/install.sh library $(BINARY)
+	strip --strip-unneeded $(TARGET)/release/generated/library/usr/lib/libtabane.so.0
 	cargo deb --no-build --strip --package tabane
 
 static: setup ## one file that needs no library: for rescue systems, containers, other distributions
 	@STATIC_TARGET=$(STATIC_TARGET) tools/static.sh
 
-install: ## PREFIX=/usr/local: install the program, its manual, completions, systemd unit
-	if command -v cargo >/dev/null; then cargo build --release -p tabane; fi
+install: ## PREFIX=/usr/local: install program, library, manual, completions, systemd unit
+	if command -v cargo >/dev/null; then $(BUILD); fi
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) tools/install.sh install $(BINARY)
 
 uninstall: ## remove it again; /etc/tabane stays

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# `make install` and `make uninstall`: the program, and what belongs to it,
-# below $DESTDIR$PREFIX.
+# `make install` and `make uninstall`: the program, the library for C beside
+# it, and what belongs to them, below $DESTDIR$PREFIX.
 #
-#   tools/install.sh install|uninstall PROGRAM
+#   tools/install.sh install|uninstall|library PROGRAM
 #
+# `library` installs only the library and what compilers and linkers need.
 # Starts and enables nothing. What is in /etc/tabane stays.
 set -euo pipefail
 action=$1 program=$2
@@ -16,6 +17,25 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 place() { install -D -m "$1" "$2" "$root/$3"; }
+
+# It is there after `make build`; who only built the program goes without.
+install_library() {
+    local library version
+    library=$(dirname "$program")/libtabane.so
+    [ -e "$library" ] || return 0
+    version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+    place 644 "$library" lib/libtabane.so.0
+    ln -sf libtabane.so.0 "$root/lib/libtabane.so"
+    place 644 crates/capi/include/tabane.h include/tabane.h
+    sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$version|" crates/capi/tabane.pc.in >"$scratch/tabane.pc"
+    place 644 "$scratch/tabane.pc" lib/pkgconfig/tabane.pc
+    local example
+    for example in crates/capi/examples/*.c; do
+        place 644 "$example" "share/doc/tabane/examples/c/$(basename "$example")"
+    done
+    # Below /usr/local/lib the dynamic linker finds only what is in its cache.
+    if [ -z "${DESTDIR-}" ] && [ "$(id -u)" = 0 ]; then ldconfig; fi
+}
 
 install_all() {
     [ -x "$program" ] || {
@@ -43,6 +63,7 @@ install_all() {
     for example in grafana/tabane.json prometheus/tabane.rules.yml; do
         place 644 "dist/$example" "share/doc/tabane/examples/$example"
     done
+    install_library
 }
 
 uninstall_all() {
@@ -51,6 +72,9 @@ uninstall_all() {
         "$root"/share/bash-completion/completions/tabane \
         "$root"/share/zsh/site-functions/_tabane \
         "$root"/share/fish/vendor_completions.d/tabane.fish \
+        "$root"/lib/libtabane.so{,.0} \
+        "$root"/lib/pkgconfig/tabane.pc \
+        "$root"/include/tabane.h \
         "$root"/lib/systemd/system/tabane.service \
         "$root"/lib/systemd/network/50-tabane.network
     for page in "$root"/share/man/man1/tabane{,-*}.1 "$root"/share/man/man5/tabane-*.5; do
@@ -63,5 +87,6 @@ uninstall_all() {
 case $action in
     install) install_all ;;
     uninstall) uninstall_all ;;
+    library) install_library ;;
     *) echo "install: unknown word \"$action\"" >&2; exit 2 ;;
 esac

@@ -19,6 +19,8 @@ NEEDED='
 make                     make
 git                      git
 cc                       gcc
+c++                      g++
+nm                       binutils
 /usr/include/stdlib.h    libc6-dev
 ip                       iproute2
 tc                       iproute2

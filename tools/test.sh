@@ -13,7 +13,7 @@ SEED=${SEED:-0}
 # The crates whose tests meet the system: namespaces, devices, sockets.
 # A test that hangs is a failure, not the end of the machine's lease.
 STEP_MAX=20m
-SYSTEM_CRATES='crates/cluster crates/library crates/io crates/engine crates/tabane lab'
+SYSTEM_CRATES='crates/capi crates/cluster crates/library crates/io crates/engine crates/tabane lab'
 TARGETS=(--lib --bins --tests --examples)
 
 scratch=$(mktemp -d)
