@@ -196,6 +196,8 @@ impl Hub {
         let sleeps = state.helper_sleeps || state.sockets.has_tasks;
         let helper = state.driver.is_none() && sleeps;
         let awake = state.sockets.take_woken();
+        // One of them may be the driver, who sleeps otherwise than its waker thinks.
+        let kicks = kicks || (state.driver.is_some() && !awake.is_empty());
         drop(state);
         awake.into_iter().for_each(Waker::wake);
         if kicks {
