@@ -157,6 +157,7 @@ static void case_poll_others(void)
     CHECK(readable(accepts, LONG_MS));
     CHECK(tabane_accept(listener, 0, &far) == 0);
     CHECK(!readable(accepts, 0));
+    tabane_stream_close(far);
     CHECK(tabane_accept(listener, 0, &far) == TABANE_E_TIMED_OUT && far == NULL);
 
     /* Room to write: gone when a write finds too little, back when the reader has read. */
@@ -293,6 +294,7 @@ static void case_failures(void)
     tabane_close(b);
     b = NULL;
     CHECK(tabane_write(far, "x", 1) == TABANE_E_CLOSED);
+    tabane_stream_close(far);
     CHECK(tabane_accept(listener, LONG_MS, &far) == TABANE_E_CLOSED);
     CHECK(tabane_connect(a, "b", SERVICE, 0, &far) == TABANE_E_TIMED_OUT);
     tabane_stream_close(near);
