@@ -157,3 +157,16 @@ pub(crate) fn put<const N: usize>(text: &str) -> [c_char; N] {
     }
     field
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_too_long_ends_behind_a_whole_character() {
+        let field: [c_char; 4] = put("ab\u{e9}");
+        assert_eq!(field.map(|byte| byte as u8), *b"ab\0\0");
+        let field: [c_char; 4] = put("abcd");
+        assert_eq!(field.map(|byte| byte as u8), *b"abc\0");
+    }
+}

@@ -191,3 +191,28 @@ impl From<io::Error> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::CStr;
+
+    use super::*;
+
+    fn words() -> String {
+        // SAFETY: it is never null, and ends in a zero byte.
+        let words = unsafe { CStr::from_ptr(tabane_error()) };
+        words.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn a_panic_is_an_error_like_others() {
+        let what = "on purpose";
+        assert_eq!(number(|| panic!("{what}")), TABANE_E_BUG);
+        assert_eq!(words(), "a fault of libtabane itself: on purpose");
+        assert!(made::<u32>(|| panic!("again")).is_null());
+        assert!(words().ends_with("again"));
+        // What goes well leaves the words as they are.
+        assert_eq!(size(|| Ok(3)), 3);
+        assert!(words().ends_with("again"));
+    }
+}

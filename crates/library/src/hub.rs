@@ -9,6 +9,7 @@
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::Wake;
@@ -215,10 +216,13 @@ impl Hub {
         until: Option<Instant>,
         mut poll: impl FnMut(&mut State, &mut Context<'_>) -> Poll<R>,
     ) -> Result<Result<R, TimedOut>, Gone> {
-        let waker = Waker::from(Arc::new(Parked(thread::current())));
+        let waker = own_waker();
         let mut context = Context::from_waker(&waker);
+        let mine = Mine {
+            hub: self,
+            number: Cell::new(None),
+        };
         let mut state = self.lock()?;
-        let mut mine = None;
         let result = loop {
             if let Some(gone) = state.gone {
                 break Err(gone);
@@ -232,7 +236,7 @@ impl Hub {
             }
             let other = state
                 .driver
-                .filter(|d| Some(d.number) != mine && !d.is_helper);
+                .filter(|d| Some(d.number) != mine.number.get() && !d.is_helper);
             if other.is_some() {
                 state.waiting.push(thread::current());
                 self.release(state);
@@ -245,13 +249,14 @@ impl Hub {
                 state.waiting.retain(|thread| thread.id() != me);
                 continue;
             }
-            let number = *mine.get_or_insert_with(|| state.new_driver());
+            let number = mine.number.get().unwrap_or_else(|| state.new_driver());
+            mine.number.set(Some(number));
             if state.driver.is_none_or(|driver| driver.number != number) {
                 self.take_over(&mut state, number);
             }
             state = self.turn(state, left);
         };
-        self.leave(state, mine);
+        self.leave(state, mine.number.get());
         result
     }
 
@@ -292,6 +297,7 @@ impl Hub {
         let mut state = self.lock_here();
         if waited.is_err() {
             state.gone = Some(Gone::Broken);
+            state.sockets.wake_all();
         }
         // Another driver may have come meanwhile (only the helper is driven out); it will see
         // what is ready as well.
@@ -428,11 +434,89 @@ impl State {
     }
 }
 
+/// The number that a thread has as the driver. If it panics it leaves all the same, so that
+/// others get to drive.
+struct Mine<'a> {
+    hub: &'a Hub,
+    number: Cell<Option<u64>>,
+}
+
+impl Drop for Mine<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let mut state = self.hub.lock_here();
+        if state.driver.map(|driver| driver.number) == self.number.get() {
+            state.driver = None;
+        }
+        state.waiting.pop().iter().for_each(Thread::unpark);
+        self.hub.helper_wakes.notify_one();
+    }
+}
+
+thread_local! {
+    static OWN: Waker = Waker::from(Arc::new(Parked(thread::current())));
+}
+
+/// Wakes this thread. The same each time: who waits in vain again and again leaves one behind, not
+/// many.
+fn own_waker() -> Waker {
+    let own = OWN.try_with(Waker::clone);
+    own.unwrap_or_else(|_| Waker::from(Arc::new(Parked(thread::current()))))
+}
+
 /// A thread that sleeps until it is woken.
 struct Parked(Thread);
 
 impl Wake for Parked {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::{Node, Options};
+
+    fn node() -> Node {
+        let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let options = Options::new("a", [7; 32], [Ipv4Addr::LOCALHOST.into()]);
+        Node::open(options.port(port)).unwrap()
+    }
+
+    #[test]
+    fn waiting_in_vain_again_and_again_leaves_one_waker_behind() {
+        let node = node();
+        for _ in 0..100 {
+            node.next_event(Duration::ZERO).unwrap();
+        }
+        let count = node.hub.look(|state| state.sockets.event_waiters.count());
+        assert!(count.unwrap() <= 1);
+    }
+
+    #[test]
+    fn a_driver_that_panics_leaves_the_node_to_others() {
+        let node = node();
+        let hub = &node.hub;
+        let mut times = 0;
+        let drives = || {
+            hub.wait_for(None, |_, _| {
+                times += 1;
+                assert!(times < 2, "on purpose");
+                // So that its first turn ends.
+                hub.kick.notify();
+                Poll::<()>::Pending
+            })
+        };
+        assert!(catch_unwind(AssertUnwindSafe(drives)).is_err());
+        let driver = hub.look(|state| state.driver.filter(|driver| !driver.is_helper));
+        assert!(driver.unwrap().is_none());
     }
 }

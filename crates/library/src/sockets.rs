@@ -52,6 +52,11 @@ impl Wakers {
         }
     }
 
+    #[cfg(test)]
+    pub const fn count(&self) -> usize {
+        self.wakers.len()
+    }
+
     /// It may be there: whoever waits is put to those to be woken.
     fn wake(&mut self, woken: &mut Vec<Waker>) {
         woken.append(&mut self.wakers);
