@@ -3,7 +3,7 @@
  * The thread that waits for something runs the node meanwhile; a helper thread only steps in
  * while none does. Everything may be used from several threads at once, except that what is
  * being closed must not be in use. After fork the node belongs to the parent: in the child
- * every call returns TABANE_E_FORKED (freeing is harmless there).
+ * every call returns TABANE_E_FORKED (freeing is harmless there). The helper takes no signals.
  *
  * Functions that return int or ssize_t return a negative TABANE_E_... on failure, those that
  * return a pointer NULL; tabane_error() has it in words. No call touches errno on purpose, none

@@ -68,6 +68,11 @@ fn failures_have_their_numbers() {
 }
 
 #[test]
+fn signals_are_the_programs() {
+    holds("signals");
+}
+
+#[test]
 fn a_message_that_is_too_long_is_kept() {
     holds("messages");
 }

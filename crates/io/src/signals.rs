@@ -1,6 +1,7 @@
 //! Signals as something to read.
 
 use std::io;
+use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
@@ -16,6 +17,51 @@ pub enum Signal {
     Interrupt,
     /// SIGHUP: the terminal is gone, or, by custom, read the configuration anew.
     Hangup,
+}
+
+/// As long as it is there, this thread gets no signals; those it starts meanwhile never do. For a
+/// library's threads in a program that has its own ideas of signals.
+pub struct Blocked {
+    before: libc::sigset_t,
+    /// It is of the thread that made it.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Blocked {
+    /// Blocks all signals but those that a fault of the thread itself raises.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn new() -> io::Result<Blocked> {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: `sigfillset` initialises the set before it is used; the signal numbers are
+        // valid, so none of these can fail.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+                libc::sigdelset(all.as_mut_ptr(), signal);
+            }
+        }
+        // SAFETY: `all` is initialised, `before` has room for a mask.
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) } {
+            0 => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+        Ok(Blocked {
+            // SAFETY: it succeeded, so the former mask is there.
+            before: unsafe { before.assume_init() },
+            _thread: PhantomData,
+        })
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: `before` is a mask; the new one is not asked for. With these it cannot fail.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
+        };
+    }
 }
 
 /// A descriptor that becomes readable when SIGTERM, SIGINT or SIGHUP arrives.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use tabane_engine::Engine;
+use tabane_io::signals::Blocked;
 use tabane_proto::link::PathState;
 use tabane_proto::op::{OpError, Policy};
 use tabane_proto::{Node as Protocol, PeerId, PeerState};
@@ -82,7 +83,10 @@ impl Node {
         let hub = Arc::new(Hub::new(engine, Sockets::default())?);
         let helped = Arc::clone(&hub);
         let helper = thread::Builder::new().name("tabane".into());
+        // Signals are the program's, which may not expect them in a thread it does not know of.
+        let blocked = Blocked::new()?;
         helper.spawn(move || helped.help())?;
+        drop(blocked);
         Ok(Node {
             hub,
             peers,

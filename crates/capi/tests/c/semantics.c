@@ -2,10 +2,12 @@
  * Says what does not, and where, and ends with 1 then. */
 #define _POSIX_C_SOURCE 200809L
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <tabane.h>
@@ -329,6 +331,18 @@ static void case_messages(void)
     CHECK(tabane_send(a, "c", 3, NULL, "", 0, TABANE_STRIPE) == TABANE_E_UNKNOWN_PEER);
 }
 
+static void case_signals(void)
+{
+    /* Blocked only now: a thread of the library that takes it would end the process. */
+    const struct timespec patience = {.tv_sec = LONG_MS / 1000};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    CHECK(sigtimedwait(&set, NULL, &patience) == SIGUSR1);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -338,7 +352,7 @@ int main(int argc, char **argv)
         {"fork", case_fork},           {"poll", case_poll},
         {"poll_others", case_poll_others}, {"ping_pong", case_ping_pong},
         {"arguments", case_arguments}, {"failures", case_failures},
-        {"messages", case_messages},
+        {"messages", case_messages},   {"signals", case_signals},
     };
     CHECK(argc == 4);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
