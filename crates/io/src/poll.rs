@@ -18,6 +18,10 @@ pub enum Interest {
     Read,
     /// Something to read, or room to write.
     ReadWrite,
+    /// Room to write.
+    Write,
+    /// Nothing; an error is told all the same.
+    Nothing,
 }
 
 impl Interest {
@@ -25,6 +29,8 @@ impl Interest {
         (match self {
             Interest::Read => libc::EPOLLIN,
             Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+            Interest::Write => libc::EPOLLOUT,
+            Interest::Nothing => 0,
         }) as u32
     }
 }
@@ -37,7 +43,7 @@ pub struct Ready {
     /// A read will not block. Also true on an error or hang-up, so that whoever
     /// only reads meets the error there.
     pub readable: bool,
-    /// A write will not block; only reported for [`Interest::ReadWrite`].
+    /// A write will not block; only reported for those who asked for it.
     pub writable: bool,
     /// The descriptor is in error or its other end is gone (EPOLLERR, EPOLLHUP).
     pub failed: bool,

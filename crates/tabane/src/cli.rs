@@ -11,6 +11,7 @@ use tabane_cluster::{
 };
 
 use crate::bulk::{self, BulkArgs};
+use crate::run::{self, RunArgs};
 use crate::status::{self, AskError, Colours, StatusReport};
 use crate::{daemon, doctor, exit_codes, init, manual, top};
 
@@ -47,6 +48,12 @@ pub enum Command {
     /// Says `ready` when the links are up, ends on SIGTERM or Ctrl-C. Needs
     /// CAP_NET_ADMIN only if the node has a `vnic`.
     Up(UpArgs),
+    /// Run a program whose TCP connections to other nodes are carried by the bundle
+    ///
+    /// No change to the program, no root. What it listens to is reached by programs under
+    /// `tabane run` on other nodes; what it connects to elsewhere goes as it would otherwise. Ends
+    /// as the program does.
+    Run(RunArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
     /// Have the daemon read its cluster file anew, without breaking a flow
@@ -145,7 +152,7 @@ impl UpArgs {
 pub fn main() -> ExitCode {
     panic::install_hook();
     // What a command made is removed as its stack unwinds; the hook has told the user already.
-    std::panic::catch_unwind(|| run(Cli::parse())).unwrap_or_else(|payload| {
+    std::panic::catch_unwind(|| obey(Cli::parse())).unwrap_or_else(|payload| {
         let is_quiet = panic::is_broken_pipe(&*payload);
         ExitCode::from(if is_quiet {
             exit_codes::OK
@@ -155,7 +162,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-fn run(cli: Cli) -> ExitCode {
+fn obey(cli: Cli) -> ExitCode {
     let code = match cli.command {
         Command::Init(args) => run_init(&args.path),
         Command::Up(args) => run_up(&args),
@@ -165,6 +172,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
+        Command::Run(args) => run_program(&args),
         Command::Bulk(args) => run_bulk(&args),
         Command::Generate { directory } => {
             manual::generate(&directory).map_or_else(failure, |()| exit_codes::OK)
@@ -214,16 +222,26 @@ fn run_up(args: &UpArgs) -> u8 {
 }
 
 fn run_bulk(args: &BulkArgs) -> u8 {
-    let own = own_addresses().unwrap_or_default();
-    // The rest of what `up` checks is of the virtual NIC, or may be as it is.
-    let read = Cluster::load(&args.config).and_then(|(cluster, _)| {
-        let me = tabane_cluster::identify(&cluster, &own, args.node.as_deref())?;
-        Ok((cluster, me))
-    });
-    match read {
+    match as_node(&args.config, args.node.as_deref()) {
         Ok((cluster, me)) => bulk::run(args, cluster, me),
         Err(error) => report(&error),
     }
+}
+
+fn run_program(args: &RunArgs) -> u8 {
+    match as_node(&args.config, args.node.as_deref()) {
+        Ok((cluster, me)) => run::run(args, &cluster, me),
+        Err(error) => report(&error),
+    }
+}
+
+/// The cluster, and which of its nodes this machine is. The rest of what `up` checks is of the
+/// virtual NIC, or may be as it is.
+fn as_node(config: &Path, node: Option<&str>) -> Result<(Cluster, NodeIndex), ConfigError> {
+    let own = own_addresses().unwrap_or_default();
+    let (cluster, _) = Cluster::load(config)?;
+    let me = tabane_cluster::identify(&cluster, &own, node)?;
+    Ok((cluster, me))
 }
 
 fn run_status(args: &StatusArgs) -> u8 {

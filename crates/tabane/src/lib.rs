@@ -4,6 +4,7 @@
 //! single call; other programs use `libtabane`.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod bulk;
 pub mod cli;
 pub mod daemon;
@@ -12,6 +13,7 @@ pub mod exit_codes;
 pub mod init;
 pub mod manual;
 pub mod metrics;
+pub mod run;
 pub mod status;
 pub mod top;
 pub mod vswitch;

@@ -227,10 +227,36 @@ pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     socket.set_reuse_address(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.bind(&from.into())?;
+    begin_connecting(socket, to)
+}
+
+/// A plain socket of this thread's network namespace that is being connected. Not blocking; when it
+/// is writable, it is connected or has its error.
+///
+/// # Errors
+/// It cannot be reached, as far as is known at once.
+pub fn connect_plainly(to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(to),
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    socket.set_tcp_nodelay(true)?;
+    begin_connecting(socket, to)
+}
+
+fn begin_connecting(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
     match socket.connect(&to.into()) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(socket.into()),
     }
+}
+
+/// Closes a connection with a reset: its other end gets an error.
+pub fn reset(socket: TcpStream) {
+    let socket = Socket::from(socket);
+    // One that is closed at the other end already cannot be reset, and need not be.
+    let _ = socket.set_linger(Some(std::time::Duration::ZERO));
 }
 
 /// IPv4 addresses in the form in which an IPv6 socket has them are IPv4 addresses.

@@ -10,6 +10,7 @@ use tabane_io::systemd::State;
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
 use tabane_io::vnic::Backend;
 use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::op::OpEvent;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 
@@ -19,6 +20,7 @@ use super::nic::Nic;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
+use crate::agent::{self, Agent, CODE_REFUSED, Directory};
 use crate::cli;
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
@@ -47,6 +49,8 @@ pub(super) struct Daemon {
     /// The cluster's other nodes and their numbers in the loop.
     pub peers: Vec<(PeerId, usize)>,
     pub nic: Option<Nic>,
+    /// Taken out while it works.
+    pub agent: Option<Agent>,
     pub started: Time,
     /// The same by the wall clock, milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
@@ -57,6 +61,8 @@ pub(super) struct Daemon {
     control: Option<ControlServer>,
     pub metrics: Option<MetricsServer>,
     signals: Signals,
+    /// The agent has more to do at once.
+    is_eager: bool,
     stop: bool,
 }
 
@@ -76,6 +82,8 @@ impl Daemon {
             .vnic
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
+        let agent = Agent::new(engine.poller(), agent::SOCKET_NAME)
+            .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
         let registered = engine
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
@@ -87,6 +95,7 @@ impl Daemon {
             me,
             peers,
             nic,
+            agent: Some(agent),
             started,
             started_unix_ms: super::report::unix_ms(),
             rates: RateMeter::default(),
@@ -96,6 +105,7 @@ impl Daemon {
             control: Some(control),
             metrics,
             signals,
+            is_eager: false,
             stop: false,
         };
         Ok((engine, daemon))
@@ -150,6 +160,19 @@ impl Daemon {
                 "only root, or the user that the daemon runs as, may tell it to reload".to_owned(),
             ),
             Request::Reload { check } => Response::Reload(self.reload(turn, check)),
+        }
+    }
+
+    /// Something happened to a stream: it is the agent's, or nobody's.
+    fn on_stream(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) {
+        let agent = self.agent.as_mut();
+        if agent.is_some_and(|agent| agent.event(now, node, peer, event)) {
+            return;
+        }
+        if let OpEvent::StreamOpened { id, .. } = event {
+            // What is refused may be gone already.
+            let _ = node.reset_stream(now, peer, id, CODE_REFUSED);
+            let _ = node.stop_stream(now, peer, id, CODE_REFUSED);
         }
     }
 
@@ -299,6 +322,16 @@ fn backend() -> Result<Backend, String> {
     }
 }
 
+impl Directory for Daemon {
+    fn peer_at(&self, address: IpAddr) -> Option<PeerId> {
+        let is_there = |(_, node): &&(PeerId, usize)| {
+            let spec = &self.cluster.nodes[*node];
+            spec.has_address(address) || spec.vnic.is_some_and(|(vnic, _)| vnic == address)
+        };
+        self.peers.iter().find(is_there).map(|(peer, _)| *peer)
+    }
+}
+
 impl Host for Daemon {
     fn event(&mut self, now: Time, node: &mut Node, event: Event) {
         // One that was removed from the cluster file is told as that.
@@ -317,6 +350,9 @@ impl Host for Daemon {
         }
         let told = self.redundancy.event(now, node, &event);
         self.tell_redundancy(told);
+        if let Event::Op { peer, event } = event {
+            self.on_stream(now, node, peer, event);
+        }
     }
 
     fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>) {
@@ -326,6 +362,13 @@ impl Host for Daemon {
     }
 
     fn ready(&mut self, turn: &mut Turn<'_>, ready: Ready) {
+        if Agent::owns(ready.token) {
+            if let Some(mut agent) = self.agent.take() {
+                agent.ready(turn.now, turn.node, self, ready);
+                self.agent = Some(agent);
+            }
+            return;
+        }
         match ready.token {
             TOKEN_SIGNALS => {
                 while let Ok(Some(signal)) = self.signals.read() {
@@ -360,21 +403,26 @@ impl Host for Daemon {
             .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
         let told = self.redundancy.turn(now, node);
         self.tell_redundancy(told);
+        self.is_eager = self
+            .agent
+            .as_mut()
+            .is_some_and(|agent| agent.turn(now, node));
         self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
     }
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
         let Some(nic) = &mut self.nic else {
-            return false;
+            return self.is_eager;
         };
-        nic.before_wait(node, poller).unwrap_or_else(|error| {
+        let is_eager = nic.before_wait(node, poller).unwrap_or_else(|error| {
             log::line(format!(
                 "{} can no longer be read: {error}",
                 super::nic::NAME
             ));
             self.stop = true;
             true
-        })
+        });
+        is_eager || self.is_eager
     }
 
     fn link_changed(&mut self, text: &str) {

@@ -1,0 +1,263 @@
+//! Handing descriptors to another process: unix sockets of messages (SOCK_SEQPACKET) with
+//! abstract names, as [`control`](crate::control) has.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::control::Credentials;
+use crate::sys::{check_len, get_option, retry};
+
+/// Most descriptors in one message.
+pub const DESCRIPTORS_MAX: usize = 16;
+
+/// Longest message in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// Room for the header of one ancillary message and its descriptors, aligned as the kernel wants.
+const ANCILLARY_WORDS: usize = 2 + DESCRIPTORS_MAX;
+
+/// Waits for others to connect.
+#[derive(Debug)]
+pub struct HandoverListener(Socket);
+
+/// One connection.
+#[derive(Debug)]
+pub struct Handover(Socket);
+
+impl HandoverListener {
+    /// Takes the abstract name `name` in this network namespace. Not blocking.
+    ///
+    /// # Errors
+    /// `AddrInUse` when another process has the name.
+    pub fn bind(name: &str) -> io::Result<HandoverListener> {
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None)?;
+        socket.bind(&address(name)?)?;
+        socket.listen(64)?;
+        Ok(HandoverListener(socket))
+    }
+
+    /// The next connection, not blocking, and who made it; `None` when none waits.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left. The connection still waits then.
+    pub fn accept(&self) -> io::Result<Option<(Handover, Credentials)>> {
+        match retry(|| self.0.accept()) {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(true)?;
+                let credentials = credentials(&socket)?;
+                Ok(Some((Handover(socket), credentials)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Handover {
+    /// Connects to the process that has the abstract name in this network namespace. Blocking.
+    ///
+    /// # Errors
+    /// `ConnectionRefused` when no process has the name.
+    pub fn connect(name: &str) -> io::Result<Handover> {
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+        socket.connect(&address(name)?)?;
+        Ok(Handover(socket))
+    }
+
+    /// Two ends, blocking, for a process and its child.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn pair() -> io::Result<(Handover, Handover)> {
+        let (a, b) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
+        Ok((Handover(a), Handover(b)))
+    }
+
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn credentials(&self) -> io::Result<Credentials> {
+        credentials(&self.0)
+    }
+
+    /// Whether calls return `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.0.set_nonblocking(nonblocking)
+    }
+
+    /// Sends a message of at least a byte with these descriptors, which stay open here.
+    ///
+    /// # Errors
+    /// `InvalidInput`: too many descriptors, or too long, or empty. `BrokenPipe`: the other end is
+    /// gone. `WouldBlock`: it has not read what was sent before.
+    pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if message.is_empty()
+            || message.len() > MESSAGE_BYTES_MAX
+            || descriptors.len() > DESCRIPTORS_MAX
+        {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut ancillary = [0u64; ANCILLARY_WORDS];
+        let mut content = libc::iovec {
+            iov_base: message.as_ptr().cast_mut().cast(),
+            iov_len: message.len(),
+        };
+        // SAFETY: integers and pointers; all zero is a value.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = &raw mut content;
+        header.msg_iovlen = 1;
+        if !numbers.is_empty() {
+            let bytes = size_of_val(&*numbers);
+            header.msg_control = ancillary.as_mut_ptr().cast();
+            // SAFETY: arithmetic only.
+            header.msg_controllen = unsafe { libc::CMSG_SPACE(bytes as u32) } as _;
+            // SAFETY: `header` names `ancillary`, which is large enough for one message of
+            // DESCRIPTORS_MAX numbers and aligned for its header.
+            unsafe {
+                let first = libc::CMSG_FIRSTHDR(&raw const header);
+                (*first).cmsg_level = libc::SOL_SOCKET;
+                (*first).cmsg_type = libc::SCM_RIGHTS;
+                (*first).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
+                let data = libc::CMSG_DATA(first);
+                std::ptr::copy_nonoverlapping(numbers.as_ptr().cast(), data, bytes);
+            }
+        }
+        retry(|| {
+            // SAFETY: `header` names buffers that outlive the call.
+            check_len(unsafe {
+                libc::sendmsg(self.0.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL)
+            })
+        })?;
+        Ok(())
+    }
+
+    /// The next message and its descriptors, closed on exec. An empty one: the other end is gone.
+    ///
+    /// # Errors
+    /// `WouldBlock`: none is there. `InvalidData`: more than was agreed on.
+    pub fn receive(&self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+        let mut message = vec![0; MESSAGE_BYTES_MAX];
+        let mut ancillary = [MaybeUninit::<u64>::uninit(); ANCILLARY_WORDS];
+        let mut content = libc::iovec {
+            iov_base: message.as_mut_ptr().cast(),
+            iov_len: message.len(),
+        };
+        // SAFETY: integers and pointers; all zero is a value.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = &raw mut content;
+        header.msg_iovlen = 1;
+        header.msg_control = ancillary.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&ancillary) as _;
+        let flags = libc::MSG_CMSG_CLOEXEC;
+        let bytes = retry(|| {
+            // SAFETY: `header` names buffers that outlive the call.
+            check_len(unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, flags) })
+        })?;
+        let mut descriptors = Vec::new();
+        // SAFETY: the kernel has filled in `header`; its macros stay within the ancillary data, and
+        // each number of a SCM_RIGHTS message is a descriptor that is ours alone from now on.
+        unsafe {
+            let mut next = libc::CMSG_FIRSTHDR(&raw const header);
+            while let Some(control) = next.as_ref() {
+                if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
+                    let data = libc::CMSG_DATA(next);
+                    let header_bytes = libc::CMSG_LEN(0) as usize;
+                    let count = (control.cmsg_len as usize - header_bytes) / size_of::<i32>();
+                    for index in 0..count {
+                        let number = data.cast::<i32>().add(index).read_unaligned();
+                        descriptors.push(OwnedFd::from_raw_fd(number));
+                    }
+                }
+                next = libc::CMSG_NXTHDR(&raw const header, next);
+            }
+        }
+        if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        message.truncate(bytes);
+        Ok((message, descriptors))
+    }
+}
+
+impl AsFd for HandoverListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsFd for Handover {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn credentials(socket: &Socket) -> io::Result<Credentials> {
+    let unknown = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let libc::ucred { pid, uid, gid } =
+        get_option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, unknown)?;
+    Ok(Credentials { pid, uid, gid })
+}
+
+/// An abstract address: the name behind a zero byte.
+fn address(name: &str) -> io::Result<SockAddr> {
+    SockAddr::unix(format!("\0{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn descriptors_arrive_open_with_their_message() {
+        let name = format!("tabane-handover-{}", std::process::id());
+        let listener = HandoverListener::bind(&name).unwrap();
+        let client = Handover::connect(&name).unwrap();
+        let (server, who) = listener.accept().unwrap().unwrap();
+        assert_eq!(who.pid, std::process::id() as i32);
+        let none = server.receive().unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        let (mut read, mut write) = io::pipe().unwrap();
+        client.send(b"one", &[write.as_fd(), read.as_fd()]).unwrap();
+        client.send(b"two", &[]).unwrap();
+        let (message, mut descriptors) = server.receive().unwrap();
+        assert_eq!((&message[..], descriptors.len()), (&b"one"[..], 2));
+        write.write_all(b"a").unwrap();
+        let mut again = File::from(descriptors.pop().unwrap());
+        again.read_exact(&mut [0]).unwrap();
+        File::from(descriptors.pop().unwrap())
+            .write_all(b"b")
+            .unwrap();
+        read.read_exact(&mut [0]).unwrap();
+        let (message, descriptors) = server.receive().unwrap();
+        assert_eq!((&message[..], descriptors.len()), (&b"two"[..], 0));
+        drop(client);
+        assert!(server.receive().unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused() {
+        let (a, _b) = Handover::pair().unwrap();
+        let stdin = io::stdin();
+        let many = [stdin.as_fd(); DESCRIPTORS_MAX + 1];
+        for (message, descriptors) in [(&b""[..], &many[..0]), (b"x", &many)] {
+            let error = a.send(message, descriptors).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+        a.send(b"x", &many[..DESCRIPTORS_MAX]).unwrap();
+    }
+}

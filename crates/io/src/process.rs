@@ -1,0 +1,134 @@
+//! Leaving a part of oneself behind before one becomes another program.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use crate::sys::{check, check_fd};
+
+/// A process, to be waited for by whoever is not its parent: readable when it has ended.
+#[derive(Debug)]
+pub struct Watched(OwnedFd);
+
+impl Watched {
+    /// Watches the process `pid`.
+    ///
+    /// # Errors
+    /// There is no such process; a kernel before 5.3.
+    pub fn new(pid: u32) -> io::Result<Watched> {
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+        check_fd(fd as RawFd).map(Watched)
+    }
+}
+
+impl AsFd for Watched {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Has `work` done by another process, of which this one is not the parent: in a session of its
+/// own, without this one's standard streams or any other descriptor but those to be `kept`. It
+/// ends when `work` returns. For a process with a single thread.
+///
+/// # Errors
+/// The process cannot be made. (If only the second of the two forks fails, nobody is told; the
+/// pipe or socket that `work` would have used is closed then.)
+pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<()> {
+    // SAFETY: there is one thread, so the child is as whole as the parent.
+    let child = check(unsafe { libc::fork() })?;
+    if child == 0 {
+        // SAFETY: takes no pointers.
+        unsafe { libc::setsid() };
+        // SAFETY: as above. The parent of the second child ends at once, so that nobody has to
+        // wait for it, whatever program this becomes.
+        if unsafe { libc::fork() } == 0 {
+            leave_everything(kept);
+            work();
+        }
+        // SAFETY: ends this process, without running what the parent had set up for its end.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    check(unsafe { libc::waitpid(child, &raw mut status, 0) })?;
+    Ok(())
+}
+
+/// Closes all descriptors but some, and opens /dev/null as the standard streams: whoever reads
+/// from a pipe must not wait for a process that only happens to have its other end.
+fn leave_everything(kept: &[BorrowedFd<'_>]) {
+    let mut kept: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    kept.sort_unstable();
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        for standard in 0..3 {
+            // SAFETY: takes no pointers.
+            unsafe { libc::dup2(null.as_raw_fd(), standard) };
+        }
+    }
+    let mut first = 3;
+    for fd in kept.into_iter().filter(|fd| *fd >= 3) {
+        close_range(first, fd - 1);
+        first = fd + 1;
+    }
+    close_range(first, RawFd::MAX);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    if first > last {
+        return;
+    }
+    // SAFETY: the descriptors belong to values of the parent, which are not used here and not dropped,
+    // for this process ends by `_exit`.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::poll::{Interest, Poller};
+
+    #[test]
+    fn a_process_that_ended_is_ready() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let watched = Watched::new(child.id()).unwrap();
+        let (poller, mut ready) = (Poller::new().unwrap(), Vec::new());
+        poller.register(&watched, 1, Interest::Read).unwrap();
+        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        assert!(ready.is_empty());
+        child.kill().unwrap();
+        poller
+            .wait(Some(Duration::from_secs(20)), &mut ready)
+            .unwrap();
+        assert_eq!(ready.len(), 1);
+        child.wait().unwrap();
+    }
+
+    /// Not `leave_behind` itself: a test has more than one thread.
+    #[test]
+    fn only_what_is_kept_stays_open() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (mut other, _not_kept) = UnixStream::pair().unwrap();
+        // SAFETY: the child makes system calls only, besides what `leave_everything` allocates,
+        // for which no other thread of this test program holds a lock that matters to it: glibc
+        // puts malloc right in the child.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            leave_everything(&[theirs.as_fd()]);
+            let _ = (&theirs).write_all(b"x");
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        drop((theirs, _not_kept));
+        let mut said = Vec::new();
+        ours.read_to_end(&mut said).unwrap();
+        assert_eq!(said, b"x");
+        assert_eq!(other.read(&mut [0]).unwrap(), 0);
+    }
+}
