@@ -17,6 +17,7 @@ pub mod credentials;
 pub mod entropy;
 pub mod ethtool;
 pub mod handover;
+pub mod listening;
 pub mod netlink;
 pub mod notify;
 pub mod poll;

@@ -11,6 +11,7 @@ use tabane_cluster::{
 };
 
 use crate::bulk::{self, BulkArgs};
+use crate::daemon::Life;
 use crate::run::{self, RunArgs};
 use crate::status::{self, AskError, Colours, StatusReport};
 use crate::{daemon, doctor, exit_codes, init, manual, top};
@@ -83,6 +84,9 @@ pub enum Command {
     /// Send and take in streams of a bundle, without a virtual NIC (for `make bench`)
     #[command(hide = true)]
     Bulk(BulkArgs),
+    /// Be the daemon of this user's programs under `tabane run`, as long as there are any
+    #[command(hide = true)]
+    Agent(UpArgs),
     /// Write the manual pages and the shells' completions into a directory
     ///
     /// For those who package or install the program: man1, man5, completions.
@@ -173,6 +177,10 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
         Command::Run(args) => run_program(&args),
+        Command::Agent(args) => match as_node(&args.config, args.node.as_deref()) {
+            Ok((cluster, me)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
+            Err(error) => report(&error),
+        },
         Command::Bulk(args) => run_bulk(&args),
         Command::Generate { directory } => {
             manual::generate(&directory).map_or_else(failure, |()| exit_codes::OK)
@@ -216,7 +224,7 @@ fn run_up(args: &UpArgs) -> u8 {
         }
     };
     match args.prepare(&own) {
-        Ok((cluster, me, warnings)) => daemon::up(&cluster, me, &warnings),
+        Ok((cluster, me, warnings)) => daemon::up(&cluster, me, &warnings, Life::UntilTold),
         Err(error) => report(&error),
     }
 }
@@ -336,6 +344,11 @@ fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
 pub fn failure(message: impl std::fmt::Display) -> u8 {
     eprintln_quietly(&format!("tabane: {message}"));
     exit_codes::FAILURE
+}
+
+/// Tells the user what is not as it might be, and does not matter much.
+pub fn warn(message: impl std::fmt::Display) {
+    eprintln_quietly(&format!("tabane: warning: {message}"));
 }
 
 /// Tells the user everything that is wrong with the configuration; returns the

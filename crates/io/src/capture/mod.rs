@@ -11,7 +11,9 @@
 //! All of it works in a user namespace of an ordinary user. The sockets belong to the namespace
 //! they were made in, wherever their user goes.
 
+mod datagrams;
 mod namespace;
+mod packet;
 mod rules;
 mod syn;
 #[cfg(test)]
@@ -19,10 +21,10 @@ mod tests;
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 #[cfg(test)]
 use namespace::furnish;
@@ -47,7 +49,6 @@ const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 // linux/in6.h
 const IPV6_TRANSPARENT: libc::c_int = 75;
-const IPV6_RECVORIGDSTADDR: libc::c_int = 74;
 
 /// The sockets, in the order in which they are handed on.
 #[derive(Debug)]
@@ -55,8 +56,9 @@ pub struct Capture {
     syns: OwnedFd,
     send_v4: Socket,
     send_v6: Socket,
-    refuse_v4: Socket,
-    refuse_v6: Socket,
+    /// Without our mark: answers in the name of other hosts.
+    answer_v4: Socket,
+    answer_v6: Socket,
     listener: Socket,
     datagrams: Socket,
 }
@@ -72,13 +74,13 @@ impl Capture {
     /// The kernel lacks something or does not permit it; what is in the message.
     pub fn open(own: &[IpAddr]) -> io::Result<Capture> {
         let listener = listener()?;
-        let datagrams = datagrams()?;
+        let datagrams = datagrams::open()?;
         let capture = Capture {
             syns: syn_socket()?,
             send_v4: raw(Domain::IPV4, Some(MARK))?,
             send_v6: raw(Domain::IPV6, Some(MARK))?,
-            refuse_v4: raw(Domain::IPV4, None)?,
-            refuse_v6: raw(Domain::IPV6, None)?,
+            answer_v4: raw(Domain::IPV4, None)?,
+            answer_v6: raw(Domain::IPV6, None)?,
             listener,
             datagrams,
         };
@@ -140,8 +142,8 @@ impl Capture {
     /// Not expected; the program's kernel repeats the SYN after a second.
     pub fn refuse(&self, syn: &Syn) -> io::Result<()> {
         let socket = match syn.destination {
-            SocketAddr::V4(_) => &self.refuse_v4,
-            SocketAddr::V6(_) => &self.refuse_v6,
+            SocketAddr::V4(_) => &self.answer_v4,
+            SocketAddr::V6(_) => &self.answer_v6,
         };
         send(socket, &syn.refusal(), syn.source.ip())
     }
@@ -152,17 +154,38 @@ impl Capture {
     /// # Errors
     /// No descriptors are left; the connection still waits then.
     pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
-        let (socket, from) = match self.listener.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error),
+        accept(self.listener.accept())
+    }
+
+    /// The next datagram to another host: from which of the program's sockets, to whom, and how many
+    /// bytes of it are in `buffer`. `None` when there is none.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn next_datagram(
+        &self,
+        buffer: &mut [u8],
+    ) -> io::Result<Option<(SocketAddr, SocketAddr, usize)>> {
+        match datagrams::receive(&self.datagrams, buffer) {
+            Ok(received) => Ok(Some(received)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the program a datagram in the name of another host.
+    ///
+    /// # Errors
+    /// It is longer than a datagram may be.
+    pub fn send_datagram(&self, from: SocketAddr, to: SocketAddr, data: &[u8]) -> io::Result<()> {
+        if data.len() > packet::DATAGRAM_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let socket = match to {
+            SocketAddr::V4(_) => &self.answer_v4,
+            SocketAddr::V6(_) => &self.answer_v6,
         };
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)?;
-        let (from, to) = (from.as_socket(), socket.local_addr()?.as_socket());
-        let ends = from.map(unmapped).zip(to.map(unmapped));
-        let (from, to) = ends.ok_or(io::ErrorKind::Unsupported)?;
-        Ok(Some((socket.into(), from, to)))
+        send(socket, &packet::datagram(from, to, data), to.ip())
     }
 
     /// Where SYNs are to be waited for.
@@ -175,14 +198,19 @@ impl Capture {
         self.listener.as_fd()
     }
 
+    /// Where datagrams are to be waited for.
+    pub fn datagram_descriptor(&self) -> BorrowedFd<'_> {
+        self.datagrams.as_fd()
+    }
+
     /// To hand it on to another process.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; DESCRIPTORS] {
         [
             self.syns.as_fd(),
             self.send_v4.as_fd(),
             self.send_v6.as_fd(),
-            self.refuse_v4.as_fd(),
-            self.refuse_v6.as_fd(),
+            self.answer_v4.as_fd(),
+            self.answer_v6.as_fd(),
             self.listener.as_fd(),
             self.datagrams.as_fd(),
         ]
@@ -194,8 +222,8 @@ impl Capture {
             syns,
             send_v4,
             send_v6,
-            refuse_v4,
-            refuse_v6,
+            answer_v4,
+            answer_v6,
             listener,
             datagrams,
         ] = descriptors;
@@ -203,8 +231,8 @@ impl Capture {
             syns,
             send_v4: send_v4.into(),
             send_v6: send_v6.into(),
-            refuse_v4: refuse_v4.into(),
-            refuse_v6: refuse_v6.into(),
+            answer_v4: answer_v4.into(),
+            answer_v6: answer_v6.into(),
             listener: listener.into(),
             datagrams: datagrams.into(),
         }
@@ -245,6 +273,53 @@ pub fn connect_plainly(to: SocketAddr) -> io::Result<TcpStream> {
     begin_connecting(socket, to)
 }
 
+/// A plain listener in this thread's network namespace. Not blocking. One at an unspecified IPv6
+/// address takes IPv4 as well.
+///
+/// # Errors
+/// Somebody listens there, or one may not.
+pub fn listen_plainly(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The next connection, not blocking, from whom, and to which of this node's addresses. `None` when
+/// there is none.
+///
+/// # Errors
+/// No descriptors are left; the connection still waits then.
+pub fn accept_plainly(
+    listener: &TcpListener,
+) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
+    accept(SockRef::from(listener).accept())
+}
+
+fn accept(
+    accepted: io::Result<(Socket, SockAddr)>,
+) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
+    let (socket, from) = match accepted {
+        Ok(accepted) => accepted,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    let (from, to) = (from.as_socket(), socket.local_addr()?.as_socket());
+    let ends = from.map(unmapped).zip(to.map(unmapped));
+    let (from, to) = ends.ok_or(io::ErrorKind::Unsupported)?;
+    Ok(Some((socket.into(), from, to)))
+}
+
 fn begin_connecting(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
     match socket.connect(&to.into()) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
@@ -260,7 +335,7 @@ pub fn reset(socket: TcpStream) {
 }
 
 /// IPv4 addresses in the form in which an IPv6 socket has them are IPv4 addresses.
-fn unmapped(address: SocketAddr) -> SocketAddr {
+pub(super) fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -356,18 +431,6 @@ fn port_of(socket: &Socket) -> io::Result<u16> {
     Ok(address.map_or(0, |address| address.port()))
 }
 
-/// What receives datagrams to any address, and tells to which.
-fn datagrams() -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    socket.set_only_v6(false)?;
-    make_transparent(&socket, true)?;
-    make_transparent(&socket, false)?;
-    set_option(&socket, libc::SOL_IP, libc::IP_RECVORIGDSTADDR, 1)?;
-    set_option(&socket, libc::SOL_IPV6, IPV6_RECVORIGDSTADDR, 1)?;
-    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())?;
-    Ok(socket)
-}
-
 /// One listener for both families, on a port of the kernel's choice.
 fn listener() -> io::Result<Socket> {
     let listener = Socket::new(
@@ -383,7 +446,7 @@ fn listener() -> io::Result<Socket> {
     Ok(listener)
 }
 
-fn make_transparent(socket: &Socket, is_v6: bool) -> io::Result<()> {
+pub(super) fn make_transparent(socket: &Socket, is_v6: bool) -> io::Result<()> {
     let (level, option) = match is_v6 {
         true => (libc::SOL_IPV6, IPV6_TRANSPARENT),
         false => (libc::SOL_IP, libc::IP_TRANSPARENT),

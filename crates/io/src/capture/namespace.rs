@@ -1,9 +1,14 @@
 //! A network namespace for one program, in which every address is its own.
 
+use core::ffi::CStr;
 use core::fmt;
-use std::fs;
-use std::io;
+use std::ffi::CString;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::netlink::RouteSocket;
 use crate::netlink::route::LinkSettings;
@@ -51,12 +56,13 @@ impl Namespace {
     /// # Errors
     /// The kernel does not permit it, or lacks something.
     pub fn enter(own: &[IpAddr]) -> Result<Namespace, NamespaceError> {
+        const PLACES: libc::c_int = libc::CLONE_NEWNET | libc::CLONE_NEWNS;
         // SAFETY: take no arguments, cannot fail.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         // SAFETY: takes no pointers.
-        let alone = check(unsafe { libc::unshare(libc::CLONE_NEWNET) });
+        let alone = check(unsafe { libc::unshare(PLACES) });
         if alone.is_err() {
-            let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
+            let flags = libc::CLONE_NEWUSER | PLACES;
             // SAFETY: takes no pointers.
             check(unsafe { libc::unshare(flags) }).map_err(NamespaceError::step(
                 "make a user namespace (are they permitted? sysctl user.max_user_namespaces, \
@@ -71,9 +77,59 @@ impl Namespace {
                 written.map_err(NamespaceError::step("stay who one is in a user namespace"))?;
             }
         }
+        // What the host mounts later is seen here, too; what is mounted here stays here.
+        mount(None, c"/", libc::MS_REC | libc::MS_SLAVE)
+            .map_err(NamespaceError::step("make a mount namespace"))?;
         furnish(own)?;
         Ok(Namespace(()))
     }
+
+    /// Has `/etc/hosts` say what it says, and `names` besides, to the processes of this namespace.
+    ///
+    /// # Errors
+    /// There is no such file, or nowhere to write another.
+    pub fn add_names<'a>(
+        &self,
+        names: impl IntoIterator<Item = (&'a str, IpAddr)>,
+    ) -> Result<(), NamespaceError> {
+        const HOSTS: &CStr = c"/etc/hosts";
+        let step = || NamespaceError::step("give /etc/hosts the nodes' names");
+        let mut text = fs::read("/etc/hosts").map_err(step())?;
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
+        }
+        for (name, address) in names {
+            text.extend(format!("{address}\t{name}\n").into_bytes());
+        }
+        let own = std::env::temp_dir().join(format!("tabane-hosts-{}", std::process::id()));
+        // A new file: in a directory of everybody's another might be somebody's trap.
+        let mut file = File::create_new(&own).map_err(step())?;
+        let mounted = file
+            .write_all(&text)
+            .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
+            .and_then(|()| mount(Some(&own), HOSTS, libc::MS_BIND));
+        // What is mounted stays, without its name.
+        let _ = fs::remove_file(&own);
+        mounted.map_err(step())
+    }
+}
+
+/// mount(2) without file system and data.
+fn mount(source: Option<&Path>, target: &CStr, flags: libc::c_ulong) -> io::Result<()> {
+    let source = source.map_or(Ok(CString::default()), |source| {
+        CString::new(source.as_os_str().as_bytes())
+    })?;
+    // SAFETY: all strings end in a zero byte and outlive the call; there is no data.
+    check(unsafe {
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            std::ptr::null(),
+            flags,
+            std::ptr::null(),
+        )
+    })?;
+    Ok(())
 }
 
 /// Gives the namespace its addresses, and makes all others its own as well.

@@ -1,7 +1,7 @@
 //! With a real kernel, in a namespace of one's own: connections to hosts that do not exist.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
@@ -135,4 +135,32 @@ fn connections_to_itself_stay_within() {
         }
         assert!(capture.accept().unwrap().is_none());
     });
+}
+
+#[test]
+fn datagrams_to_other_hosts_are_seen_and_answered_in_their_name() {
+    isolated(
+        "capture::tests::datagrams_to_other_hosts_are_seen_and_answered_in_their_name",
+        || {
+            let capture = capture();
+            for (own, far) in OWN.into_iter().zip(FAR) {
+                let far: SocketAddr = far.parse().unwrap();
+                let own: IpAddr = own.parse().unwrap();
+                let program = UdpSocket::bind((own, 0)).unwrap();
+                program.connect(far).unwrap();
+                for data in [&b"hello"[..], &[7; 20_000]] {
+                    program.send(data).unwrap();
+                    wait_for(capture.datagram_descriptor());
+                    let mut buffer = vec![0; 65_536];
+                    let (from, to, bytes) = capture.next_datagram(&mut buffer).unwrap().unwrap();
+                    assert_eq!((from, to), (program.local_addr().unwrap(), far));
+                    assert_eq!(&buffer[..bytes], data);
+                    capture.send_datagram(to, from, &buffer[..bytes]).unwrap();
+                    let bytes = program.recv(&mut buffer).unwrap();
+                    assert_eq!(&buffer[..bytes], data);
+                }
+                assert!(capture.next_datagram(&mut [0; 8]).unwrap().is_none());
+            }
+        },
+    );
 }

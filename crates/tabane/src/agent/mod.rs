@@ -7,7 +7,11 @@
 //! far end has accepted, or is refused as the far end refuses. What comes from another node's
 //! agent is an [`Inbound`] until a program here has accepted it.
 
+mod flows;
+mod hosted;
+mod inbound;
 mod opening;
+mod outbound;
 mod pipe;
 mod place;
 mod relay;
@@ -20,21 +24,29 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use slab::Slab;
-use tabane_io::capture::{Capture, Syn, connect_plainly};
+use tabane_io::capture::Capture;
 use tabane_io::handover::HandoverListener;
 use tabane_io::poll::{Interest, Poller, Ready};
-use tabane_proto::op::{OpEvent, Policy};
+use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
-pub use opening::{CODE_MALFORMED, CODE_REFUSED, Opening, SERVICE_TCP};
+pub use opening::{CODE_REFUSED, Opening, SERVICE_TCP};
 pub use words::{ToAgent, ToSupervisor};
 
-use opening::{CODE_BUSY, CODE_RESET, OPENING_BYTES_MAX};
-use place::{Awaited, Held, Place};
-use relay::{Far, Relay, Standing};
+use flows::Flows;
+use hosted::Hosted;
+use inbound::Inbound;
+use opening::CODE_RESET;
+use place::{Awaited, Place};
+use relay::{Far, Relay, Standing, give_up};
 
 /// Where supervisors connect to.
 pub const SOCKET_NAME: &str = "tabane-run";
+/// The same of a daemon that runs for programs of this user alone.
+pub fn socket_of_user(uid: u32) -> String {
+    format!("{SOCKET_NAME}-{uid}")
+}
+
 /// What a read from a program takes at once.
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Places at once; further ones are turned away.
@@ -46,6 +58,8 @@ pub const RELAYS_MAX: usize = 65_536;
 const HELD_MAX: Duration = Duration::from_secs(150);
 /// An admitted connection comes at once, or the program has given up.
 const ADMITTED_MAX: Duration = Duration::from_secs(5);
+/// What listening fails with if the system does not say.
+const EACCES: i32 = 13;
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -60,9 +74,12 @@ enum Kind {
     Inbound,
     Near,
     Plain,
+    Datagrams,
+    Flow,
+    Hosted,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 11] = [
     Kind::Listener,
     Kind::Supervisor,
     Kind::Syn,
@@ -71,6 +88,9 @@ const KINDS: [Kind; 8] = [
     Kind::Inbound,
     Kind::Near,
     Kind::Plain,
+    Kind::Datagrams,
+    Kind::Flow,
+    Kind::Hosted,
 ];
 
 const fn token(kind: Kind, index: usize) -> u64 {
@@ -100,19 +120,6 @@ struct Attempt {
     destination: SocketAddr,
 }
 
-/// A stream of another node's agent that no program here has accepted yet.
-#[derive(Debug)]
-struct Inbound {
-    peer: PeerId,
-    stream: StreamId,
-    bytes: Vec<u8>,
-    opening: Option<Opening>,
-    /// Places to be asked still.
-    places: Vec<usize>,
-    /// The socket to the program that is being connected.
-    near: Option<TcpStream>,
-}
-
 /// What was counted.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct AgentStats {
@@ -140,6 +147,8 @@ pub struct Agent {
     attempts: Slab<Attempt>,
     inbound: Slab<Inbound>,
     relays: Slab<Relay>,
+    flows: Flows,
+    hosted: Hosted,
     owners: HashMap<(PeerId, StreamId), Owner>,
     /// Relays that had more to move than one turn.
     eager: VecDeque<usize>,
@@ -164,6 +173,8 @@ impl Agent {
             attempts: Slab::new(),
             inbound: Slab::new(),
             relays: Slab::new(),
+            flows: Flows::default(),
+            hosted: Hosted::default(),
             owners: HashMap::new(),
             eager: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES],
@@ -180,6 +191,11 @@ impl Agent {
     /// How many programs there are (with all they started).
     pub fn places(&self) -> usize {
         self.places.len()
+    }
+
+    /// How many pairs of ends there are that datagrams are sent between.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
     }
 
     /// How many connections are carried now.
@@ -200,6 +216,9 @@ impl Agent {
             Kind::Attempt => self.attempted(now, index),
             Kind::Inbound => self.reached(now, node, index),
             Kind::Near | Kind::Plain => self.relay(now, node, index),
+            Kind::Datagrams => self.send_datagrams_on(now, index),
+            Kind::Flow => self.give_datagrams_back(now, index),
+            Kind::Hosted => self.take_in(now, node, index),
         }
     }
 
@@ -227,7 +246,7 @@ impl Agent {
             (Owner::Relay(index), None) => self.relay(now, node, index),
             (Owner::Relay(index), Some(_)) => self.reset(now, node, index),
             (Owner::Inbound(index), None) => self.read_opening(now, node, index),
-            (Owner::Inbound(index), Some(_)) => self.forget_inbound(index),
+            (Owner::Inbound(index), Some(_)) => drop(self.forget_inbound(index)),
             (Owner::Held(place, source, destination), None) => {
                 self.answered(now, node, place, source, destination);
             }
@@ -294,15 +313,19 @@ impl Agent {
                     let syn = token(Kind::Syn, index);
                     let accept = token(Kind::Accept, index);
                     let poller = &self.poller;
-                    let registered = poller
-                        .register(capture.syn_descriptor(), syn, Interest::Read)
-                        .and_then(|()| {
-                            poller.register(capture.accept_descriptor(), accept, Interest::Read)
-                        });
+                    let datagrams = token(Kind::Datagrams, index);
+                    let registered = [
+                        (capture.syn_descriptor(), syn),
+                        (capture.accept_descriptor(), accept),
+                        (capture.datagram_descriptor(), datagrams),
+                    ]
+                    .into_iter()
+                    .try_for_each(|(fd, token)| poller.register(fd, token, Interest::Read));
                     if registered.is_err() || place.begin(capture, own).is_err() {
                         break;
                     }
                 }
+                Some(ToAgent::Listen { id, address }) => self.listen(index, id, address),
                 Some(ToAgent::Connected { id }) => {
                     let near = descriptors.into_iter().next().map(TcpStream::from);
                     self.asked(now, node, id, near);
@@ -325,216 +348,12 @@ impl Agent {
             }
         }
         self.attempts.retain(|_, attempt| attempt.place != index);
+        self.flows.forget_place(index);
+        self.hosted.forget_place(index);
         let waiting: Vec<usize> = self.inbound.iter().map(|(id, _)| id).collect();
         for id in waiting {
-            if self.inbound[id].places.last() == Some(&index) {
+            if self.inbound[id].asks() == Some(index) {
                 self.asked(now, node, id, None);
-            }
-        }
-    }
-
-    // ---- connections that begin here ----
-
-    fn take_syns(&mut self, now: Time, node: &mut Node, directory: &impl Directory, index: usize) {
-        loop {
-            let Some(capture) = self.places.get(index).and_then(|p| p.capture.as_ref()) else {
-                return;
-            };
-            let Ok(Some(syn)) = capture.next_syn() else {
-                return;
-            };
-            self.hold(now, node, directory, index, syn);
-        }
-    }
-
-    /// A program connects: asks whoever it wants.
-    fn hold(
-        &mut self,
-        now: Time,
-        node: &mut Node,
-        directory: &impl Directory,
-        index: usize,
-        syn: Syn,
-    ) {
-        let place = &mut self.places[index];
-        let (source, destination) = (syn.source, syn.destination);
-        if place.is_own(destination.ip()) || place.held.contains_key(&(source, destination)) {
-            // It stays within, or is repeated while the far end is asked.
-            return;
-        }
-        let peer = directory.peer_at(destination.ip());
-        let peer = peer.filter(|peer| node.is_connected(*peer));
-        let stream = peer.and_then(|peer| {
-            let opening = Opening {
-                from: source,
-                to: destination,
-            };
-            open(now, node, peer, &opening)
-        });
-        let awaited = match stream {
-            Some((peer, stream)) => {
-                let owner = Owner::Held(index, source, destination);
-                self.owners.insert((peer, stream), owner);
-                Awaited::Stream(peer, stream)
-            }
-            None => Awaited::Plain,
-        };
-        let held = Held {
-            syn,
-            awaited,
-            since: now,
-        };
-        self.places[index].held.insert((source, destination), held);
-        if stream.is_none() {
-            self.attempt(now, index, source, destination);
-        }
-    }
-
-    /// Connects plainly, from this node.
-    fn attempt(&mut self, now: Time, place: usize, source: SocketAddr, destination: SocketAddr) {
-        let entry = self.attempts.vacant_entry();
-        let token = token(Kind::Attempt, entry.key());
-        let attempt = connect_plainly(destination).and_then(|plain| {
-            self.poller.register(&plain, token, Interest::Write)?;
-            Ok(Attempt {
-                plain,
-                place,
-                source,
-                destination,
-            })
-        });
-        match attempt {
-            Ok(attempt) => drop(entry.insert(attempt)),
-            Err(error) => self.conclude(now, place, source, destination, Err(error)),
-        }
-    }
-
-    /// A plain connection stands, or failed.
-    fn attempted(&mut self, now: Time, index: usize) {
-        let Some(attempt) = self.attempts.try_remove(index) else {
-            return;
-        };
-        let _ = self.poller.deregister(&attempt.plain);
-        let result = match attempt.plain.take_error() {
-            Ok(None) => Ok(Far::Plain(attempt.plain)),
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
-        self.conclude(
-            now,
-            attempt.place,
-            attempt.source,
-            attempt.destination,
-            result,
-        );
-    }
-
-    /// The other agent says whether a program there accepts.
-    fn answered(
-        &mut self,
-        now: Time,
-        node: &mut Node,
-        place: usize,
-        source: SocketAddr,
-        destination: SocketAddr,
-    ) {
-        let held = self
-            .places
-            .get(place)
-            .and_then(|p| p.held.get(&(source, destination)));
-        let Some(Awaited::Stream(peer, stream)) = held.map(|held| &held.awaited) else {
-            return;
-        };
-        let (peer, stream) = (*peer, *stream);
-        match node.read_stream(now, peer, stream, &mut [0]) {
-            Ok(read) if read.len == 1 => {
-                let far = Far::Stream(peer, stream);
-                self.conclude(now, place, source, destination, Ok(far));
-            }
-            Ok(read) if !read.fin => {}
-            _ => self.turned_away(now, place, source, destination, CODE_REFUSED),
-        }
-    }
-
-    /// The other agent has nobody there: perhaps a program that is not under `tabane run`.
-    fn turned_away(
-        &mut self,
-        now: Time,
-        place: usize,
-        source: SocketAddr,
-        destination: SocketAddr,
-        code: u32,
-    ) {
-        let Some(p) = self.places.get_mut(place) else {
-            return;
-        };
-        let Some(held) = p.held.get_mut(&(source, destination)) else {
-            return;
-        };
-        if code == CODE_BUSY {
-            let error = io::ErrorKind::ConnectionRefused.into();
-            return self.conclude(now, place, source, destination, Err(error));
-        }
-        held.awaited = Awaited::Plain;
-        self.attempt(now, place, source, destination);
-    }
-
-    /// It is known what the far end says: the program's kernel learns it.
-    fn conclude(
-        &mut self,
-        now: Time,
-        place: usize,
-        source: SocketAddr,
-        destination: SocketAddr,
-        result: io::Result<Far>,
-    ) {
-        let Some(place) = self.places.get_mut(place) else {
-            return;
-        };
-        let Some(capture) = &place.capture else {
-            return;
-        };
-        let key = (source, destination);
-        match result {
-            Ok(far) => {
-                let Some(held) = place.held.get_mut(&key) else {
-                    return;
-                };
-                // If this fails the program's kernel repeats the SYN, and it is tried anew.
-                let _ = capture.admit(&held.syn);
-                held.awaited = Awaited::Admitted(far);
-                held.since = now;
-            }
-            Err(error) => {
-                let Some(held) = place.held.remove(&key) else {
-                    return;
-                };
-                self.stats.refused += 1;
-                if is_refusal(&error) {
-                    let _ = capture.refuse(&held.syn);
-                }
-            }
-        }
-    }
-
-    /// Admitted connections have come through.
-    fn accept(&mut self, now: Time, node: &mut Node, index: usize) {
-        loop {
-            let Some(place) = self.places.get_mut(index) else {
-                return;
-            };
-            let Some(capture) = &place.capture else {
-                return;
-            };
-            let Ok(Some((near, source, destination))) = capture.accept() else {
-                return;
-            };
-            match place.held.remove(&(source, destination)) {
-                Some(Held {
-                    awaited: Awaited::Admitted(far),
-                    ..
-                }) => self.begin(now, node, near, far),
-                // Nobody asked for it: it is gone with its socket.
-                _ => drop(near),
             }
         }
     }
@@ -565,6 +384,49 @@ impl Agent {
         }
         self.relays.insert(relay);
         self.relay(now, node, index);
+    }
+
+    // ---- datagrams ----
+
+    fn send_datagrams_on(&mut self, now: Time, index: usize) {
+        let place = self.places.get(index);
+        if let Some(capture) = place.and_then(|place| place.capture.as_ref()) {
+            let token = |flow| token(Kind::Flow, flow);
+            let (flows, buffer) = (&mut self.flows, &mut self.buffer);
+            flows.send_on(now, index, capture, &self.poller, token, buffer);
+        }
+    }
+
+    fn give_datagrams_back(&mut self, now: Time, index: usize) {
+        let place = self.flows.place_of(index);
+        let place = place.and_then(|place| self.places.get(place));
+        if let Some(capture) = place.and_then(|place| place.capture.as_ref()) {
+            self.flows.give_back(now, index, capture, &mut self.buffer);
+        }
+    }
+
+    // ---- listeners of programs, for plain ones elsewhere ----
+
+    /// A program begins to listen: so does this node, so that it is reached as it would be.
+    fn listen(&mut self, index: usize, id: u64, address: SocketAddr) {
+        let Some(place) = self.places.get(index) else {
+            return;
+        };
+        let token = |listener| token(Kind::Hosted, listener);
+        let listens = self.hosted.listen(index, address, &self.poller, token);
+        let error = listens
+            .err()
+            .map(|error| error.raw_os_error().unwrap_or(EACCES));
+        // A supervisor that is gone is noticed elsewhere.
+        let _ = place
+            .supervisor
+            .send(&ToSupervisor::Listening { id, error }.encode(), &[]);
+    }
+
+    fn take_in(&mut self, now: Time, node: &mut Node, index: usize) {
+        while let Some((place, plain, opening)) = self.hosted.accept(index) {
+            self.came(now, node, place, plain, opening);
+        }
     }
 
     // ---- connections that stand ----
@@ -605,132 +467,10 @@ impl Agent {
         Some(relay)
     }
 
-    // ---- connections that come from other nodes ----
-
-    fn opened(&mut self, now: Time, node: &mut Node, peer: PeerId, stream: StreamId) {
-        let index = self.inbound.insert(Inbound {
-            peer,
-            stream,
-            bytes: Vec::new(),
-            opening: None,
-            places: Vec::new(),
-            near: None,
-        });
-        self.owners.insert((peer, stream), Owner::Inbound(index));
-        self.read_opening(now, node, index);
-    }
-
-    fn read_opening(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
-            return;
-        };
-        if inbound.opening.is_some() {
-            return;
-        }
-        // The data behind it waits until a program has accepted.
-        loop {
-            let wanted = match Opening::decode(&inbound.bytes) {
-                Ok(Some(opening)) => {
-                    inbound.opening = Some(opening);
-                    break;
-                }
-                Ok(None) => Opening::missing_bytes(&inbound.bytes),
-                Err(_) => return self.refuse(now, node, index, CODE_MALFORMED),
-            };
-            let mut piece = [0; OPENING_BYTES_MAX];
-            let (peer, stream) = (inbound.peer, inbound.stream);
-            match node.read_stream(now, peer, stream, &mut piece[..wanted]) {
-                Ok(read) if read.len > 0 => inbound.bytes.extend(&piece[..read.len]),
-                Ok(read) if !read.fin => return,
-                _ => return self.refuse(now, node, index, CODE_MALFORMED),
-            }
-        }
-        inbound.places = self
-            .places
-            .iter()
-            .filter(|(_, p)| p.has_begun())
-            .map(|(i, _)| i)
-            .collect();
-        self.ask(now, node, index);
-    }
-
-    /// Asks the last of the places whether a program there listens.
-    fn ask(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
-            return;
-        };
-        let Some(opening) = inbound.opening else {
-            return;
-        };
-        while let Some(place) = inbound.places.last() {
-            let asked = ToSupervisor::Connect {
-                id: index,
-                from: opening.from,
-                to: opening.to,
-            };
-            let place = self.places.get(*place);
-            if place.is_some_and(|p| p.supervisor.send(&asked.encode(), &[]).is_ok()) {
-                return;
-            }
-            inbound.places.pop();
-        }
-        self.refuse(now, node, index, CODE_REFUSED);
-    }
-
-    /// A place has a socket that is connected or being connected, or nobody listens there.
-    fn asked(&mut self, now: Time, node: &mut Node, index: usize, near: Option<TcpStream>) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
-            return;
-        };
-        let Some(near) = near else {
-            inbound.places.pop();
-            return self.ask(now, node, index);
-        };
-        let token = token(Kind::Inbound, index);
-        if self.poller.register(&near, token, Interest::Write).is_err() {
-            return self.refuse(now, node, index, CODE_BUSY);
-        }
-        inbound.near = Some(near);
-    }
-
-    /// The program's kernel has answered.
-    fn reached(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
-            return;
-        };
-        let Some(near) = inbound.near.take() else {
-            return;
-        };
-        let _ = self.poller.deregister(&near);
-        if !matches!(near.take_error(), Ok(None)) {
-            inbound.places.pop();
-            return self.ask(now, node, index);
-        }
-        let (peer, stream) = (inbound.peer, inbound.stream);
-        self.forget_inbound(index);
-        // A stream that was just opened takes a byte, or is broken, of which an event tells.
-        let _ = node.write_stream(now, peer, stream, &[0]);
-        self.stats.accepted += 1;
-        self.begin(now, node, near, Far::Stream(peer, stream));
-    }
-
-    fn refuse(&mut self, now: Time, node: &mut Node, index: usize, code: u32) {
-        if let Some(inbound) = self.inbound.get(index) {
-            let (peer, stream) = (inbound.peer, inbound.stream);
-            give_up(now, node, peer, stream, code);
-        }
-        self.forget_inbound(index);
-    }
-
-    fn forget_inbound(&mut self, index: usize) {
-        if let Some(inbound) = self.inbound.try_remove(index) {
-            self.owners.remove(&(inbound.peer, inbound.stream));
-        }
-    }
-
     // ---- what is too old ----
 
     fn forget_old(&mut self, now: Time, node: &mut Node) {
+        self.flows.forget_old(now);
         for (_, place) in &mut self.places {
             place.held.retain(|_, held| {
                 let age = now.since(held.since);
@@ -746,30 +486,4 @@ impl Agent {
             });
         }
     }
-}
-
-/// A stream to the agent of a peer that begins with `opening`.
-fn open(now: Time, node: &mut Node, peer: PeerId, opening: &Opening) -> Option<(PeerId, StreamId)> {
-    let stream = node
-        .open_stream(now, peer, SERVICE_TCP, Policy::Auto)
-        .ok()?;
-    // A new stream takes so few bytes.
-    node.write_stream(now, peer, stream, &opening.encode())
-        .ok()?;
-    Some((peer, stream))
-}
-
-fn give_up(now: Time, node: &mut Node, peer: PeerId, stream: StreamId, code: u32) {
-    // A half that is over already needs no end.
-    let _ = node.reset_stream(now, peer, stream, code);
-    let _ = node.stop_stream(now, peer, stream, code);
-}
-
-/// Whether the far end said no; otherwise it said nothing, and the program goes on waiting as it
-/// would for a host that does not answer.
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
-    )
 }

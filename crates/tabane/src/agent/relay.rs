@@ -191,16 +191,24 @@ impl Relay {
 
     /// Ends both sides as a reset does.
     pub fn reset(self, now: Time, node: &mut Node) {
-        match self.far {
-            Far::Stream(peer, stream) => {
-                // A half that is over already needs no end.
-                let _ = node.reset_stream(now, peer, stream, CODE_RESET);
-                let _ = node.stop_stream(now, peer, stream, CODE_RESET);
-            }
-            Far::Plain(plain) => reset(plain),
-        }
+        reset_far(self.far, now, node, CODE_RESET);
         reset(self.near);
     }
+}
+
+/// Ends the side that is not the program's as a reset does.
+pub fn reset_far(far: Far, now: Time, node: &mut Node, code: u32) {
+    match far {
+        Far::Stream(peer, stream) => give_up(now, node, peer, stream, code),
+        Far::Plain(plain) => reset(plain),
+    }
+}
+
+/// Ends both directions of a stream.
+pub fn give_up(now: Time, node: &mut Node, peer: PeerId, stream: StreamId, code: u32) {
+    // A half that is over already needs no end.
+    let _ = node.reset_stream(now, peer, stream, code);
+    let _ = node.stop_stream(now, peer, stream, code);
 }
 
 /// A side that does not go on.

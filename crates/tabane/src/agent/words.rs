@@ -13,6 +13,13 @@ pub enum ToAgent {
         /// They stay within.
         own: Vec<IpAddr>,
     },
+    /// A program begins to listen at an address. It goes on when it is answered.
+    Listen {
+        /// For the answer.
+        id: u64,
+        /// The address and port.
+        address: SocketAddr,
+    },
     /// The answer to [`ToSupervisor::Connect`], with the socket if there is one.
     Connected {
         /// That of the question.
@@ -26,6 +33,13 @@ pub enum ToAgent {
 pub enum ToSupervisor {
     /// The program may begin.
     Go,
+    /// The answer to [`ToAgent::Listen`].
+    Listening {
+        /// That of the question.
+        id: u64,
+        /// The error number that it is to fail with, if it is.
+        error: Option<i32>,
+    },
     /// Make a socket that speaks for `from`, and connect it to `to`.
     Connect {
         /// For the answer.

@@ -1,9 +1,11 @@
 //! The daemon: an engine with the virtual NIC, the control socket and signals around it.
 
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, SPIN, Turn};
+use tabane_io::credentials::own_uid;
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::systemd::State;
@@ -31,12 +33,37 @@ const TOKEN_SIGNALS: u64 = HOST_TOKENS;
 const TOKEN_NIC: u64 = HOST_TOKENS + 1;
 const TOKEN_CONTROL: u64 = HOST_TOKENS + 2;
 
+/// How long a daemon lives, and for whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// Until it is told to stop; for everybody.
+    UntilTold,
+    /// As long as programs of this user run under `tabane run`: for them alone, without a virtual NIC.
+    WhileUsed,
+}
+
+/// How long a daemon that nobody uses waits for the next program.
+const UNUSED_MAX: Duration = Duration::from_secs(5);
+
+impl Life {
+    /// The names of its sockets: for questions, and for `tabane run`.
+    fn sockets(self) -> (String, String) {
+        match self {
+            Life::UntilTold => (SOCKET_NAME.into(), agent::SOCKET_NAME.into()),
+            Life::WhileUsed => (
+                status::socket_of_user(own_uid()),
+                agent::socket_of_user(own_uid()),
+            ),
+        }
+    }
+}
+
 /// Runs node `me` of `cluster` until it is told to stop; returns the exit code.
-pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem]) -> u8 {
+pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem], life: Life) -> u8 {
     for warning in warnings {
         log::line(warning);
     }
-    match Daemon::start(cluster, me).and_then(|(engine, daemon)| daemon.run(engine)) {
+    match Daemon::start(cluster, me, life).and_then(|(engine, daemon)| daemon.run(engine)) {
         Ok(()) => exit_codes::OK,
         Err(message) => cli::failure(message),
     }
@@ -61,34 +88,40 @@ pub(super) struct Daemon {
     control: Option<ControlServer>,
     pub metrics: Option<MetricsServer>,
     signals: Signals,
+    life: Life,
+    /// When a program was last there.
+    used_at: Time,
     /// The agent has more to do at once.
     is_eager: bool,
     stop: bool,
 }
 
 impl Daemon {
-    fn start(cluster: &Cluster, me: usize) -> Result<(Engine, Daemon), String> {
+    fn start(cluster: &Cluster, me: usize, life: Life) -> Result<(Engine, Daemon), String> {
         let spec = &cluster.nodes[me];
         let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
         let (mut engine, words) = engine(cluster, me)?;
         // First of all that is visible: only one daemon can have it, and whoever
         // has it may remove a device that another one left behind.
-        let control = ControlServer::bind(SOCKET_NAME, engine.poller(), TOKEN_CONTROL)
+        let (control, handover) = life.sockets();
+        let control = ControlServer::bind(&control, engine.poller(), TOKEN_CONTROL)
             .map_err(|e| control_failure(&e))?;
         words.iter().for_each(log::line);
         warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
         let nic = spec
             .vnic
+            .filter(|_| life == Life::UntilTold)
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
-        let agent = Agent::new(engine.poller(), agent::SOCKET_NAME)
+        let agent = Agent::new(engine.poller(), &handover)
             .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
         let registered = engine
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
         registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
-        let metrics = cluster.metrics_of(me).map(serve_metrics).transpose()?;
+        let metrics = cluster.metrics_of(me).filter(|_| life == Life::UntilTold);
+        let metrics = metrics.map(serve_metrics).transpose()?;
         let started = engine.now();
         let daemon = Daemon {
             cluster: cluster.clone(),
@@ -105,6 +138,8 @@ impl Daemon {
             control: Some(control),
             metrics,
             signals,
+            life,
+            used_at: started,
             is_eager: false,
             stop: false,
         };
@@ -122,6 +157,7 @@ impl Daemon {
                 .turn(&mut self, Some(patience))
                 .map_err(|e| format!("waiting for events failed: {e}"))?;
             self.manager.turned(engine.now());
+            self.stop |= self.is_unused(engine.now());
         }
         self.manager.tell(State::Stopping);
         let now = engine.now();
@@ -161,6 +197,14 @@ impl Daemon {
             ),
             Request::Reload { check } => Response::Reload(self.reload(turn, check)),
         }
+    }
+
+    /// Whether it was there for programs that have all ended.
+    fn is_unused(&mut self, now: Time) -> bool {
+        if self.agent.as_ref().is_some_and(|agent| agent.places() > 0) {
+            self.used_at = now;
+        }
+        self.life == Life::WhileUsed && now.since(self.used_at) > UNUSED_MAX
     }
 
     /// Something happened to a stream: it is the agent's, or nobody's.

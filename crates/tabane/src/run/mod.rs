@@ -8,7 +8,9 @@
 mod supervisor;
 
 use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader};
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,10 +18,12 @@ use std::process::Command;
 use clap::Args;
 use tabane_cluster::{Cluster, DEFAULT_PATH, NodeIndex, plain};
 use tabane_io::capture::{Capture, Namespace};
+use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
-use tabane_io::process::leave_behind;
+use tabane_io::listening::ListenCalls;
+use tabane_io::process::{Watched, leave_behind};
 
-use crate::agent::{SOCKET_NAME, ToAgent, ToSupervisor};
+use crate::agent::{self, ToAgent, ToSupervisor};
 use crate::cli;
 
 /// The program is not there (as shells and env(1) say it).
@@ -58,7 +62,7 @@ pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> u8 {
     let error = Command::new(program).args(arguments).exec();
     cli::failure(format!("{}: {}", program.to_string_lossy(), plain(&error)));
     match error.kind() {
-        std::io::ErrorKind::NotFound => NOT_FOUND,
+        io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUNNABLE,
     }
 }
@@ -67,13 +71,12 @@ pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> u8 {
 fn prepare(cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
     let own = addresses_for_programs(cluster, me);
     // Before this process leaves the network namespace in which the agent has its name.
-    let agent = Handover::connect(SOCKET_NAME).map_err(|error| match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => {
-            "no daemon runs here; start it: `tabane up`".to_owned()
-        }
-        _ => format!("the daemon cannot be asked: {}", plain(&error)),
-    })?;
-    Namespace::enter(&own).map_err(|error| error.to_string())?;
+    let agent = find_agent(cluster, me)?;
+    let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
+    if let Err(error) = namespace.add_names(names(cluster)) {
+        // Programs find the nodes by their addresses all the same.
+        cli::warn(error);
+    }
     let capture = Capture::open(&own).map_err(|error| {
         format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy)")
     })?;
@@ -81,13 +84,75 @@ fn prepare(cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
         .map_err(|error| format!("the daemon does not take part: {error}"))?;
     drop(capture);
     let program = std::process::id();
-    let watched = tabane_io::process::Watched::new(program)
+    let watched = Watched::new(program)
         .map_err(|error| format!("this process cannot be watched: {}", plain(&error)))?;
-    use std::os::fd::AsFd;
-    leave_behind(&[agent.as_fd(), watched.as_fd()], || {
-        supervisor::supervise(&agent, &watched);
+    let calls = ListenCalls::watch().map_err(|error| {
+        cli::warn(format!(
+            "servers are reached by programs under `tabane run` only: {}",
+            plain(&error)
+        ));
+    });
+    let calls = calls.ok();
+    let kept = [agent.as_fd(), watched.as_fd()];
+    let kept: Vec<_> = kept
+        .into_iter()
+        .chain(calls.as_ref().map(AsFd::as_fd))
+        .collect();
+    leave_behind(&kept, || {
+        supervisor::supervise(&agent, &watched, calls.as_ref());
     })
     .map_err(|error| format!("no supervisor can be left behind: {}", plain(&error)))
+}
+
+/// The daemon of this node, or that of this user's programs, which is started if need be.
+fn find_agent(cluster: &Cluster, me: NodeIndex) -> Result<Handover, String> {
+    let own = agent::socket_of_user(own_uid());
+    for name in [agent::SOCKET_NAME, &own] {
+        match Handover::connect(name) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(format!("the daemon cannot be asked: {}", plain(&error))),
+            Ok(agent) => return Ok(agent),
+        }
+    }
+    start_agent(cluster, me)?;
+    // Another program of this user may have started it at the same time.
+    Handover::connect(&own).map_err(|error| format!("the daemon is gone: {}", plain(&error)))
+}
+
+/// Starts a daemon for this user's programs, and waits until it is ready.
+fn start_agent(cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
+    let trouble = |error: io::Error| format!("no daemon can be started: {}", plain(&error));
+    let this = std::env::current_exe().map_err(trouble)?;
+    let (mut says, told) = io::pipe().map_err(trouble)?;
+    let mut daemon = Command::new(this);
+    daemon.arg("agent").arg("--config").arg(&cluster.file);
+    daemon.args(["--node", &cluster.nodes[me].name]);
+    leave_behind(&[told.as_fd()], || {
+        if let (Ok(out), Ok(err)) = (told.try_clone(), told.try_clone()) {
+            // If it fails, the pipe is closed and nothing was said.
+            let _ = daemon.stdout(out).stderr(err).exec();
+        }
+    })
+    .map_err(trouble)?;
+    drop(told);
+    let mut said = String::new();
+    // Until it is ready: then it closes nothing, but says so.
+    let mut reader = BufReader::new(&mut says);
+    loop {
+        let mut line = String::new();
+        match reader.read_line(&mut line) {
+            Ok(0) | Err(_) => break,
+            Ok(_) if line == "ready\n" => return Ok(()),
+            Ok(_) => said += &line,
+        }
+    }
+    if said.contains("already") {
+        return Ok(());
+    }
+    Err(format!(
+        "no daemon runs here, and none can be started:\n{}",
+        said.trim_end()
+    ))
 }
 
 fn hand_over(agent: &Handover, capture: &Capture, own: Vec<IpAddr>) -> Result<(), String> {
@@ -99,6 +164,15 @@ fn hand_over(agent: &Handover, capture: &Capture, own: Vec<IpAddr>) -> Result<()
         Some(ToSupervisor::Go) => Ok(()),
         _ => Err("it is too busy, or of another version".to_owned()),
     }
+}
+
+/// What the nodes are called, and where programs find them: the virtual NIC, or else the first link.
+fn names(cluster: &Cluster) -> impl Iterator<Item = (&str, IpAddr)> {
+    let indices = 0..cluster.nodes.len();
+    indices.filter_map(|node| {
+        let address = addresses_for_programs(cluster, node).into_iter().next()?;
+        Some((cluster.nodes[node].name.as_str(), address))
+    })
 }
 
 /// The addresses of node `me` at which programs of other nodes look for it: that of its virtual

@@ -20,6 +20,6 @@ pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,
     VnicStatus,
 };
-pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME};
+pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME, socket_of_user};
 pub use table::{Colours, render};
 pub(crate) use table::{clean, duration, metric, round_trip};

@@ -14,6 +14,11 @@ use super::control::{Client, Progress, Request, Response};
 /// namespace: daemons in different ones never meet.
 pub const SOCKET_NAME: &str = "tabane";
 
+/// The same of a daemon that runs for programs of this user alone.
+pub fn socket_of_user(uid: u32) -> String {
+    format!("{SOCKET_NAME}-{uid}")
+}
+
 /// Most clients at a time; the one that came first goes for the next.
 pub const CLIENTS_MAX: usize = 8;
 

@@ -1,0 +1,129 @@
+//! IP packets made by hand, for what a socket cannot send: in another host's name. Pure.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Protocol numbers of IP.
+pub(super) const TCP: u8 = 6;
+/// See [`TCP`].
+pub(super) const UDP: u8 = 17;
+
+const HOPS: u8 = 64;
+const UDP_HEADER_BYTES: usize = 8;
+/// Longest datagram: what the length field of UDP leaves.
+pub(super) const DATAGRAM_BYTES_MAX: usize = 65_507;
+
+/// An IP header, and the segment behind it. Both addresses are of one family.
+pub(super) fn packet(from: IpAddr, to: IpAddr, protocol: u8, segment: &[u8]) -> Vec<u8> {
+    let mut packet = header(from, to, protocol, segment.len());
+    packet.extend_from_slice(segment);
+    packet
+}
+
+/// A datagram from one end to the other (RFC 768).
+pub(super) fn datagram(from: SocketAddr, to: SocketAddr, data: &[u8]) -> Vec<u8> {
+    let bytes = (UDP_HEADER_BYTES + data.len()) as u16;
+    let mut udp = Vec::with_capacity(usize::from(bytes));
+    for number in [from.port(), to.port(), bytes, 0] {
+        udp.extend_from_slice(&number.to_be_bytes());
+    }
+    udp.extend_from_slice(data);
+    put_checksum(&mut udp, 6, UDP, from.ip(), to.ip());
+    packet(from.ip(), to.ip(), UDP, &udp)
+}
+
+fn header(from: IpAddr, to: IpAddr, protocol: u8, payload: usize) -> Vec<u8> {
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut header = vec![0x45, 0, 0, 0, 0, 0, 0, 0, HOPS, protocol, 0, 0];
+            header.extend(from.octets().into_iter().chain(to.octets()));
+            let bytes = (header.len() + payload) as u16;
+            header[2..4].copy_from_slice(&bytes.to_be_bytes());
+            let sum = !fold(sum(&header));
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            header
+        }
+        (from, to) => {
+            let mut header = vec![0x60, 0, 0, 0, 0, 0, protocol, HOPS];
+            header[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
+            header.extend(octets(from).into_iter().chain(octets(to)));
+            header
+        }
+    }
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// Fills in the checksum at `at` of a segment of TCP (RFC 9293 section 3.1) or UDP (RFC 768).
+pub(super) fn put_checksum(segment: &mut [u8], at: usize, protocol: u8, from: IpAddr, to: IpAddr) {
+    segment[at..at + 2].fill(0);
+    let addresses = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets()) + sum(&to.octets()),
+        (from, to) => sum(&octets(from)) + sum(&octets(to)),
+    };
+    let total = addresses + u64::from(protocol) + segment.len() as u64 + sum(segment);
+    // A checksum of 0 says that there is none (UDP): its twin is as right.
+    let checksum = match !fold(total) {
+        0 => u16::MAX,
+        checksum => checksum,
+    };
+    segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// The sum of 16-bit words (RFC 1071), not folded yet.
+fn sum(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(2);
+    words
+        .map(|word| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0)))
+        .sum()
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn headers_and_checksums_sum_up_to_all_ones() {
+        for (from, to, header_bytes) in [
+            ("10.77.0.1:53", "10.99.0.2:40000", 20),
+            ("[fd77::1]:53", "[fd77::2]:1", 40),
+        ] {
+            for data in [&b""[..], b"odd", b"even"] {
+                let (from, to): (SocketAddr, SocketAddr) =
+                    (from.parse().unwrap(), to.parse().unwrap());
+                let packet = datagram(from, to, data);
+                assert_eq!(packet.len(), header_bytes + 8 + data.len());
+                let udp = &packet[header_bytes..];
+                assert_eq!(udp[8..], *data);
+                let pseudo = match (from.ip(), to.ip()) {
+                    (IpAddr::V4(a), IpAddr::V4(b)) => sum(&a.octets()) + sum(&b.octets()),
+                    (a, b) => sum(&octets(a)) + sum(&octets(b)),
+                };
+                let total = pseudo + u64::from(UDP) + udp.len() as u64 + sum(udp);
+                assert_eq!(fold(total), 0xffff);
+                if header_bytes == 20 {
+                    assert_eq!(fold(sum(&packet[..20])), 0xffff);
+                }
+            }
+        }
+        assert_eq!(
+            header(ip("::1"), ip("::2"), TCP, 24)[4..8],
+            [0, 24, TCP, HOPS]
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! Datagrams of programs: sent on by sockets of this node, and the answers given back in the name
+//! of whoever sent them. What a NAT does, with its time limit (RFC 4787 section 4.3).
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use slab::Slab;
+use tabane_io::capture::Capture;
+use tabane_io::poll::{Interest, Poller};
+use tabane_proto::Time;
+
+/// Pairs of a program's socket and another host's at once; beyond it the one that was used least
+/// lately goes.
+pub const FLOWS_MAX: usize = 4096;
+/// One that carries nothing for so long is forgotten.
+const IDLE_MAX: Duration = Duration::from_secs(120);
+/// Datagrams taken in from one socket before others have their turn.
+const TURN_DATAGRAMS: usize = 64;
+
+/// Whose socket, in which place, and with whom it speaks.
+type Ends = (usize, SocketAddr, SocketAddr);
+
+#[derive(Debug)]
+struct Flow {
+    plain: UdpSocket,
+    ends: Ends,
+    used: Time,
+}
+
+/// All flows of datagrams.
+#[derive(Debug, Default)]
+pub struct Flows {
+    flows: Slab<Flow>,
+    by_ends: HashMap<Ends, usize>,
+}
+
+impl Flows {
+    /// Sends on what a program has sent. `token` makes the poller's tokens of flows.
+    pub fn send_on(
+        &mut self,
+        now: Time,
+        place: usize,
+        capture: &Capture,
+        poller: &Poller,
+        token: impl Fn(usize) -> u64,
+        buffer: &mut [u8],
+    ) {
+        for _ in 0..TURN_DATAGRAMS {
+            let Ok(Some((from, to, bytes))) = capture.next_datagram(buffer) else {
+                return;
+            };
+            let ends = (place, from, to);
+            let index = match self.by_ends.get(&ends) {
+                Some(index) => *index,
+                None => match self.begin(now, ends, poller, &token) {
+                    Ok(index) => index,
+                    // As if it had been lost on its way.
+                    Err(_) => continue,
+                },
+            };
+            let flow = &mut self.flows[index];
+            flow.used = now;
+            // What is lost here might have been lost anywhere.
+            let _ = flow.plain.send(&buffer[..bytes]);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        poller: &Poller,
+        token: impl Fn(usize) -> u64,
+    ) -> io::Result<usize> {
+        if self.flows.len() >= FLOWS_MAX {
+            let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.used);
+            let oldest = oldest.map(|(index, _)| index);
+            oldest.into_iter().for_each(|index| self.forget(index));
+        }
+        let (_, _, to) = ends;
+        let plain = match to {
+            SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
+            SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
+        };
+        plain.set_nonblocking(true)?;
+        plain.connect(to)?;
+        let entry = self.flows.vacant_entry();
+        let index = entry.key();
+        poller.register(&plain, token(index), Interest::Read)?;
+        entry.insert(Flow {
+            plain,
+            ends,
+            used: now,
+        });
+        self.by_ends.insert(ends, index);
+        Ok(index)
+    }
+
+    /// The place whose program a flow is of.
+    pub fn place_of(&self, index: usize) -> Option<usize> {
+        Some(self.flows.get(index)?.ends.0)
+    }
+
+    /// Gives the program what has come for it.
+    pub fn give_back(&mut self, now: Time, index: usize, capture: &Capture, buffer: &mut [u8]) {
+        let Some(flow) = self.flows.get_mut(index) else {
+            return;
+        };
+        let (_, source, destination) = flow.ends;
+        for _ in 0..TURN_DATAGRAMS {
+            // An error is what an ICMP message said of a datagram sent before.
+            let Ok(bytes) = flow.plain.recv(buffer) else {
+                return;
+            };
+            flow.used = now;
+            let _ = capture.send_datagram(destination, source, &buffer[..bytes]);
+        }
+    }
+
+    /// Forgets what is idle.
+    pub fn forget_old(&mut self, now: Time) {
+        self.retain(|flow| now.since(flow.used) < IDLE_MAX);
+    }
+
+    /// Forgets all of a place.
+    pub fn forget_place(&mut self, place: usize) {
+        self.retain(|flow| flow.ends.0 != place);
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&Flow) -> bool) {
+        let goes = |(index, flow): (usize, &Flow)| (!keeps(flow)).then_some(index);
+        let gone: Vec<usize> = self.flows.iter().filter_map(goes).collect();
+        gone.into_iter().for_each(|index| self.forget(index));
+    }
+
+    /// Closing the socket takes it out of the poller.
+    fn forget(&mut self, index: usize) {
+        if let Some(flow) = self.flows.try_remove(index) {
+            self.by_ends.remove(&flow.ends);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+}

@@ -1,0 +1,188 @@
+//! Connections that come from elsewhere: from programs under `tabane run` on other nodes, and from
+//! plain ones. Held until a program here has accepted.
+
+use std::net::TcpStream;
+
+use tabane_io::poll::Interest;
+use tabane_proto::{Node, PeerId, StreamId, Time};
+
+use super::opening::{CODE_BUSY, CODE_MALFORMED, CODE_REFUSED, OPENING_BYTES_MAX, Opening};
+use super::relay::{Far, reset_far};
+use super::words::ToSupervisor;
+use super::{Agent, Kind, Owner, token};
+
+/// A connection from elsewhere that no program here has accepted yet.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    far: Far,
+    bytes: Vec<u8>,
+    opening: Option<Opening>,
+    /// Places to be asked still, the last first.
+    places: Vec<usize>,
+    /// The socket to the program that is being connected.
+    near: Option<TcpStream>,
+}
+
+impl Inbound {
+    /// The place that is being asked.
+    pub fn asks(&self) -> Option<usize> {
+        self.places.last().copied()
+    }
+}
+
+impl Agent {
+    /// Another node's agent opens a stream for a connection.
+    pub(super) fn opened(&mut self, now: Time, node: &mut Node, peer: PeerId, stream: StreamId) {
+        let index = self.inbound.insert(Inbound {
+            far: Far::Stream(peer, stream),
+            bytes: Vec::new(),
+            opening: None,
+            places: Vec::new(),
+            near: None,
+        });
+        self.owners.insert((peer, stream), Owner::Inbound(index));
+        self.read_opening(now, node, index);
+    }
+
+    /// A plain connection has come to a listener of a place.
+    pub(super) fn came(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: usize,
+        plain: TcpStream,
+        opening: Opening,
+    ) {
+        let index = self.inbound.insert(Inbound {
+            far: Far::Plain(plain),
+            bytes: Vec::new(),
+            opening: Some(opening),
+            places: vec![place],
+            near: None,
+        });
+        self.ask(now, node, index);
+    }
+
+    pub(super) fn read_opening(&mut self, now: Time, node: &mut Node, index: usize) {
+        let Some(inbound) = self.inbound.get_mut(index) else {
+            return;
+        };
+        let (Far::Stream(peer, stream), None) = (&inbound.far, inbound.opening) else {
+            return;
+        };
+        // The data behind it waits until a program has accepted.
+        loop {
+            let wanted = match Opening::decode(&inbound.bytes) {
+                Ok(Some(opening)) => {
+                    inbound.opening = Some(opening);
+                    break;
+                }
+                Ok(None) => Opening::missing_bytes(&inbound.bytes),
+                Err(_) => return self.refuse(now, node, index, CODE_MALFORMED),
+            };
+            let mut piece = [0; OPENING_BYTES_MAX];
+            match node.read_stream(now, *peer, *stream, &mut piece[..wanted]) {
+                Ok(read) if read.len > 0 => inbound.bytes.extend(&piece[..read.len]),
+                Ok(read) if !read.fin => return,
+                _ => return self.refuse(now, node, index, CODE_MALFORMED),
+            }
+        }
+        let begun = self.places.iter().filter(|(_, place)| place.has_begun());
+        inbound.places = begun.map(|(index, _)| index).collect();
+        self.ask(now, node, index);
+    }
+
+    /// Asks the last of the places whether a program there listens.
+    fn ask(&mut self, now: Time, node: &mut Node, index: usize) {
+        let Some(inbound) = self.inbound.get_mut(index) else {
+            return;
+        };
+        let Some(opening) = inbound.opening else {
+            return;
+        };
+        while let Some(place) = inbound.places.last() {
+            let asked = ToSupervisor::Connect {
+                id: index,
+                from: opening.from,
+                to: opening.to,
+            };
+            let place = self.places.get(*place);
+            if place.is_some_and(|p| p.supervisor.send(&asked.encode(), &[]).is_ok()) {
+                return;
+            }
+            inbound.places.pop();
+        }
+        self.refuse(now, node, index, CODE_REFUSED);
+    }
+
+    /// A place has a socket that is connected or being connected, or nobody listens there.
+    pub(super) fn asked(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        index: usize,
+        near: Option<TcpStream>,
+    ) {
+        let Some(inbound) = self.inbound.get_mut(index) else {
+            return;
+        };
+        let Some(near) = near else {
+            return self.ask_next(now, node, index);
+        };
+        let token = token(Kind::Inbound, index);
+        if self.poller.register(&near, token, Interest::Write).is_err() {
+            return self.refuse(now, node, index, CODE_BUSY);
+        }
+        inbound.near = Some(near);
+    }
+
+    /// Nobody listens in the place that was asked.
+    fn ask_next(&mut self, now: Time, node: &mut Node, index: usize) {
+        let Some(inbound) = self.inbound.get_mut(index) else {
+            return;
+        };
+        let place = inbound.places.pop();
+        if let (Some(place), Some(opening), Far::Plain(_)) = (place, inbound.opening, &inbound.far)
+        {
+            self.hosted.close(place, opening.to.port());
+        }
+        self.ask(now, node, index);
+    }
+
+    /// The program's kernel has answered.
+    pub(super) fn reached(&mut self, now: Time, node: &mut Node, index: usize) {
+        let Some(inbound) = self.inbound.get_mut(index) else {
+            return;
+        };
+        let Some(near) = inbound.near.take() else {
+            return;
+        };
+        let _ = self.poller.deregister(&near);
+        if !matches!(near.take_error(), Ok(None)) {
+            return self.ask_next(now, node, index);
+        }
+        let Some(far) = self.forget_inbound(index) else {
+            return;
+        };
+        if let Far::Stream(peer, stream) = far {
+            // A stream that was just opened takes a byte, or is broken, of which an event tells.
+            let _ = node.write_stream(now, peer, stream, &[0]);
+            self.stats.accepted += 1;
+        }
+        self.begin(now, node, near, far);
+    }
+
+    fn refuse(&mut self, now: Time, node: &mut Node, index: usize, code: u32) {
+        if let Some(far) = self.forget_inbound(index) {
+            reset_far(far, now, node, code);
+        }
+    }
+
+    pub(super) fn forget_inbound(&mut self, index: usize) -> Option<Far> {
+        let inbound = self.inbound.try_remove(index)?;
+        if let Far::Stream(peer, stream) = inbound.far {
+            self.owners.remove(&(peer, stream));
+        }
+        Some(inbound.far)
+    }
+}

@@ -1,0 +1,252 @@
+//! Connections that begin here: held until it is known what the far end says.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tabane_io::capture::{Syn, connect_plainly};
+use tabane_io::poll::Interest;
+use tabane_proto::op::Policy;
+use tabane_proto::{Node, PeerId, StreamId, Time};
+
+use super::opening::{CODE_BUSY, CODE_REFUSED, Opening, SERVICE_TCP};
+use super::place::{Awaited, Held};
+use super::relay::Far;
+use super::{Agent, Attempt, Directory, Kind, Owner, token};
+
+impl Agent {
+    pub(super) fn take_syns(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        directory: &impl Directory,
+        index: usize,
+    ) {
+        loop {
+            let Some(capture) = self.places.get(index).and_then(|p| p.capture.as_ref()) else {
+                return;
+            };
+            let Ok(Some(syn)) = capture.next_syn() else {
+                return;
+            };
+            self.hold(now, node, directory, index, syn);
+        }
+    }
+
+    /// A program connects: asks whoever it wants.
+    pub(super) fn hold(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        directory: &impl Directory,
+        index: usize,
+        syn: Syn,
+    ) {
+        let place = &mut self.places[index];
+        let (source, destination) = (syn.source, syn.destination);
+        if place.is_own(destination.ip()) || place.held.contains_key(&(source, destination)) {
+            // It stays within, or is repeated while the far end is asked.
+            return;
+        }
+        let peer = directory.peer_at(destination.ip());
+        let peer = peer.filter(|peer| node.is_connected(*peer));
+        let stream = peer.and_then(|peer| {
+            let opening = Opening {
+                from: source,
+                to: destination,
+            };
+            open(now, node, peer, &opening)
+        });
+        let awaited = match stream {
+            Some((peer, stream)) => {
+                let owner = Owner::Held(index, source, destination);
+                self.owners.insert((peer, stream), owner);
+                Awaited::Stream(peer, stream)
+            }
+            None => Awaited::Plain,
+        };
+        let held = Held {
+            syn,
+            awaited,
+            since: now,
+        };
+        self.places[index].held.insert((source, destination), held);
+        if stream.is_none() {
+            self.attempt(now, index, source, destination);
+        }
+    }
+
+    /// Connects plainly, from this node.
+    pub(super) fn attempt(
+        &mut self,
+        now: Time,
+        place: usize,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) {
+        let entry = self.attempts.vacant_entry();
+        let token = token(Kind::Attempt, entry.key());
+        let attempt = connect_plainly(destination).and_then(|plain| {
+            self.poller.register(&plain, token, Interest::Write)?;
+            Ok(Attempt {
+                plain,
+                place,
+                source,
+                destination,
+            })
+        });
+        match attempt {
+            Ok(attempt) => drop(entry.insert(attempt)),
+            Err(error) => self.conclude(now, place, source, destination, Err(error)),
+        }
+    }
+
+    /// A plain connection stands, or failed.
+    pub(super) fn attempted(&mut self, now: Time, index: usize) {
+        let Some(attempt) = self.attempts.try_remove(index) else {
+            return;
+        };
+        let _ = self.poller.deregister(&attempt.plain);
+        let result = match attempt.plain.take_error() {
+            Ok(None) => Ok(Far::Plain(attempt.plain)),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        self.conclude(
+            now,
+            attempt.place,
+            attempt.source,
+            attempt.destination,
+            result,
+        );
+    }
+
+    /// The other agent says whether a program there accepts.
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: usize,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) {
+        let held = self
+            .places
+            .get(place)
+            .and_then(|p| p.held.get(&(source, destination)));
+        let Some(Awaited::Stream(peer, stream)) = held.map(|held| &held.awaited) else {
+            return;
+        };
+        let (peer, stream) = (*peer, *stream);
+        match node.read_stream(now, peer, stream, &mut [0]) {
+            Ok(read) if read.len == 1 => {
+                let far = Far::Stream(peer, stream);
+                self.conclude(now, place, source, destination, Ok(far));
+            }
+            Ok(read) if !read.fin => {}
+            _ => self.turned_away(now, place, source, destination, CODE_REFUSED),
+        }
+    }
+
+    /// The other agent has nobody there: perhaps a program that is not under `tabane run`.
+    pub(super) fn turned_away(
+        &mut self,
+        now: Time,
+        place: usize,
+        source: SocketAddr,
+        destination: SocketAddr,
+        code: u32,
+    ) {
+        let Some(p) = self.places.get_mut(place) else {
+            return;
+        };
+        let Some(held) = p.held.get_mut(&(source, destination)) else {
+            return;
+        };
+        if code == CODE_BUSY {
+            let error = io::ErrorKind::ConnectionRefused.into();
+            return self.conclude(now, place, source, destination, Err(error));
+        }
+        held.awaited = Awaited::Plain;
+        self.attempt(now, place, source, destination);
+    }
+
+    /// It is known what the far end says: the program's kernel learns it.
+    pub(super) fn conclude(
+        &mut self,
+        now: Time,
+        place: usize,
+        source: SocketAddr,
+        destination: SocketAddr,
+        result: io::Result<Far>,
+    ) {
+        let Some(place) = self.places.get_mut(place) else {
+            return;
+        };
+        let Some(capture) = &place.capture else {
+            return;
+        };
+        let key = (source, destination);
+        match result {
+            Ok(far) => {
+                let Some(held) = place.held.get_mut(&key) else {
+                    return;
+                };
+                // If this fails the program's kernel repeats the SYN, and it is tried anew.
+                let _ = capture.admit(&held.syn);
+                held.awaited = Awaited::Admitted(far);
+                held.since = now;
+            }
+            Err(error) => {
+                let Some(held) = place.held.remove(&key) else {
+                    return;
+                };
+                self.stats.refused += 1;
+                if is_refusal(&error) {
+                    let _ = capture.refuse(&held.syn);
+                }
+            }
+        }
+    }
+
+    /// Admitted connections have come through.
+    pub(super) fn accept(&mut self, now: Time, node: &mut Node, index: usize) {
+        loop {
+            let Some(place) = self.places.get_mut(index) else {
+                return;
+            };
+            let Some(capture) = &place.capture else {
+                return;
+            };
+            let Ok(Some((near, source, destination))) = capture.accept() else {
+                return;
+            };
+            match place.held.remove(&(source, destination)) {
+                Some(Held {
+                    awaited: Awaited::Admitted(far),
+                    ..
+                }) => self.begin(now, node, near, far),
+                // Nobody asked for it: it is gone with its socket.
+                _ => drop(near),
+            }
+        }
+    }
+}
+
+/// A stream to the agent of a peer that begins with `opening`.
+fn open(now: Time, node: &mut Node, peer: PeerId, opening: &Opening) -> Option<(PeerId, StreamId)> {
+    let stream = node
+        .open_stream(now, peer, SERVICE_TCP, Policy::Auto)
+        .ok()?;
+    // A new stream takes so few bytes.
+    node.write_stream(now, peer, stream, &opening.encode())
+        .ok()?;
+    Some((peer, stream))
+}
+
+/// Whether the far end said no; otherwise it said nothing, and the program goes on waiting as it
+/// would for a host that does not answer.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+    )
+}
