@@ -72,6 +72,13 @@ impl Hosted {
         self.retain(|listener| listener.place != place || listener.address.port() != port);
     }
 
+    /// No program listens at this port any more. Returns whether one did.
+    pub fn close_port(&mut self, port: u16) -> bool {
+        let before = self.listeners.len();
+        self.retain(|listener| listener.address.port() != port);
+        self.listeners.len() < before
+    }
+
     /// All of a place.
     pub fn forget_place(&mut self, place: usize) {
         self.retain(|listener| listener.place != place);

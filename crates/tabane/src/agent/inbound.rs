@@ -6,7 +6,9 @@ use std::net::TcpStream;
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
-use super::opening::{CODE_BUSY, CODE_MALFORMED, CODE_REFUSED, OPENING_BYTES_MAX, Opening};
+use super::opening::{
+    CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, OPENING_BYTES_MAX, Opening,
+};
 use super::relay::{Far, reset_far};
 use super::words::ToSupervisor;
 use super::{Agent, Kind, Owner, token};
@@ -112,7 +114,11 @@ impl Agent {
             }
             inbound.places.pop();
         }
-        self.refuse(now, node, index, CODE_REFUSED);
+        let code = match self.hosted.close_port(opening.to.port()) {
+            true => CODE_NOBODY,
+            false => CODE_REFUSED,
+        };
+        self.refuse(now, node, index, code);
     }
 
     /// A place has a socket that is connected or being connected, or nobody listens there.

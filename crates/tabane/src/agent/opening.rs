@@ -13,6 +13,8 @@ pub const CODE_BUSY: u32 = 2;
 pub const CODE_RESET: u32 = 0x5253_5400;
 /// The stream was not opened as this version does.
 pub const CODE_MALFORMED: u32 = 4;
+/// A program listened there and does no more: a plain connection would not find it either.
+pub const CODE_NOBODY: u32 = 5;
 /// Longest encoding in bytes.
 pub const OPENING_BYTES_MAX: usize = 38;
 

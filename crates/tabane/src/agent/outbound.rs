@@ -8,7 +8,7 @@ use tabane_io::poll::Interest;
 use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
-use super::opening::{CODE_BUSY, CODE_REFUSED, Opening, SERVICE_TCP};
+use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, Opening, SERVICE_TCP};
 use super::place::{Awaited, Held};
 use super::relay::Far;
 use super::{Agent, Attempt, Directory, Kind, Owner, token};
@@ -161,7 +161,7 @@ impl Agent {
         let Some(held) = p.held.get_mut(&(source, destination)) else {
             return;
         };
-        if code == CODE_BUSY {
+        if code == CODE_BUSY || code == CODE_NOBODY {
             let error = io::ErrorKind::ConnectionRefused.into();
             return self.conclude(now, place, source, destination, Err(error));
         }

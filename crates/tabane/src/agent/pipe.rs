@@ -1,9 +1,6 @@
 //! One direction of a connection that is carried on: bytes read from one side that the other has
 //! not taken yet, and the end behind them.
 
-/// Most that is held between the two sides: what one read gives.
-pub const HELD_BYTES_MAX: usize = 256 * 1024;
-
 /// Bytes on their way from one side to the other.
 #[derive(Debug, Default)]
 pub struct Pipe {

@@ -554,6 +554,7 @@ class FastOpen(Case):
 
     def connect(self):
         s = self.socket()
+        s.settimeout(None)
         s.sendto(b"hel", socket.MSG_FASTOPEN, (self.address, self.port))
         s.sendall(b"lo")
         s.shutdown(socket.SHUT_WR)
