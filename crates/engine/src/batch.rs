@@ -9,7 +9,7 @@
 
 use core::time::Duration;
 
-use tabane_proto::Time;
+use tabane_proto::{RanOut, Time};
 
 /// What a turn amid bulk is to move: four bursts.
 const TURN_BYTES: usize = 256 * 1024;
@@ -28,8 +28,8 @@ const BUSY_TURNS: f64 = 16.0;
 const REST_MIN: Duration = Duration::from_micros(20);
 /// Bytes in a turn that make it bulk.
 const BULK_BYTES: usize = 8 * 1024;
-/// Bulk that has gone one way for so long goes on: shorter messages and their answers
-/// are never kept waiting.
+/// Bulk that has gone one way for so long, and whoever sends it had more all the time, goes on:
+/// shorter messages and their answers are never kept waiting.
 const RUN_BYTES: usize = 4 * 1024 * 1024;
 /// Bulk that pauses for longer begins anew.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -45,6 +45,8 @@ pub(crate) struct Moved {
     pub of_several: bool,
     /// More had arrived than was taken in.
     pub more_arrived: bool,
+    /// Who sent all there was.
+    pub ran_out: RanOut,
 }
 
 impl Moved {
@@ -60,8 +62,10 @@ impl Moved {
 
 #[derive(Default, Debug)]
 pub(crate) struct Batching {
-    /// Bytes of bulk since it paused or was answered.
+    /// Bytes of bulk since it paused, was answered or was all there was.
     run_bytes: usize,
+    /// Bytes since whoever sends bulk had no more.
+    message_bytes: usize,
     ways: (bool, bool),
     /// More waited to be sent than the paths took.
     more_waited: bool,
@@ -77,22 +81,35 @@ pub(crate) struct Batching {
 impl Batching {
     /// Ends the turn that began at `now`, when the loop had worked for `worked` in all.
     /// `more_waits`: more is queued than the paths take now; if it always is, bulk that
-    /// goes both ways is no exchange of messages, but two streams.
+    /// goes both ways is no exchange of messages, but two streams. Returns the length of what
+    /// ended as a message does: whoever sends it has no more.
     pub fn turn(
         &mut self,
         now: Time,
         worked: Duration,
         moved: Moved,
         more_waits: impl FnOnce() -> bool,
-    ) {
+    ) -> Option<usize> {
         self.next_turn = None;
         if moved.of_several {
             self.run_bytes = 0;
-            return;
+            return None;
         }
         let ways = moved.ways();
+        let (receives, sends) = match ways {
+            (false, false) => self.ways,
+            ways => ways,
+        };
+        // What goes the other way is short each time: TCP's acknowledgements, requests.
+        let ran_out = (receives && moved.ran_out.peer) || (sends && moved.ran_out.here);
+        self.message_bytes = self.message_bytes.saturating_add(moved.bytes());
+        let mut message = None;
+        if ran_out {
+            self.run_bytes = 0;
+            message = Some(core::mem::take(&mut self.message_bytes));
+        }
         if ways == (false, false) {
-            return;
+            return message;
         }
         let more_waits = more_waits();
         let answered = ways != self.ways && !(more_waits && self.more_waited);
@@ -102,13 +119,16 @@ impl Batching {
         }
         (self.ways, self.more_waited, self.bulk_at) = (ways, more_waits, now);
         self.sample_busy(worked, elapsed);
-        self.run_bytes = self.run_bytes.saturating_add(moved.bytes());
+        if !ran_out {
+            self.run_bytes = self.run_bytes.saturating_add(moved.bytes());
+        }
         if self.run_bytes >= RUN_BYTES && !moved.more_arrived && self.busy <= BUSY_MAX {
             let (_, sending) = ways;
             let at_most = if sending { SENDING_MAX } else { RECEIVING_MAX };
             let enough = elapsed.mul_f64(TURN_BYTES as f64 / moved.bytes() as f64);
             self.next_turn = Some(now + enough.min(at_most));
         }
+        message
     }
 
     fn sample_busy(&mut self, worked: Duration, elapsed: Duration) {
@@ -200,6 +220,42 @@ mod tests {
         }
         // Where more always waits these are streams.
         assert!(rests(1000, |_| true, exchange));
+    }
+
+    #[test]
+    fn answers_to_short_requests_are_not_kept_waiting() {
+        // Files of 1 MB, asked for by a few bytes each.
+        let here = RanOut {
+            here: true,
+            ..RanOut::default()
+        };
+        let peer = RanOut {
+            peer: true,
+            ..RanOut::default()
+        };
+        for (moved, last) in [(received(BURST), peer), (sent(BURST), here)] {
+            let asked = |ran_out: RanOut| {
+                rests(
+                    1000,
+                    |_| false,
+                    |turn| Moved {
+                        ran_out: if turn % 16 == 0 {
+                            ran_out
+                        } else {
+                            RanOut::default()
+                        },
+                        ..moved
+                    },
+                )
+            };
+            assert!(!asked(last));
+            // Acknowledgements of a stream are as short.
+            let other = RanOut {
+                here: !last.here,
+                peer: !last.peer,
+            };
+            assert!(asked(other));
+        }
     }
 
     #[test]

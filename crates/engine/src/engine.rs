@@ -223,10 +223,11 @@ impl Engine {
         self.deliver(now, host);
         let mut moved = core::mem::take(&mut self.moved);
         moved.of_several |= self.node.is_crowded(now);
+        moved.ran_out = self.node.take_ran_out();
         let worked = self.busy.total;
-        self.batching
-            .turn(now, worked, moved, || self.node.has_more_to_send());
-        self.spin.turn(now, small, moved.bytes());
+        let more_waits = || self.node.has_more_to_send();
+        let message = self.batching.turn(now, worked, moved, more_waits);
+        self.spin.turn(now, small, moved.bytes(), message);
     }
 
     /// Sends what is left to send (a goodbye) without waiting.

@@ -12,6 +12,8 @@ use tabane_proto::Time;
 /// How long to look after small traffic, unless the host says otherwise. Shorter than the
 /// whole chain of wake-ups (about 50 µs here) is worse than none at all.
 pub const SPIN: Duration = Duration::from_micros(100);
+/// A message up to this long is waited for, and its answer, as small traffic is.
+const MESSAGE_BYTES: usize = 32 * 1024;
 /// Above this many bytes in a turn it is bulk, for which sleeping batches better …
 const SMALL_BYTES: usize = 8 * 1024;
 /// … and so long after it: the turns of bulk that carry only acknowledgements are no small traffic.
@@ -33,10 +35,12 @@ impl Spin {
         }
     }
 
-    /// Ends a turn in which datagrams of so many bytes were taken in and sent: decides
-    /// whether the coming wait is a spin.
-    pub fn turn(&mut self, now: Time, small_traffic: bool, bytes: usize) {
-        if bytes > SMALL_BYTES {
+    /// Ends a turn in which datagrams of so many bytes were taken in and sent, and perhaps the
+    /// last of a message of so many: decides whether the coming wait is a spin.
+    pub fn turn(&mut self, now: Time, small_traffic: bool, bytes: usize, message: Option<usize>) {
+        if message.is_some_and(|bytes| bytes <= MESSAGE_BYTES) {
+            (self.until, self.bulk_until) = (now + self.lasting, now);
+        } else if bytes > SMALL_BYTES {
             self.until = Time::ZERO;
             self.bulk_until = now + BULK;
         } else if small_traffic && now >= self.bulk_until {
@@ -47,5 +51,25 @@ impl Spin {
     /// Whether to look again at once.
     pub fn spinning(&self, now: Time) -> bool {
         now < self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_short_message_is_small_traffic_and_that_of_a_long_one_is_not() {
+        let us = |us: u64| Time::from_ns(us * 1000);
+        let after = |message| {
+            let mut spin = Spin::new(SPIN);
+            // The rest of it came in the turn before.
+            spin.turn(us(0), false, 2 * SMALL_BYTES, None);
+            spin.turn(us(10), false, 2 * SMALL_BYTES, message);
+            spin.spinning(us(20))
+        };
+        assert!(after(Some(MESSAGE_BYTES)));
+        assert!(!after(Some(MESSAGE_BYTES + 1)));
+        assert!(!after(None));
     }
 }

@@ -34,8 +34,8 @@ pub use bundle::{PathStatus, PeerState, PeerStats};
 pub use id::{LinkId, PeerId, StreamId};
 pub use link::PathStats;
 pub use node::{
-    ConfigError, DownReason, Event, LinkConfig, Node, NodeConfig, NodeStats, PeerConfig, Refusal,
-    Rejection, Transmit,
+    ConfigError, DownReason, Event, LinkConfig, Node, NodeConfig, NodeStats, PeerConfig, RanOut,
+    Refusal, Rejection, Transmit,
 };
 pub use random::Random;
 pub use time::Time;

@@ -46,6 +46,8 @@ struct BundlePath {
     sent_told_at: Time,
     /// When a packet that authenticated last came on it.
     heard_at: Option<Time>,
+    /// Length of the last packet with content that came.
+    content_bytes: usize,
     /// When the peer was last told what it is granted here.
     granted_at: Time,
 }
@@ -216,6 +218,7 @@ impl Bundle {
             remote,
             sent_told_at: Time::ZERO,
             heard_at: None,
+            content_bytes: 0,
             granted_at: Time::ZERO,
         });
     }

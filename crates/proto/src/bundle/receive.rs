@@ -70,6 +70,11 @@ impl Bundle {
             p.path
                 .on_received(now, header.number, datagram_bytes, eliciting);
             p.heard_at = Some(now);
+            if eliciting {
+                // As long as more waits, a packet is filled up.
+                shared.ran_out.peer |= datagram_bytes < p.content_bytes;
+                p.content_bytes = datagram_bytes;
+            }
         }
         shared
             .crowd

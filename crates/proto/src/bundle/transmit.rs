@@ -176,6 +176,7 @@ impl Bundle {
             let bytes = self.content_packet(now, id, slot, n == 0, shared);
             end += bytes;
             if bytes < datagram_bytes {
+                shared.ran_out.here |= !self.contents.is_empty();
                 break;
             }
         }

@@ -1,6 +1,6 @@
 //! Application operations: frames, streams, messages.
 
-use super::Node;
+use super::{Node, RanOut};
 use crate::bundle::Bundle;
 use crate::op::{Message, OpError, Pending, Policy, Read};
 use crate::{PeerId, StreamId, Time};
@@ -84,6 +84,11 @@ impl Node {
     pub fn has_more_to_send(&self) -> bool {
         let mut bundles = self.peers.iter().flatten();
         bundles.any(|b| b.ops.pending() != Pending::None)
+    }
+
+    /// Who ran out of what it sends since this was last asked.
+    pub fn take_ran_out(&mut self) -> RanOut {
+        core::mem::take(&mut self.shared.ran_out)
     }
 
     /// The next packet for the virtual NIC, in order within its flow.

@@ -49,6 +49,16 @@ pub struct Transmit {
     pub peer_was_heard: bool,
 }
 
+/// Who had sent all there was at some moment: a packet of content was not full. Bulk that goes on
+/// has full packets only; the last one of a message ends short.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RanOut {
+    /// This node.
+    pub here: bool,
+    /// A peer.
+    pub peer: bool,
+}
+
 /// This node and its bundles to all peers.
 pub struct Node {
     shared: Shared,
@@ -110,6 +120,7 @@ impl Node {
                 events: VecDeque::new(),
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
+                ran_out: RanOut::default(),
             },
             socket_full: 0,
             kernel_down: 0,

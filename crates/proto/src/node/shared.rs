@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::crowd::Crowd;
-use super::{Event, LinkConfig, NodeConfig, NodeStats};
+use super::{Event, LinkConfig, NodeConfig, NodeStats, RanOut};
 use crate::Random;
 use crate::crypto::ClusterKey;
 use crate::limits::LINKS_MAX;
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
     /// Who sends how much to us.
     pub crowd: Crowd,
+    /// Who has sent all there was, since it was last asked.
+    pub ran_out: RanOut,
 }
 
 impl Shared {
