@@ -170,6 +170,8 @@ impl Handover {
                 if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
                     let data = libc::CMSG_DATA(next);
                     let header_bytes = libc::CMSG_LEN(0) as usize;
+                    // musl counts it in 32 bits.
+                    #[allow(clippy::unnecessary_cast)]
                     let count = (control.cmsg_len as usize - header_bytes) / size_of::<i32>();
                     for index in 0..count {
                         let number = data.cast::<i32>().add(index).read_unaligned();

@@ -1,6 +1,6 @@
 //! The programs that bench runs on the nodes: itself, with hidden words.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -8,11 +8,14 @@ use clap::Subcommand;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::connections::{self, Load};
 use super::pingpong::MESSAGE_BYTES;
+use super::timeline::Content;
+use super::transport::Transport;
 use super::ways::Arena;
 use super::{Settings, pingpong, sink, timeline};
 use crate::LabError;
-use crate::cluster::{PATIENCE, Program, socket_address};
+use crate::cluster::{PATIENCE, Program};
 
 /// Where the helpers on node 1 listen.
 pub const PORT: u16 = 7000;
@@ -26,12 +29,59 @@ pub enum Helper {
     /// Send for so many milliseconds
     Send {
         /// To whom
-        to: SocketAddr,
+        to: String,
         /// How long
         ms: u64,
+        /// Send the same bytes again and again, as iperf3 does, which are not looked at
+        #[arg(long)]
+        careless: bool,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
     },
     /// Receive one stream and note when
-    Receive,
+    Receive {
+        /// Do not look at the bytes
+        #[arg(long)]
+        careless: bool,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
+    },
+    /// Send and receive at once for so many milliseconds, and note when bytes come
+    Exchange {
+        /// With whom; without it, with whoever comes
+        #[arg(long)]
+        to: Option<String>,
+        /// How long
+        ms: u64,
+        /// As of sending and receiving
+        #[arg(long)]
+        careless: bool,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
+    },
+    /// Open connections, say something on each, await the answers
+    Connect {
+        /// To whom
+        to: String,
+        /// How many connections
+        #[command(flatten)]
+        load: Load,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
+    },
+    /// Take connections and answer on each
+    Accept {
+        /// How many connections
+        #[command(flatten)]
+        load: Load,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
+    },
     /// Send a stream to each for so many milliseconds
     Flood {
         /// How long
@@ -48,12 +98,15 @@ pub enum Helper {
     /// Send messages for so many milliseconds and await their echo
     Ping {
         /// To whom
-        to: SocketAddr,
+        to: String,
         /// How long
         ms: u64,
         /// Length of a message
         #[arg(long, default_value_t = MESSAGE_BYTES)]
         bytes: usize,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
     },
     /// Hold the UDP port that is flooded, and read nothing, until killed
     Unread,
@@ -62,6 +115,9 @@ pub enum Helper {
         /// Length of a message
         #[arg(long, default_value_t = MESSAGE_BYTES)]
         bytes: usize,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
     },
 }
 
@@ -71,20 +127,63 @@ impl Helper {
     /// # Errors
     /// The network is not as it should be.
     pub fn run(&self) -> std::io::Result<()> {
-        match *self {
-            Helper::Send { to, ms } => {
-                let stream = TcpStream::connect(to)?;
-                say(&timeline::send(stream, Duration::from_millis(ms)))
+        match self {
+            Helper::Send {
+                to,
+                ms,
+                careless,
+                transport,
+            } => {
+                let end = transport.open()?;
+                let stream = end.connect(to, PORT)?;
+                let (lasting, bytes) = (Duration::from_millis(*ms), content(*careless));
+                say(&timeline::send(&stream, lasting, bytes))
             }
-            Helper::Flood { ms, ref to } => sink::flood(to, Duration::from_millis(ms)),
+            Helper::Exchange {
+                to,
+                ms,
+                careless,
+                transport,
+            } => {
+                let end = transport.open()?;
+                let stream = match to {
+                    Some(to) => end.connect(to, PORT)?,
+                    None => end.listen(PORT)?.accept()?,
+                };
+                let (lasting, bytes) = (Duration::from_millis(*ms), content(*careless));
+                say(&timeline::exchange(&stream, lasting, bytes))
+            }
+            Helper::Connect {
+                to,
+                load,
+                transport,
+            } => say(&connections::connect(&transport.open()?, to, load)?),
+            Helper::Accept { load, transport } => {
+                let end = transport.open()?;
+                say(&connections::accept(&end.listen(PORT)?, load)?)
+            }
+            Helper::Flood { ms, to } => sink::flood(to, Duration::from_millis(*ms)),
             Helper::Sink { count } => {
                 let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, SINK_PORT))?;
-                say(&sink::take(&listener, count)?)
+                say(&sink::take(&listener, *count)?)
             }
-            Helper::Receive => say(&timeline::receive(&listener()?)),
-            Helper::Ping { to, ms, bytes } => {
-                let stream = TcpStream::connect(to)?;
-                say(&pingpong::ping(stream, bytes, Duration::from_millis(ms))?)
+            Helper::Receive {
+                careless,
+                transport,
+            } => {
+                let end = transport.open()?;
+                say(&timeline::receive(&end.listen(PORT)?, content(*careless)))
+            }
+            Helper::Ping {
+                to,
+                ms,
+                bytes,
+                transport,
+            } => {
+                let end = transport.open()?;
+                let stream = end.connect(to, PORT)?;
+                let lasting = Duration::from_millis(*ms);
+                say(&pingpong::ping(&stream, *bytes, lasting)?)
             }
             Helper::Unread => {
                 let any = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), crate::flood::PORT);
@@ -93,19 +192,25 @@ impl Helper {
                     std::thread::park();
                 }
             }
-            Helper::Echo { bytes } => pingpong::echo(&listener()?, bytes),
+            Helper::Echo { bytes, transport } => {
+                let end = transport.open()?;
+                pingpong::echo(&end.listen(PORT)?, *bytes)
+            }
         }
     }
-}
-
-/// On every address, as MPTCP needs.
-fn listener() -> std::io::Result<TcpListener> {
-    TcpListener::bind((IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT))
 }
 
 fn say(result: &impl Serialize) -> std::io::Result<()> {
     println!("{}", serde_json::to_string(result)?);
     Ok(())
+}
+
+const fn content(careless: bool) -> Content {
+    if careless {
+        Content::Any
+    } else {
+        Content::Counted
+    }
 }
 
 /// A pair of helpers: the one on node 1 listens, the one on node 0 has
@@ -140,17 +245,34 @@ impl Pair {
         lasting: Duration,
         options: &[String],
     ) -> Result<Pair, LabError> {
-        let mut server = arena.command(1, &settings.helper)?;
-        server.args(["helper", words.1]).args(options);
-        server.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut server = Program::start("bench helper", server)?;
-        server.listens(PORT)?;
-        let mut client = arena.command(0, &settings.helper)?;
-        let to = socket_address(arena.address(1), PORT);
-        client.args(["helper", words.0, &to, &lasting.as_millis().to_string()]);
-        client.args(options);
-        client.stdin(Stdio::null()).stdout(Stdio::piped());
-        let client = Program::start("bench helper", client)?;
+        let client = vec![arena.target(1, PORT), lasting.as_millis().to_string()];
+        let client = [client, options.to_vec()].concat();
+        Pair::begin(settings, arena, (words.0, &client), (words.1, options))
+    }
+
+    /// Start them, each with its word and arguments of its own.
+    ///
+    /// # Errors
+    /// They do not start.
+    pub fn begin(
+        settings: &Settings,
+        arena: &Arena,
+        client: (&str, &[String]),
+        server: (&str, &[String]),
+    ) -> Result<Pair, LabError> {
+        let start = |node: usize, (word, arguments): (&str, &[String])| {
+            let mut command = arena.command(node, &settings.helper)?;
+            command.args(["helper", word]).args(arguments);
+            command.args(arena.transport(node));
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            Program::start("bench helper", command)
+        };
+        let mut server = start(1, server)?;
+        // A node of the library is connected to when it listens.
+        if arena.transport(1).is_empty() {
+            server.listens(PORT)?;
+        }
+        let client = start(0, client)?;
         Ok(Pair { client, server })
     }
 

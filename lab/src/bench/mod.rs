@@ -6,6 +6,7 @@
 
 mod ahead;
 mod bulk;
+mod connections;
 mod crowd;
 mod figures;
 mod flow;
@@ -17,7 +18,9 @@ mod output;
 mod pingpong;
 mod plots;
 mod sink;
+mod streams;
 mod timeline;
+mod transport;
 pub mod ways;
 
 pub use figures::{Bound, Cell, Goal, Report, Samples, Table, digits};
@@ -119,6 +122,8 @@ pub enum Measurement {
     Mpi,
     /// Half round trips of 1 byte to 1 MB
     Sizes,
+    /// Many connections: made one by one, at once, open together
+    Connections,
     /// One stream across every failure, millisecond by millisecond
     Timelines,
     /// Where the processor's time goes, by perf; flame graphs with --out

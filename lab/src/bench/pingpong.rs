@@ -1,10 +1,11 @@
-//! Half round trips of messages over TCP.
+//! Half round trips of messages.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+
+use super::transport::{Listener, Stream};
 
 /// Bytes of one message, unless it is told otherwise.
 pub const MESSAGE_BYTES: usize = 16;
@@ -25,9 +26,10 @@ pub struct Latency {
 ///
 /// # Errors
 /// The connection breaks.
-pub fn echo(listener: &TcpListener, bytes: usize) -> std::io::Result<()> {
-    let (mut stream, _) = listener.accept()?;
-    stream.set_nodelay(true)?;
+pub fn echo(listener: &Listener, bytes: usize) -> std::io::Result<()> {
+    let stream = listener.accept()?;
+    stream.set_nodelay()?;
+    let mut stream = &stream;
     let mut buffer = vec![0; bytes];
     loop {
         match stream.read_exact(&mut buffer) {
@@ -42,8 +44,8 @@ pub fn echo(listener: &TcpListener, bytes: usize) -> std::io::Result<()> {
 ///
 /// # Errors
 /// The connection breaks.
-pub fn ping(mut stream: TcpStream, bytes: usize, lasting: Duration) -> std::io::Result<Latency> {
-    stream.set_nodelay(true)?;
+pub fn ping(mut stream: &Stream, bytes: usize, lasting: Duration) -> std::io::Result<Latency> {
+    stream.set_nodelay()?;
     let mut buffer = vec![7; bytes];
     let mut half_us = Vec::new();
     let begin = Instant::now();
@@ -72,6 +74,8 @@ pub fn ping(mut stream: TcpStream, bytes: usize, lasting: Duration) -> std::io::
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
@@ -79,11 +83,12 @@ mod tests {
         for bytes in [1, MESSAGE_BYTES, 1 << 20] {
             let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
             let address = listener.local_addr().expect("is bound");
-            let echo = std::thread::spawn(move || echo(&listener, bytes));
-            let stream = TcpStream::connect(address).expect("connects");
-            let latency = ping(stream, bytes, Duration::from_millis(20)).expect("is answered");
+            let echo = std::thread::spawn(move || echo(&Listener::Tcp(listener), bytes));
+            let stream = Stream::Tcp(TcpStream::connect(address).expect("connects"));
+            let latency = ping(&stream, bytes, Duration::from_millis(20)).expect("is answered");
             assert!(latency.count > 0 && latency.p50_us > 0.0);
             assert!(latency.p99_us >= latency.p50_us);
+            drop(stream);
             echo.join().expect("ends").expect("ends well");
         }
     }

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::flow::Flow;
-use super::timeline;
+use super::timeline::{self, Content};
+use super::transport::Stream;
 use crate::monotonic_ns;
 
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -22,7 +23,7 @@ pub fn flood(to: &[SocketAddr], lasting: Duration) -> std::io::Result<()> {
     let streams: Vec<_> = streams.collect::<Result<_, _>>()?;
     thread::scope(|scope| {
         for stream in streams {
-            scope.spawn(move || timeline::send(stream, lasting));
+            scope.spawn(move || timeline::send(&Stream::Tcp(stream), lasting, Content::Counted));
         }
     });
     Ok(())

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use crate::cluster::{Cluster, ClusterConfig, Wire};
+use crate::cluster::{Cluster, ClusterConfig, Wire, socket_address};
 use crate::peers::{self, balance_rr, mptcp, mptcp_command};
 use crate::{Lab, LabConfig, LabError};
 
@@ -25,6 +25,15 @@ pub enum Way {
     BalanceRr,
     /// TCP over tabane's virtual NIC.
     Tabane(Wire),
+    /// TCP of programs under `tabane run`.
+    Run(Wire),
+    /// Streams of the library, of bench's own programs only: no daemon, no TCP.
+    Library {
+        /// How packets travel.
+        wire: Wire,
+        /// Whether a thread that waits looks again for a while before it sleeps.
+        spins: bool,
+    },
 }
 
 impl fmt::Display for Way {
@@ -35,6 +44,9 @@ impl fmt::Display for Way {
             Way::Mptcp => f.write_str("MPTCP"),
             Way::BalanceRr => f.write_str("balance-rr"),
             Way::Tabane(wire) => write!(f, "tabane, {wire}"),
+            Way::Run(wire) => write!(f, "tabane run, {wire}"),
+            Way::Library { wire, spins: true } => write!(f, "library, {wire}"),
+            Way::Library { wire, .. } => write!(f, "library, {wire}, no spin"),
         }
     }
 }
@@ -50,6 +62,8 @@ pub struct Arena {
 enum Place {
     Bare(Lab),
     Tabane(Cluster),
+    /// A cluster file, and no daemons: the programs are the nodes.
+    Daemonless(Cluster),
 }
 
 impl Arena {
@@ -60,9 +74,13 @@ impl Arena {
     pub fn up(way: Way, config: &LabConfig, tabane: &Path) -> Result<Arena, LabError> {
         let lab = Lab::up(config)?;
         let place = match way {
-            Way::Tabane(wire) => {
+            Way::Tabane(wire) | Way::Run(wire) => {
                 let config = ClusterConfig { wire, vnic: true };
                 Place::Tabane(Cluster::up(lab, tabane, config)?)
+            }
+            Way::Library { wire, .. } => {
+                let config = ClusterConfig { wire, vnic: false };
+                Place::Daemonless(Cluster::new(lab, tabane, config)?)
             }
             Way::Mptcp => {
                 mptcp(&lab)?;
@@ -99,14 +117,14 @@ impl Arena {
     pub fn lab(&self) -> &Lab {
         match &self.place {
             Place::Bare(lab) => lab,
-            Place::Tabane(cluster) => cluster.lab(),
+            Place::Tabane(cluster) | Place::Daemonless(cluster) => cluster.lab(),
         }
     }
 
-    /// The daemons, if the way is tabane's.
+    /// The daemons, if the way has some.
     pub fn cluster(&self) -> Option<&Cluster> {
         match &self.place {
-            Place::Bare(_) => None,
+            Place::Bare(_) | Place::Daemonless(_) => None,
             Place::Tabane(cluster) => Some(cluster),
         }
     }
@@ -116,7 +134,30 @@ impl Arena {
         match (&self.place, self.way) {
             (Place::Tabane(cluster), _) => cluster.address(node),
             (Place::Bare(lab), Way::Tcp { link }) => lab.address(node, link),
-            (Place::Bare(lab), _) => lab.address(node, 0),
+            (Place::Bare(_) | Place::Daemonless(_), _) => self.lab().address(node, 0),
+        }
+    }
+
+    /// What one of bench's own programs on a node is told of the way.
+    pub fn transport(&self, node: usize) -> Vec<String> {
+        let (Place::Daemonless(cluster), Way::Library { spins, .. }) = (&self.place, self.way)
+        else {
+            return Vec::new();
+        };
+        let file = cluster.file().display().to_string();
+        let node = format!("n{node}");
+        let mut words = vec!["--cluster".to_owned(), file, "--node".to_owned(), node];
+        if !spins {
+            words.extend(["--spin-us".to_owned(), "0".to_owned()]);
+        }
+        words
+    }
+
+    /// How one of bench's own programs names another one, on this node.
+    pub fn target(&self, node: usize, port: u16) -> String {
+        match self.way {
+            Way::Library { .. } => format!("n{node}"),
+            _ => socket_address(self.address(node), port),
         }
     }
 
@@ -128,6 +169,10 @@ impl Arena {
     pub fn command(&self, node: usize, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
         match self.way {
             Way::Mptcp => mptcp_command(self.lab(), node, program),
+            Way::Run(_) => Ok(match self.cluster() {
+                Some(cluster) => cluster.run(node, program),
+                None => self.lab().command(node, program),
+            }),
             _ => Ok(self.lab().command(node, program)),
         }
     }

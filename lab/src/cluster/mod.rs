@@ -7,6 +7,7 @@ mod scratch;
 pub use program::{PATIENCE, Program, output, socket_address};
 pub use scratch::Scratch;
 
+use std::ffi::OsStr;
 use std::fmt::{self, Write};
 use std::fs::{self, File};
 use std::io;
@@ -176,6 +177,15 @@ impl Cluster {
     /// The program `tabane` on a node.
     pub fn tabane(&self, node: usize) -> Command {
         self.lab.command(node, &self.tabane)
+    }
+
+    /// A program on a node, under `tabane run`.
+    pub fn run(&self, node: usize, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.tabane(node);
+        command.arg("run").arg("--config").arg(self.file());
+        command.arg("--node").arg(format!("n{node}"));
+        command.arg("--").arg(program);
+        command
     }
 
     /// Run a node's daemon, and wait until it says `ready`.

@@ -164,6 +164,8 @@ fn links(cluster: &Cluster) -> Option<[LinkView; LINKS]> {
 pub fn title(way: Way) -> String {
     let over = match way {
         Way::Tabane(_) => "over tab0",
+        Way::Run(_) => "under tabane run",
+        Way::Library { .. } => "(which cannot use the library)",
         Way::Mptcp => "over MPTCP (mptcpize)",
         Way::BalanceRr => "over packets in turn",
         Way::Tcp { .. } => "over one link (switch 0), plain TCP",

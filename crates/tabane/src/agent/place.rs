@@ -48,6 +48,7 @@ impl Held {
 pub struct Place {
     pub supervisor: Handover,
     /// Who runs the program.
+    #[allow(dead_code)] // Until status shows it.
     pub who: Credentials,
     /// Its sockets, once its supervisor has handed them over.
     pub capture: Option<Capture>,

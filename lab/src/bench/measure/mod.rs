@@ -1,5 +1,6 @@
 //! The measurements.
 
+mod connections;
 mod crowd;
 mod failover;
 mod flood;
@@ -45,6 +46,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Nfs => programs::nfs(settings),
         Measurement::Mpi => programs::mpi(settings),
         Measurement::Sizes => sizes::measure(settings),
+        Measurement::Connections => connections::measure(settings),
         Measurement::Profile => profile::measure(settings),
         Measurement::Timelines => timelines::measure(settings),
     }

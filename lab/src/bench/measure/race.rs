@@ -1,10 +1,10 @@
-//! iperf3 on several ways, in turn.
+//! One stream on several ways, in turn.
 
 use crate::LabConfig;
 use crate::LabError;
 use crate::bench::iperf::{self, Load, Outcome};
 use crate::bench::ways::{Arena, Congestion, Way, arenas};
-use crate::bench::{Samples, Settings};
+use crate::bench::{Samples, Settings, streams};
 
 /// One contestant and its figures, one a round.
 pub struct Entry {
@@ -37,8 +37,13 @@ pub fn race(
     let arenas = arenas(ways, config, &settings.tabane)?;
     let mut entries = Vec::new();
     for arena in &arenas {
-        for &congestion in congestions {
-            let way = arena.way();
+        let way = arena.way();
+        // There is no TCP whose congestion control could be chosen.
+        let count = match way {
+            Way::Library { .. } => 1,
+            _ => congestions.len(),
+        };
+        for &congestion in &congestions[..count] {
             let outcomes = Vec::new();
             entries.push((
                 arena,
@@ -58,15 +63,19 @@ pub fn race(
                 congestion: Some(entry.congestion),
                 both_ways,
             };
-            entry.outcomes.push(outcome(arena, load)?);
+            entry.outcomes.push(outcome(settings, arena, load)?);
         }
     }
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// Run iperf3 once. If that fails it is told and counts as 0 Gb/s.
-pub fn outcome(arena: &Arena, load: Load) -> Result<Outcome, LabError> {
-    iperf::run(arena, load).or_else(|error| match error {
+/// Run one stream once, by iperf3 where there is TCP. If that fails it is told and counts as 0 Gb/s.
+pub fn outcome(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, LabError> {
+    let outcome = match arena.way() {
+        Way::Library { .. } => streams::run(settings, arena, load),
+        _ => iperf::run(arena, load),
+    };
+    outcome.or_else(|error| match error {
         LabError::MissingTool { .. } => Err(error),
         error => {
             eprintln!("bench: counted as 0: {error}");

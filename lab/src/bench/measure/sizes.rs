@@ -6,12 +6,12 @@ use super::two_nodes;
 use crate::bench::helper::Pair;
 use crate::bench::pingpong::Latency;
 use crate::bench::ways::{Way, arenas};
-use crate::bench::{Report, Samples, Settings, Table};
+use crate::bench::{Bound, Goal, Report, Samples, Settings, Table};
 use crate::cluster::Wire;
 use crate::{LabError, LinkSpec};
 
 /// Of the table, so that it is found again to be drawn.
-pub const TITLE: &str = "Half round trip by message size over TCP, 2 × 1 Gb/s, else idle";
+pub const TITLE: &str = "Half round trip by message size, 2 × 1 Gb/s, else idle";
 /// From a byte to a mebibyte.
 const SIZES_BYTES: [usize; 11] = [
     1,
@@ -26,11 +26,16 @@ const SIZES_BYTES: [usize; 11] = [
     1 << 18,
     1 << 20,
 ];
-const WAYS: [Way; 4] = [
+const WAYS: [Way; 6] = [
     Way::Tcp { link: 0 },
     Way::Mptcp,
     Way::Tabane(Wire::Encrypted),
     Way::Tabane(Wire::Plain),
+    Way::Run(Wire::Encrypted),
+    Way::Library {
+        wire: Wire::Encrypted,
+        spins: true,
+    },
 ];
 
 /// On 2 links of 1 Gb/s, nothing else going on.
@@ -52,6 +57,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
             }
         }
     }
+    let faster_from = faster_from_bytes(&figures);
     let note = "Half of the time from sending a message until all of it is back, p50, µs. \
                 The echo begins when the whole message is there.";
     let names: Vec<_> = arenas.iter().map(|arena| arena.way().to_string()).collect();
@@ -63,8 +69,37 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         row.extend(figures.into_iter().map(Into::into));
         table.rows.push(row);
     }
+    let what = "Message from which on the library is faster than TCP on one link, bytes";
     Ok(Report {
         tables: vec![table],
+        goals: vec![Goal::new(what, faster_from, Bound::AtMost(4096.0))],
         ..Report::default()
     })
+}
+
+/// From which size on the last way is faster than the first, for this and all larger ones.
+fn faster_from_bytes(figures: &[Vec<Samples>]) -> Option<f64> {
+    let is_faster = |figures: &[Samples]| {
+        let (tcp, library) = (figures.first()?.median()?, figures.last()?.median()?);
+        Some(library < tcp)
+    };
+    let sizes = SIZES_BYTES.iter().zip(figures).rev();
+    let faster = sizes.take_while(|(_, figures)| is_faster(figures) == Some(true));
+    faster.last().map(|(bytes, _)| *bytes as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_the_least_from_which_on_it_stays_faster() {
+        let of = |tcp, library| vec![Samples(vec![tcp]), Samples(vec![library])];
+        let mut figures = vec![of(2.0, 1.0); SIZES_BYTES.len()];
+        assert_eq!(faster_from_bytes(&figures), Some(1.0));
+        figures[3] = of(1.0, 2.0);
+        assert_eq!(faster_from_bytes(&figures), Some(256.0));
+        figures[10] = of(1.0, 2.0);
+        assert_eq!(faster_from_bytes(&figures), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! One TCP stream: one way, both ways, and as fast as the CPU.
+//! One stream: one way, both ways, and as fast as the CPU.
 
 use super::race::{Entry, find, race};
 use super::two_nodes;
@@ -11,7 +11,33 @@ const BOTH: [Congestion; 2] = [Congestion::Cubic, Congestion::Bbr];
 const ENCRYPTED: Way = Way::Tabane(Wire::Encrypted);
 const PLAIN: Way = Way::Tabane(Wire::Plain);
 const TCP: Way = Way::Tcp { link: 0 };
-const ALL: [Way; 5] = [TCP, Way::Mptcp, Way::BalanceRr, ENCRYPTED, PLAIN];
+const RUN: Way = Way::Run(Wire::Encrypted);
+const RUN_PLAIN: Way = Way::Run(Wire::Plain);
+const LIBRARY: Way = Way::Library {
+    wire: Wire::Encrypted,
+    spins: true,
+};
+const LIBRARY_PLAIN: Way = Way::Library {
+    wire: Wire::Plain,
+    spins: true,
+};
+const ALL: [Way; 9] = [
+    TCP,
+    Way::Mptcp,
+    Way::BalanceRr,
+    ENCRYPTED,
+    PLAIN,
+    RUN,
+    RUN_PLAIN,
+    LIBRARY,
+    LIBRARY_PLAIN,
+];
+/// Those of tabane whose goals are stated, and what they are called.
+const STATED: [(Way, &str); 3] = [
+    (ENCRYPTED, "encrypted"),
+    (RUN, "tabane run"),
+    (LIBRARY, "library"),
+];
 
 /// Title of the table of this many links, by which it is found to be drawn.
 pub fn title(links: usize) -> String {
@@ -25,9 +51,13 @@ pub const UNSHAPED_TITLE: &str =
 /// On 1, 2 and 4 links of 1 Gb/s.
 pub fn one_way(settings: &Settings) -> Result<Report, LabError> {
     let mut report = Report::default();
-    for (links, least) in [(1, None), (2, Some(1.90)), (4, Some(3.7))] {
+    for (links, least) in [
+        (1, None),
+        (2, Some([1.90, 1.92, 1.95])),
+        (4, Some([3.7, 3.75, 3.85])),
+    ] {
         let ways: &[Way] = if links == 1 {
-            &[TCP, ENCRYPTED, PLAIN]
+            &[TCP, ENCRYPTED, PLAIN, RUN, LIBRARY]
         } else {
             &ALL
         };
@@ -35,17 +65,24 @@ pub fn one_way(settings: &Settings) -> Result<Report, LabError> {
         let entries = race(settings, &config, ways, &BOTH, false)?;
         let title = title(links);
         report.tables.push(table(&title, &entries, TCP));
-        if let Some(least) = least {
-            for congestion in BOTH {
-                let what = format!("{title}, {congestion}: encrypted over TCP on one link");
-                let ratio = over(&entries, ENCRYPTED, TCP, congestion, Entry::gbps);
-                report
-                    .goals
-                    .push(Goal::new(what, ratio, Bound::AtLeast(least)));
+        for ((way, name), least) in STATED.into_iter().zip(least.into_iter().flatten()) {
+            for congestion in congestions(way) {
+                let what = format!("{title}, {congestion}: {name} over TCP on one link");
+                let ratio = over(&entries, way, TCP, *congestion, Entry::gbps);
+                let goal = Goal::new(what, ratio, Bound::AtLeast(least));
+                report.goals.push(goal);
             }
         }
     }
     Ok(report)
+}
+
+/// The library has no TCP whose congestion control could be chosen.
+fn congestions(way: Way) -> &'static [Congestion] {
+    match way {
+        Way::Library { .. } => &BOTH[..1],
+        _ => &BOTH,
+    }
 }
 
 /// On 2 links of 1 Gb/s.
@@ -77,15 +114,17 @@ pub fn both_ways(settings: &Settings) -> Result<Report, LabError> {
         ]);
     }
     let mut goals = Vec::new();
-    for congestion in BOTH {
-        for (direction, figure) in [
-            ("there", Entry::gbps as fn(&Entry) -> Samples),
-            ("back", back),
-        ] {
-            let what =
-                format!("{title}, {congestion}, {direction}: encrypted over TCP on one link");
-            let ratio = over(&entries, ENCRYPTED, TCP, congestion, figure);
-            goals.push(Goal::new(what, ratio, Bound::AtLeast(1.85)));
+    for ((way, name), least) in STATED.into_iter().zip([1.85, 1.9, 1.9]) {
+        for congestion in congestions(way) {
+            for (direction, figure) in [
+                ("there", Entry::gbps as fn(&Entry) -> Samples),
+                ("back", back),
+            ] {
+                let what =
+                    format!("{title}, {congestion}, {direction}: {name} over TCP on one link");
+                let ratio = over(&entries, way, TCP, *congestion, figure);
+                goals.push(Goal::new(what, ratio, Bound::AtLeast(least)));
+            }
         }
     }
     Ok(Report {
@@ -98,13 +137,25 @@ pub fn both_ways(settings: &Settings) -> Result<Report, LabError> {
 /// On 2 links without a line rate.
 pub fn unshaped(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::unshaped(); 2]);
-    let ways = [TCP, Way::Mptcp, ENCRYPTED, PLAIN];
+    let ways = ALL.into_iter().filter(|way| *way != Way::BalanceRr);
+    let ways: Vec<_> = ways.collect();
     let entries = race(settings, &config, &ways, &BOTH, false)?;
     let mut goals = Vec::new();
-    for (way, least) in [(ENCRYPTED, 0.6), (PLAIN, 0.95)] {
+    for (way, least) in [
+        (ENCRYPTED, 0.75),
+        (PLAIN, 1.0),
+        (LIBRARY, 1.3),
+        (LIBRARY_PLAIN, 2.0),
+    ] {
         let what = format!("Unshaped, cubic: {way} over MPTCP in the clear");
         let ratio = over(&entries, way, Way::Mptcp, Congestion::Cubic, Entry::gbps);
         goals.push(Goal::new(what, ratio, Bound::AtLeast(least)));
+    }
+    for (way, most) in [(LIBRARY, 1.2), (LIBRARY_PLAIN, 0.8)] {
+        let what = format!("Unshaped: CPU for each GB, {way} over MPTCP in the clear");
+        let cpu = |entry: &Entry| entry.samples(|outcome| outcome.cpu_s_per_gb);
+        let ratio = over(&entries, way, Way::Mptcp, Congestion::Cubic, cpu);
+        goals.push(Goal::new(what, ratio, Bound::AtMost(most)));
     }
     Ok(Report {
         tables: vec![table(UNSHAPED_TITLE, &entries, Way::Mptcp)],
@@ -144,7 +195,10 @@ fn table(title: &str, entries: &[Entry], base: Way) -> Table {
 }
 
 fn name(entry: &Entry) -> String {
-    format!("{}, {}", entry.way, entry.congestion)
+    match entry.way {
+        Way::Library { .. } => entry.way.to_string(),
+        _ => format!("{}, {}", entry.way, entry.congestion),
+    }
 }
 
 fn back(entry: &Entry) -> Samples {

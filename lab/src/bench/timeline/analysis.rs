@@ -90,6 +90,13 @@ impl Timeline {
         self.first_ns + self.bins.len() as u64 * BIN_NS
     }
 
+    /// The rate over so many seconds, from so many after the first byte on, Gb/s.
+    pub fn gbps_within(&self, omit_s: f64, seconds: f64) -> f64 {
+        let ns = |seconds: f64| (seconds * 1e9) as u64;
+        let from_ns = self.first_ns + ns(omit_s);
+        rate_gbps(self, from_ns, from_ns + ns(seconds))
+    }
+
     /// The rate of the second half, Gb/s.
     pub fn steady_gbps(&self) -> f64 {
         let half_ns = self.first_ns + self.bins.len() as u64 / 2 * BIN_NS;

@@ -15,7 +15,12 @@ pub use receive::receive;
 pub use recorded::{Recorded, csv};
 pub use send::send;
 
+use std::thread;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use super::transport::Stream;
 
 /// Width of [`Timeline::bins`].
 pub const BIN_NS: u64 = 1_000_000;
@@ -50,8 +55,26 @@ pub struct Sent {
     pub error: Option<String>,
 }
 
-/// The stream: 64-bit little-endian numbers, counting up. Any byte lost,
-/// doubled or in the wrong place shows.
+/// What a stream is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// 64-bit little-endian numbers, counting up. Any byte lost, doubled or in the wrong place
+    /// shows.
+    Counted,
+    /// Whatever there is: nothing is written or looked at only to be checked.
+    Any,
+}
+
+/// Send as fast as the connection takes it, for this long, and note what comes meanwhile, until
+/// its end.
+pub fn exchange(stream: &Stream, lasting: Duration, content: Content) -> Timeline {
+    thread::scope(|scope| {
+        scope.spawn(|| send::fill_up(stream, lasting, content));
+        receive::take(stream, content)
+    })
+}
+
+/// Writes a piece of [`Content::Counted`].
 fn fill(block: &mut [u8], first_word: u64) {
     for (word, number) in block.chunks_exact_mut(WORD_BYTES).zip(first_word..) {
         word.copy_from_slice(&number.to_le_bytes());
@@ -85,8 +108,8 @@ fn first_wrong(piece: &[u8], offset: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::transport::Listener;
     use std::net::{TcpListener, TcpStream};
-    use std::time::Duration;
 
     #[test]
     fn a_wrong_byte_is_found_wherever_the_piece_begins() {
@@ -104,12 +127,30 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_send_and_receive_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = listener.local_addr().expect("is bound");
+        let lasting = Duration::from_millis(20);
+        let far = std::thread::spawn(move || {
+            let stream = Stream::Tcp(listener.accept().expect("comes").0);
+            exchange(&stream, lasting, Content::Counted)
+        });
+        let stream = Stream::Tcp(TcpStream::connect(address).expect("connects"));
+        let near = exchange(&stream, lasting, Content::Counted);
+        for timeline in [near, far.join().expect("ends")] {
+            assert!(timeline.bytes > 0 && timeline.wrong_at.is_none());
+            assert_eq!(timeline.error, None);
+        }
+    }
+
+    #[test]
     fn what_is_sent_is_received_and_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
         let address = listener.local_addr().expect("is bound");
-        let receiver = std::thread::spawn(move || receive(&listener));
-        let stream = TcpStream::connect(address).expect("connects");
-        let sent = send(stream, Duration::from_millis(20));
+        let receiver =
+            std::thread::spawn(move || receive(&Listener::Tcp(listener), Content::Counted));
+        let stream = Stream::Tcp(TcpStream::connect(address).expect("connects"));
+        let sent = send(&stream, Duration::from_millis(20), Content::Counted);
         let timeline = receiver.join().expect("ends");
         assert_eq!((sent.error, timeline.error.as_ref()), (None, None));
         assert!(timeline.bytes > 0 && timeline.bytes == sent.bytes);

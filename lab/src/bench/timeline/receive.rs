@@ -1,24 +1,34 @@
 //! The receiving end.
 
 use std::io::{ErrorKind, Read};
-use std::net::{TcpListener, TcpStream};
 
-use super::{BIN_NS, PAUSE_NOTED_NS, Timeline, first_wrong};
+use super::{BIN_NS, Content, PAUSE_NOTED_NS, Timeline, first_wrong};
+use crate::bench::transport::{Listener, Stream};
 use crate::monotonic_ns;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Take one connection and note what comes, until its end.
-pub fn receive(listener: &TcpListener) -> Timeline {
+pub fn receive(listener: &Listener, content: Content) -> Timeline {
+    match listener.accept() {
+        Ok(stream) => take(&stream, content),
+        Err(error) => Timeline {
+            error: Some(error.to_string()),
+            ..Timeline::default()
+        },
+    }
+}
+
+/// Note what comes on a connection, until its end.
+pub fn take(stream: &Stream, content: Content) -> Timeline {
     let mut timeline = Timeline::default();
-    let taken = listener.accept();
-    if let Err(error) = taken.and_then(|(stream, _)| read_all(stream, &mut timeline)) {
+    if let Err(error) = read_all(stream, content, &mut timeline) {
         timeline.error = Some(error.to_string());
     }
     timeline
 }
 
-fn read_all(mut stream: TcpStream, timeline: &mut Timeline) -> std::io::Result<()> {
+fn read_all(mut stream: &Stream, content: Content, timeline: &mut Timeline) -> std::io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut last_ns = 0;
     loop {
@@ -35,7 +45,7 @@ fn read_all(mut stream: TcpStream, timeline: &mut Timeline) -> std::io::Result<(
             timeline.pauses.push((last_ns, now_ns));
         }
         last_ns = now_ns;
-        if timeline.wrong_at.is_none() {
+        if content == Content::Counted && timeline.wrong_at.is_none() {
             timeline.wrong_at = first_wrong(&buffer[..length], timeline.bytes);
         }
         timeline.bytes += length as u64;

@@ -153,8 +153,8 @@ fn once(
         None => Ok(0.0),
     };
     let gbps = [
-        race::outcome(&best.tcp, load)?.gbps,
-        race::outcome(&arena, load)?.gbps,
+        race::outcome(settings, &best.tcp, load)?.gbps,
+        race::outcome(settings, &arena, load)?.gbps,
         stream(&best.tabane)?,
         stream(&arena)?,
     ];
