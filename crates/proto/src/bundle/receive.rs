@@ -4,8 +4,9 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::session::Which;
-use super::{Bundle, TRIM_AFTER};
+use super::{Bundle, BundlePath, TRIM_AFTER};
 use crate::crypto::OpenError;
+use crate::link::PathState;
 use crate::node::{Rejection, Shared};
 use crate::wire::{Header, LinkVerdict, Record, Records};
 use crate::{LinkId, Time};
@@ -165,9 +166,13 @@ impl Bundle {
                 token,
                 datagram_bytes,
             } => {
+                let bytes = usize::from(datagram_bytes);
+                let works = |p: &BundlePath| p.path.state() != PathState::Down;
+                let mut others = self.paths.iter().enumerate();
+                let others_work =
+                    others.any(|(index, p)| index != link.index() && p.as_ref().is_some_and(works));
                 if let Some(p) = &mut self.paths[link.index()]
-                    && p.path
-                        .on_probe_reply(now, token, usize::from(datagram_bytes))
+                    && p.path.on_probe_reply(now, token, bytes, others_work)
                 {
                     self.acked |= 1 << link.0;
                 }

@@ -258,6 +258,30 @@ fn flapping_is_damped_but_a_path_that_lived_returns_at_once() {
 }
 
 #[test]
+fn where_no_other_path_works_one_that_flaps_returns_at_once() {
+    let mut toy = pair(Wire::new(50.0, us(50)), 1, true);
+    // First one, then the other, each up for 600 ms of every 800: the hold of both grows to seconds.
+    for cycle in 0..60 {
+        let path = cycle % 2;
+        toy.both(path, |w| w.silent = true);
+        toy.run_for(ms(200));
+        toy.both(path, |w| w.silent = false);
+        toy.run_for(ms(200));
+    }
+    let before = toy.ends[1].got_bytes;
+    for cycle in 0..20 {
+        let path = cycle % 2;
+        toy.both(path, |w| w.silent = true);
+        toy.run_for(ms(200));
+        toy.both(path, |w| w.silent = false);
+        toy.run_for(ms(200));
+    }
+    let carried = toy.ends[1].got_bytes - before;
+    // Of the 100 MB that two links carry in these 8 s.
+    assert!(carried > 10_000_000, "{carried}");
+}
+
+#[test]
 fn both_ends_agree_whatever_is_lost() {
     for seed in 0..40 {
         let mut wire = Wire::new(20.0, us(50));

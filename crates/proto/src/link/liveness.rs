@@ -330,21 +330,26 @@ impl Liveness {
         self.probes.clear();
     }
 
-    /// How long probes must be answered before a failed path returns.
-    fn hold(&self) -> Duration {
+    /// How long probes must be answered before a failed path returns. Where no other works, a
+    /// path that will fail again is better than none.
+    fn hold(&self, others_work: bool) -> Duration {
+        if !others_work {
+            return t::RETURN_HOLD;
+        }
         let hold = t::RETURN_HOLD * (1 << self.flaps.min(10)) + t::FLAP_STEP * self.returns.min(50);
         hold.min(t::RETURN_HOLD_MAX)
     }
 
-    /// A probe was answered. Returns whether this end's verdict becomes "up".
-    pub fn on_answered(&mut self, now: Time) -> bool {
+    /// A probe was answered; whether other paths of the bundle work. Returns whether this end's
+    /// verdict becomes "up".
+    pub fn on_answered(&mut self, now: Time, others_work: bool) -> bool {
         self.proven = true;
         self.suspect_probes = 0;
         if !self.own.is_down() {
             return false;
         }
         let since = *self.answered_since.get_or_insert(now);
-        if self.probes.answered() < t::RETURN_PROBES || now.since(since) < self.hold() {
+        if self.probes.answered() < t::RETURN_PROBES || now.since(since) < self.hold(others_work) {
             return false;
         }
         if self

@@ -121,9 +121,16 @@ impl Path {
         self.liveness.request_probe();
     }
 
-    /// [`Record::ProbeReply`](crate::wire::Record::ProbeReply) arrived on this path. Returns whether it was awaited:
-    /// then tell the other paths ([`on_others_progress`](Path::on_others_progress), [`Progress::Acks`]).
-    pub fn on_probe_reply(&mut self, now: Time, token: u32, datagram_bytes: usize) -> bool {
+    /// [`Record::ProbeReply`](crate::wire::Record::ProbeReply) arrived on this path; whether others work. Returns
+    /// whether it was awaited: then tell the other paths ([`on_others_progress`](Path::on_others_progress),
+    /// [`Progress::Acks`]).
+    pub fn on_probe_reply(
+        &mut self,
+        now: Time,
+        token: u32,
+        datagram_bytes: usize,
+        others_work: bool,
+    ) -> bool {
         if self.mtu.on_reply(now, token, datagram_bytes) {
             self.congestion.set_packet_bytes(self.mtu.current());
             return true;
@@ -137,7 +144,7 @@ impl Path {
         self.excused = 0;
         let others_wait = self.sent.occasions() > answered;
         self.answered(now, now - rtt, others_wait);
-        if self.liveness.on_answered(now) {
+        if self.liveness.on_answered(now, others_work) {
             self.mtu.search_again(now);
         }
         self.announce(now);

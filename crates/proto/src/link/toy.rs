@@ -226,7 +226,9 @@ impl End {
                     self.replies.push((p, Rec::Reply(token, packet.bytes)));
                 }
                 Rec::Reply(token, bytes) => {
-                    if self.paths[p].on_probe_reply(now, token, bytes) {
+                    let mut others = (0..self.paths.len()).filter(|other| *other != p);
+                    let work = others.any(|other| self.paths[other].state() != PathState::Down);
+                    if self.paths[p].on_probe_reply(now, token, bytes, work) {
                         let sent = self.paths[p].answered_sent();
                         self.others(now, p, Progress::Acks(sent));
                     }
