@@ -5,7 +5,8 @@
 //! links ([`netlink`]), readiness and time ([`poll`], [`notify`], [`clock`]), and the few
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`control`],
 //! [`credentials`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
-//! ([`probe`], [`ethtool`]); and other programs' TCP connections, where they begin ([`capture`]). All `unsafe` of the program lives here.
+//! ([`probe`], [`ethtool`]); and other programs' connections and datagrams, where they begin
+//! ([`capture`], [`socket_calls`]). All `unsafe` of the program lives here.
 //!
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
@@ -17,13 +18,13 @@ pub mod credentials;
 pub mod entropy;
 pub mod ethtool;
 pub mod handover;
-pub mod listening;
 pub mod netlink;
 pub mod notify;
 pub mod poll;
 pub mod probe;
 pub mod process;
 pub mod signals;
+pub mod socket_calls;
 mod sys;
 pub mod systemd;
 pub mod udp;

@@ -25,12 +25,23 @@ pub(super) fn open() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The next datagram: from whom, to whom, and how many bytes of it are in `buffer`.
+/// What was received.
+pub(super) struct Received {
+    pub from: SocketAddr,
+    /// Where it was sent to (with port 0 if the socket tells only the address), if the socket tells.
+    pub to: Option<SocketAddr>,
+    /// Of a queued error: its number.
+    pub error: Option<u32>,
+    pub bytes: usize,
+}
+
+/// The next datagram, or with the flag MSG_ERRQUEUE error; `None` when there is none.
 pub(super) fn receive(
     socket: &Socket,
     buffer: &mut [u8],
-) -> io::Result<(SocketAddr, SocketAddr, usize)> {
-    let mut ancillary = [MaybeUninit::<u64>::uninit(); 16];
+    flags: libc::c_int,
+) -> io::Result<Option<Received>> {
+    let mut ancillary = [MaybeUninit::<u64>::uninit(); 32];
     let mut content = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
@@ -44,36 +55,70 @@ pub(super) fn receive(
     header.msg_iovlen = 1;
     header.msg_control = ancillary.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&ancillary) as _;
-    let bytes = retry(|| {
+    let received = retry(|| {
         // SAFETY: `header` names buffers that outlive the call.
-        check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) })
-    })?;
+        check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })
+    });
+    let bytes = match received {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    };
     // SAFETY: the kernel has written an address of this length.
     let from = unsafe { SockAddr::new(from, header.msg_namelen) };
-    let mut to = None;
-    // SAFETY: the kernel has filled in `header`, and its macros stay within the ancillary data; a
-    // message of these types holds an address of this kind, aligned or not.
+    let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+    let mut received = Received {
+        from: unmapped(from),
+        to: None,
+        error: None,
+        bytes,
+    };
+    // SAFETY: the kernel has filled in `header`, and its macros stay within the ancillary data.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(&raw const header);
         while let Some(control) = next.as_ref() {
-            let data = libc::CMSG_DATA(next);
-            match (control.cmsg_level, control.cmsg_type) {
-                (libc::SOL_IP, libc::IP_RECVORIGDSTADDR) => {
-                    let address = data.cast::<libc::sockaddr_in>().read_unaligned();
-                    let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
-                    to = Some(SocketAddr::from((ip, u16::from_be(address.sin_port))));
-                }
-                (libc::SOL_IPV6, IPV6_ORIGDSTADDR) => {
-                    let address = data.cast::<libc::sockaddr_in6>().read_unaligned();
-                    let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
-                    to = Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))));
-                }
-                _ => {}
-            }
+            note(&mut received, control, libc::CMSG_DATA(next));
             next = libc::CMSG_NXTHDR(&raw const header, next);
         }
     }
-    let ends = from.as_socket().zip(to);
-    let (from, to) = ends.ok_or(io::ErrorKind::InvalidData)?;
-    Ok((unmapped(from), unmapped(to), bytes))
+    Ok(Some(received))
+}
+
+/// Reads an ancillary message.
+///
+/// # Safety
+/// `data` is what the kernel has put behind the header `control`.
+unsafe fn note(received: &mut Received, control: &libc::cmsghdr, data: *const u8) {
+    // SAFETY: a message of a type holds this type, aligned or not.
+    unsafe {
+        match (control.cmsg_level, control.cmsg_type) {
+            (libc::SOL_IP, libc::IP_RECVORIGDSTADDR) => {
+                let address = data.cast::<libc::sockaddr_in>().read_unaligned();
+                let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+                received.to = Some((ip, u16::from_be(address.sin_port)).into());
+            }
+            (libc::SOL_IPV6, IPV6_ORIGDSTADDR) => {
+                let address = data.cast::<libc::sockaddr_in6>().read_unaligned();
+                let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
+                let to = SocketAddr::from((ip, u16::from_be(address.sin6_port)));
+                received.to = Some(unmapped(to));
+            }
+            (libc::SOL_IP, libc::IP_PKTINFO) => {
+                // Of a broadcast this is the node's own address on that network.
+                let told = data.cast::<libc::in_pktinfo>().read_unaligned();
+                let ip = Ipv4Addr::from(u32::from_be(told.ipi_spec_dst.s_addr));
+                received.to = Some((ip, 0).into());
+            }
+            (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
+                let told = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                let ip = Ipv6Addr::from(told.ipi6_addr.s6_addr);
+                received.to = Some(unmapped((ip, 0).into()));
+            }
+            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+                let told = data.cast::<libc::sock_extended_err>().read_unaligned();
+                received.error = Some(told.ee_errno);
+            }
+            _ => {}
+        }
+    }
 }

@@ -14,6 +14,7 @@
 mod datagrams;
 mod namespace;
 mod packet;
+mod plain;
 mod rules;
 mod syn;
 #[cfg(test)]
@@ -21,14 +22,15 @@ mod tests;
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 #[cfg(test)]
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError};
+pub use plain::{Datagrams, Sharing, accept_plainly, connect_plainly, listen_plainly};
 pub use rules::Rules;
 pub use syn::Syn;
 
@@ -37,6 +39,9 @@ use syn::SYN_BYTES_MAX;
 
 /// What a SYN bears that is sent once more.
 const MARK: u32 = 0x7ab;
+/// What packets bear that speak for other hosts: they are for the program, whatever address of this
+/// node it is asked at.
+const MARK_INWARD: u32 = 0x7ac;
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
 /// SYNs that may wait to be looked at: 300 connections at once are more than the default holds,
@@ -56,7 +61,7 @@ pub struct Capture {
     syns: OwnedFd,
     send_v4: Socket,
     send_v6: Socket,
-    /// Without our mark: answers in the name of other hosts.
+    /// Speak for other hosts.
     answer_v4: Socket,
     answer_v6: Socket,
     listener: Socket,
@@ -77,16 +82,17 @@ impl Capture {
         let datagrams = datagrams::open()?;
         let capture = Capture {
             syns: syn_socket()?,
-            send_v4: raw(Domain::IPV4, Some(MARK))?,
-            send_v6: raw(Domain::IPV6, Some(MARK))?,
-            answer_v4: raw(Domain::IPV4, None)?,
-            answer_v6: raw(Domain::IPV6, None)?,
+            send_v4: raw(Domain::IPV4, MARK)?,
+            send_v6: raw(Domain::IPV6, MARK)?,
+            answer_v4: raw(Domain::IPV4, MARK_INWARD)?,
+            answer_v6: raw(Domain::IPV6, MARK_INWARD)?,
             listener,
             datagrams,
         };
         let rules = Rules {
             own: own.to_vec(),
             mark: MARK,
+            mark_inward: MARK_INWARD,
             tcp_port: port_of(&capture.listener)?,
             udp_port: port_of(&capture.datagrams)?,
         };
@@ -141,11 +147,7 @@ impl Capture {
     /// # Errors
     /// Not expected; the program's kernel repeats the SYN after a second.
     pub fn refuse(&self, syn: &Syn) -> io::Result<()> {
-        let socket = match syn.destination {
-            SocketAddr::V4(_) => &self.answer_v4,
-            SocketAddr::V6(_) => &self.answer_v6,
-        };
-        send(socket, &syn.refusal(), syn.source.ip())
+        self.answer(&syn.refusal(), syn.source.ip())
     }
 
     /// The next connection that was admitted: its socket, not blocking, the program's end, and
@@ -166,11 +168,13 @@ impl Capture {
         &self,
         buffer: &mut [u8],
     ) -> io::Result<Option<(SocketAddr, SocketAddr, usize)>> {
-        match datagrams::receive(&self.datagrams, buffer) {
-            Ok(received) => Ok(Some(received)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        let received = datagrams::receive(&self.datagrams, buffer, 0)?;
+        received
+            .map(|received| {
+                let to = received.to.ok_or(io::ErrorKind::InvalidData)?;
+                Ok((received.from, to, received.bytes))
+            })
+            .transpose()
     }
 
     /// Gives the program a datagram in the name of another host.
@@ -181,11 +185,24 @@ impl Capture {
         if data.len() > packet::DATAGRAM_BYTES_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        self.answer(&packet::datagram(from, to, data), to.ip())
+    }
+
+    /// Tells the program that nobody receives what it sent from one end to the other.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn refuse_datagram(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
+        self.answer(&packet::unreachable(from, to), from.ip())
+    }
+
+    /// Sends the program a packet in the name of another host.
+    fn answer(&self, packet: &[u8], to: IpAddr) -> io::Result<()> {
         let socket = match to {
-            SocketAddr::V4(_) => &self.answer_v4,
-            SocketAddr::V6(_) => &self.answer_v6,
+            IpAddr::V4(_) => &self.answer_v4,
+            IpAddr::V6(_) => &self.answer_v6,
         };
-        send(socket, &packet::datagram(from, to, data), to.ip())
+        send(socket, packet, to)
     }
 
     /// Where SYNs are to be waited for.
@@ -240,8 +257,8 @@ impl Capture {
 }
 
 /// A socket in this thread's network namespace that speaks for `from`, an address of another
-/// host, and connects to `to`, one of the namespace's own: what accepts it sees `from`. Not
-/// blocking; when it is writable, it is connected or has its error.
+/// host, and connects to `to`, where a program of the namespace may listen: what accepts it sees
+/// `from`. Not blocking; when it is writable, it is connected or has its error.
 ///
 /// # Errors
 /// Nothing listens at `to`, or the thread may not.
@@ -252,59 +269,14 @@ pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
         Some(Protocol::TCP),
     )?;
     make_transparent(&socket, to.is_ipv6())?;
+    socket.set_mark(MARK_INWARD)?;
     socket.set_reuse_address(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.bind(&from.into())?;
     begin_connecting(socket, to)
 }
 
-/// A plain socket of this thread's network namespace that is being connected. Not blocking; when it
-/// is writable, it is connected or has its error.
-///
-/// # Errors
-/// It cannot be reached, as far as is known at once.
-pub fn connect_plainly(to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::for_address(to),
-        Type::STREAM.nonblocking(),
-        Some(Protocol::TCP),
-    )?;
-    socket.set_tcp_nodelay(true)?;
-    begin_connecting(socket, to)
-}
-
-/// A plain listener in this thread's network namespace. Not blocking. One at an unspecified IPv6
-/// address takes IPv4 as well.
-///
-/// # Errors
-/// Somebody listens there, or one may not.
-pub fn listen_plainly(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM.nonblocking(),
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// The next connection, not blocking, from whom, and to which of this node's addresses. `None` when
-/// there is none.
-///
-/// # Errors
-/// No descriptors are left; the connection still waits then.
-pub fn accept_plainly(
-    listener: &TcpListener,
-) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
-    accept(SockRef::from(listener).accept())
-}
-
-fn accept(
+pub(super) fn accept(
     accepted: io::Result<(Socket, SockAddr)>,
 ) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
     let (socket, from) = match accepted {
@@ -335,7 +307,7 @@ pub fn reset(socket: TcpStream) {
 }
 
 /// IPv4 addresses in the form in which an IPv6 socket has them are IPv4 addresses.
-pub(super) fn unmapped(address: SocketAddr) -> SocketAddr {
+pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -357,7 +329,7 @@ fn syn_socket() -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Lets only SYNs pass that do not bear our mark. (Those to the namespace's own addresses are
+/// Lets only SYNs pass that bear none of our marks. (Those to the namespace's own addresses are
 /// told apart where they are read: there are few.)
 fn filter(socket: &Socket) -> io::Result<()> {
     const MARK_AT: u32 = (-0x1000_i32 as u32).wrapping_add(20);
@@ -374,7 +346,8 @@ fn filter(socket: &Socket) -> io::Result<()> {
     let verdict = |k| op(libc::BPF_RET | libc::BPF_K, 0, 0, k);
     let program = [
         op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, MARK_AT),
-        equal(MARK, 15, 0),
+        equal(MARK, 16, 0),
+        equal(MARK_INWARD, 15, 0),
         byte(0),
         and(0xf0),
         equal(0x40, 0, 4),
@@ -411,12 +384,10 @@ fn filter(socket: &Socket) -> io::Result<()> {
 }
 
 /// Sends whole IP packets.
-fn raw(domain: Domain, mark: Option<u32>) -> io::Result<Socket> {
+fn raw(domain: Domain, mark: u32) -> io::Result<Socket> {
     let protocol = Protocol::from(libc::IPPROTO_RAW);
     let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(protocol))?;
-    if let Some(mark) = mark {
-        socket.set_mark(mark)?;
-    }
+    socket.set_mark(mark)?;
     Ok(socket)
 }
 

@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 pub(super) const TCP: u8 = 6;
 /// See [`TCP`].
 pub(super) const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMP_V6: u8 = 58;
 
 const HOPS: u8 = 64;
 const UDP_HEADER_BYTES: usize = 8;
@@ -29,6 +31,25 @@ pub(super) fn datagram(from: SocketAddr, to: SocketAddr, data: &[u8]) -> Vec<u8>
     udp.extend_from_slice(data);
     put_checksum(&mut udp, 6, UDP, from.ip(), to.ip());
     packet(from.ip(), to.ip(), UDP, &udp)
+}
+
+/// What `to` answers when nobody there receives what `from` has sent: "port unreachable" (RFC 792,
+/// RFC 4443 section 3.1), with the head of that.
+pub(super) fn unreachable(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let (protocol, kind, code) = match from {
+        SocketAddr::V4(_) => (ICMP, 3, 3),
+        SocketAddr::V6(_) => (ICMP_V6, 1, 4),
+    };
+    let mut icmp = vec![kind, code, 0, 0, 0, 0, 0, 0];
+    icmp.extend(datagram(from, to, &[]));
+    match from {
+        SocketAddr::V4(_) => {
+            let sum = !fold(sum(&icmp));
+            icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        SocketAddr::V6(_) => put_checksum(&mut icmp, 2, protocol, to.ip(), from.ip()),
+    }
+    packet(to.ip(), from.ip(), protocol, &icmp)
 }
 
 fn header(from: IpAddr, to: IpAddr, protocol: u8, payload: usize) -> Vec<u8> {

@@ -45,6 +45,8 @@ pub struct Rules {
     pub own: Vec<IpAddr>,
     /// What a SYN bears that is sent once more.
     pub mark: u32,
+    /// What packets bear that speak for other hosts: they go their way.
+    pub mark_inward: u32,
     /// Where the listener for those listens, on any address.
     pub tcp_port: u16,
     /// Where the socket for datagrams is bound, on any address.
@@ -63,6 +65,11 @@ impl Rules {
 
     fn messages(&self) -> Vec<Request> {
         let mut messages = vec![batch(BATCH_BEGIN), table(), chain()];
+        messages.push(rule(|list| {
+            on_loopback(list);
+            meta_is(list, META_MARK, &self.mark_inward.to_ne_bytes());
+            verdict(list, ACCEPT);
+        }));
         for address in &self.own {
             messages.push(rule(|list| {
                 on_loopback(list);

@@ -2,10 +2,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use super::{Capture, Syn, connect_as, furnish};
+use super::{Capture, Datagrams, Sharing, Syn, connect_as, furnish};
 use crate::namespace::isolated;
 use crate::poll::{Interest, Poller};
 
@@ -123,6 +124,72 @@ fn a_listener_of_the_program_sees_who_connects() {
     );
 }
 
+/// A node has more addresses than those of the cluster.
+#[test]
+fn a_program_is_reached_at_any_address() {
+    isolated(
+        "capture::tests::a_program_is_reached_at_any_address",
+        || {
+            let capture = capture();
+            for (any, at, far) in [
+                ("0.0.0.0:0", "192.0.2.1", "10.77.0.9:4000"),
+                ("[::]:0", "2001:db8::1", "[fd77::9]:4000"),
+            ] {
+                let (at, far): (IpAddr, SocketAddr) = (at.parse().unwrap(), far.parse().unwrap());
+                let listener = TcpListener::bind(any).unwrap();
+                let to = SocketAddr::new(at, listener.local_addr().unwrap().port());
+                let _ours = connect_as(far, to).unwrap();
+                let (theirs, from) = listener.accept().unwrap();
+                assert_eq!((from, theirs.local_addr().unwrap()), (far, to));
+                let program = UdpSocket::bind(any).unwrap();
+                let to = SocketAddr::new(at, program.local_addr().unwrap().port());
+                capture.send_datagram(far, to, b"hello").unwrap();
+                let mut heard = [0; 8];
+                assert_eq!(program.recv_from(&mut heard).unwrap(), (5, far));
+            }
+            assert!(capture.next_syn().unwrap().is_none());
+            assert!(capture.next_datagram(&mut [0; 8]).unwrap().is_none());
+        },
+    );
+}
+
+/// What stands for a program's socket answers from where it was asked.
+#[test]
+fn datagrams_are_answered_from_where_they_were_sent_to() {
+    isolated(
+        "capture::tests::datagrams_are_answered_from_where_they_were_sent_to",
+        || {
+            let _capture = capture();
+            for (any, at) in [
+                ("0.0.0.0:0", "127.0.0.7"),
+                ("[::]:0", "127.0.0.7"),
+                ("[::]:0", OWN[1]),
+                ("127.0.0.8:0", "127.0.0.8"),
+            ] {
+                let at: IpAddr = at.parse().unwrap();
+                let ours = Datagrams::bind(any.parse().unwrap(), Sharing::default()).unwrap();
+                let to = SocketAddr::new(at, ours.local_address().unwrap().port());
+                let from = if at.is_ipv4() { "127.0.0.1" } else { OWN[1] };
+                let other = UdpSocket::bind((from, 0)).unwrap();
+                other.connect(to).unwrap();
+                other.send(b"hello").unwrap();
+                wait_for(ours.as_fd());
+                let mut heard = [0; 8];
+                let (from, asked, bytes) = ours.receive(&mut heard).unwrap().unwrap();
+                assert_eq!((from, asked, bytes), (other.local_addr().unwrap(), at, 5));
+                ours.send(Some(asked), from, b"hi").unwrap();
+                // It is connected: from elsewhere it would hear nothing.
+                assert_eq!(other.recv(&mut heard).unwrap(), 2);
+                drop(other);
+                ours.send(Some(asked), from, b"hi").unwrap();
+                wait_for(ours.as_fd());
+                assert_eq!(ours.next_refusal(), Some(from));
+                assert_eq!(ours.next_refusal(), None);
+            }
+        },
+    );
+}
+
 #[test]
 fn connections_to_itself_stay_within() {
     isolated("capture::tests::connections_to_itself_stay_within", || {
@@ -160,6 +227,10 @@ fn datagrams_to_other_hosts_are_seen_and_answered_in_their_name() {
                     assert_eq!(&buffer[..bytes], data);
                 }
                 assert!(capture.next_datagram(&mut [0; 8]).unwrap().is_none());
+                let from = program.local_addr().unwrap();
+                capture.refuse_datagram(from, far).unwrap();
+                let error = program.recv(&mut [0; 8]).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
             }
         },
     );

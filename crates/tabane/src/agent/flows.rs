@@ -11,22 +11,29 @@ use tabane_io::capture::Capture;
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
+use super::datagrams::TURN_DATAGRAMS;
+
 /// Pairs of a program's socket and another host's at once; beyond it the one that was used least
 /// lately goes.
 pub const FLOWS_MAX: usize = 4096;
 /// One that carries nothing for so long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// Datagrams taken in from one socket before others have their turn.
-const TURN_DATAGRAMS: usize = 64;
-
 /// Whose socket, in which place, and with whom it speaks.
-type Ends = (usize, SocketAddr, SocketAddr);
+pub type Ends = (usize, SocketAddr, SocketAddr);
 
 #[derive(Debug)]
 struct Flow {
     plain: UdpSocket,
     ends: Ends,
     used: Time,
+}
+
+impl Flow {
+    /// The program learns that nobody receives what it sends.
+    fn refuse(&self, capture: &Capture) {
+        let (_, source, destination) = self.ends;
+        let _ = capture.refuse_datagram(source, destination);
+    }
 }
 
 /// All flows of datagrams.
@@ -38,32 +45,32 @@ pub struct Flows {
 
 impl Flows {
     /// Sends on what a program has sent. `token` makes the poller's tokens of flows.
-    pub fn send_on(
+    pub fn send(
         &mut self,
         now: Time,
-        place: usize,
+        ends: Ends,
         capture: &Capture,
         poller: &Poller,
         token: impl Fn(usize) -> u64,
-        buffer: &mut [u8],
+        data: &[u8],
     ) {
-        for _ in 0..TURN_DATAGRAMS {
-            let Ok(Some((from, to, bytes))) = capture.next_datagram(buffer) else {
-                return;
-            };
-            let ends = (place, from, to);
-            let index = match self.by_ends.get(&ends) {
-                Some(index) => *index,
-                None => match self.begin(now, ends, poller, &token) {
-                    Ok(index) => index,
-                    // As if it had been lost on its way.
-                    Err(_) => continue,
-                },
-            };
-            let flow = &mut self.flows[index];
-            flow.used = now;
+        let index = match self.by_ends.get(&ends) {
+            Some(index) => *index,
+            None => match self.begin(now, ends, poller, &token) {
+                Ok(index) => index,
+                // As if it had been lost on its way.
+                Err(_) => return,
+            },
+        };
+        let flow = &mut self.flows[index];
+        flow.used = now;
+        if let Err(error) = flow.plain.send(data)
+            && error.kind() == io::ErrorKind::ConnectionRefused
+        {
+            // That was said of an earlier one.
+            flow.refuse(capture);
             // What is lost here might have been lost anywhere.
-            let _ = flow.plain.send(&buffer[..bytes]);
+            let _ = flow.plain.send(data);
         }
     }
 
@@ -110,9 +117,13 @@ impl Flows {
         };
         let (_, source, destination) = flow.ends;
         for _ in 0..TURN_DATAGRAMS {
-            // An error is what an ICMP message said of a datagram sent before.
-            let Ok(bytes) = flow.plain.recv(buffer) else {
-                return;
+            let bytes = match flow.plain.recv(buffer) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    flow.refuse(capture);
+                    continue;
+                }
+                Err(_) => return,
             };
             flow.used = now;
             let _ = capture.send_datagram(destination, source, &buffer[..bytes]);

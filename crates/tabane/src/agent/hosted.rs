@@ -1,94 +1,268 @@
-//! Listeners of programs, repeated in this node's own network namespace, so that plain programs
-//! elsewhere reach them as if there were no `tabane run`.
+//! Ports of programs, repeated in this node's own network namespace, so that others reach them as if
+//! there were no `tabane run`.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use slab::Slab;
-use tabane_io::capture::{accept_plainly, listen_plainly};
+use tabane_io::capture::{Datagrams, Sharing, accept_plainly, listen_plainly};
 use tabane_io::poll::{Interest, Poller};
+use tabane_proto::Time;
 
-use super::Opening;
+use super::asked::Asked;
+use super::words::{Claim, Transport};
+use super::{EACCES, Opening};
 
-/// Listeners of all programs together; further ones are reached by other programs under
-/// `tabane run` alone.
+/// Ports of all programs together; further ones are reached by other programs under `tabane run`
+/// alone (TCP), or as through a NAT (UDP).
 pub const HOSTED_MAX: usize = 4096;
+/// Below this a port is root's, if the system does not say.
+const UNPRIVILEGED_PORT_MIN: u16 = 1024;
+const ROOT: u32 = 0;
 
-#[derive(Debug)]
-struct Listener {
-    place: usize,
-    address: SocketAddr,
-    socket: TcpListener,
+/// Whose program it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// Its place.
+    pub place: usize,
+    /// Its user.
+    pub uid: u32,
+    /// The addresses it has.
+    pub own: &'a [IpAddr],
 }
 
-/// All such listeners.
+/// A port cannot be had.
+#[derive(Debug)]
+pub enum Denied {
+    /// Nor could it without `tabane run`.
+    Error(io::Error),
+    /// A program of this place has it, or had it.
+    Taken(usize),
+}
+
+#[derive(Debug)]
+enum Socket {
+    Listener(TcpListener),
+    Datagrams(Datagrams),
+}
+
+#[derive(Debug)]
+struct Port {
+    place: usize,
+    uid: u32,
+    transport: Transport,
+    address: SocketAddr,
+    socket: Socket,
+}
+
+/// All such ports.
 #[derive(Debug, Default)]
 pub struct Hosted {
-    listeners: Slab<Listener>,
-    by_address: HashMap<(usize, SocketAddr), usize>,
+    ports: Slab<Port>,
+    by_address: HashMap<(usize, Transport, SocketAddr), usize>,
+    asked: Asked,
 }
 
 impl Hosted {
-    /// Listens at an address for the program of a place; `token` makes the poller's tokens.
+    /// Gives the program of a place a port: which (0: its kernel may choose, and it is not reached by
+    /// others). `token` makes the poller's tokens.
     ///
     /// # Errors
-    /// Somebody else listens there: the program is to get the error that it would have got.
-    pub fn listen(
+    /// [`Denied`].
+    pub fn claim(
         &mut self,
-        place: usize,
-        address: SocketAddr,
+        who: Claimant<'_>,
+        claim: &Claim,
         poller: &Poller,
         token: impl Fn(usize) -> u64,
-    ) -> io::Result<()> {
-        let is_ours = self.by_address.contains_key(&(place, address));
-        if address.ip().is_loopback() || is_ours || self.listeners.len() >= HOSTED_MAX {
-            // Others do not reach it, or it is one of several that share the port.
-            return Ok(());
+    ) -> Result<u16, Denied> {
+        let (transport, mut address) = (claim.transport, claim.address);
+        let is_ours = |port| self.by_address.contains_key(&(who.place, transport, port));
+        if is_ours(address) || self.ports.len() >= HOSTED_MAX {
+            // It is one of several that share the port.
+            return Ok(address.port());
         }
-        let socket = listen_plainly(address)?;
-        let entry = self.listeners.vacant_entry();
-        let index = entry.key();
-        poller.register(&socket, token(index), Interest::Read)?;
-        self.by_address.insert((place, address), index);
-        entry.insert(Listener {
-            place,
+        if who.uid != ROOT && (1..unprivileged_port_min()).contains(&address.port()) {
+            return Err(Denied::Error(io::Error::from_raw_os_error(EACCES)));
+        }
+        let sharing = self.sharing(who, claim);
+        let socket = match transport {
+            Transport::Tcp => listen_plainly(address, sharing).map(Socket::Listener),
+            Transport::Udp => Datagrams::bind(address, sharing).map(Socket::Datagrams),
+        };
+        let socket = match socket {
+            Ok(socket) => socket,
+            // The virtual NIC is not there, if only this user's programs have a daemon.
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrNotAvailable
+                    && who.own.contains(&address.ip()) =>
+            {
+                return Ok(address.port());
+            }
+            Err(error) => return Err(self.denied(who.place, claim, error)),
+        };
+        let entry = self.ports.vacant_entry();
+        let (index, token) = (entry.key(), token(entry.key()));
+        let registered = match &socket {
+            Socket::Listener(listener) => poller.register(listener, token, Interest::Read),
+            Socket::Datagrams(datagrams) => datagrams.local_address().and_then(|local| {
+                address.set_port(local.port());
+                poller.register(datagrams, token, Interest::Read)
+            }),
+        };
+        registered.map_err(Denied::Error)?;
+        entry.insert(Port {
+            place: who.place,
+            uid: who.uid,
+            transport,
             address,
             socket,
         });
-        Ok(())
+        let key = (who.place, transport, address);
+        self.by_address.insert(key, index);
+        Ok(address.port())
     }
 
-    /// The next connection to a listener: the place it is for, the socket, and both its ends.
-    pub fn accept(&self, index: usize) -> Option<(usize, TcpStream, Opening)> {
-        let listener = self.listeners.get(index)?;
+    /// Ports are shared among the programs of one user: to the kernel, all of them are the agent's.
+    fn sharing(&self, who: Claimant<'_>, claim: &Claim) -> Sharing {
+        let is_others = self.ports.iter().any(|(_, port)| {
+            port.uid != who.uid
+                && port.transport == claim.transport
+                && port.address.port() == claim.address.port()
+        });
+        Sharing {
+            only_v6: claim.only_v6,
+            by_address: claim.reuse_address && !is_others,
+            by_port: claim.reuse_port && !is_others,
+        }
+    }
+
+    fn denied(&self, place: usize, claim: &Claim, error: io::Error) -> Denied {
+        let mut others = self.ports.iter().filter(|(_, port)| {
+            port.place != place
+                && port.transport == claim.transport
+                && port.address.port() == claim.address.port()
+        });
+        match (error.kind(), others.next()) {
+            (io::ErrorKind::AddrInUse, Some((_, other))) => Denied::Taken(other.place),
+            _ => Denied::Error(error),
+        }
+    }
+
+    /// The place that a port is of, and whether it is one of datagrams.
+    pub fn place_of(&self, index: usize) -> Option<(usize, Transport)> {
+        let port = self.ports.get(index)?;
+        Some((port.place, port.transport))
+    }
+
+    /// The next connection to a listener: the socket, and both its ends.
+    pub fn accept(&self, index: usize) -> Option<(TcpStream, Opening)> {
+        let Socket::Listener(listener) = &self.ports.get(index)?.socket else {
+            return None;
+        };
         // Without a descriptor it waits, and is asked for again at once.
-        let (plain, from, to) = accept_plainly(&listener.socket).ok()??;
-        Some((listener.place, plain, Opening { from, to }))
+        let (plain, from, to) = accept_plainly(listener).ok()??;
+        Some((plain, Opening { from, to }))
     }
 
-    /// The program of a place listens at this port no more.
-    pub fn close(&mut self, place: usize, port: u16) {
-        self.retain(|listener| listener.place != place || listener.address.port() != port);
+    /// The next datagram: from whom, to whom, and how many bytes of it are in `buffer`.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        index: usize,
+        buffer: &mut [u8],
+    ) -> Option<(SocketAddr, SocketAddr, usize)> {
+        let port = self.ports.get(index)?;
+        let Socket::Datagrams(datagrams) = &port.socket else {
+            return None;
+        };
+        let (from, to, bytes) = datagrams.receive(buffer).ok()??;
+        if port.address.ip().is_unspecified() {
+            self.asked.note(now, index, from, to);
+        }
+        Some((from, (to, port.address.port()).into(), bytes))
+    }
+
+    /// Whom the program of a port has sent something to though there is nobody, and from which
+    /// address, where it has bound one.
+    pub fn next_refusal(&self, index: usize) -> Option<(SocketAddr, SocketAddr)> {
+        let port = self.ports.get(index)?;
+        let Socket::Datagrams(datagrams) = &port.socket else {
+            return None;
+        };
+        Some((port.address, datagrams.next_refusal()?))
+    }
+
+    /// Sends a datagram from the port that a program has sent it from. `is_chosen`: the program
+    /// chose that address. Returns `false` if there is no such port.
+    pub fn send(
+        &mut self,
+        now: Time,
+        place: usize,
+        from: SocketAddr,
+        is_chosen: bool,
+        to: SocketAddr,
+        data: &[u8],
+    ) -> bool {
+        let any = [
+            from.ip(),
+            Ipv4Addr::UNSPECIFIED.into(),
+            Ipv6Addr::UNSPECIFIED.into(),
+        ];
+        let index = any.into_iter().find_map(|ip| {
+            let address = (place, Transport::Udp, (ip, from.port()).into());
+            self.by_address.get(&address).copied()
+        });
+        let Some(index) = index else {
+            return false;
+        };
+        if let Socket::Datagrams(datagrams) = &self.ports[index].socket {
+            let source = match is_chosen {
+                true => Some(from.ip()),
+                false => self.asked.at(now, index, to),
+            };
+            // What is lost here might have been lost anywhere.
+            let _ = datagrams.send(source, to, data);
+        }
+        true
+    }
+
+    /// The program of a place has this port no more.
+    pub fn close(&mut self, place: usize, transport: Transport, port: u16) {
+        self.retain(|it| (it.place, it.transport, it.address.port()) != (place, transport, port));
     }
 
     /// No program listens at this port any more. Returns whether one did.
     pub fn close_port(&mut self, port: u16) -> bool {
-        let before = self.listeners.len();
-        self.retain(|listener| listener.address.port() != port);
-        self.listeners.len() < before
+        let before = self.ports.len();
+        self.retain(|it| it.transport != Transport::Tcp || it.address.port() != port);
+        self.ports.len() < before
     }
 
     /// All of a place.
     pub fn forget_place(&mut self, place: usize) {
-        self.retain(|listener| listener.place != place);
+        self.retain(|it| it.place != place);
+    }
+
+    /// Forgets who asked long ago.
+    pub fn forget_old(&mut self, now: Time) {
+        self.asked.forget_old(now);
     }
 
     /// Closing a socket takes it out of the poller.
-    fn retain(&mut self, keeps: impl Fn(&Listener) -> bool) {
-        self.listeners.retain(|_, listener| keeps(listener));
-        let listeners = &self.listeners;
-        self.by_address
-            .retain(|_, index| listeners.contains(*index));
+    fn retain(&mut self, keeps: impl Fn(&Port) -> bool) {
+        self.ports.retain(|_, port| keeps(port));
+        let ports = &self.ports;
+        self.by_address.retain(|_, index| ports.contains(*index));
+        self.asked.retain(|index| ports.contains(index));
     }
+}
+
+/// ip_unprivileged_port_start (ip-sysctl.rst).
+fn unprivileged_port_min() -> u16 {
+    let said = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let number = said.ok().and_then(|said| said.trim().parse().ok());
+    number.unwrap_or(UNPRIVILEGED_PORT_MIN)
 }

@@ -10,7 +10,7 @@ use super::opening::{
     CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, OPENING_BYTES_MAX, Opening,
 };
 use super::relay::{Far, reset_far};
-use super::words::ToSupervisor;
+use super::words::{ToSupervisor, Transport};
 use super::{Agent, Kind, Owner, token};
 
 /// A connection from elsewhere that no program here has accepted yet.
@@ -150,7 +150,7 @@ impl Agent {
         let place = inbound.places.pop();
         if let (Some(place), Some(opening), Far::Plain(_)) = (place, inbound.opening, &inbound.far)
         {
-            self.hosted.close(place, opening.to.port());
+            self.hosted.close(place, Transport::Tcp, opening.to.port());
         }
         self.ask(now, node, index);
     }

@@ -7,6 +7,9 @@
 //! far end has accepted, or is refused as the far end refuses. What comes from another node's
 //! agent is an [`Inbound`] until a program here has accepted it.
 
+mod asked;
+mod claims;
+mod datagrams;
 mod flows;
 mod hosted;
 mod inbound;
@@ -31,8 +34,9 @@ use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 pub use opening::{CODE_REFUSED, Opening, SERVICE_TCP};
-pub use words::{ToAgent, ToSupervisor};
+pub use words::{Claim, ToAgent, ToSupervisor, Transport};
 
+use claims::Waiting;
 use flows::Flows;
 use hosted::Hosted;
 use inbound::Inbound;
@@ -58,8 +62,9 @@ pub const RELAYS_MAX: usize = 65_536;
 const HELD_MAX: Duration = Duration::from_secs(150);
 /// An admitted connection comes at once, or the program has given up.
 const ADMITTED_MAX: Duration = Duration::from_secs(5);
-/// What listening fails with if the system does not say.
+/// What claiming a port fails with if the system does not say.
 const EACCES: i32 = 13;
+const EADDRINUSE: i32 = 98;
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -149,6 +154,7 @@ pub struct Agent {
     relays: Slab<Relay>,
     flows: Flows,
     hosted: Hosted,
+    claims: Vec<Waiting>,
     owners: HashMap<(PeerId, StreamId), Owner>,
     /// Relays that had more to move than one turn.
     eager: VecDeque<usize>,
@@ -175,6 +181,7 @@ impl Agent {
             relays: Slab::new(),
             flows: Flows::default(),
             hosted: Hosted::default(),
+            claims: Vec::new(),
             owners: HashMap::new(),
             eager: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES],
@@ -325,7 +332,11 @@ impl Agent {
                         break;
                     }
                 }
-                Some(ToAgent::Listen { id, address }) => self.listen(index, id, address),
+                Some(ToAgent::Claim { id, claim }) => self.claim(index, id, claim),
+                Some(ToAgent::Released { transport, port }) => {
+                    self.hosted.close(index, transport, port);
+                }
+                Some(ToAgent::Looked) => self.looked(index),
                 Some(ToAgent::Connected { id }) => {
                     let near = descriptors.into_iter().next().map(TcpStream::from);
                     self.asked(now, node, id, near);
@@ -350,6 +361,8 @@ impl Agent {
         self.attempts.retain(|_, attempt| attempt.place != index);
         self.flows.forget_place(index);
         self.hosted.forget_place(index);
+        self.forget_claims(index);
+        self.looked(index);
         let waiting: Vec<usize> = self.inbound.iter().map(|(id, _)| id).collect();
         for id in waiting {
             if self.inbound[id].asks() == Some(index) {
@@ -384,49 +397,6 @@ impl Agent {
         }
         self.relays.insert(relay);
         self.relay(now, node, index);
-    }
-
-    // ---- datagrams ----
-
-    fn send_datagrams_on(&mut self, now: Time, index: usize) {
-        let place = self.places.get(index);
-        if let Some(capture) = place.and_then(|place| place.capture.as_ref()) {
-            let token = |flow| token(Kind::Flow, flow);
-            let (flows, buffer) = (&mut self.flows, &mut self.buffer);
-            flows.send_on(now, index, capture, &self.poller, token, buffer);
-        }
-    }
-
-    fn give_datagrams_back(&mut self, now: Time, index: usize) {
-        let place = self.flows.place_of(index);
-        let place = place.and_then(|place| self.places.get(place));
-        if let Some(capture) = place.and_then(|place| place.capture.as_ref()) {
-            self.flows.give_back(now, index, capture, &mut self.buffer);
-        }
-    }
-
-    // ---- listeners of programs, for plain ones elsewhere ----
-
-    /// A program begins to listen: so does this node, so that it is reached as it would be.
-    fn listen(&mut self, index: usize, id: u64, address: SocketAddr) {
-        let Some(place) = self.places.get(index) else {
-            return;
-        };
-        let token = |listener| token(Kind::Hosted, listener);
-        let listens = self.hosted.listen(index, address, &self.poller, token);
-        let error = listens
-            .err()
-            .map(|error| error.raw_os_error().unwrap_or(EACCES));
-        // A supervisor that is gone is noticed elsewhere.
-        let _ = place
-            .supervisor
-            .send(&ToSupervisor::Listening { id, error }.encode(), &[]);
-    }
-
-    fn take_in(&mut self, now: Time, node: &mut Node, index: usize) {
-        while let Some((place, plain, opening)) = self.hosted.accept(index) {
-            self.came(now, node, place, plain, opening);
-        }
     }
 
     // ---- connections that stand ----
@@ -471,6 +441,7 @@ impl Agent {
 
     fn forget_old(&mut self, now: Time, node: &mut Node) {
         self.flows.forget_old(now);
+        self.hosted.forget_old(now);
         for (_, place) in &mut self.places {
             place.held.retain(|_, held| {
                 let age = now.since(held.since);

@@ -78,6 +78,18 @@ impl Place {
         self.capture.is_some()
     }
 
+    /// The addresses it has.
+    pub fn own(&self) -> &[IpAddr] {
+        &self.own
+    }
+
+    /// The address that packets to another one come from, if the program does not choose.
+    pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
+        let is_v4 = destination.is_ipv4();
+        let mut own = self.own.iter().copied();
+        own.find(|address| address.is_ipv4() == is_v4)
+    }
+
     /// Whether packets to this address never leave the namespace.
     pub fn is_own(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.own.contains(&address)

@@ -4,6 +4,31 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+/// What a port is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// A program listens there.
+    Tcp,
+    /// A program has bound a socket to it.
+    Udp,
+}
+
+/// A port that a program wants to be reached at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Claim {
+    /// Of what.
+    pub transport: Transport,
+    /// The address and port; port 0: any port.
+    pub address: SocketAddr,
+    /// Whether IPv4 is left to others, of an address of IPv6.
+    pub only_v6: bool,
+    /// SO_REUSEADDR.
+    pub reuse_address: bool,
+    /// SO_REUSEPORT.
+    pub reuse_port: bool,
+}
+
 /// From the supervisor of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "says", rename_all = "lowercase")]
@@ -13,13 +38,22 @@ pub enum ToAgent {
         /// They stay within.
         own: Vec<IpAddr>,
     },
-    /// A program begins to listen at an address. It goes on when it is answered.
-    Listen {
+    /// A program waits for a port.
+    Claim {
         /// For the answer.
         id: u64,
-        /// The address and port.
-        address: SocketAddr,
+        /// Which.
+        claim: Claim,
     },
+    /// No program here has this port any more.
+    Released {
+        /// Of what.
+        transport: Transport,
+        /// Its number.
+        port: u16,
+    },
+    /// The answer to [`ToSupervisor::Look`], behind what was seen.
+    Looked,
     /// The answer to [`ToSupervisor::Connect`], with the socket if there is one.
     Connected {
         /// That of the question.
@@ -33,13 +67,17 @@ pub enum ToAgent {
 pub enum ToSupervisor {
     /// The program may begin.
     Go,
-    /// The answer to [`ToAgent::Listen`].
-    Listening {
+    /// The answer to [`ToAgent::Claim`].
+    Claimed {
         /// That of the question.
         id: u64,
+        /// The port that it is to have; 0: whichever its kernel chooses.
+        port: u16,
         /// The error number that it is to fail with, if it is.
         error: Option<i32>,
     },
+    /// Another program wants a port that is taken by one here: is it still?
+    Look,
     /// Make a socket that speaks for `from`, and connect it to `to`.
     Connect {
         /// For the answer.

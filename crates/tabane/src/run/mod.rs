@@ -5,6 +5,8 @@
 //! begins there to the agent (the daemon's, [`agent`](crate::agent)), leaves a supervisor behind
 //! and becomes the program: its process id, parent, terminal, signals and exit code are its own.
 
+mod claims;
+mod ports;
 mod supervisor;
 
 use std::ffi::OsString;
@@ -20,8 +22,8 @@ use tabane_cluster::{Cluster, DEFAULT_PATH, NodeIndex, plain};
 use tabane_io::capture::{Capture, Namespace};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
-use tabane_io::listening::ListenCalls;
 use tabane_io::process::{Watched, leave_behind};
+use tabane_io::socket_calls::SocketCalls;
 
 use crate::agent::{self, ToAgent, ToSupervisor};
 use crate::cli;
@@ -86,22 +88,34 @@ fn prepare(cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
     let program = std::process::id();
     let watched = Watched::new(program)
         .map_err(|error| format!("this process cannot be watched: {}", plain(&error)))?;
-    let calls = ListenCalls::watch().map_err(|error| {
-        cli::warn(format!(
-            "servers are reached by programs under `tabane run` only: {}",
-            plain(&error)
-        ));
-    });
-    let calls = calls.ok();
-    let kept = [agent.as_fd(), watched.as_fd()];
-    let kept: Vec<_> = kept
-        .into_iter()
-        .chain(calls.as_ref().map(AsFd::as_fd))
-        .collect();
+    let trouble = |error: io::Error| format!("no supervisor can be left behind: {}", plain(&error));
+    let (ours, supervisors) = Handover::pair().map_err(trouble)?;
+    let kept = [agent.as_fd(), watched.as_fd(), supervisors.as_fd()];
     leave_behind(&kept, || {
+        let calls = taken_over(&supervisors);
         supervisor::supervise(&agent, &watched, calls.as_ref());
     })
-    .map_err(|error| format!("no supervisor can be left behind: {}", plain(&error)))
+    .map_err(trouble)?;
+    // Only now: the supervisor's own calls are its own affair.
+    match SocketCalls::watch() {
+        Ok(calls) => ours
+            .send(b"calls", &[calls.as_fd()])
+            .map_err(|error| format!("the supervisor is gone: {}", plain(&error))),
+        Err(error) => {
+            cli::warn(format!(
+                "servers are reached by programs under `tabane run` only: {}",
+                plain(&error)
+            ));
+            Ok(())
+        }
+    }
+}
+
+/// Where the program's calls are told, once it can be; `None`: they are not.
+fn taken_over(from: &Handover) -> Option<SocketCalls> {
+    let (_, descriptors) = from.receive().ok()?;
+    let calls = descriptors.into_iter().next()?;
+    Some(SocketCalls::from_descriptor(calls))
 }
 
 /// The daemon of this node, or that of this user's programs, which is started if need be.

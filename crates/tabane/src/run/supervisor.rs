@@ -1,35 +1,37 @@
-//! What stays in a program's network namespace: makes the sockets that only can be made there, tells
-//! of listeners, and ends when the last process there has.
+//! What stays in a program's network namespace: makes the sockets that only can be made there, asks
+//! for the ports that programs want, and ends when the last process there has.
 
 use core::time::Duration;
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
 
 use tabane_io::capture::connect_as;
 use tabane_io::handover::Handover;
-use tabane_io::listening::{ListenCall, ListenCalls};
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::process::Watched;
+use tabane_io::socket_calls::SocketCalls;
 
+use super::claims::Claims;
 use crate::agent::{ToAgent, ToSupervisor};
 
 const TOKEN_AGENT: u64 = 0;
 const TOKEN_PROGRAM: u64 = 1;
 const TOKEN_CALLS: u64 = 2;
-/// How often it is looked, once the program itself has ended, whether what it started has, too.
+/// How often it is looked whether programs still have the ports they had; and, once the program
+/// itself has ended, whether what it started has, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Until the program (and all it started) has ended, or the agent.
-pub fn supervise(agent: &Handover, program: &Watched, calls: Option<&ListenCalls>) {
+pub fn supervise(agent: &Handover, program: &Watched, calls: Option<&SocketCalls>) {
     let mut supervisor = Supervisor {
         agent,
         calls,
-        waiting: HashMap::new(),
-        told: 0,
+        claims: calls.map(|calls| Claims::new(calls, agent)),
+        looked_at: Instant::now(),
     };
     // Nobody is there to be told: if anything fails, the agent sees that this process is gone.
     let _ = supervisor.serve(program);
@@ -37,10 +39,9 @@ pub fn supervise(agent: &Handover, program: &Watched, calls: Option<&ListenCalls
 
 struct Supervisor<'a> {
     agent: &'a Handover,
-    calls: Option<&'a ListenCalls>,
-    /// Calls of listen that the agent was told of.
-    waiting: HashMap<u64, ListenCall>,
-    told: u64,
+    calls: Option<&'a SocketCalls>,
+    claims: Option<Claims<'a>>,
+    looked_at: Instant,
 }
 
 impl Supervisor<'_> {
@@ -55,17 +56,21 @@ impl Supervisor<'_> {
         let mut ready = Vec::new();
         let mut has_ended = false;
         loop {
-            poller.wait(has_ended.then_some(LOOK_EVERY), &mut ready)?;
+            let looks = has_ended || self.claims.as_ref().is_some_and(Claims::has_taken);
+            poller.wait(looks.then_some(LOOK_EVERY), &mut ready)?;
             for ready in &ready {
                 match ready.token {
                     TOKEN_PROGRAM => {
                         poller.deregister(program)?;
                         has_ended = true;
                     }
-                    TOKEN_CALLS => self.tell_of_listener()?,
+                    TOKEN_CALLS => self.claims.as_mut().map_or(Ok(()), Claims::called)?,
                     _ if !self.hear()? => return Ok(()),
                     _ => {}
                 }
+            }
+            if self.looked_at.elapsed() >= LOOK_EVERY {
+                self.look()?;
             }
             if has_ended && !others_are_here()? {
                 return Ok(());
@@ -73,28 +78,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A program of this namespace calls listen.
-    fn tell_of_listener(&mut self) -> io::Result<()> {
-        let Some(calls) = self.calls else {
-            return Ok(());
-        };
-        let Some(call) = calls.next()? else {
-            return Ok(());
-        };
-        let address = calls.address_of(call).filter(|address| address.port() != 0);
-        let Some(address) = address else {
-            calls.go_on(call);
-            return Ok(());
-        };
-        self.told += 1;
-        let id = self.told;
-        let told = ToAgent::Listen { id, address };
-        match self.agent.send(&told.encode(), &[]) {
-            Ok(()) => drop(self.waiting.insert(id, call)),
-            // The agent is busy, or gone: the program's own affairs go on.
-            Err(_) => calls.go_on(call),
-        }
-        Ok(())
+    fn look(&mut self) -> io::Result<()> {
+        self.looked_at = Instant::now();
+        self.claims.as_mut().map_or(Ok(()), Claims::look)
     }
 
     /// Does what the agent wants; `false`: it is gone.
@@ -110,13 +96,14 @@ impl Supervisor<'_> {
                 Some(ToSupervisor::Connect { id, from, to }) => {
                     self.answer(id, connect_as(from, to))?;
                 }
-                Some(ToSupervisor::Listening { id, error }) => {
-                    if let (Some(call), Some(calls)) = (self.waiting.remove(&id), self.calls) {
-                        match error {
-                            Some(error) => calls.fail(call, error),
-                            None => calls.go_on(call),
-                        }
+                Some(ToSupervisor::Claimed { id, port, error }) => {
+                    if let Some(claims) = &mut self.claims {
+                        claims.answered(id, port, error);
                     }
+                }
+                Some(ToSupervisor::Look) => {
+                    self.look()?;
+                    self.agent.send(&ToAgent::Looked.encode(), &[])?;
                 }
                 Some(ToSupervisor::Go) | None => {}
             }

@@ -1,0 +1,207 @@
+//! Sockets of this node that stand for those of programs in namespaces of their own.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::{Domain, MsgHdr, Protocol, SockRef, Socket, Type};
+
+use super::{BACKLOG, accept, begin_connecting, datagrams};
+use crate::sys::set_option;
+
+/// Of an error only whom it came from is wanted, not what had been sent.
+const ERROR_BYTES: usize = 16;
+
+/// With whom a socket shares its port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sharing {
+    /// One of IPv6 leaves IPv4 to others.
+    pub only_v6: bool,
+    /// SO_REUSEADDR.
+    pub by_address: bool,
+    /// SO_REUSEPORT.
+    pub by_port: bool,
+}
+
+impl Sharing {
+    /// That of a socket.
+    pub(crate) fn of(socket: SockRef<'_>, is_v6: bool) -> io::Result<Sharing> {
+        Ok(Sharing {
+            only_v6: is_v6 && socket.only_v6()?,
+            by_address: socket.reuse_address()?,
+            by_port: socket.reuse_port()?,
+        })
+    }
+
+    /// A socket to be bound with this sharing.
+    fn socket(self, address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))?;
+        socket.set_reuse_address(self.by_address)?;
+        socket.set_reuse_port(self.by_port)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(self.only_v6)?;
+        }
+        Ok(socket)
+    }
+}
+
+/// A plain socket of this thread's network namespace that is being connected. Not blocking; when it
+/// is writable, it is connected or has its error.
+///
+/// # Errors
+/// It cannot be reached, as far as is known at once.
+pub fn connect_plainly(to: SocketAddr) -> io::Result<TcpStream> {
+    let domain = Domain::for_address(to);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    begin_connecting(socket, to)
+}
+
+/// A plain listener in this thread's network namespace. Not blocking.
+///
+/// # Errors
+/// Somebody listens there, or one may not.
+pub fn listen_plainly(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
+    let socket = sharing.socket(address, Type::STREAM, Protocol::TCP)?;
+    // What is left of earlier connections is in the namespace of the program, whose kernel has looked.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The next connection, not blocking, from whom, and to which of this node's addresses. `None` when
+/// there is none.
+///
+/// # Errors
+/// No descriptors are left; the connection still waits then.
+pub fn accept_plainly(
+    listener: &TcpListener,
+) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
+    accept(SockRef::from(listener).accept())
+}
+
+/// A plain socket of UDP in this thread's network namespace. Not blocking.
+#[derive(Debug)]
+pub struct Datagrams {
+    socket: Socket,
+    is_v6: bool,
+}
+
+impl Datagrams {
+    /// Binds one.
+    ///
+    /// # Errors
+    /// Somebody has the port, or one may not, or the node does not have the address.
+    pub fn bind(address: SocketAddr, sharing: Sharing) -> io::Result<Datagrams> {
+        let socket = sharing.socket(address, Type::DGRAM, Protocol::UDP)?;
+        let is_v6 = address.is_ipv6();
+        set_option(&socket, libc::SOL_IP, libc::IP_PKTINFO, 1)?;
+        set_option(&socket, libc::SOL_IP, libc::IP_RECVERR, 1)?;
+        if is_v6 {
+            set_option(&socket, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            set_option(&socket, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
+        }
+        socket.bind(&address.into())?;
+        Ok(Datagrams { socket, is_v6 })
+    }
+
+    /// Where it is bound.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let address = self.socket.local_addr()?.as_socket();
+        address.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// The next datagram: from whom, to which of this node's addresses, and how many bytes of it are
+    /// in `buffer`. `None` when there is none.
+    ///
+    /// # Errors
+    /// What became of a datagram that was sent: see [`Datagrams::next_refusal`].
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<(SocketAddr, IpAddr, usize)>> {
+        let received = datagrams::receive(&self.socket, buffer, 0)?;
+        received
+            .map(|received| {
+                let to = received.to.ok_or(io::ErrorKind::InvalidData)?;
+                Ok((received.from, to.ip(), received.bytes))
+            })
+            .transpose()
+    }
+
+    /// Whom a datagram was sent to for whom there was nobody. `None` when no more is known.
+    pub fn next_refusal(&self) -> Option<SocketAddr> {
+        loop {
+            let mut buffer = [0; ERROR_BYTES];
+            let flags = libc::MSG_ERRQUEUE;
+            let told = datagrams::receive(&self.socket, &mut buffer, flags).ok()??;
+            if told.error == Some(libc::ECONNREFUSED as u32) {
+                return Some(told.from);
+            }
+        }
+    }
+
+    /// Sends a datagram, from `source` or else the address that the route to there has.
+    ///
+    /// # Errors
+    /// As send(2) has; what became of an earlier datagram is not among them.
+    pub fn send(&self, source: Option<IpAddr>, to: SocketAddr, data: &[u8]) -> io::Result<()> {
+        let to = match (self.is_v6, to) {
+            (true, SocketAddr::V4(v4)) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            _ => to,
+        };
+        let control = source.map_or_else(Vec::new, |source| self.source_message(source));
+        let (to, data) = (to.into(), [io::IoSlice::new(data)]);
+        let mut message = MsgHdr::new().with_addr(&to).with_buffers(&data);
+        if !control.is_empty() {
+            message = message.with_control(&control);
+        }
+        let sent = self.socket.sendmsg(&message, libc::MSG_NOSIGNAL);
+        match sent {
+            // It may be told of an earlier one, and this one not sent.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                self.socket.sendmsg(&message, libc::MSG_NOSIGNAL)?;
+            }
+            sent => drop(sent?),
+        }
+        Ok(())
+    }
+
+    /// The ancillary message that says which address is to be the source (ip(7), IP_PKTINFO; RFC 3542
+    /// section 6).
+    fn source_message(&self, source: IpAddr) -> Vec<u8> {
+        const ANY_DEVICE: [u8; 4] = [0; 4];
+        let (level, kind, data) = match (self.is_v6, source) {
+            (false, IpAddr::V4(v4)) => {
+                let unused = Ipv4Addr::UNSPECIFIED.octets();
+                let data = [ANY_DEVICE, v4.octets(), unused].concat();
+                (libc::SOL_IP, libc::IP_PKTINFO, data)
+            }
+            (_, IpAddr::V4(v4)) => {
+                let data = [&v4.to_ipv6_mapped().octets()[..], &ANY_DEVICE].concat();
+                (libc::SOL_IPV6, libc::IPV6_PKTINFO, data)
+            }
+            (_, IpAddr::V6(v6)) => {
+                let data = [&v6.octets()[..], &ANY_DEVICE].concat();
+                (libc::SOL_IPV6, libc::IPV6_PKTINFO, data)
+            }
+        };
+        // A multiple of the alignment already.
+        let header_bytes = size_of::<libc::cmsghdr>();
+        let bytes = header_bytes + data.len();
+        let mut control = bytes.to_ne_bytes().to_vec();
+        control.extend(level.to_ne_bytes());
+        control.extend(kind.to_ne_bytes());
+        control.extend(data);
+        control.resize(bytes.next_multiple_of(size_of::<usize>()), 0);
+        control
+    }
+}
+
+impl AsFd for Datagrams {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,92 @@
+//! Ports that programs ask for.
+
+use super::hosted::{Claimant, Denied};
+use super::words::{Claim, ToSupervisor};
+use super::{Agent, EACCES, EADDRINUSE, Kind, token};
+
+/// Programs that wait until it is known whether another one still has the port they want; further
+/// ones are told that it has.
+pub const CLAIMS_MAX: usize = 1024;
+
+/// A program waits for a port that another had.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    place: usize,
+    id: u64,
+    claim: Claim,
+    /// The place that is asked.
+    asked: usize,
+}
+
+impl Agent {
+    /// A program wants a port: this node takes it, so that the program is reached as it would be.
+    pub(super) fn claim(&mut self, index: usize, id: u64, claim: Claim) {
+        match self.take_port(index, &claim) {
+            Err(Denied::Taken(other)) if self.asks_whether_taken(other) => {
+                self.claims.push(Waiting {
+                    place: index,
+                    id,
+                    claim,
+                    asked: other,
+                });
+            }
+            result => self.answer_claim(index, id, result),
+        }
+    }
+
+    /// A place has said which ports its programs still have, or is gone.
+    pub(super) fn looked(&mut self, other: usize) {
+        let (known, waiting) = std::mem::take(&mut self.claims)
+            .into_iter()
+            .partition::<Vec<_>, _>(|claim| claim.asked == other);
+        self.claims = waiting;
+        for Waiting {
+            place, id, claim, ..
+        } in known
+        {
+            let result = self.take_port(place, &claim);
+            self.answer_claim(place, id, result);
+        }
+    }
+
+    /// The program of a place waits no more.
+    pub(super) fn forget_claims(&mut self, place: usize) {
+        self.claims.retain(|claim| claim.place != place);
+    }
+
+    fn take_port(&mut self, index: usize, claim: &Claim) -> Result<u16, Denied> {
+        let Some(place) = self.places.get(index) else {
+            return Ok(claim.address.port());
+        };
+        let who = Claimant {
+            place: index,
+            uid: place.who.uid,
+            own: place.own(),
+        };
+        let token = |port| token(Kind::Hosted, port);
+        self.hosted.claim(who, claim, &self.poller, token)
+    }
+
+    fn asks_whether_taken(&self, other: usize) -> bool {
+        let look = ToSupervisor::Look.encode();
+        self.claims.len() < CLAIMS_MAX
+            && self
+                .places
+                .get(other)
+                .is_some_and(|place| place.supervisor.send(&look, &[]).is_ok())
+    }
+
+    fn answer_claim(&self, index: usize, id: u64, result: Result<u16, Denied>) {
+        let Some(place) = self.places.get(index) else {
+            return;
+        };
+        let (port, error) = match result {
+            Ok(port) => (port, None),
+            Err(Denied::Taken(_)) => (0, Some(EADDRINUSE)),
+            Err(Denied::Error(error)) => (0, Some(error.raw_os_error().unwrap_or(EACCES))),
+        };
+        let answer = ToSupervisor::Claimed { id, port, error };
+        // A supervisor that is gone is noticed elsewhere.
+        let _ = place.supervisor.send(&answer.encode(), &[]);
+    }
+}
