@@ -140,13 +140,10 @@ fn a_program_is_itself() {
     let (code, said) = run_of(
         &cluster,
         0,
-        "pwd; id -u; echo $TABANE_TEST; ls /proc/$$/fd | wc -l",
+        "pwd; id -u; echo $TABANE_TEST; exec ls /proc/self/fd",
     );
     let mut plain = cluster.lab().command(0, "sh");
-    plain.args([
-        "-c",
-        "pwd; id -u; echo $TABANE_TEST; ls /proc/$$/fd | wc -l",
-    ]);
+    plain.args(["-c", "pwd; id -u; echo $TABANE_TEST; exec ls /proc/self/fd"]);
     let plain = output("sh", plain, PATIENCE).expect("ends");
     assert_eq!((code, said), (Some(0), text(&plain.stdout)));
     let mut missing = command(&cluster, Way::Bundle, 0, "no-such-program");
@@ -154,6 +151,14 @@ fn a_program_is_itself() {
     let said = output("no-such-program", missing, PATIENCE).expect("ends");
     assert_eq!(said.status.code(), Some(127));
     assert!(text(&said.stderr).contains("no-such-program"));
+    // One that is there and may not be run.
+    let (file, path) = (cluster.file(), cluster.directory().display().to_string());
+    for program in [file.display().to_string(), "cluster.toml".to_owned()] {
+        let mut command = command(&cluster, Way::Bundle, 0, &program);
+        command.stdin(Stdio::null()).env("PATH", &path);
+        let said = output("cluster.toml", command, PATIENCE).expect("ends");
+        assert_eq!(said.status.code(), Some(126), "{}", text(&said.stderr));
+    }
 }
 
 #[test]
@@ -167,24 +172,68 @@ fn nodes_are_found_by_their_names() {
     assert!(!hosts.contains(&cluster.address(1).to_string()));
 }
 
+/// Client and server of a case, each started in its way, at an address of node 1; what both say.
+fn talk(cluster: &Cluster, ways: [Way; 2], case: &str, to: [&str; 2]) -> String {
+    let [server_way, client_way] = ways;
+    let arguments = |side| [side, case, to[0], to[1]];
+    let command = python(cluster, server_way, 1, &arguments("serve"));
+    let mut server = Program::start("server", command).expect("starts");
+    let mut stdout = BufReader::new(server.take_stdout().expect("is piped"));
+    let mut served = String::new();
+    stdout.read_line(&mut served).expect("is ready");
+    let client = python(cluster, client_way, 0, &arguments("connect"));
+    let said = output("client", client, PATIENCE).expect("ends");
+    stdout.read_to_string(&mut served).expect("can be read");
+    server.wait(PATIENCE).expect("ends");
+    text(&said.stdout) + &text(&said.stderr) + &served
+}
+
 #[test]
 fn one_end_alone_speaks_plainly() {
     let cluster = cluster();
-    let port = "8080";
-    for (server_way, client_way) in [(Way::Plain, Way::Bundle), (Way::Bundle, Way::Plain)] {
+    for ways in [[Way::Plain, Way::Bundle], [Way::Bundle, Way::Plain]] {
         for address in [cluster.address(1), cluster.lab().address(1, 1)] {
             let address = address.to_string();
-            let arguments = ["serve", "Echo", &address, port];
-            let command = python(&cluster, server_way, 1, &arguments);
-            let mut server = Program::start("server", command).expect("starts");
-            let mut stdout = BufReader::new(server.take_stdout().expect("is piped"));
-            stdout.read_line(&mut String::new()).expect("is ready");
-            let arguments = ["connect", "Echo", &address, port];
-            let client = python(&cluster, client_way, 0, &arguments);
-            let said = output("client", client, PATIENCE).expect("ends");
-            assert_eq!(text(&said.stdout), "b'hello'\n", "{}", text(&said.stderr));
-            server.wait(PATIENCE).expect("ends");
+            let said = talk(&cluster, ways, "Echo", [&address, "8080"]);
+            assert_eq!(said, "b'hello'\nready\nechoed 5\n");
+            for case in ["DatagramsToAnyAddress", "DatagramsOfAnyPort"] {
+                let plain = talk(&cluster, [Way::Plain; 2], case, [&address, "8080"]);
+                let said = talk(&cluster, ways, case, [&address, "8080"]);
+                assert_eq!(said, plain, "{ways:?}");
+            }
         }
+    }
+}
+
+/// Also at addresses of which the cluster file knows nothing.
+#[test]
+fn a_server_is_reached_at_every_address_of_its_node() {
+    const OTHER: &str = "192.0.2.77";
+    let cluster = cluster();
+    let via = cluster.lab().address(1, 0).to_string();
+    for (node, arguments) in [
+        (1, &["address", "add", OTHER, "dev", "eth0"][..]),
+        (0, &["route", "add", OTHER, "via", &via]),
+    ] {
+        let mut ip = cluster.lab().command(node, "ip");
+        let done = output(
+            "ip",
+            {
+                ip.args(arguments);
+                ip
+            },
+            PATIENCE,
+        )
+        .expect("ends");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+    for client in [Way::Plain, Way::Bundle] {
+        let ways = [Way::Bundle, client];
+        let said = talk(&cluster, ways, "EchoToAnyAddress", [OTHER, "8080"]);
+        assert_eq!(said, "b'hello'\nready\nTrue\nechoed 5\n", "{client:?}");
+        let said = talk(&cluster, ways, "DatagramsToAnyAddress", [OTHER, "8080"]);
+        let answers = "b'ONE'\nb'TWO'\nb'END'\nready\nanswered\n";
+        assert_eq!(said, answers, "{client:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use tabane_io::capture::{Datagrams, Sharing, accept_plainly, listen_plainly};
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
-use super::asked::Asked;
+use super::correspondents::Correspondents;
 use super::words::{Claim, Transport};
 use super::{EACCES, Opening};
 
@@ -62,7 +62,7 @@ struct Port {
 pub struct Hosted {
     ports: Slab<Port>,
     by_address: HashMap<(usize, Transport, SocketAddr), usize>,
-    asked: Asked,
+    correspondents: Correspondents,
 }
 
 impl Hosted {
@@ -178,9 +178,9 @@ impl Hosted {
         let Socket::Datagrams(datagrams) = &port.socket else {
             return None;
         };
-        let (from, to, bytes) = datagrams.receive(buffer).ok()??;
+        let (from, mut to, bytes) = datagrams.receive(buffer).ok()??;
         if port.address.ip().is_unspecified() {
-            self.asked.note(now, index, from, to);
+            to = self.correspondents.asked(now, index, from, to);
         }
         Some((from, (to, port.address.port()).into(), bytes))
     }
@@ -218,11 +218,14 @@ impl Hosted {
         let Some(index) = index else {
             return false;
         };
-        if let Socket::Datagrams(datagrams) = &self.ports[index].socket {
-            let source = match is_chosen {
-                true => Some(from.ip()),
-                false => self.asked.at(now, index, to),
-            };
+        let port = &self.ports[index];
+        if let Socket::Datagrams(datagrams) = &port.socket {
+            let mut source = is_chosen.then_some(from.ip());
+            if port.address.ip().is_unspecified() {
+                let inside = (!is_chosen).then_some(from.ip());
+                let asked = self.correspondents.sent(now, index, to, inside);
+                source = source.or(asked);
+            }
             // What is lost here might have been lost anywhere.
             let _ = datagrams.send(source, to, data);
         }
@@ -248,7 +251,7 @@ impl Hosted {
 
     /// Forgets who asked long ago.
     pub fn forget_old(&mut self, now: Time) {
-        self.asked.forget_old(now);
+        self.correspondents.forget_old(now);
     }
 
     /// Closing a socket takes it out of the poller.
@@ -256,7 +259,7 @@ impl Hosted {
         self.ports.retain(|_, port| keeps(port));
         let ports = &self.ports;
         self.by_address.retain(|_, index| ports.contains(*index));
-        self.asked.retain(|index| ports.contains(index));
+        self.correspondents.retain(|index| ports.contains(index));
     }
 }
 

@@ -7,8 +7,8 @@
 //! far end has accepted, or is refused as the far end refuses. What comes from another node's
 //! agent is an [`Inbound`] until a program here has accepted it.
 
-mod asked;
 mod claims;
+mod correspondents;
 mod datagrams;
 mod flows;
 mod hosted;

@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
@@ -61,12 +61,25 @@ pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> u8 {
         Some(split) => split,
         None => return cli::failure("no program is given"),
     };
-    let error = Command::new(program).args(arguments).exec();
+    let mut error = Command::new(program).args(arguments).exec();
+    // Of a directory that may not be looked into, the system says the same as of such a program.
+    if error.kind() == io::ErrorKind::PermissionDenied && !is_there(Path::new(program)) {
+        error = io::ErrorKind::NotFound.into();
+    }
     cli::failure(format!("{}: {}", program.to_string_lossy(), plain(&error)));
     match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUNNABLE,
     }
+}
+
+/// Whether there is such a program: at its path, or in a directory of PATH.
+fn is_there(program: &Path) -> bool {
+    if program.components().count() > 1 || program.is_absolute() {
+        return true;
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories).any(|directory| directory.join(program).exists())
 }
 
 /// Moves this process to where its connections are caught.

@@ -15,84 +15,29 @@ import termios
 import threading
 import time
 
-PATIENCE = 15
-MB = 1 << 20
+# Nothing is left behind beside these files.
+sys.dont_write_bytecode = True
 
-
-def say(*what):
-    print(*what, flush=True)
-
-
-def error(act):
-    """The name of the error that `act` ends with, or what it returns."""
-    try:
-        return act()
-    except OSError as e:
-        return errno.errorcode.get(e.errno, type(e).__name__)
-
-
-def read_all(s):
-    pieces = []
-    while True:
-        piece = s.recv(1 << 16)
-        if not piece:
-            return b"".join(pieces)
-        pieces.append(piece)
-
-
-def pattern(size):
-    return bytes(i * 31 % 251 for i in range(min(size, 251))) * (size // 251 + 1)
-
-
-class Case:
-    """By default: the server echoes everything, the client decides."""
-
-    backlog = 128
-
-    def __init__(self, address, port):
-        self.address, self.port = address, port
-        self.family = socket.AF_INET6 if ":" in address else socket.AF_INET
-
-    def socket(self):
-        s = socket.socket(self.family, socket.SOCK_STREAM)
-        s.settimeout(PATIENCE)
-        return s
-
-    def connected(self):
-        s = self.socket()
-        s.connect((self.address, self.port))
-        return s
-
-    def listener(self):
-        s = self.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind((self.address, self.port))
-        s.listen(self.backlog)
-        return s
-
-    def serve(self):
-        l = self.listener()
-        say("ready")
-        self.accepted(l.accept()[0])
-
-    def accepted(self, s):
-        data = read_all(s)
-        s.sendall(data)
-        s.close()
-        say("echoed", len(data))
-
-    def connect(self):
-        s = self.connected()
-        self.talk(s)
-
-    def talk(self, s):
-        s.sendall(b"hello")
-        s.shutdown(socket.SHUT_WR)
-        say(read_all(s))
+import datagrams  # noqa: E402
+from case import MB, PATIENCE, Case, error, pattern, read_all, say  # noqa: E402
 
 
 class Echo(Case):
     pass
+
+
+class EchoToAnyAddress(Case):
+    """A server at all addresses sees which it was asked at."""
+
+    def listener(self):
+        address, self.address = self.address, ""
+        l = super().listener()
+        self.address = address
+        return l
+
+    def accepted(self, s):
+        say(s.getsockname()[:2] == (self.address, self.port))
+        super().accepted(s)
 
 
 class Bulk(Case):
@@ -570,37 +515,8 @@ class Multipath(Case):
         return s
 
 
-class Datagrams(Case):
-    """UDP, connected and not."""
-
-    def serve(self):
-        s = socket.socket(self.family, socket.SOCK_DGRAM)
-        s.settimeout(PATIENCE)
-        s.bind((self.address, self.port))
-        say("ready")
-        for _ in range(4):
-            data, who = s.recvfrom(65536)
-            s.sendto(data.upper(), who)
-        say("answered")
-
-    def connect(self):
-        a = socket.socket(self.family, socket.SOCK_DGRAM)
-        b = socket.socket(self.family, socket.SOCK_DGRAM)
-        for s in (a, b):
-            s.settimeout(PATIENCE)
-        a.connect((self.address, self.port))
-        a.send(b"connected")
-        say(a.recv(100))
-        b.sendto(b"not connected", (self.address, self.port))
-        data, who = b.recvfrom(100)
-        say(data, who[:2] == (self.address, self.port))
-        a.send(b"y" * 1000)
-        say(len(a.recv(2000)))
-        b.sendto(b"z" * 1400, (self.address, self.port))
-        say(len(b.recv(2000)))
-
-
-CASES = {c.__name__: c for c in Case.__subclasses__()}
+KINDS = [Case, datagrams.DatagramCase]
+CASES = {c.__name__: c for kind in KINDS for c in kind.__subclasses__() if c not in KINDS}
 
 if __name__ == "__main__":
     if sys.argv[1] == "list":
