@@ -144,6 +144,18 @@ impl Handover {
     /// # Errors
     /// `WouldBlock`: none is there. `InvalidData`: more than was agreed on.
     pub fn receive(&self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+        self.receive_with(0)
+    }
+
+    /// As [`Handover::receive`], and never waits.
+    ///
+    /// # Errors
+    /// As [`Handover::receive`].
+    pub fn receive_now(&self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+        self.receive_with(libc::MSG_DONTWAIT)
+    }
+
+    fn receive_with(&self, flags: libc::c_int) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         let mut message = vec![0; MESSAGE_BYTES_MAX];
         let mut ancillary = [MaybeUninit::<u64>::uninit(); ANCILLARY_WORDS];
         let mut content = libc::iovec {
@@ -156,7 +168,7 @@ impl Handover {
         header.msg_iovlen = 1;
         header.msg_control = ancillary.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&ancillary) as _;
-        let flags = libc::MSG_CMSG_CLOEXEC;
+        let flags = libc::MSG_CMSG_CLOEXEC | flags;
         let bytes = retry(|| {
             // SAFETY: `header` names buffers that outlive the call.
             check_len(unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, flags) })

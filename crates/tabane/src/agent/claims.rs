@@ -67,26 +67,17 @@ impl Agent {
         self.hosted.claim(who, claim, &self.poller, token)
     }
 
-    fn asks_whether_taken(&self, other: usize) -> bool {
-        let look = ToSupervisor::Look.encode();
-        self.claims.len() < CLAIMS_MAX
-            && self
-                .places
-                .get(other)
-                .is_some_and(|place| place.supervisor.send(&look, &[]).is_ok())
+    fn asks_whether_taken(&mut self, other: usize) -> bool {
+        self.claims.len() < CLAIMS_MAX && self.tell(other, &ToSupervisor::Look)
     }
 
-    fn answer_claim(&self, index: usize, id: u64, result: Result<u16, Denied>) {
-        let Some(place) = self.places.get(index) else {
-            return;
-        };
+    fn answer_claim(&mut self, index: usize, id: u64, result: Result<u16, Denied>) {
         let (port, error) = match result {
             Ok(port) => (port, None),
             Err(Denied::Taken(_)) => (0, Some(EADDRINUSE)),
             Err(Denied::Error(error)) => (0, Some(error.raw_os_error().unwrap_or(EACCES))),
         };
-        let answer = ToSupervisor::Claimed { id, port, error };
         // A supervisor that is gone is noticed elsewhere.
-        let _ = place.supervisor.send(&answer.encode(), &[]);
+        self.tell(index, &ToSupervisor::Claimed { id, port, error });
     }
 }

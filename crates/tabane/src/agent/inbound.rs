@@ -21,6 +21,9 @@ pub(super) struct Inbound {
     opening: Option<Opening>,
     /// Places to be asked still, the last first.
     places: Vec<usize>,
+    /// The number of the last question: the answer to another is not for this connection, which may
+    /// have the place of one that was given up.
+    question: u64,
     /// The socket to the program that is being connected.
     near: Option<TcpStream>,
 }
@@ -40,6 +43,7 @@ impl Agent {
             bytes: Vec::new(),
             opening: None,
             places: Vec::new(),
+            question: 0,
             near: None,
         });
         self.owners.insert((peer, stream), Owner::Inbound(index));
@@ -60,6 +64,7 @@ impl Agent {
             bytes: Vec::new(),
             opening: Some(opening),
             places: vec![place],
+            question: 0,
             near: None,
         });
         self.ask(now, node, index);
@@ -96,23 +101,22 @@ impl Agent {
 
     /// Asks the last of the places whether a program there listens.
     fn ask(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
+        let Some(opening) = self.inbound.get(index).and_then(|it| it.opening) else {
             return;
         };
-        let Some(opening) = inbound.opening else {
-            return;
+        self.questions += 1;
+        self.inbound[index].question = self.questions;
+        let asked = ToSupervisor::Connect {
+            id: index,
+            question: self.questions,
+            from: opening.from,
+            to: opening.to,
         };
-        while let Some(place) = inbound.places.last() {
-            let asked = ToSupervisor::Connect {
-                id: index,
-                from: opening.from,
-                to: opening.to,
-            };
-            let place = self.places.get(*place);
-            if place.is_some_and(|p| p.supervisor.send(&asked.encode(), &[]).is_ok()) {
+        while let Some(place) = self.inbound[index].places.last() {
+            if self.tell(*place, &asked) {
                 return;
             }
-            inbound.places.pop();
+            self.inbound[index].places.pop();
         }
         let code = match self.hosted.close_port(opening.to.port()) {
             true => CODE_NOBODY,
@@ -126,10 +130,11 @@ impl Agent {
         &mut self,
         now: Time,
         node: &mut Node,
-        index: usize,
+        (index, question): (usize, u64),
         near: Option<TcpStream>,
     ) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
+        let inbound = self.inbound.get_mut(index);
+        let Some(inbound) = inbound.filter(|it| it.question == question) else {
             return;
         };
         let Some(near) = near else {
@@ -143,7 +148,7 @@ impl Agent {
     }
 
     /// Nobody listens in the place that was asked.
-    fn ask_next(&mut self, now: Time, node: &mut Node, index: usize) {
+    pub(super) fn ask_next(&mut self, now: Time, node: &mut Node, index: usize) {
         let Some(inbound) = self.inbound.get_mut(index) else {
             return;
         };

@@ -55,6 +55,8 @@ pub fn socket_of_user(uid: u32) -> String {
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Places at once; further ones are turned away.
 pub const PLACES_MAX: usize = 1024;
+/// Words to a supervisor that wait until it has room for them; further ones are not said.
+const UNSAID_MAX: usize = 65_536;
 /// Connections at once over all places; further ones are refused.
 pub const RELAYS_MAX: usize = 65_536;
 /// A connection that nobody wants any more is forgotten after this: longer than any kernel
@@ -151,6 +153,8 @@ pub struct Agent {
     places: Slab<Place>,
     attempts: Slab<Attempt>,
     inbound: Slab<Inbound>,
+    /// How many questions there were whether a program listens.
+    questions: u64,
     relays: Slab<Relay>,
     flows: Flows,
     hosted: Hosted,
@@ -178,6 +182,7 @@ impl Agent {
             places: Slab::new(),
             attempts: Slab::new(),
             inbound: Slab::new(),
+            questions: 0,
             relays: Slab::new(),
             flows: Flows::default(),
             hosted: Hosted::default(),
@@ -217,7 +222,10 @@ impl Agent {
         };
         match kind {
             Kind::Listener => self.welcome(),
-            Kind::Supervisor => self.hear(now, node, index),
+            Kind::Supervisor => {
+                self.go_on_saying(index, ready.writable);
+                self.hear(now, node, index);
+            }
             Kind::Syn => self.take_syns(now, node, directory, index),
             Kind::Accept => self.accept(now, node, index),
             Kind::Attempt => self.attempted(now, index),
@@ -299,6 +307,38 @@ impl Agent {
         }
     }
 
+    /// Says something to the supervisor of a place, now or when it has room; `false`: it is gone.
+    fn tell(&mut self, index: usize, words: &ToSupervisor) -> bool {
+        let Some(place) = self.places.get_mut(index) else {
+            return false;
+        };
+        if place.unsaid.len() >= UNSAID_MAX {
+            return false;
+        }
+        place.unsaid.push_back(words.encode());
+        let waits = place.unsaid.len() > 1;
+        let is_there = waits || place.say();
+        if !waits && !place.unsaid.is_empty() {
+            let token = token(Kind::Supervisor, index);
+            let _ = self
+                .poller
+                .modify(&place.supervisor, token, Interest::ReadWrite);
+        }
+        is_there
+    }
+
+    fn go_on_saying(&mut self, index: usize, has_room: bool) {
+        let Some(place) = self.places.get_mut(index).filter(|_| has_room) else {
+            return;
+        };
+        // If it is gone, it says nothing any more, which is noticed at once.
+        place.say();
+        if place.unsaid.is_empty() {
+            let token = token(Kind::Supervisor, index);
+            let _ = self.poller.modify(&place.supervisor, token, Interest::Read);
+        }
+    }
+
     /// The supervisor of a place says something, or is gone.
     fn hear(&mut self, now: Time, node: &mut Node, index: usize) {
         loop {
@@ -337,9 +377,9 @@ impl Agent {
                     self.hosted.close(index, transport, port);
                 }
                 Some(ToAgent::Looked) => self.looked(index),
-                Some(ToAgent::Connected { id }) => {
+                Some(ToAgent::Connected { id, question }) => {
                     let near = descriptors.into_iter().next().map(TcpStream::from);
-                    self.asked(now, node, id, near);
+                    self.asked(now, node, (id, question), near);
                 }
                 None => break,
             }
@@ -366,7 +406,7 @@ impl Agent {
         let waiting: Vec<usize> = self.inbound.iter().map(|(id, _)| id).collect();
         for id in waiting {
             if self.inbound[id].asks() == Some(index) {
-                self.asked(now, node, id, None);
+                self.ask_next(now, node, id);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A program's network namespace, seen by the agent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -48,11 +48,12 @@ impl Held {
 pub struct Place {
     pub supervisor: Handover,
     /// Who runs the program.
-    #[allow(dead_code)] // Until status shows it.
     pub who: Credentials,
     /// Its sockets, once its supervisor has handed them over.
     pub capture: Option<Capture>,
     own: Vec<IpAddr>,
+    /// What its supervisor had no room for.
+    pub unsaid: VecDeque<Vec<u8>>,
     pub held: HashMap<(SocketAddr, SocketAddr), Held>,
 }
 
@@ -63,6 +64,7 @@ impl Place {
             who,
             capture: None,
             own: Vec::new(),
+            unsaid: VecDeque::new(),
             held: HashMap::new(),
         }
     }
@@ -72,6 +74,17 @@ impl Place {
         self.capture = Some(capture);
         self.own = own;
         self.supervisor.send(&ToSupervisor::Go.encode(), &[])
+    }
+
+    /// Says what is left to be said, as far as there is room; `false`: the supervisor is gone.
+    pub fn say(&mut self) -> bool {
+        while let Some(said) = self.unsaid.front() {
+            match self.supervisor.send(said, &[]) {
+                Ok(()) => drop(self.unsaid.pop_front()),
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
     }
 
     pub fn has_begun(&self) -> bool {

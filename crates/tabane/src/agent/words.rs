@@ -58,6 +58,8 @@ pub enum ToAgent {
     Connected {
         /// That of the question.
         id: usize,
+        /// As well.
+        question: u64,
     },
 }
 
@@ -82,6 +84,8 @@ pub enum ToSupervisor {
     Connect {
         /// For the answer.
         id: usize,
+        /// As well: no other question has this number.
+        question: u64,
         /// A program on another node.
         from: SocketAddr,
         /// A program here, if it listens.

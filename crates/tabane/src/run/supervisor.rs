@@ -47,7 +47,7 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     fn serve(&mut self, program: &Watched) -> io::Result<()> {
         let poller = Poller::new()?;
-        self.agent.set_nonblocking(true)?;
+        // What is said waits until the agent has room for it, which never waits itself.
         poller.register(self.agent, TOKEN_AGENT, Interest::Read)?;
         poller.register(program, TOKEN_PROGRAM, Interest::Read)?;
         if let Some(calls) = self.calls {
@@ -86,15 +86,21 @@ impl Supervisor<'_> {
     /// Does what the agent wants; `false`: it is gone.
     fn hear(&mut self) -> io::Result<bool> {
         loop {
-            let message = match self.agent.receive() {
+            let message = match self.agent.receive_now() {
                 Ok((message, _)) if message.is_empty() => return Ok(false),
                 Ok((message, _)) => message,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(error),
             };
             match ToSupervisor::parse(&message) {
-                Some(ToSupervisor::Connect { id, from, to }) => {
-                    self.answer(id, connect_as(from, to))?;
+                Some(ToSupervisor::Connect {
+                    id,
+                    question,
+                    from,
+                    to,
+                }) => {
+                    let said = ToAgent::Connected { id, question };
+                    self.answer(&said, connect_as(from, to))?;
                 }
                 Some(ToSupervisor::Claimed { id, port, error }) => {
                     if let Some(claims) = &mut self.claims {
@@ -110,8 +116,8 @@ impl Supervisor<'_> {
         }
     }
 
-    fn answer(&self, id: usize, socket: io::Result<TcpStream>) -> io::Result<()> {
-        let said = ToAgent::Connected { id }.encode();
+    fn answer(&self, said: &ToAgent, socket: io::Result<TcpStream>) -> io::Result<()> {
+        let said = said.encode();
         match socket {
             Ok(socket) => self.agent.send(&said, &[socket.as_fd()]),
             Err(_) => self.agent.send(&said, &[]),
