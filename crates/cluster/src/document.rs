@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::key::{self, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
 use super::problem::Findings;
+use super::run::{self, RunSpec};
 use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
 
 /// The entries of a cluster file; whatever was wrong is already reported.
@@ -18,6 +19,7 @@ pub(super) struct Document {
     pub(super) wire: Wire,
     pub(super) port: u16,
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) run: RunSpec,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
@@ -29,6 +31,7 @@ const KEYS: &[&str] = &[
     "wire",
     "port",
     "metrics",
+    "run",
     "node",
 ];
 
@@ -67,6 +70,7 @@ pub(super) fn read(
         wire: read_wire(root, findings),
         port: read_port(root, findings),
         metrics: metrics::read(root, findings),
+        run: run::read(root, findings),
         nodes: read_nodes(root, findings),
     })
 }

@@ -14,6 +14,7 @@ mod metrics;
 mod network;
 mod node;
 mod problem;
+mod run;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of};
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
+pub use run::{ALL_LINKS_DOWN, RunSpec};
 
 use problem::Findings;
 
@@ -67,6 +69,8 @@ pub struct Cluster {
     pub port: u16,
     /// Where every node serves its metrics, if they are wanted.
     pub metrics: Option<SocketAddr>,
+    /// What becomes of the connections of programs under `tabane run`.
+    pub run: RunSpec,
     /// All nodes, at least two, in the order of the file.
     pub nodes: Vec<NodeSpec>,
 }
@@ -197,6 +201,7 @@ impl Cluster {
             wire: document.wire,
             port: document.port,
             metrics: document.metrics,
+            run: document.run,
             nodes: document.nodes,
         });
         findings.conclude(cluster)

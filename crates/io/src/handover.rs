@@ -201,6 +201,13 @@ impl Handover {
     }
 }
 
+/// What another process handed on.
+impl From<OwnedFd> for Handover {
+    fn from(descriptor: OwnedFd) -> Handover {
+        Handover(descriptor.into())
+    }
+}
+
 impl AsFd for HandoverListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

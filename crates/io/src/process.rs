@@ -29,8 +29,8 @@ impl AsFd for Watched {
 }
 
 /// Has `work` done by another process, of which this one is not the parent: in a session of its
-/// own, without this one's standard streams or any other descriptor but those to be `kept`. It
-/// ends when `work` returns. For a process with a single thread.
+/// own, in the root directory, without this one's standard streams or any other descriptor but
+/// those to be `kept`. It ends when `work` returns. For a process with a single thread.
 ///
 /// # Errors
 /// The process cannot be made. (If only the second of the two forks fails, nobody is told; the
@@ -45,6 +45,8 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
         // wait for it, whatever program this becomes.
         if unsafe { libc::fork() } == 0 {
             leave_everything(kept);
+            // So that what this one was started in can be unmounted; not expected to fail.
+            let _ = std::env::set_current_dir("/");
             work();
         }
         // SAFETY: ends this process, without running what the parent had set up for its end.
@@ -54,6 +56,15 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
     // SAFETY: `status` outlives the call.
     check(unsafe { libc::waitpid(child, &raw mut status, 0) })?;
     Ok(())
+}
+
+/// Has this process go on when it is told to end: whoever stops a service tells all its processes,
+/// and those that serve it are to be there until it has ended.
+pub fn ignore_termination() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: no handler is called.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 /// Closes all descriptors but some, and opens /dev/null as the standard streams: whoever reads

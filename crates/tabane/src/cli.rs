@@ -253,7 +253,7 @@ fn as_node(config: &Path, node: Option<&str>) -> Result<(Cluster, NodeIndex), Co
 }
 
 fn run_status(args: &StatusArgs) -> u8 {
-    let shown = status::ask_status(status::SOCKET_NAME).and_then(|value| {
+    let shown = status::ask_here(status::ask_status).and_then(|value| {
         if args.json {
             return Ok(format!("{value}\n"));
         }
@@ -272,7 +272,7 @@ fn run_status(args: &StatusArgs) -> u8 {
 }
 
 fn run_reload(args: &ReloadArgs) -> u8 {
-    let report = match status::ask_reload(status::SOCKET_NAME, args.check) {
+    let report = match status::ask_here(|name| status::ask_reload(name, args.check)) {
         Ok(report) => report,
         Err(error) => {
             failure(&error);

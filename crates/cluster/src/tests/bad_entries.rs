@@ -60,7 +60,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}colour = \"red\"\n{N0}{N1}",
-            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, node",
+            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, run, node",
         ),
         (
             "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
@@ -72,11 +72,11 @@ fn unknown_keys() {
         ),
         (
             "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
-            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, node",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, run, node",
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
-            "c:8: unknown key `mesh`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, node",
+            "c:8: unknown key `mesh`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, run, node",
         ),
     ]);
 }
@@ -253,4 +253,26 @@ fn metrics() {
             ),
         ]);
     }
+}
+
+#[test]
+fn run() {
+    let right = "write one from 1 to 31536000 without quotes, or leave it out for 900";
+    for value in ["0", "31536001", "-1", "1.5", "\"900\"", "true"] {
+        let what = "all_links_down_s is not a number of seconds that connections could wait";
+        assert_table(&[(
+            &format!("{{KEY}}{{N0}}{{N1}}[run]\nall_links_down_s = {value}\n"),
+            &format!("c:9: {what}; {right}"),
+        )]);
+    }
+    assert_table(&[
+        (
+            "{KEY}run = 900\n{N0}{N1}",
+            "c:2: `run` is not a table; write `[run]` on a line of its own, and `all_links_down_s = 900` below it",
+        ),
+        (
+            "{KEY}run.all_links_down = 900\n{N0}{N1}",
+            "c:2: unknown key `all_links_down`; did you mean `all_links_down_s`?",
+        ),
+    ]);
 }

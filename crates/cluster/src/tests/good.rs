@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::super::{Cluster, DEFAULT_PORT, Wire};
+use super::super::{ALL_LINKS_DOWN, Cluster, DEFAULT_PORT, Wire};
 use super::{assert_table, parse};
 
 fn good(template: &str) -> Cluster {
@@ -22,6 +22,7 @@ fn the_shortest_file() {
     assert_eq!(cluster.wire, Wire::Encrypted);
     assert_eq!(cluster.port, DEFAULT_PORT);
     assert_eq!(cluster.metrics_of(0), None);
+    assert_eq!(cluster.run.all_links_down, ALL_LINKS_DOWN);
     let names: Vec<_> = cluster.nodes.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["n0", "n1"]);
     let n1 = &cluster.nodes[1];

@@ -24,8 +24,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 #[cfg(test)]
 use namespace::furnish;
@@ -47,6 +48,8 @@ const LOOPBACK: u32 = 1;
 /// SYNs that may wait to be looked at: 300 connections at once are more than the default holds,
 /// and one that is lost is repeated only after a second.
 const SYN_BUFFER_BYTES: usize = 16 << 20;
+/// What of a kind may have come while nobody looked: more than the buffers hold.
+const WAITING_MAX: usize = 1 << 17;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
@@ -205,6 +208,20 @@ impl Capture {
         send(socket, packet, to)
     }
 
+    /// Forgets what came while nobody looked: SYNs, which the programs' kernel repeats, datagrams,
+    /// and connections that were admitted, which are reset.
+    pub fn forget_waiting(&self) {
+        let waiting = 0..WAITING_MAX;
+        let syns = waiting.clone().map_while(|_| self.next_syn().ok()?);
+        syns.for_each(drop);
+        let datagrams = waiting
+            .clone()
+            .map_while(|_| self.next_datagram(&mut []).ok()?);
+        datagrams.for_each(drop);
+        let admitted = waiting.map_while(|_| self.accept().ok()?);
+        admitted.for_each(|(socket, ..)| reset(socket));
+    }
+
     /// Where SYNs are to be waited for.
     pub fn syn_descriptor(&self) -> BorrowedFd<'_> {
         self.syns.as_fd()
@@ -299,11 +316,22 @@ fn begin_connecting(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
+/// From now on a connection that is closed is reset: its other end gets an error, also if this
+/// process is killed. Were it an end like any other, what is missing would not be missed.
+pub fn break_when_closed(socket: &TcpStream) {
+    // One that is closed at the other end already cannot be reset, and need not be.
+    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+}
+
 /// Closes a connection with a reset: its other end gets an error.
 pub fn reset(socket: TcpStream) {
-    let socket = Socket::from(socket);
-    // One that is closed at the other end already cannot be reset, and need not be.
-    let _ = socket.set_linger(Some(std::time::Duration::ZERO));
+    break_when_closed(&socket);
+}
+
+/// Closes a connection on which everything was said, some of which may be on its way still.
+pub fn finish(socket: TcpStream) {
+    // Not expected to fail; what is on its way would be lost then, and the other end be told.
+    let _ = SockRef::from(&socket).set_linger(None);
 }
 
 /// IPv4 addresses in the form in which an IPv6 socket has them are IPv4 addresses.

@@ -60,7 +60,7 @@ impl Agent {
         };
         let who = Claimant {
             place: index,
-            uid: place.who.uid,
+            uid: place.uid,
             own: place.own(),
         };
         let token = |port| token(Kind::Hosted, port);

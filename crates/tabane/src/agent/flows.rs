@@ -41,6 +41,8 @@ impl Flow {
 pub struct Flows {
     flows: Slab<Flow>,
     by_ends: HashMap<Ends, usize>,
+    /// How many were forgotten to make room for others.
+    pub full: u64,
 }
 
 impl Flows {
@@ -82,6 +84,7 @@ impl Flows {
         token: impl Fn(usize) -> u64,
     ) -> io::Result<usize> {
         if self.flows.len() >= FLOWS_MAX {
+            self.full += 1;
             let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.used);
             let oldest = oldest.map(|(index, _)| index);
             oldest.into_iter().for_each(|index| self.forget(index));

@@ -63,6 +63,8 @@ pub struct Hosted {
     ports: Slab<Port>,
     by_address: HashMap<(usize, Transport, SocketAddr), usize>,
     correspondents: Correspondents,
+    /// How many found no room.
+    pub full: u64,
 }
 
 impl Hosted {
@@ -80,8 +82,12 @@ impl Hosted {
     ) -> Result<u16, Denied> {
         let (transport, mut address) = (claim.transport, claim.address);
         let is_ours = |port| self.by_address.contains_key(&(who.place, transport, port));
-        if is_ours(address) || self.ports.len() >= HOSTED_MAX {
+        if is_ours(address) {
             // It is one of several that share the port.
+            return Ok(address.port());
+        }
+        if self.ports.len() >= HOSTED_MAX {
+            self.full += 1;
             return Ok(address.port());
         }
         if who.uid != ROOT && (1..unprivileged_port_min()).contains(&address.port()) {
@@ -242,6 +248,11 @@ impl Hosted {
         let before = self.ports.len();
         self.retain(|it| it.transport != Transport::Tcp || it.address.port() != port);
         self.ports.len() < before
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ports.len()
     }
 
     /// All of a place.

@@ -1,6 +1,7 @@
 //! Connections that come from elsewhere: from programs under `tabane run` on other nodes, and from
 //! plain ones. Held until a program here has accepted.
 
+use core::time::Duration;
 use std::net::TcpStream;
 
 use tabane_io::poll::Interest;
@@ -12,6 +13,10 @@ use super::opening::{
 use super::relay::{Far, reset_far};
 use super::words::{ToSupervisor, Transport};
 use super::{Agent, Kind, Owner, token};
+
+/// How long after its start an agent refuses nobody: those whom the one before had are on their way
+/// back.
+const RETURNING_MAX: Duration = Duration::from_secs(2);
 
 /// A connection from elsewhere that no program here has accepted yet.
 #[derive(Debug)]
@@ -29,6 +34,16 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
+    /// Whether it comes from another node's agent.
+    const fn is_carried(&self) -> bool {
+        matches!(self.far, Far::Stream(..))
+    }
+
+    /// Whether nobody is being asked now.
+    const fn waits(&self) -> bool {
+        self.opening.is_some() && self.places.is_empty() && self.near.is_none()
+    }
+
     /// The place that is being asked.
     pub fn asks(&self) -> Option<usize> {
         self.places.last().copied()
@@ -118,11 +133,36 @@ impl Agent {
             }
             self.inbound[index].places.pop();
         }
+        if now.since(self.started) < RETURNING_MAX && self.inbound[index].is_carried() {
+            return;
+        }
         let code = match self.hosted.close_port(opening.to.port()) {
             true => CODE_NOBODY,
             false => CODE_REFUSED,
         };
         self.refuse(now, node, index, code);
+    }
+
+    /// A place is there (again): perhaps somebody has waited for it.
+    pub(super) fn ask_returned(&mut self, now: Time, node: &mut Node, place: usize) {
+        for index in self.waiting_for_place() {
+            self.inbound[index].places.push(place);
+            self.ask(now, node, index);
+        }
+    }
+
+    /// Nobody comes back any more.
+    pub(super) fn refuse_waiting(&mut self, now: Time, node: &mut Node) {
+        if now.since(self.started) >= RETURNING_MAX {
+            for index in self.waiting_for_place() {
+                self.ask(now, node, index);
+            }
+        }
+    }
+
+    fn waiting_for_place(&self) -> Vec<usize> {
+        let waiting = self.inbound.iter().filter(|(_, inbound)| inbound.waits());
+        waiting.map(|(index, _)| index).collect()
     }
 
     /// A place has a socket that is connected or being connected, or nobody listens there.
@@ -172,7 +212,8 @@ impl Agent {
         if !matches!(near.take_error(), Ok(None)) {
             return self.ask_next(now, node, index);
         }
-        let Some(far) = self.forget_inbound(index) else {
+        let place = inbound.asks();
+        let (Some(place), Some(far)) = (place, self.forget_inbound(index)) else {
             return;
         };
         if let Far::Stream(peer, stream) = far {
@@ -180,7 +221,7 @@ impl Agent {
             let _ = node.write_stream(now, peer, stream, &[0]);
             self.stats.accepted += 1;
         }
-        self.begin(now, node, near, far);
+        self.begin(now, node, place, near, far);
     }
 
     fn refuse(&mut self, now: Time, node: &mut Node, index: usize, code: u32) {

@@ -18,22 +18,25 @@ mod outbound;
 mod pipe;
 mod place;
 mod relay;
+mod relays;
+mod stats;
 mod words;
 
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use slab::Slab;
-use tabane_io::capture::Capture;
-use tabane_io::handover::HandoverListener;
+use tabane_io::credentials::own_uid;
+use tabane_io::handover::{Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 pub use opening::{CODE_REFUSED, Opening, SERVICE_TCP};
+pub use stats::AgentStats;
 pub use words::{Claim, ToAgent, ToSupervisor, Transport};
 
 use claims::Waiting;
@@ -42,13 +45,34 @@ use hosted::Hosted;
 use inbound::Inbound;
 use opening::CODE_RESET;
 use place::{Awaited, Place};
-use relay::{Far, Relay, Standing, give_up};
+use relay::{Relay, give_up};
 
 /// Where supervisors connect to.
 pub const SOCKET_NAME: &str = "tabane-run";
 /// The same of a daemon that runs for programs of this user alone.
 pub fn socket_of_user(uid: u32) -> String {
     format!("{SOCKET_NAME}-{uid}")
+}
+
+/// Connects to the daemon that has a name, not to somebody else who took it: such names are
+/// anybody's to take. Blocking.
+///
+/// # Errors
+/// `ConnectionRefused`: there is none.
+pub fn find_daemon(name: &str) -> io::Result<Handover> {
+    let daemon = Handover::connect(name)?;
+    match daemon.credentials()?.uid {
+        uid if is_trusted(uid) => Ok(daemon),
+        _ => Err(io::ErrorKind::ConnectionRefused.into()),
+    }
+}
+
+/// Whether a daemon of this user may carry what programs of this one say: root, this user, and those
+/// that no person logs in as (systemd: "Users, Groups, UIDs and GIDs on systemd Systems").
+fn is_trusted(uid: u32) -> bool {
+    const OF_THE_SYSTEM: core::ops::Range<u32> = 0..1000;
+    const DYNAMIC: core::ops::RangeInclusive<u32> = 61_184..=65_519;
+    uid == own_uid() || OF_THE_SYSTEM.contains(&uid) || DYNAMIC.contains(&uid)
 }
 
 /// What a read from a program takes at once.
@@ -127,19 +151,6 @@ struct Attempt {
     destination: SocketAddr,
 }
 
-/// What was counted.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct AgentStats {
-    /// Connections that were carried by a bundle.
-    pub carried: u64,
-    /// Connections of programs to elsewhere, carried by plain TCP.
-    pub plain: u64,
-    /// Connections that were refused, by the far end or since nobody was there.
-    pub refused: u64,
-    /// Connections that came from programs of other nodes.
-    pub accepted: u64,
-}
-
 /// Who another node is, by its addresses.
 pub trait Directory {
     /// The peer that has this address, for programs: that of its virtual NIC or of a link.
@@ -150,6 +161,9 @@ pub trait Directory {
 pub struct Agent {
     poller: Arc<Poller>,
     listener: HandoverListener,
+    /// The user whose programs it is for, if it is not for all.
+    only_of: Option<u32>,
+    started: Time,
     places: Slab<Place>,
     attempts: Slab<Attempt>,
     inbound: Slab<Inbound>,
@@ -164,21 +178,31 @@ pub struct Agent {
     eager: VecDeque<usize>,
     buffer: Vec<u8>,
     look_at: Time,
+    /// How many places there were.
+    places_begun: u64,
+    /// Limits that the log has told of.
+    told: HashSet<&'static str>,
     /// What was counted.
     pub stats: AgentStats,
 }
 
 impl Agent {
-    /// Listens for supervisors.
+    /// For the supervisors that connect to `listener`, or only those of this user.
     ///
     /// # Errors
-    /// `AddrInUse`: another agent runs in this network namespace.
-    pub fn new(poller: &Arc<Poller>, name: &str) -> io::Result<Agent> {
-        let listener = HandoverListener::bind(name)?;
+    /// Those of the poller.
+    pub fn new(
+        poller: &Arc<Poller>,
+        listener: HandoverListener,
+        only_of: Option<u32>,
+        now: Time,
+    ) -> io::Result<Agent> {
         poller.register(&listener, token(Kind::Listener, 0), Interest::Read)?;
         Ok(Agent {
             poller: Arc::clone(poller),
             listener,
+            only_of,
+            started: now,
             places: Slab::new(),
             attempts: Slab::new(),
             inbound: Slab::new(),
@@ -191,6 +215,8 @@ impl Agent {
             eager: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES],
             look_at: Time::ZERO,
+            places_begun: 0,
+            told: HashSet::new(),
             stats: AgentStats::default(),
         })
     }
@@ -203,11 +229,6 @@ impl Agent {
     /// How many programs there are (with all they started).
     pub fn places(&self) -> usize {
         self.places.len()
-    }
-
-    /// How many pairs of ends there are that datagrams are sent between.
-    pub fn flows(&self) -> usize {
-        self.flows.len()
     }
 
     /// How many connections are carried now.
@@ -239,6 +260,7 @@ impl Agent {
 
     /// Something happened to a stream. Returns whether it was one of its own.
     pub fn event(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) -> bool {
+        let is_broken = matches!(event, OpEvent::Broken(_));
         let (stream, broken) = match event {
             OpEvent::StreamOpened { id, service } => {
                 if service == SERVICE_TCP {
@@ -265,6 +287,10 @@ impl Agent {
             (Owner::Held(place, source, destination), None) => {
                 self.answered(now, node, place, source, destination);
             }
+            (Owner::Held(place, source, destination), Some(_)) if is_broken => {
+                self.owners.remove(&(peer, stream));
+                self.broke(now, node, place, (source, destination));
+            }
             (Owner::Held(place, source, destination), Some(code)) => {
                 self.owners.remove(&(peer, stream));
                 self.turned_away(now, place, source, destination, code);
@@ -273,9 +299,10 @@ impl Agent {
         true
     }
 
-    /// Once a turn of the loop: goes on with what was interrupted, forgets what is too old.
-    /// Returns whether there is more to do at once.
-    pub fn turn(&mut self, now: Time, node: &mut Node) -> bool {
+    /// Once a turn of the loop: goes on with what was interrupted, forgets what is too old, resets
+    /// what has waited longer than `all_links_down` for a link. Returns whether there is more to do
+    /// at once.
+    pub fn turn(&mut self, now: Time, node: &mut Node, all_links_down: Duration) -> bool {
         for _ in 0..self.eager.len() {
             if let Some(index) = self.eager.pop_front() {
                 self.relay(now, node, index);
@@ -284,204 +311,17 @@ impl Agent {
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;
             self.forget_old(now, node);
+            self.tell_limits();
+            self.reset_cut_off(now, node, all_links_down);
         }
         !self.eager.is_empty()
     }
 
-    // ---- places ----
-
-    fn welcome(&mut self) {
-        while let Ok(Some((supervisor, who))) = self.listener.accept() {
-            if self.places.len() >= PLACES_MAX {
-                continue;
-            }
-            let entry = self.places.vacant_entry();
-            let token = token(Kind::Supervisor, entry.key());
-            if self
-                .poller
-                .register(&supervisor, token, Interest::Read)
-                .is_ok()
-            {
-                entry.insert(Place::new(supervisor, who));
-            }
-        }
-    }
-
-    /// Says something to the supervisor of a place, now or when it has room; `false`: it is gone.
-    fn tell(&mut self, index: usize, words: &ToSupervisor) -> bool {
-        let Some(place) = self.places.get_mut(index) else {
-            return false;
-        };
-        if place.unsaid.len() >= UNSAID_MAX {
-            return false;
-        }
-        place.unsaid.push_back(words.encode());
-        let waits = place.unsaid.len() > 1;
-        let is_there = waits || place.say();
-        if !waits && !place.unsaid.is_empty() {
-            let token = token(Kind::Supervisor, index);
-            let _ = self
-                .poller
-                .modify(&place.supervisor, token, Interest::ReadWrite);
-        }
-        is_there
-    }
-
-    fn go_on_saying(&mut self, index: usize, has_room: bool) {
-        let Some(place) = self.places.get_mut(index).filter(|_| has_room) else {
-            return;
-        };
-        // If it is gone, it says nothing any more, which is noticed at once.
-        place.say();
-        if place.unsaid.is_empty() {
-            let token = token(Kind::Supervisor, index);
-            let _ = self.poller.modify(&place.supervisor, token, Interest::Read);
-        }
-    }
-
-    /// The supervisor of a place says something, or is gone.
-    fn hear(&mut self, now: Time, node: &mut Node, index: usize) {
-        loop {
-            let Some(place) = self.places.get_mut(index) else {
-                return;
-            };
-            let (message, descriptors) = match place.supervisor.receive() {
-                Ok(received) if received.0.is_empty() => break,
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => break,
-            };
-            match ToAgent::parse(&message) {
-                Some(ToAgent::Begin { own }) => {
-                    let Ok(descriptors) = descriptors.try_into() else {
-                        break;
-                    };
-                    let capture = Capture::from_descriptors(descriptors);
-                    let syn = token(Kind::Syn, index);
-                    let accept = token(Kind::Accept, index);
-                    let poller = &self.poller;
-                    let datagrams = token(Kind::Datagrams, index);
-                    let registered = [
-                        (capture.syn_descriptor(), syn),
-                        (capture.accept_descriptor(), accept),
-                        (capture.datagram_descriptor(), datagrams),
-                    ]
-                    .into_iter()
-                    .try_for_each(|(fd, token)| poller.register(fd, token, Interest::Read));
-                    if registered.is_err() || place.begin(capture, own).is_err() {
-                        break;
-                    }
-                }
-                Some(ToAgent::Claim { id, claim }) => self.claim(index, id, claim),
-                Some(ToAgent::Released { transport, port }) => {
-                    self.hosted.close(index, transport, port);
-                }
-                Some(ToAgent::Looked) => self.looked(index),
-                Some(ToAgent::Connected { id, question }) => {
-                    let near = descriptors.into_iter().next().map(TcpStream::from);
-                    self.asked(now, node, (id, question), near);
-                }
-                None => break,
-            }
-        }
-        self.end_place(now, node, index);
-    }
-
-    /// A program and all it started have ended, or their supervisor was killed.
-    fn end_place(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(place) = self.places.try_remove(index) else {
-            return;
-        };
-        for held in place.held.into_values() {
-            if let Some((peer, stream)) = held.stream() {
-                self.owners.remove(&(peer, stream));
-                give_up(now, node, peer, stream, CODE_RESET);
-            }
-        }
-        self.attempts.retain(|_, attempt| attempt.place != index);
-        self.flows.forget_place(index);
-        self.hosted.forget_place(index);
-        self.forget_claims(index);
-        self.looked(index);
-        let waiting: Vec<usize> = self.inbound.iter().map(|(id, _)| id).collect();
-        for id in waiting {
-            if self.inbound[id].asks() == Some(index) {
-                self.ask_next(now, node, id);
-            }
-        }
-    }
-
-    /// Both sides stand: carries what they say.
-    fn begin(&mut self, now: Time, node: &mut Node, near: TcpStream, far: Far) {
-        match far {
-            Far::Stream(..) => self.stats.carried += 1,
-            Far::Plain(_) => self.stats.plain += 1,
-        }
-        let index = self.relays.vacant_key();
-        let registered = self
-            .poller
-            .register(&near, token(Kind::Near, index), Interest::Nothing);
-        let registered = registered.and_then(|()| match &far {
-            Far::Plain(plain) => {
-                self.poller
-                    .register(plain, token(Kind::Plain, index), Interest::Nothing)
-            }
-            Far::Stream(..) => Ok(()),
-        });
-        let relay = Relay::new(near, far);
-        if registered.is_err() || self.relays.len() >= RELAYS_MAX {
-            return relay.reset(now, node);
-        }
-        if let Some(stream) = relay.stream() {
-            self.owners.insert(stream, Owner::Relay(index));
-        }
-        self.relays.insert(relay);
-        self.relay(now, node, index);
-    }
-
-    // ---- connections that stand ----
-
-    fn relay(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(relay) = self.relays.get_mut(index) else {
-            return;
-        };
-        match relay.turn(now, node, &mut self.buffer) {
-            Standing::Goes { eager } => {
-                let (near, plain) = (token(Kind::Near, index), token(Kind::Plain, index));
-                if relay.watch(&self.poller, near, plain).is_err() {
-                    self.reset(now, node, index);
-                } else if eager && !self.eager.contains(&index) {
-                    self.eager.push_back(index);
-                }
-            }
-            Standing::Over => drop(self.remove(index)),
-            Standing::Reset => self.reset(now, node, index),
-        }
-    }
-
-    fn reset(&mut self, now: Time, node: &mut Node, index: usize) {
-        if let Some(relay) = self.remove(index) {
-            relay.reset(now, node);
-        }
-    }
-
-    fn remove(&mut self, index: usize) -> Option<Relay> {
-        let relay = self.relays.try_remove(index)?;
-        let _ = self.poller.deregister(relay.near());
-        if let Some(plain) = relay.plain() {
-            let _ = self.poller.deregister(plain);
-        }
-        if let Some(stream) = relay.stream() {
-            self.owners.remove(&stream);
-        }
-        Some(relay)
-    }
-
-    // ---- what is too old ----
-
     fn forget_old(&mut self, now: Time, node: &mut Node) {
         self.flows.forget_old(now);
         self.hosted.forget_old(now);
+        self.give_peers_up(now);
+        self.refuse_waiting(now, node);
         for (_, place) in &mut self.places {
             place.held.retain(|_, held| {
                 let age = now.since(held.since);

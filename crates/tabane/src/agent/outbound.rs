@@ -1,17 +1,25 @@
 //! Connections that begin here: held until it is known what the far end says.
 
+use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
-use tabane_io::capture::{Syn, connect_plainly};
+use tabane_io::capture::{Syn, connect_plainly, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, Opening, SERVICE_TCP};
-use super::place::{Awaited, Held};
+use super::place::{Awaited, Held, Place};
 use super::relay::Far;
 use super::{Agent, Attempt, Directory, Kind, Owner, token};
+
+/// A peer that has been looked for for so long is not just being connected to: it is away, or its
+/// node runs without tabane.
+const PEER_NEW_MAX: Duration = Duration::from_secs(3);
+
+/// Of a connection: its source and its destination.
+type Ends = (SocketAddr, SocketAddr);
 
 impl Agent {
     pub(super) fn take_syns(
@@ -47,31 +55,90 @@ impl Agent {
             // It stays within, or is repeated while the far end is asked.
             return;
         }
-        let peer = directory.peer_at(destination.ip());
-        let peer = peer.filter(|peer| node.is_connected(*peer));
-        let stream = peer.and_then(|peer| {
-            let opening = Opening {
-                from: source,
-                to: destination,
-            };
-            open(now, node, peer, &opening)
-        });
-        let awaited = match stream {
-            Some((peer, stream)) => {
-                let owner = Owner::Held(index, source, destination);
-                self.owners.insert((peer, stream), owner);
-                Awaited::Stream(peer, stream)
-            }
-            None => Awaited::Plain,
-        };
         let held = Held {
             syn,
-            awaited,
+            awaited: Awaited::Plain,
             since: now,
         };
-        self.places[index].held.insert((source, destination), held);
-        if stream.is_none() {
-            self.attempt(now, index, source, destination);
+        place.held.insert((source, destination), held);
+        match directory.peer_at(destination.ip()) {
+            Some(peer) => self.ask_peer(now, node, index, (source, destination), peer),
+            None => self.attempt(now, index, source, destination),
+        }
+    }
+
+    /// Asks a node whether a program there accepts; one that is only just being connected to is
+    /// waited for.
+    fn ask_peer(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends, peer: PeerId) {
+        let Some(held) = self
+            .places
+            .get_mut(place)
+            .and_then(|p| p.held.get_mut(&ends))
+        else {
+            return;
+        };
+        let (source, destination) = ends;
+        let opening = Opening {
+            from: source,
+            to: destination,
+        };
+        if let Some(stream) = open(now, node, peer, &opening) {
+            held.awaited = Awaited::Stream(peer, stream);
+            let owner = Owner::Held(place, source, destination);
+            self.owners.insert((peer, stream), owner);
+            return;
+        }
+        let since = node.peer_stats(peer).map(|stats| stats.since);
+        if !node.is_connected(peer) && since.is_some_and(|at| now.since(at) < PEER_NEW_MAX) {
+            held.awaited = Awaited::Peer(peer);
+            return;
+        }
+        held.awaited = Awaited::Plain;
+        self.attempt(now, place, source, destination);
+    }
+
+    /// A peer is connected (again): asks it for those who wait for it.
+    pub fn peer_up(&mut self, now: Time, node: &mut Node, peer: PeerId) {
+        for (place, ends) in self.waiting_for(|held| held.awaits_peer() == Some(peer)) {
+            self.ask_peer(now, node, place, ends, peer);
+        }
+    }
+
+    /// Those who have waited long enough for a peer to be connected go plainly.
+    pub(super) fn give_peers_up(&mut self, now: Time) {
+        let has_waited =
+            |held: &Held| held.awaits_peer().is_some() && now.since(held.since) >= PEER_NEW_MAX;
+        for (place, ends) in self.waiting_for(has_waited) {
+            if let Some(held) = self.places[place].held.get_mut(&ends) {
+                held.awaited = Awaited::Plain;
+            }
+            self.attempt(now, place, ends.0, ends.1);
+        }
+    }
+
+    fn waiting_for(&self, is_meant: impl Fn(&Held) -> bool) -> Vec<(usize, Ends)> {
+        let of_place = |(index, place): (usize, &'_ Place)| {
+            let held = place.held.iter().filter(|(_, held)| is_meant(held));
+            held.map(move |(ends, _)| (index, *ends))
+                .collect::<Vec<_>>()
+        };
+        self.places.iter().flat_map(of_place).collect()
+    }
+
+    /// The stream by which another agent was asked, or which was to carry the connection, broke:
+    /// that node has begun anew.
+    pub(super) fn broke(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends) {
+        let Some(held) = self.places.get_mut(place).map(|place| &mut place.held) else {
+            return;
+        };
+        match held.get(&ends).map(|held| &held.awaited) {
+            Some(Awaited::Stream(peer, _)) => {
+                let peer = *peer;
+                self.ask_peer(now, node, place, ends, peer);
+            }
+            // The program's kernel has been told already: what comes out of it is reset.
+            Some(Awaited::Admitted(_)) => drop(held.remove(&ends)),
+            _ => {}
         }
     }
 
@@ -223,23 +290,23 @@ impl Agent {
                 Some(Held {
                     awaited: Awaited::Admitted(far),
                     ..
-                }) => self.begin(now, node, near, far),
-                // Nobody asked for it: it is gone with its socket.
-                _ => drop(near),
+                }) => self.begin(now, node, index, near, far),
+                // Whoever was to carry it is gone.
+                _ => reset(near),
             }
         }
     }
 }
 
 /// A stream to the agent of a peer that begins with `opening`.
-fn open(now: Time, node: &mut Node, peer: PeerId, opening: &Opening) -> Option<(PeerId, StreamId)> {
+fn open(now: Time, node: &mut Node, peer: PeerId, opening: &Opening) -> Option<StreamId> {
     let stream = node
         .open_stream(now, peer, SERVICE_TCP, Policy::Auto)
         .ok()?;
     // A new stream takes so few bytes.
     node.write_stream(now, peer, stream, &opening.encode())
         .ok()?;
-    Some((peer, stream))
+    Some(stream)
 }
 
 /// Whether the far end said no; otherwise it said nothing, and the program goes on waiting as it

@@ -2,21 +2,27 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use tabane_io::capture::{Capture, Syn};
 use tabane_io::control::Credentials;
 use tabane_io::handover::Handover;
-use tabane_proto::{PeerId, StreamId, Time};
+use tabane_io::poll::Interest;
+use tabane_proto::{Node, PeerId, StreamId, Time};
 
-use super::relay::Far;
-use super::words::ToSupervisor;
+use super::opening::CODE_RESET;
+use super::relay::{Far, give_up};
+use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor};
+use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, token};
 
 /// What a connection that begins here waits for.
 #[derive(Debug)]
 pub enum Awaited {
     /// The answer of another node's agent, by this stream.
     Stream(PeerId, StreamId),
+    /// Another node, which is only just being connected to.
+    Peer(PeerId),
     /// A plain connection of this node.
     Plain,
     /// The program's kernel, which has been told.
@@ -32,6 +38,14 @@ pub struct Held {
 }
 
 impl Held {
+    /// The node that it waits for.
+    pub const fn awaits_peer(&self) -> Option<PeerId> {
+        match self.awaited {
+            Awaited::Peer(peer) => Some(peer),
+            _ => None,
+        }
+    }
+
     /// The stream that it waits for, or that is to carry it.
     pub const fn stream(&self) -> Option<(PeerId, StreamId)> {
         match self.awaited {
@@ -47,8 +61,12 @@ impl Held {
 #[derive(Debug)]
 pub struct Place {
     pub supervisor: Handover,
-    /// Who runs the program.
-    pub who: Credentials,
+    /// No other place has it, or had it before.
+    pub number: u64,
+    /// Whose program it is.
+    pub uid: u32,
+    /// What its supervisor says it is for, once it has.
+    pub program: Option<Program>,
     /// Its sockets, once its supervisor has handed them over.
     pub capture: Option<Capture>,
     own: Vec<IpAddr>,
@@ -57,23 +75,25 @@ pub struct Place {
     pub held: HashMap<(SocketAddr, SocketAddr), Held>,
 }
 
+/// What a namespace was made for. It may have ended, and others that it started be there.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub pid: u32,
+    pub command: String,
+}
+
 impl Place {
-    pub fn new(supervisor: Handover, who: Credentials) -> Place {
+    fn new(supervisor: Handover, who: Credentials, number: u64) -> Place {
         Place {
             supervisor,
-            who,
+            number,
+            uid: who.uid,
+            program: None,
             capture: None,
             own: Vec::new(),
             unsaid: VecDeque::new(),
             held: HashMap::new(),
         }
-    }
-
-    /// Its sockets are watched now: the program may begin.
-    pub fn begin(&mut self, capture: Capture, own: Vec<IpAddr>) -> io::Result<()> {
-        self.capture = Some(capture);
-        self.own = own;
-        self.supervisor.send(&ToSupervisor::Go.encode(), &[])
     }
 
     /// Says what is left to be said, as far as there is room; `false`: the supervisor is gone.
@@ -106,5 +126,147 @@ impl Place {
     /// Whether packets to this address never leave the namespace.
     pub fn is_own(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.own.contains(&address)
+    }
+}
+
+/// What of a namespace's sockets is watched, and as what.
+fn watched(capture: &Capture) -> [(BorrowedFd<'_>, Kind); 3] {
+    [
+        (capture.syn_descriptor(), Kind::Syn),
+        (capture.accept_descriptor(), Kind::Accept),
+        (capture.datagram_descriptor(), Kind::Datagrams),
+    ]
+}
+
+impl Agent {
+    pub(super) fn welcome(&mut self) {
+        while let Ok(Some((supervisor, who))) = self.listener.accept() {
+            if self.only_of.is_some_and(|uid| uid != who.uid) {
+                continue;
+            }
+            if self.places.len() >= PLACES_MAX {
+                self.stats.places_full += 1;
+                // One that does not hear it finds the connection closed.
+                let _ = supervisor.send(&ToSupervisor::Full.encode(), &[]);
+                continue;
+            }
+            let entry = self.places.vacant_entry();
+            let token = token(Kind::Supervisor, entry.key());
+            let registered = self.poller.register(&supervisor, token, Interest::Read);
+            if registered.is_ok() {
+                self.places_begun += 1;
+                entry.insert(Place::new(supervisor, who, self.places_begun));
+            }
+        }
+    }
+
+    /// Says something to the supervisor of a place, now or when it has room; `false`: it is gone.
+    pub(super) fn tell(&mut self, index: usize, words: &ToSupervisor) -> bool {
+        let Some(place) = self.places.get_mut(index) else {
+            return false;
+        };
+        if place.unsaid.len() >= UNSAID_MAX {
+            return false;
+        }
+        place.unsaid.push_back(words.encode());
+        let waits = place.unsaid.len() > 1;
+        let is_there = waits || place.say();
+        if !waits && !place.unsaid.is_empty() {
+            let token = token(Kind::Supervisor, index);
+            let _ = self
+                .poller
+                .modify(&place.supervisor, token, Interest::ReadWrite);
+        }
+        is_there
+    }
+
+    pub(super) fn go_on_saying(&mut self, index: usize, has_room: bool) {
+        let Some(place) = self.places.get_mut(index).filter(|_| has_room) else {
+            return;
+        };
+        // If it is gone, it says nothing any more, which is noticed at once.
+        place.say();
+        if place.unsaid.is_empty() {
+            let token = token(Kind::Supervisor, index);
+            let _ = self.poller.modify(&place.supervisor, token, Interest::Read);
+        }
+    }
+
+    /// The supervisor of a place says something, or is gone.
+    pub(super) fn hear(&mut self, now: Time, node: &mut Node, index: usize) {
+        loop {
+            let Some(place) = self.places.get_mut(index) else {
+                return;
+            };
+            let (message, descriptors) = match place.supervisor.receive() {
+                Ok(received) if received.0.is_empty() => break,
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => break,
+            };
+            match ToAgent::parse(&message) {
+                Some(ToAgent::Begin { own, pid, command }) => {
+                    let command = command.chars().take(COMMAND_CHARS_MAX).collect();
+                    place.program = Some(Program { pid, command });
+                    place.own = own;
+                    if self.begin_place(index, descriptors).is_err() {
+                        break;
+                    }
+                    self.ask_returned(now, node, index);
+                }
+                Some(ToAgent::Claim { id, claim }) => self.claim(index, id, claim),
+                Some(ToAgent::Released { transport, port }) => {
+                    self.hosted.close(index, transport, port);
+                }
+                Some(ToAgent::Looked) => self.looked(index),
+                Some(ToAgent::Connected { id, question }) => {
+                    let near = descriptors.into_iter().next().map(TcpStream::from);
+                    self.asked(now, node, (id, question), near);
+                }
+                None => break,
+            }
+        }
+        self.end_place(now, node, index);
+    }
+
+    /// The sockets of a place are watched from now on: the program may begin.
+    fn begin_place(&mut self, index: usize, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+        let place = &mut self.places[index];
+        let descriptors = descriptors.try_into();
+        let descriptors = descriptors.map_err(|_| io::ErrorKind::InvalidData)?;
+        let capture = place.capture.insert(Capture::from_descriptors(descriptors));
+        for (descriptor, kind) in watched(capture) {
+            self.poller
+                .register(descriptor, token(kind, index), Interest::Read)?;
+        }
+        place.supervisor.send(&ToSupervisor::Go.encode(), &[])
+    }
+
+    /// A program and all it started have ended, or their supervisor was killed.
+    fn end_place(&mut self, now: Time, node: &mut Node, index: usize) {
+        let Some(place) = self.places.try_remove(index) else {
+            return;
+        };
+        for (descriptor, _) in place.capture.iter().flat_map(watched) {
+            // The supervisor may have them still, so that closing them is not enough.
+            let _ = self.poller.deregister(descriptor);
+        }
+        for held in place.held.into_values() {
+            if let Some((peer, stream)) = held.stream() {
+                self.owners.remove(&(peer, stream));
+                give_up(now, node, peer, stream, CODE_RESET);
+            }
+        }
+        self.attempts.retain(|_, attempt| attempt.place != index);
+        self.flows.forget_place(index);
+        self.hosted.forget_place(index);
+        self.forget_claims(index);
+        self.looked(index);
+        let waiting: Vec<usize> = self.inbound.iter().map(|(id, _)| id).collect();
+        for id in waiting {
+            if self.inbound[id].asks() == Some(index) {
+                self.ask_next(now, node, id);
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use tabane_io::capture::reset;
+use tabane_io::capture::{break_when_closed, finish, reset};
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::op::OpError;
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -41,6 +41,7 @@ pub enum Standing {
 /// A connection that is carried on.
 #[derive(Debug)]
 pub struct Relay {
+    place: u64,
     near: TcpStream,
     far: Far,
     out: Pipe,
@@ -59,9 +60,15 @@ enum Moved {
 }
 
 impl Relay {
-    /// For a program's socket, which does not block.
-    pub fn new(near: TcpStream, far: Far) -> Relay {
+    /// For a socket of the program of this place, which does not block. Unless it [finishes](Relay::finish), both
+    /// sides are reset, also when this process is killed.
+    pub fn new(place: u64, near: TcpStream, far: Far) -> Relay {
+        break_when_closed(&near);
+        if let Far::Plain(plain) = &far {
+            break_when_closed(plain);
+        }
         Relay {
+            place,
             near,
             far,
             out: Pipe::default(),
@@ -69,6 +76,11 @@ impl Relay {
             near_interest: Interest::Nothing,
             plain_interest: Interest::Nothing,
         }
+    }
+
+    /// The number of the place whose program has it.
+    pub const fn place(&self) -> u64 {
+        self.place
     }
 
     /// The stream it is carried by, if it is.
@@ -187,6 +199,14 @@ impl Relay {
             self.plain_interest = interest;
         }
         Ok(())
+    }
+
+    /// Both sides have said everything.
+    pub fn finish(self) {
+        finish(self.near);
+        if let Far::Plain(plain) = self.far {
+            finish(plain);
+        }
     }
 
     /// Ends both sides as a reset does.

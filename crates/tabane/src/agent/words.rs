@@ -1,8 +1,13 @@
 //! What a supervisor and the agent say to each other: a message of JSON each.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+/// Longest name of a program; what is longer is cut.
+pub const COMMAND_CHARS_MAX: usize = 64;
 
 /// What a port is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -33,10 +38,14 @@ pub struct Claim {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "says", rename_all = "lowercase")]
 pub enum ToAgent {
-    /// With the sockets of a namespace, which has these addresses.
+    /// With the sockets of a namespace; also to another agent, when the one before is gone.
     Begin {
-        /// They stay within.
+        /// Its addresses, which stay within.
         own: Vec<IpAddr>,
+        /// The process that it was made for.
+        pid: u32,
+        /// What that runs.
+        command: String,
     },
     /// A program waits for a port.
     Claim {
@@ -69,6 +78,8 @@ pub enum ToAgent {
 pub enum ToSupervisor {
     /// The program may begin.
     Go,
+    /// There are as many programs as may be.
+    Full,
     /// The answer to [`ToAgent::Claim`].
     Claimed {
         /// That of the question.
@@ -94,6 +105,17 @@ pub enum ToSupervisor {
 }
 
 impl ToAgent {
+    /// [`ToAgent::Begin`] for a program by its path.
+    pub fn begin(own: Vec<IpAddr>, pid: u32, program: &OsStr) -> ToAgent {
+        let name = Path::new(program).file_name().unwrap_or(program);
+        let name = name.to_string_lossy();
+        ToAgent::Begin {
+            own,
+            pid,
+            command: name.chars().take(COMMAND_CHARS_MAX).collect(),
+        }
+    }
+
     /// Reads a message; `None` if it is none.
     pub fn parse(message: &[u8]) -> Option<ToAgent> {
         serde_json::from_slice(message).ok()

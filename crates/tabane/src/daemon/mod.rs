@@ -12,5 +12,5 @@ mod report;
 mod run;
 
 pub use nic::NAME as NIC_NAME;
-pub use run::{Life, up};
+pub use run::{ALREADY, Life, up};
 pub(crate) use run::{add_peers, engine};

@@ -257,6 +257,12 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
             None => "metrics are served no more".to_owned(),
         });
     }
+    if old.run != new.run {
+        words.push(format!(
+            "connections under `tabane run` wait {} s for a link",
+            new.run.all_links_down.as_secs()
+        ));
+    }
     let link_words = |before: &NodeSpec, after: &NodeSpec| {
         let both = (0..LINKS_MAX).map(|i| (i, link(before, i), link(after, i)));
         let changed = both.filter_map(|(i, before, after)| match (before, after) {
@@ -367,6 +373,11 @@ links = ["10.77.0.3"]
             &format!("KEY\nsecond_key = \"{}\"", "ab".repeat(31) + "cd"),
         );
         assert_eq!(told(&cluster(&second)), ["accepts another second key"]);
+        let run = format!("{OLD}[run]\nall_links_down_s = 7\n");
+        assert_eq!(
+            told(&cluster(&run)),
+            ["connections under `tabane run` wait 7 s for a link"]
+        );
     }
 
     #[test]

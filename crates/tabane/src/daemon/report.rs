@@ -12,6 +12,7 @@ use super::nic::{self, Nic};
 use super::redundancy::Redundancy;
 use super::refused::Entry;
 use super::run::Daemon;
+use crate::agent::Agent;
 use crate::status::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, SCHEMA,
     StatusReport, VnicStatus,
@@ -59,6 +60,7 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
             pid: std::process::id(),
             busy_us: turn.busy.as_micros() as u64,
             links: turn.link_status().into_iter().map(link_status).collect(),
+            run: daemon.agent.as_ref().map(Agent::status).unwrap_or_default(),
         },
         peers: peers
             .filter_map(|(id, index)| peer_status(daemon, turn, *id, *index))
@@ -163,6 +165,9 @@ fn limits_hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
         add("socket_buffer_full", link.counters.kernel_drops);
         add("datagrams_truncated", link.counters.truncated);
         add("segmentation_refused", link.counters.gso_refused);
+    }
+    for (limit, count) in daemon.agent.iter().flat_map(Agent::limits_hit) {
+        add(limit, count);
     }
     if let Some(nic) = &daemon.nic {
         add("vnic_queue_full", nic.counters.queue_full);

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, SPIN, Turn};
 use tabane_io::credentials::own_uid;
+use tabane_io::handover::HandoverListener;
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::systemd::State;
@@ -22,7 +23,7 @@ use super::nic::Nic;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
-use crate::agent::{self, Agent, CODE_REFUSED, Directory};
+use crate::agent::{self, Agent, CODE_REFUSED, Directory, find_daemon};
 use crate::cli;
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
@@ -42,8 +43,13 @@ pub enum Life {
     WhileUsed,
 }
 
+/// Said of a daemon that is not started since there is one.
+pub const ALREADY: &str = "a tabane daemon runs on this machine already";
+
 /// How long a daemon that nobody uses waits for the next program.
 const UNUSED_MAX: Duration = Duration::from_secs(5);
+/// How often that is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Life {
     /// The names of its sockets: for questions, and for `tabane run`.
@@ -55,6 +61,25 @@ impl Life {
                 agent::socket_of_user(own_uid()),
             ),
         }
+    }
+
+    /// The user for whose programs it is, if not for everybody's.
+    fn only_of(self) -> Option<u32> {
+        (self == Life::WhileUsed).then(own_uid)
+    }
+
+    /// Whether a daemon for one user's programs can carry anything. (One for everybody may wait for
+    /// its links.)
+    fn check(self, engine: &Engine, words: &[String]) -> Result<(), String> {
+        let links = engine.link_status();
+        let can = links.iter().any(|link| link.buffers.is_some());
+        if self == Life::UntilTold || can {
+            return Ok(());
+        }
+        Err(format!(
+            "no link can be used: {}; a daemon of another user, perhaps",
+            words.join("; ")
+        ))
     }
 }
 
@@ -89,8 +114,9 @@ pub(super) struct Daemon {
     pub metrics: Option<MetricsServer>,
     signals: Signals,
     life: Life,
-    /// When a program was last there.
+    /// When a program was last there, and when to look again.
     used_at: Time,
+    look_at: Time,
     /// The agent has more to do at once.
     is_eager: bool,
     stop: bool,
@@ -100,12 +126,14 @@ impl Daemon {
     fn start(cluster: &Cluster, me: usize, life: Life) -> Result<(Engine, Daemon), String> {
         let spec = &cluster.nodes[me];
         let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
-        let (mut engine, words) = engine(cluster, me)?;
-        // First of all that is visible: only one daemon can have it, and whoever
-        // has it may remove a device that another one left behind.
+        // First of all that is visible: only one daemon can have them, and whoever
+        // has them may remove a device that another one left behind. They go last of all.
         let (control, handover) = life.sockets();
+        let handover = HandoverListener::bind(&handover).map_err(|e| control_failure(&e))?;
+        let (mut engine, words) = engine(cluster, me)?;
         let control = ControlServer::bind(&control, engine.poller(), TOKEN_CONTROL)
             .map_err(|e| control_failure(&e))?;
+        life.check(&engine, &words)?;
         words.iter().for_each(log::line);
         warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
@@ -114,7 +142,7 @@ impl Daemon {
             .filter(|_| life == Life::UntilTold)
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
-        let agent = Agent::new(engine.poller(), &handover)
+        let agent = Agent::new(engine.poller(), handover, life.only_of(), engine.now())
             .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
         let registered = engine
             .poller()
@@ -140,6 +168,7 @@ impl Daemon {
             signals,
             life,
             used_at: started,
+            look_at: started,
             is_eager: false,
             stop: false,
         };
@@ -157,7 +186,7 @@ impl Daemon {
                 .turn(&mut self, Some(patience))
                 .map_err(|e| format!("waiting for events failed: {e}"))?;
             self.manager.turned(engine.now());
-            self.stop |= self.is_unused(engine.now());
+            self.stop |= self.is_unused(engine.now(), &engine.node);
         }
         self.manager.tell(State::Stopping);
         let now = engine.now();
@@ -199,12 +228,25 @@ impl Daemon {
         }
     }
 
-    /// Whether it was there for programs that have all ended.
-    fn is_unused(&mut self, now: Time) -> bool {
-        if self.agent.as_ref().is_some_and(|agent| agent.places() > 0) {
+    /// Whether it was there for programs that have all ended (and what they have said is on its
+    /// way), or another one is there for everybody.
+    fn is_unused(&mut self, now: Time, node: &Node) -> bool {
+        if self.life == Life::UntilTold || now < self.look_at {
+            return false;
+        }
+        self.look_at = now + LOOK_EVERY;
+        let serves = |agent: &Agent| agent.places() > 0 || agent.relays() > 0;
+        let mut peers = self.peers.iter();
+        if self.agent.as_ref().is_some_and(serves)
+            || peers.any(|(peer, _)| node.queued_bytes(*peer) > 0)
+        {
             self.used_at = now;
         }
-        self.life == Life::WhileUsed && now.since(self.used_at) > UNUSED_MAX
+        let is_superseded = find_daemon(agent::SOCKET_NAME).is_ok();
+        if is_superseded {
+            log::line("a daemon for everybody runs here now: this one ends");
+        }
+        is_superseded || now.since(self.used_at) > UNUSED_MAX
     }
 
     /// Something happened to a stream: it is the agent's, or nobody's.
@@ -235,9 +277,7 @@ impl Daemon {
 
 fn control_failure(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::AddrInUse {
-        return "a tabane daemon runs on this machine already (see `tabane status`); \
-                only one can run in a network namespace"
-            .to_owned();
+        return format!("{ALREADY} (see `tabane status`); only one can run in a network namespace");
     }
     format!("cannot open the control socket: {error}")
 }
@@ -394,8 +434,10 @@ impl Host for Daemon {
         }
         let told = self.redundancy.event(now, node, &event);
         self.tell_redundancy(told);
-        if let Event::Op { peer, event } = event {
-            self.on_stream(now, node, peer, event);
+        match (event, &mut self.agent) {
+            (Event::Op { peer, event }, _) => self.on_stream(now, node, peer, event),
+            (Event::PeerUp { peer, .. }, Some(agent)) => agent.peer_up(now, node, peer),
+            _ => {}
         }
     }
 
@@ -447,10 +489,9 @@ impl Host for Daemon {
             .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
         let told = self.redundancy.turn(now, node);
         self.tell_redundancy(told);
-        self.is_eager = self
-            .agent
-            .as_mut()
-            .is_some_and(|agent| agent.turn(now, node));
+        let limit = self.cluster.run.all_links_down;
+        let agent = self.agent.as_mut();
+        self.is_eager = agent.is_some_and(|agent| agent.turn(now, node, limit));
         self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
     }
 

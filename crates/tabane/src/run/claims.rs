@@ -1,9 +1,9 @@
 //! Ports that programs of this namespace ask for: their calls of bind and listen wait until the agent
-//! has answered.
+//! has answered. Without an agent they go on, and the next one is asked for the ports.
 
 use core::time::Duration;
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
@@ -17,6 +17,8 @@ use crate::agent::{Claim, ToAgent, Transport};
 const TRIES_MAX: u32 = 8;
 /// A program that was given a port uses it at once, or its call has failed.
 const USED_WITHIN: Duration = Duration::from_secs(10);
+/// Addresses of a port that a new agent is asked for.
+const CLAIMS_OF_PORT_MAX: usize = 16;
 /// What a call fails with if the system does not say.
 const EACCES: i32 = 13;
 
@@ -29,9 +31,11 @@ struct Waiting {
     tries: u32,
 }
 
-/// A port that the agent has taken.
-#[derive(Clone, Copy, Debug)]
+/// A port that the agent has taken, or is to take.
+#[derive(Clone, Debug)]
 struct Taken {
+    /// At which addresses, and how.
+    claims: Vec<Claim>,
     since: Instant,
     /// A program had it when it was looked last.
     is_used: bool,
@@ -41,7 +45,6 @@ struct Taken {
 #[derive(Debug)]
 pub struct Claims<'a> {
     calls: &'a SocketCalls,
-    agent: &'a Handover,
     waiting: HashMap<u64, Waiting>,
     asked: u64,
     taken: HashMap<(Transport, u16), Taken>,
@@ -49,10 +52,9 @@ pub struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     /// None yet.
-    pub fn new(calls: &'a SocketCalls, agent: &'a Handover) -> Claims<'a> {
+    pub fn new(calls: &'a SocketCalls) -> Claims<'a> {
         Claims {
             calls,
-            agent,
             waiting: HashMap::new(),
             asked: 0,
             taken: HashMap::new(),
@@ -63,7 +65,7 @@ impl<'a> Claims<'a> {
     ///
     /// # Errors
     /// Not expected.
-    pub fn called(&mut self) -> io::Result<()> {
+    pub fn called(&mut self, agent: Option<&Handover>) -> io::Result<()> {
         let Some(call) = self.calls.next()? else {
             return Ok(());
         };
@@ -83,31 +85,70 @@ impl<'a> Claims<'a> {
             reuse_address: sharing.by_address,
             reuse_port: sharing.by_port,
         };
-        self.ask(Waiting {
-            call,
-            asked,
-            claim,
-            tries: TRIES_MAX,
-        });
+        self.ask(
+            agent,
+            Waiting {
+                call,
+                asked,
+                claim,
+                tries: TRIES_MAX,
+            },
+        );
         Ok(())
     }
 
-    fn ask(&mut self, waiting: Waiting) {
-        self.asked += 1;
-        let (id, claim) = (self.asked, waiting.claim);
-        match self.agent.send(&ToAgent::Claim { id, claim }.encode(), &[]) {
-            Ok(()) => drop(self.waiting.insert(id, waiting)),
-            // The agent is busy, or gone: the program's own affairs go on.
-            Err(_) => self.calls.go_on(waiting.call),
+    fn ask(&mut self, agent: Option<&Handover>, waiting: Waiting) {
+        match self.tell(agent, waiting.claim) {
+            Ok(id) => drop(self.waiting.insert(id, waiting)),
+            Err(_) => self.go_on(&waiting),
         }
     }
 
+    /// Asks the agent for a port; the number that it will answer to.
+    fn tell(&mut self, agent: Option<&Handover>, claim: Claim) -> io::Result<u64> {
+        let agent = agent.ok_or(ErrorKind::NotConnected)?;
+        self.asked += 1;
+        let id = self.asked;
+        agent.send(&ToAgent::Claim { id, claim }.encode(), &[])?;
+        Ok(id)
+    }
+
+    /// The agent is busy, or gone: the program's own affairs go on.
+    fn go_on(&mut self, waiting: &Waiting) {
+        let claim = waiting.claim;
+        if claim.address.port() != 0 {
+            self.takes(claim, false);
+        }
+        self.calls.go_on(waiting.call);
+    }
+
+    /// The agent is gone.
+    pub fn agent_lost(&mut self) {
+        for (_, waiting) in core::mem::take(&mut self.waiting) {
+            self.go_on(&waiting);
+        }
+    }
+
+    /// There is a new one: it is asked for all that programs have.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn agent_found(&mut self, agent: &Handover) -> io::Result<()> {
+        self.forget_unused()?;
+        let taken = self.taken.values().flat_map(|taken| &taken.claims);
+        for claim in taken.copied().collect::<Vec<_>>() {
+            // What it answers is nobody's: the programs go on if they cannot be reached any more.
+            self.tell(Some(agent), claim)?;
+        }
+        Ok(())
+    }
+
     /// The agent has answered.
-    pub fn answered(&mut self, id: u64, port: u16, error: Option<i32>) {
+    pub fn answered(&mut self, agent: &Handover, id: u64, port: u16, error: Option<i32>) {
         let Some(waiting) = self.waiting.remove(&id) else {
             return;
         };
-        let (call, claim) = (waiting.call, waiting.claim);
+        let (call, mut claim) = (waiting.call, waiting.claim);
         if let Some(error) = error {
             return self.calls.fail(call, error);
         }
@@ -115,17 +156,18 @@ impl<'a> Claims<'a> {
             return self.calls.go_on(call);
         }
         if claim.address.port() != 0 {
-            self.takes(claim.transport, port, false);
+            self.takes(claim, false);
             return self.calls.go_on(call);
         }
         // The socket is the program's own: nobody else can have bound it meanwhile.
         let bound = waiting.asked.bind(port);
-        self.takes(claim.transport, port, true);
+        claim.address.set_port(port);
+        self.takes(claim, true);
         match bound {
             Ok(()) => self.calls.succeed(call),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && waiting.tries > 0 => {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && waiting.tries > 0 => {
                 let tries = waiting.tries - 1;
-                self.ask(Waiting { tries, ..waiting });
+                self.ask(Some(agent), Waiting { tries, ..waiting });
             }
             Err(error) => self
                 .calls
@@ -133,12 +175,18 @@ impl<'a> Claims<'a> {
         }
     }
 
-    fn takes(&mut self, transport: Transport, port: u16, is_used: bool) {
-        let taken = Taken {
+    fn takes(&mut self, claim: Claim, is_used: bool) {
+        let key = (claim.transport, claim.address.port());
+        let taken = self.taken.entry(key).or_insert_with(|| Taken {
+            claims: Vec::new(),
             since: Instant::now(),
             is_used,
-        };
-        self.taken.insert((transport, port), taken);
+        });
+        (taken.since, taken.is_used) = (Instant::now(), is_used);
+        taken.claims.retain(|known| known.address != claim.address);
+        if taken.claims.len() < CLAIMS_OF_PORT_MAX {
+            taken.claims.push(claim);
+        }
     }
 
     /// Whether there are ports that may have to be given back.
@@ -150,13 +198,22 @@ impl<'a> Claims<'a> {
     ///
     /// # Errors
     /// The agent is gone.
-    pub fn look(&mut self) -> io::Result<()> {
+    pub fn look(&mut self, agent: Option<&Handover>) -> io::Result<()> {
+        for (transport, port) in self.forget_unused()? {
+            let said = ToAgent::Released { transport, port };
+            agent.map_or(Ok(()), |agent| agent.send(&said.encode(), &[]))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the ports that no program has any more; returns them.
+    fn forget_unused(&mut self) -> io::Result<Vec<(Transport, u16)>> {
+        let mut released = Vec::new();
         for transport in [Transport::Tcp, Transport::Udp] {
             if !self.taken.keys().any(|(taken, _)| *taken == transport) {
                 continue;
             }
             let in_use = ports::in_use(transport)?;
-            let mut released = Vec::new();
             self.taken.retain(|(of, port), taken| {
                 if *of != transport {
                     return true;
@@ -166,16 +223,12 @@ impl<'a> Claims<'a> {
                 let keeps = is_used || !taken.is_used && taken.since.elapsed() < USED_WITHIN;
                 taken.is_used |= is_used;
                 if !keeps {
-                    released.push(*port);
+                    released.push((transport, *port));
                 }
                 keeps
             });
-            for port in released {
-                let said = ToAgent::Released { transport, port };
-                self.agent.send(&said.encode(), &[])?;
-            }
         }
-        Ok(())
+        Ok(released)
     }
 }
 

@@ -3,31 +3,39 @@
 //!
 //! This process moves into a network namespace of its own, hands the sockets that catch what
 //! begins there to the agent (the daemon's, [`agent`](crate::agent)), leaves a supervisor behind
-//! and becomes the program: its process id, parent, terminal, signals and exit code are its own.
+//! (in the namespace, and a finder outside of it) and becomes the program: its process id, parent,
+//! terminal, signals and exit code are its own.
 
 mod claims;
+mod finder;
 mod ports;
 mod supervisor;
 
+use core::time::Duration;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use clap::Args;
 use tabane_cluster::{Cluster, DEFAULT_PATH, NodeIndex, plain};
 use tabane_io::capture::{Capture, Namespace};
-use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
 use tabane_io::process::{Watched, leave_behind};
 use tabane_io::socket_calls::SocketCalls;
 
 use crate::agent::{self, ToAgent, ToSupervisor};
 use crate::cli;
+use finder::Finder;
+use supervisor::{Left, supervise};
 
+/// How long daemons may go on ending just when they are asked.
+const ENDING_MAX: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 /// The program is not there (as shells and env(1) say it).
 const NOT_FOUND: u8 = 127;
 /// It is there and cannot be run.
@@ -54,7 +62,7 @@ pub struct RunArgs {
 
 /// Becomes the program; returns only if that fails, with the exit code.
 pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> u8 {
-    if let Err(message) = prepare(cluster, me) {
+    if let Err(message) = prepare(args, cluster, me) {
         return cli::failure(message);
     }
     let (program, arguments) = match args.program.split_first() {
@@ -83,10 +91,11 @@ fn is_there(program: &Path) -> bool {
 }
 
 /// Moves this process to where its connections are caught.
-fn prepare(cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
-    let own = addresses_for_programs(cluster, me);
+fn prepare(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
     // Before this process leaves the network namespace in which the agent has its name.
-    let agent = find_agent(cluster, me)?;
+    let finder = Finder::leave(cluster, me)
+        .map_err(|error| format!("no process can be left behind: {}", plain(&error)))?;
+    let own = addresses_for_programs(cluster, me);
     let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
     if let Err(error) = namespace.add_names(names(cluster)) {
         // Programs find the nodes by their addresses all the same.
@@ -95,18 +104,30 @@ fn prepare(cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
     let capture = Capture::open(&own).map_err(|error| {
         format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy)")
     })?;
-    hand_over(&agent, &capture, own)
-        .map_err(|error| format!("the daemon does not take part: {error}"))?;
-    drop(capture);
-    let program = std::process::id();
-    let watched = Watched::new(program)
+    let begin = ToAgent::begin(own, std::process::id(), &args.program[0]);
+    let agent = take_part(&finder, &capture, &begin)?;
+    let program = Watched::new(std::process::id())
         .map_err(|error| format!("this process cannot be watched: {}", plain(&error)))?;
     let trouble = |error: io::Error| format!("no supervisor can be left behind: {}", plain(&error));
     let (ours, supervisors) = Handover::pair().map_err(trouble)?;
-    let kept = [agent.as_fd(), watched.as_fd(), supervisors.as_fd()];
+    let mut kept = vec![
+        agent.as_fd(),
+        finder.as_fd(),
+        program.as_fd(),
+        supervisors.as_fd(),
+    ];
+    kept.extend(capture.descriptors());
     leave_behind(&kept, || {
         let calls = taken_over(&supervisors);
-        supervisor::supervise(&agent, &watched, calls.as_ref());
+        let left = Left {
+            finder: &finder,
+            capture: &capture,
+            begin: &begin,
+            program: &program,
+            calls: calls.as_ref(),
+        };
+        // Nobody would be there to be told of an error: the agent sees that this process is gone.
+        let _ = supervise(&left, &agent);
     })
     .map_err(trouble)?;
     // Only now: the supervisor's own calls are its own affair.
@@ -131,66 +152,39 @@ fn taken_over(from: &Handover) -> Option<SocketCalls> {
     Some(SocketCalls::from_descriptor(calls))
 }
 
-/// The daemon of this node, or that of this user's programs, which is started if need be.
-fn find_agent(cluster: &Cluster, me: NodeIndex) -> Result<Handover, String> {
-    let own = agent::socket_of_user(own_uid());
-    for name in [agent::SOCKET_NAME, &own] {
-        match Handover::connect(name) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            Err(error) => return Err(format!("the daemon cannot be asked: {}", plain(&error))),
-            Ok(agent) => return Ok(agent),
-        }
-    }
-    start_agent(cluster, me)?;
-    // Another program of this user may have started it at the same time.
-    Handover::connect(&own).map_err(|error| format!("the daemon is gone: {}", plain(&error)))
-}
-
-/// Starts a daemon for this user's programs, and waits until it is ready.
-fn start_agent(cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
-    let trouble = |error: io::Error| format!("no daemon can be started: {}", plain(&error));
-    let this = std::env::current_exe().map_err(trouble)?;
-    let (mut says, told) = io::pipe().map_err(trouble)?;
-    let mut daemon = Command::new(this);
-    daemon.arg("agent").arg("--config").arg(&cluster.file);
-    daemon.args(["--node", &cluster.nodes[me].name]);
-    leave_behind(&[told.as_fd()], || {
-        if let (Ok(out), Ok(err)) = (told.try_clone(), told.try_clone()) {
-            // If it fails, the pipe is closed and nothing was said.
-            let _ = daemon.stdout(out).stderr(err).exec();
-        }
-    })
-    .map_err(trouble)?;
-    drop(told);
-    let mut said = String::new();
-    // Until it is ready: then it closes nothing, but says so.
-    let mut reader = BufReader::new(&mut says);
+/// The agent that watches the sockets of the namespace from now on.
+fn take_part(finder: &Finder, capture: &Capture, begin: &ToAgent) -> Result<Handover, String> {
+    let until = Instant::now() + ENDING_MAX;
     loop {
-        let mut line = String::new();
-        match reader.read_line(&mut line) {
-            Ok(0) | Err(_) => break,
-            Ok(_) if line == "ready\n" => return Ok(()),
-            Ok(_) => said += &line,
+        let agent = finder.start()?;
+        match hand_over(&agent, capture, begin) {
+            Ok(Some(ToSupervisor::Go)) => return Ok(agent),
+            Ok(Some(ToSupervisor::Full)) => {
+                return Err(format!(
+                    "the daemon has {} programs already; end some of them",
+                    agent::PLACES_MAX
+                ));
+            }
+            Ok(_) => return Err("the daemon is of another version; restart it".to_owned()),
+            // It has ended just now: another one is to be found, or to be started.
+            Err(_) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(error) => return Err(format!("the daemon does not take part: {}", plain(&error))),
         }
     }
-    if said.contains("already") {
-        return Ok(());
-    }
-    Err(format!(
-        "no daemon runs here, and none can be started:\n{}",
-        said.trim_end()
-    ))
 }
 
-fn hand_over(agent: &Handover, capture: &Capture, own: Vec<IpAddr>) -> Result<(), String> {
-    let begin = ToAgent::Begin { own };
-    let sent = agent.send(&begin.encode(), &capture.descriptors());
-    sent.map_err(|error| plain(&error))?;
-    let (answer, _) = agent.receive().map_err(|error| plain(&error))?;
-    match ToSupervisor::parse(&answer) {
-        Some(ToSupervisor::Go) => Ok(()),
-        _ => Err("it is too busy, or of another version".to_owned()),
+/// Gives the agent the sockets; its answer.
+fn hand_over(
+    agent: &Handover,
+    capture: &Capture,
+    begin: &ToAgent,
+) -> io::Result<Option<ToSupervisor>> {
+    agent.send(&begin.encode(), &capture.descriptors())?;
+    let (answer, _) = agent.receive()?;
+    if answer.is_empty() {
+        return Err(io::ErrorKind::BrokenPipe.into());
     }
+    Ok(ToSupervisor::parse(&answer))
 }
 
 /// What the nodes are called, and where programs find them: the virtual NIC, or else the first link.

@@ -1,76 +1,116 @@
 //! What stays in a program's network namespace: makes the sockets that only can be made there, asks
 //! for the ports that programs want, and ends when the last process there has.
+//!
+//! It outlives the agent. It has the sockets of the namespace as well, and hands them to the next
+//! one: connections that stood are gone with the agent that carried them, those that begin meanwhile
+//! wait (their SYNs are repeated), and the ports that programs have are asked for anew.
 
 use core::time::Duration;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-use tabane_io::capture::connect_as;
+use tabane_io::capture::{Capture, connect_as};
 use tabane_io::handover::Handover;
 use tabane_io::poll::{Interest, Poller};
-use tabane_io::process::Watched;
+use tabane_io::process::{Watched, ignore_termination};
 use tabane_io::socket_calls::SocketCalls;
 
 use super::claims::Claims;
+use super::finder::Finder;
 use crate::agent::{ToAgent, ToSupervisor};
 
 const TOKEN_AGENT: u64 = 0;
 const TOKEN_PROGRAM: u64 = 1;
 const TOKEN_CALLS: u64 = 2;
+const TOKEN_FINDER: u64 = 3;
 /// How often it is looked whether programs still have the ports they had; and, once the program
 /// itself has ended, whether what it started has, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long after an agent is gone the next one is looked for, at first and when it takes longer.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Until the program (and all it started) has ended, or the agent.
-pub fn supervise(agent: &Handover, program: &Watched, calls: Option<&SocketCalls>) {
+/// What is left to a supervisor.
+#[derive(Clone, Copy)]
+pub struct Left<'a> {
+    /// The way to the next agent.
+    pub finder: &'a Finder,
+    /// The sockets of the namespace.
+    pub capture: &'a Capture,
+    /// What is said of them to an agent.
+    pub begin: &'a ToAgent,
+    /// The program.
+    pub program: &'a Watched,
+    /// Its calls of bind and listen, if they can be had.
+    pub calls: Option<&'a SocketCalls>,
+}
+
+/// Until the program, and all it started, has ended.
+///
+/// # Errors
+/// The system has no descriptors or no memory left.
+pub fn supervise(left: &Left<'_>, agent: &Handover) -> io::Result<()> {
+    ignore_termination();
+    let poller = Poller::new()?;
+    let agent = agent.as_fd().try_clone_to_owned()?.into();
     let mut supervisor = Supervisor {
-        agent,
-        calls,
-        claims: calls.map(|calls| Claims::new(calls, agent)),
+        left: *left,
+        poller,
+        agent: None,
+        find_at: None,
+        retry: RETRY_MIN,
+        claims: left.calls.map(Claims::new),
         looked_at: Instant::now(),
     };
-    // Nobody is there to be told: if anything fails, the agent sees that this process is gone.
-    let _ = supervisor.serve(program);
+    supervisor.follow(agent)?;
+    supervisor.serve()
 }
 
 struct Supervisor<'a> {
-    agent: &'a Handover,
-    calls: Option<&'a SocketCalls>,
+    left: Left<'a>,
+    poller: Poller,
+    /// None: it is gone, and the next one looked for.
+    agent: Option<Handover>,
+    /// When to have the next one looked for, if that is not being done.
+    find_at: Option<Instant>,
+    retry: Duration,
     claims: Option<Claims<'a>>,
     looked_at: Instant,
 }
 
 impl Supervisor<'_> {
-    fn serve(&mut self, program: &Watched) -> io::Result<()> {
-        let poller = Poller::new()?;
-        // What is said waits until the agent has room for it, which never waits itself.
-        poller.register(self.agent, TOKEN_AGENT, Interest::Read)?;
-        poller.register(program, TOKEN_PROGRAM, Interest::Read)?;
-        if let Some(calls) = self.calls {
-            poller.register(calls, TOKEN_CALLS, Interest::Read)?;
+    fn serve(&mut self) -> io::Result<()> {
+        self.poller
+            .register(self.left.program, TOKEN_PROGRAM, Interest::Read)?;
+        self.poller
+            .register(self.left.finder, TOKEN_FINDER, Interest::Read)?;
+        if let Some(calls) = self.left.calls {
+            self.poller.register(calls, TOKEN_CALLS, Interest::Read)?;
         }
         let mut ready = Vec::new();
         let mut has_ended = false;
         loop {
-            let looks = has_ended || self.claims.as_ref().is_some_and(Claims::has_taken);
-            poller.wait(looks.then_some(LOOK_EVERY), &mut ready)?;
+            let patience = self.patience(has_ended);
+            self.poller.wait(patience, &mut ready)?;
             for ready in &ready {
                 match ready.token {
                     TOKEN_PROGRAM => {
-                        poller.deregister(program)?;
+                        self.poller.deregister(self.left.program)?;
                         has_ended = true;
                     }
-                    TOKEN_CALLS => self.claims.as_mut().map_or(Ok(()), Claims::called)?,
-                    _ if !self.hear()? => return Ok(()),
+                    TOKEN_CALLS => self.called()?,
+                    TOKEN_FINDER => self.found()?,
+                    _ if self.hear().is_err() => self.lose_agent(),
                     _ => {}
                 }
             }
-            if self.looked_at.elapsed() >= LOOK_EVERY {
-                self.look()?;
+            self.find_when_due();
+            if self.looked_at.elapsed() >= LOOK_EVERY && self.look().is_err() {
+                self.lose_agent();
             }
             if has_ended && !others_are_here()? {
                 return Ok(());
@@ -78,18 +118,100 @@ impl Supervisor<'_> {
         }
     }
 
-    fn look(&mut self) -> io::Result<()> {
-        self.looked_at = Instant::now();
-        self.claims.as_mut().map_or(Ok(()), Claims::look)
+    /// How long there is nothing to do if nothing happens.
+    fn patience(&self, has_ended: bool) -> Option<Duration> {
+        let looks = has_ended || self.claims.as_ref().is_some_and(Claims::has_taken);
+        let until_find = self
+            .find_at
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        until_find
+            .into_iter()
+            .chain(looks.then_some(LOOK_EVERY))
+            .min()
     }
 
-    /// Does what the agent wants; `false`: it is gone.
-    fn hear(&mut self) -> io::Result<bool> {
+    // ---- the agent, and the next one ----
+
+    /// There is an agent, which has the sockets or is to have them.
+    fn follow(&mut self, agent: Handover) -> io::Result<()> {
+        // What is said waits until the agent has room for it, which never waits itself.
+        self.poller.register(&agent, TOKEN_AGENT, Interest::Read)?;
+        self.agent = Some(agent);
+        Ok(())
+    }
+
+    /// The agent is gone: the program's own affairs go on.
+    fn lose_agent(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            let _ = self.poller.deregister(&agent);
+        }
+        if let Some(claims) = &mut self.claims {
+            claims.agent_lost();
+        }
+        self.find_later();
+    }
+
+    fn find_later(&mut self) {
+        self.find_at = Some(Instant::now() + self.retry);
+        self.retry = (self.retry * 2).min(RETRY_MAX);
+    }
+
+    fn find_when_due(&mut self) {
+        if self.find_at.is_some_and(|at| at <= Instant::now()) {
+            self.find_at = None;
+            // Without the finder no agent is found any more; the program's own affairs go on.
+            let _ = self.left.finder.ask_again();
+        }
+    }
+
+    /// The finder has an answer.
+    fn found(&mut self) -> io::Result<()> {
+        match self.left.finder.found() {
+            Ok(Ok(agent)) => {
+                // What was said while nobody listened is out of date.
+                self.left.capture.forget_waiting();
+                let begin = self.left.begin.encode();
+                self.follow(agent)?;
+                let descriptors = self.left.capture.descriptors();
+                let agent = self.agent.as_ref();
+                let begun = agent.map(|agent| agent.send(&begin, &descriptors));
+                if !matches!(begun, Some(Ok(()))) {
+                    self.lose_agent();
+                }
+            }
+            Ok(Err(_)) => self.find_later(),
+            Err(_) => self.poller.deregister(self.left.finder)?,
+        }
+        Ok(())
+    }
+
+    // ---- what the program and the agent want ----
+
+    fn called(&mut self) -> io::Result<()> {
+        let claims = self.claims.as_mut();
+        claims.map_or(Ok(()), |claims| claims.called(self.agent.as_ref()))
+    }
+
+    /// Gives back the ports that no program has any more.
+    fn look(&mut self) -> io::Result<()> {
+        self.looked_at = Instant::now();
+        let claims = self.claims.as_mut();
+        claims.map_or(Ok(()), |claims| claims.look(self.agent.as_ref()))
+    }
+
+    /// Does what the agent wants, until it wants nothing.
+    ///
+    /// # Errors
+    /// It is gone, or has no room.
+    fn hear(&mut self) -> io::Result<()> {
         loop {
-            let message = match self.agent.receive_now() {
-                Ok((message, _)) if message.is_empty() => return Ok(false),
+            let agent = self.agent.as_ref().ok_or(ErrorKind::NotConnected)?;
+            let message = match agent.receive_now() {
+                Ok((message, _)) if message.is_empty() => {
+                    return Err(ErrorKind::BrokenPipe.into());
+                }
                 Ok((message, _)) => message,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             };
             match ToSupervisor::parse(&message) {
@@ -100,28 +222,37 @@ impl Supervisor<'_> {
                     to,
                 }) => {
                     let said = ToAgent::Connected { id, question };
-                    self.answer(&said, connect_as(from, to))?;
+                    answer(agent, &said, connect_as(from, to))?;
                 }
                 Some(ToSupervisor::Claimed { id, port, error }) => {
                     if let Some(claims) = &mut self.claims {
-                        claims.answered(id, port, error);
+                        claims.answered(agent, id, port, error);
                     }
                 }
                 Some(ToSupervisor::Look) => {
-                    self.look()?;
-                    self.agent.send(&ToAgent::Looked.encode(), &[])?;
+                    if let Some(claims) = &mut self.claims {
+                        claims.look(Some(agent))?;
+                    }
+                    agent.send(&ToAgent::Looked.encode(), &[])?;
                 }
-                Some(ToSupervisor::Go) | None => {}
+                Some(ToSupervisor::Go) => {
+                    self.retry = RETRY_MIN;
+                    if let Some(claims) = &mut self.claims {
+                        claims.agent_found(agent)?;
+                    }
+                }
+                Some(ToSupervisor::Full) => return Err(ErrorKind::ResourceBusy.into()),
+                None => {}
             }
         }
     }
+}
 
-    fn answer(&self, said: &ToAgent, socket: io::Result<TcpStream>) -> io::Result<()> {
-        let said = said.encode();
-        match socket {
-            Ok(socket) => self.agent.send(&said, &[socket.as_fd()]),
-            Err(_) => self.agent.send(&said, &[]),
-        }
+fn answer(agent: &Handover, said: &ToAgent, socket: io::Result<TcpStream>) -> io::Result<()> {
+    let said = said.encode();
+    match socket {
+        Ok(socket) => agent.send(&said, &[socket.as_fd()]),
+        Err(_) => agent.send(&said, &[]),
     }
 }
 

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tabane_cluster::plain;
+use tabane_io::credentials::own_uid;
 
 use super::control::{ReloadReport, Request, Response};
 use super::report::StatusReport;
+use super::server::{SOCKET_NAME, socket_of_user};
 use crate::exit_codes;
 
 /// How long a daemon may be silent before it counts as hung.
@@ -79,6 +81,18 @@ impl From<io::Error> for AskError {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Silent,
             _ => Self::Connection(error),
         }
+    }
+}
+
+/// Asks the daemon that is here: the one for everybody, or, if none is, the one that runs for
+/// programs of this user (`tabane run`). `ask` is given its name.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn ask_here<T>(ask: impl Fn(&str) -> Result<T, AskError>) -> Result<T, AskError> {
+    match ask(SOCKET_NAME) {
+        Err(AskError::NoDaemon) => ask(&socket_of_user(own_uid())),
+        answer => answer,
     }
 }
 

@@ -4,6 +4,7 @@ mod client;
 pub mod control;
 mod refused;
 mod report;
+mod run;
 mod server;
 mod table;
 #[cfg(test)]
@@ -12,7 +13,8 @@ mod tests;
 pub(crate) use tests::example as example_report;
 
 pub use client::{
-    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_reload, ask_report, ask_status, read_answer,
+    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_reload, ask_report, ask_status,
+    read_answer,
 };
 pub use control::{ReloadReport, Request, Response};
 pub use refused::{RefusedReason, RefusedStatus};
@@ -20,6 +22,7 @@ pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,
     VnicStatus,
 };
+pub use run::{ProgramStatus, RunStatus};
 pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME, socket_of_user};
 pub use table::{Colours, render};
 pub(crate) use table::{clean, duration, metric, round_trip};

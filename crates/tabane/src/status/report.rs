@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tabane_cluster::Wire;
 
 use super::refused::RefusedStatus;
+use super::run::RunStatus;
 
 /// Value of [`StatusReport::schema`]. Grows if a name changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -57,6 +58,9 @@ pub struct NodeStatus {
     /// Its own links.
     #[serde(default)]
     pub links: Vec<LinkStatus>,
+    /// Programs under `tabane run`.
+    #[serde(default)]
+    pub run: RunStatus,
 }
 
 /// One of the node's own links, as the operating system has it.

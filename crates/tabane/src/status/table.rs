@@ -109,6 +109,9 @@ fn head(report: &StatusReport, out: &mut String) {
             ),
         );
     }
+    if let Some(summary) = node.run.summary() {
+        line(out, &format!("tabane run: {summary}"));
+    }
     for (limit, count) in &node.limits_hit {
         line(out, &format!("limit hit: {} {count}", clean(limit)));
     }

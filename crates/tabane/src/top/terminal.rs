@@ -99,7 +99,7 @@ fn read_input(sender: &SyncSender<News>) {
 fn ask(interval: Duration, sender: &SyncSender<News>) {
     loop {
         let next = Instant::now() + interval;
-        let told = status::ask_report(status::SOCKET_NAME).map_err(|e| e.to_string());
+        let told = status::ask_here(status::ask_report).map_err(|e| e.to_string());
         if sender.send(News::Told(Box::new(told))).is_err() {
             return;
         }

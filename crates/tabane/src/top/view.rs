@@ -340,12 +340,14 @@ fn identity(report: &StatusReport) -> String {
         .vnic
         .as_ref()
         .map(|nic| format!(", {} {}", clean(&nic.name), clean(&nic.address)));
+    let run = node.run.summary().map(|run| format!(", run: {run}"));
     format!(
-        "{}: tabane {}, up {}, {wire}{}",
+        "{}: tabane {}, up {}, {wire}{}{}",
         clean(&node.name),
         clean(&node.version),
         duration(node.uptime_s),
-        nic.unwrap_or_default()
+        nic.unwrap_or_default(),
+        run.unwrap_or_default()
     )
 }
 

@@ -92,7 +92,7 @@ enum Trouble {
 }
 
 fn status() -> Result<StatusReport, Trouble> {
-    let answer = status::ask_status(status::SOCKET_NAME).map_err(|error| match error {
+    let answer = status::ask_here(status::ask_status).map_err(|error| match error {
         AskError::NoDaemon => Trouble::NoDaemon,
         other => Trouble::Says(other.to_string()),
     })?;

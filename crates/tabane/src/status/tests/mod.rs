@@ -103,6 +103,23 @@ pub(crate) fn example() -> StatusReport {
             pid: 4242,
             busy_us: 7_250_000_000,
             links: vec![link],
+            run: RunStatus {
+                programs: vec![ProgramStatus {
+                    pid: 4711,
+                    uid: 1000,
+                    command: "redis-server".to_owned(),
+                    connections: 13,
+                }],
+                connections: 12,
+                plain_connections: 1,
+                datagram_flows: 2,
+                listeners: 1,
+                carried: 340,
+                plain: 21,
+                accepted: 330,
+                refused: 3,
+                cut_off: 5,
+            },
         },
         peers: vec![
             peer("n1", PeerState::Up, fine),

@@ -1,0 +1,132 @@
+//! All connections that are carried on: from the moment both sides stand until both have said
+//! everything, or one breaks.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+
+use tabane_io::poll::Interest;
+use tabane_proto::link::PathState;
+use tabane_proto::{Node, PeerId, Time};
+
+use super::relay::{Far, Relay, Standing};
+use super::{Agent, Kind, Owner, RELAYS_MAX, token};
+use crate::daemon::log;
+
+impl Agent {
+    /// Both sides stand: carries what they say.
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: usize,
+        near: TcpStream,
+        far: Far,
+    ) {
+        let number = self.places.get(place).map_or(0, |place| place.number);
+        let relay = Relay::new(number, near, far);
+        let index = self.relays.vacant_key();
+        if self.relays.len() >= RELAYS_MAX {
+            self.stats.connections_full += 1;
+            return relay.reset(now, node);
+        }
+        let near = (Some(relay.near()), Kind::Near);
+        let sides = [near, (relay.plain(), Kind::Plain)];
+        let registered = sides.into_iter().try_for_each(|(socket, kind)| {
+            let register = |socket| {
+                self.poller
+                    .register(socket, token(kind, index), Interest::Nothing)
+            };
+            socket.map_or(Ok(()), register)
+        });
+        if registered.is_err() {
+            return relay.reset(now, node);
+        }
+        match relay.stream() {
+            Some(stream) => {
+                self.stats.carried += 1;
+                self.owners.insert(stream, Owner::Relay(index));
+            }
+            None => self.stats.plain += 1,
+        }
+        self.relays.insert(relay);
+        self.relay(now, node, index);
+    }
+
+    /// Moves what can be moved.
+    pub(super) fn relay(&mut self, now: Time, node: &mut Node, index: usize) {
+        let Some(relay) = self.relays.get_mut(index) else {
+            return;
+        };
+        match relay.turn(now, node, &mut self.buffer) {
+            Standing::Goes { eager } => {
+                let (near, plain) = (token(Kind::Near, index), token(Kind::Plain, index));
+                if relay.watch(&self.poller, near, plain).is_err() {
+                    self.reset(now, node, index);
+                } else if eager && !self.eager.contains(&index) {
+                    self.eager.push_back(index);
+                }
+            }
+            Standing::Over => {
+                if let Some(relay) = self.remove(index) {
+                    relay.finish();
+                }
+            }
+            Standing::Reset => self.reset(now, node, index),
+        }
+    }
+
+    /// One side is broken: so is the other.
+    pub(super) fn reset(&mut self, now: Time, node: &mut Node, index: usize) {
+        if let Some(relay) = self.remove(index) {
+            relay.reset(now, node);
+        }
+    }
+
+    /// Resets what has waited too long for a link to its far end.
+    pub(super) fn reset_cut_off(&mut self, now: Time, node: &mut Node, at_most: Duration) {
+        let mut peers: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        for (index, relay) in &self.relays {
+            if let Some((peer, _)) = relay.stream() {
+                peers.entry(peer).or_default().push(index);
+            }
+        }
+        for (peer, relays) in peers {
+            if without_links(now, node, peer).is_none_or(|lasts| lasts < at_most) {
+                continue;
+            }
+            log::line(format!(
+                "{}: no link to it has worked for {} s: {} connections of programs are reset",
+                node.peer_name(peer).unwrap_or("?"),
+                at_most.as_secs(),
+                relays.len()
+            ));
+            self.stats.cut_off += relays.len() as u64;
+            relays
+                .into_iter()
+                .for_each(|index| self.reset(now, node, index));
+        }
+    }
+
+    fn remove(&mut self, index: usize) -> Option<Relay> {
+        let relay = self.relays.try_remove(index)?;
+        let _ = self.poller.deregister(relay.near());
+        if let Some(plain) = relay.plain() {
+            let _ = self.poller.deregister(plain);
+        }
+        if let Some(stream) = relay.stream() {
+            self.owners.remove(&stream);
+        }
+        Some(relay)
+    }
+}
+
+/// How long no path to a peer has worked; `None`: one does.
+fn without_links(now: Time, node: &Node, peer: PeerId) -> Option<Duration> {
+    let paths = node.peer_stats(peer)?.paths;
+    let works = |state| matches!(state, PathState::Up | PathState::Suspect);
+    if paths.iter().any(|path| works(path.state)) {
+        return None;
+    }
+    Some(now.since(paths.iter().map(|path| path.since).max()?))
+}

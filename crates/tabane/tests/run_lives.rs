@@ -1,0 +1,245 @@
+//! `tabane run` while daemons are killed, stopped and started: connections break, programs do not.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use common::*;
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
+use tabane_lab::{Fault, LabConfig};
+
+const PORT: &str = "8080";
+
+/// A program under `tabane run` on a node, and the lines that it prints.
+struct Live {
+    _program: Program,
+    input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Live {
+    /// `lives.py`.
+    fn start(cluster: &Cluster, node: usize, side: &str) -> Live {
+        Live::of(under_run(cluster, node, "python3"), cluster, side)
+    }
+
+    /// The same without `tabane run`.
+    fn start_plainly(cluster: &Cluster, node: usize, side: &str) -> Live {
+        Live::of(cluster.lab().command(node, "python3"), cluster, side)
+    }
+
+    fn of(mut command: Command, cluster: &Cluster, side: &str) -> Live {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/run/lives.py");
+        let address = cluster.address(1).to_string();
+        command.arg(script).args([side, &address, PORT]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = Program::start(side, command).expect("starts");
+        let stdout = BufReader::new(program.take_stdout().expect("is piped"));
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        Live {
+            input: program.take_stdin().expect("is piped"),
+            _program: program,
+            lines,
+        }
+    }
+
+    /// A line for it to read.
+    fn is_told(&mut self, line: &str) {
+        writeln!(self.input, "{line}").expect("can be written");
+    }
+
+    /// The next line that it prints, and nothing else, is this.
+    fn says(&self, expected: &str) {
+        let said = self.lines.recv_timeout(PATIENCE);
+        assert_eq!(said.as_deref(), Ok(expected));
+    }
+}
+
+fn under_run(cluster: &Cluster, node: usize, program: &str) -> Command {
+    let mut command = cluster.tabane(node);
+    command.arg("run").arg("--config").arg(cluster.file());
+    command.args(["--", program]);
+    command
+}
+
+/// A cluster without daemons.
+fn quiet_cluster() -> Cluster {
+    let lab = lab(&LabConfig::default());
+    Cluster::new(lab, tabane(), ClusterConfig::default()).expect("the file is written")
+}
+
+const HELLO: &str = "echoed b'hello'";
+
+#[test]
+fn a_daemon_that_is_killed_or_stopped_breaks_connections_and_no_program() {
+    let mut cluster = cluster();
+    let server = Live::start(&cluster, 1, "serve");
+    server.says("listens");
+    let client = Live::start(&cluster, 0, "connect");
+    client.says(HELLO);
+    let kill: fn(&mut Cluster, usize) = |cluster, node| cluster.kill(node).expect("runs");
+    let stop: fn(&mut Cluster, usize) = |cluster, node| {
+        cluster.stop(node).expect("runs");
+    };
+    for end in [kill, stop] {
+        for node in [0, 1] {
+            end(&mut cluster, node);
+            cluster.start(node).expect("starts");
+            server.says("server: ECONNRESET");
+            client.says("client: ECONNRESET");
+            client.says(HELLO);
+        }
+    }
+}
+
+#[test]
+fn what_listens_while_no_daemon_runs_is_found_later() {
+    let mut cluster = cluster();
+    let mut server = Live::start(&cluster, 1, "late");
+    server.says("waits");
+    cluster.kill(1).expect("runs");
+    server.is_told("listen");
+    server.says("listens");
+    cluster.start(1).expect("starts");
+    // By a program that is not under `tabane run`, too: the node listens for it.
+    for start in [Live::start, Live::start_plainly] {
+        let client = start(&cluster, 0, "connect");
+        client.says(HELLO);
+        drop(client);
+        server.says("server: ended");
+    }
+}
+
+/// Cuts all links, or heals them, and waits until node 0 has noticed.
+fn all_links(cluster: &Cluster, state: &str) {
+    let is_up = state == "up";
+    for link in 0..cluster.lab().links() {
+        let done = match is_up {
+            true => cluster.lab().heal(link),
+            false => cluster.lab().fail(link, Fault::Silent, None),
+        };
+        done.expect("can be done");
+    }
+    for link in 0..cluster.lab().links() {
+        wait_path(cluster, link, state);
+    }
+}
+
+#[test]
+fn connections_wait_for_a_link_for_as_long_as_the_file_says() {
+    let cluster = cluster();
+    let server = Live::start(&cluster, 1, "serve");
+    server.says("listens");
+    let mut client = Live::start(&cluster, 0, "talk");
+    client.is_told("one");
+    client.says("echoed b'one\\n'");
+    all_links(&cluster, "down");
+    client.is_told("two");
+    all_links(&cluster, "up");
+    client.says("echoed b'two\\n'");
+
+    let mut file = fs::read_to_string(cluster.file()).expect("can be read");
+    file += "[run]\nall_links_down_s = 1\n";
+    fs::write(cluster.file(), file).expect("can be written");
+    for node in [0, 1] {
+        let mut reload = cluster.tabane(node);
+        reload.arg("reload");
+        let said = output("tabane reload", reload, PATIENCE).expect("ends");
+        let changes = "connections under `tabane run` wait 1 s for a link\n";
+        assert_eq!(text(&said.stdout), changes);
+    }
+    all_links(&cluster, "down");
+    client.is_told("three");
+    client.says("client: ECONNRESET");
+    server.says("server: ECONNRESET");
+    all_links(&cluster, "up");
+    let mut client = Live::start(&cluster, 0, "talk");
+    client.is_told("four");
+    client.says("echoed b'four\\n'");
+}
+
+/// The process of the daemon that runs for programs of this user.
+fn daemon(cluster: &Cluster, node: usize) -> u64 {
+    let status = cluster.status(node).expect("a daemon runs");
+    status["node"]["pid"].as_u64().expect("is a number")
+}
+
+fn signal(cluster: &Cluster, node: usize, signal: &str, pid: u64) {
+    let mut kill = cluster.lab().command(node, "kill");
+    kill.args([signal, &pid.to_string()]);
+    assert!(
+        output("kill", kill, PATIENCE)
+            .expect("ends")
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn a_daemon_of_ones_own_is_started_again() {
+    let cluster = quiet_cluster();
+    let server = Live::start(&cluster, 1, "serve");
+    server.says("listens");
+    let client = Live::start(&cluster, 0, "connect");
+    client.says(HELLO);
+    for how in ["-KILL", "-TERM"] {
+        for node in [0, 1] {
+            signal(&cluster, node, how, daemon(&cluster, node));
+            server.says("server: ECONNRESET");
+            client.says("client: ECONNRESET");
+            client.says(HELLO);
+        }
+    }
+}
+
+#[test]
+fn a_daemon_for_everybody_takes_the_place_of_ones_own() {
+    let mut cluster = quiet_cluster();
+    let server = Live::start(&cluster, 1, "serve");
+    server.says("listens");
+    let client = Live::start(&cluster, 0, "connect");
+    client.says(HELLO);
+    let own = daemon(&cluster, 0);
+    cluster.start(0).expect("starts");
+    server.says("server: ECONNRESET");
+    client.says("client: ECONNRESET");
+    client.says(HELLO);
+    assert_ne!(daemon(&cluster, 0), own);
+}
+
+#[test]
+fn many_that_start_at_once_share_one_daemon() {
+    const PROGRAMS: usize = 20;
+    let cluster = quiet_cluster();
+    for round in 0..5 {
+        if round > 0 {
+            // The next ones come while it ends.
+            signal(&cluster, 0, "-TERM", daemon(&cluster, 0));
+        }
+        let programs: Vec<_> = (0..PROGRAMS)
+            .map(|_| {
+                let mut command = under_run(&cluster, 0, "true");
+                command.stdin(Stdio::null()).stderr(Stdio::piped());
+                Program::start("true", command).expect("starts")
+            })
+            .collect();
+        for program in programs {
+            let said = program.output(PATIENCE).expect("ends");
+            assert!(
+                said.status.success(),
+                "round {round}: {}",
+                text(&said.stderr)
+            );
+        }
+    }
+}
