@@ -67,6 +67,24 @@ pub fn ignore_termination() {
     }
 }
 
+/// Lets this process have as many descriptors as it may. (What it begins with is low for the sake
+/// of programs that use select(2).) Returns how many.
+///
+/// # Errors
+/// Not expected.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` outlives the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: as above.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(limit.rlim_cur)
+}
+
 /// Closes all descriptors but some, and opens /dev/null as the standard streams: whoever reads
 /// from a pipe must not wait for a process that only happens to have its other end.
 fn leave_everything(kept: &[BorrowedFd<'_>]) {

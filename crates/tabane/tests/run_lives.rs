@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use common::*;
+use serde_json::{Value, json};
 use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
 use tabane_lab::{Fault, LabConfig};
 
@@ -242,4 +243,77 @@ fn many_that_start_at_once_share_one_daemon() {
             );
         }
     }
+}
+
+#[test]
+fn the_status_tells_of_programs() {
+    let cluster = cluster();
+    let server = Live::start(&cluster, 1, "serve");
+    server.says("listens");
+    let client = Live::start(&cluster, 0, "connect");
+    client.says(HELLO);
+    for (node, accepted, ports) in [(0, 0, 0), (1, 1, 1)] {
+        let run = cluster.status(node).expect("status")["node"]["run"].take();
+        assert_eq!(run["programs"][0]["command"], "python3", "{run}");
+        let pid = run["programs"][0]["pid"].as_u64().expect("is a number");
+        assert!(PathBuf::from(format!("/proc/{pid}")).exists());
+        assert_eq!(run["programs"][0]["connections"], 1, "{run}");
+        for (name, count) in [
+            ("connections", 1),
+            ("plain_connections", 0),
+            ("carried", 1),
+            ("plain", 0),
+            ("accepted", accepted),
+            ("ports", ports),
+            ("cut_off", 0),
+        ] {
+            assert_eq!(run[name], count, "{name} of n{node}: {run}");
+        }
+    }
+    let mut status = cluster.tabane(0);
+    status.arg("status");
+    let said = output("tabane status", status, PATIENCE).expect("ends");
+    let line = "tabane run: 1 program, 1 connection carried\n";
+    assert!(text(&said.stdout).contains(line), "{}", text(&said.stdout));
+    drop(client);
+    let is_gone = |status: &Value| status["node"]["run"]["programs"] == json!([]);
+    cluster
+        .wait_status(0, "the program is gone", is_gone)
+        .expect("status");
+}
+
+/// More programs than there may be: the last is told so.
+#[test]
+fn there_are_so_many_programs_and_no_more() {
+    let cluster = cluster();
+    let mut clients = cluster.lab().command(0, "python3");
+    let connect = "\
+import resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def connect():
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect('\\0tabane-run')
+    return s
+places = [connect() for _ in range(1024)]
+print(connect().recv(100), flush=True)
+sys.stdin.read()
+";
+    clients.args(["-c", connect]);
+    clients.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut clients = Program::start("python3", clients).expect("starts");
+    let mut said = String::new();
+    let mut stdout = BufReader::new(clients.take_stdout().expect("is piped"));
+    stdout.read_line(&mut said).expect("can be read");
+    assert_eq!(said, "b'{\"says\":\"full\"}'\n");
+    let mut run = under_run(&cluster, 0, "true");
+    run.stdin(Stdio::null());
+    let refused = output("tabane run", run, PATIENCE).expect("ends");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("1024 programs already"), "{said}");
+    let limits = cluster.status(0).expect("status")["node"]["limits_hit"].take();
+    assert_eq!(limits["run_programs_full"], 2);
+    let told = |log: &str| log.matches("limit hit: run_programs_full").count();
+    eventually("the log tells it once", || told(&cluster.log(0)) == 1);
 }

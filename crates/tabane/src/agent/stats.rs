@@ -32,7 +32,7 @@ impl Agent {
             ("run_programs_full", self.stats.places_full),
             ("run_connections_full", self.stats.connections_full),
             ("run_flows_full", self.flows.full),
-            ("run_listeners_full", self.hosted.full),
+            ("run_ports_full", self.hosted.full),
         ]
     }
 
@@ -67,7 +67,7 @@ impl Agent {
             connections,
             plain_connections: self.relays.len() - connections,
             datagram_flows: self.flows.len(),
-            listeners: self.hosted.len(),
+            ports: self.hosted.len(),
             carried: self.stats.carried,
             plain: self.stats.plain,
             accepted: self.stats.accepted,

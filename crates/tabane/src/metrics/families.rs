@@ -137,6 +137,96 @@ pub const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "tabane_run_programs",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &[],
+        help: "Programs under `tabane run`, each with all that it started.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&[], run.programs.len() as f64);
+        },
+    },
+    Family {
+        name: "tabane_run_connections",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &["by"],
+        help: "Connections of programs under `tabane run` that are carried now, by a bundle or by plain TCP.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&["bundle"], run.connections as f64);
+            out.add(&["plain"], run.plain_connections as f64);
+        },
+    },
+    Family {
+        name: "tabane_run_datagram_flows",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &[],
+        help: "Pairs of ends that programs under `tabane run` send datagrams between now.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&[], run.datagram_flows as f64);
+        },
+    },
+    Family {
+        name: "tabane_run_ports",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &[],
+        help: "Ports of programs under `tabane run` at which others reach them now.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&[], run.ports as f64);
+        },
+    },
+    Family {
+        name: "tabane_run_connections_begun",
+        kind: Kind::Counter,
+        unit: Unit::None,
+        labels: &["by"],
+        help: "Connections of programs under `tabane run` that were carried, by a bundle or by plain TCP.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&["bundle"], run.carried as f64);
+            out.add(&["plain"], run.plain as f64);
+        },
+    },
+    Family {
+        name: "tabane_run_connections_accepted",
+        kind: Kind::Counter,
+        unit: Unit::None,
+        labels: &[],
+        help: "Those carried by a bundle that programs of other nodes began.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&[], run.accepted as f64);
+        },
+    },
+    Family {
+        name: "tabane_run_connections_refused",
+        kind: Kind::Counter,
+        unit: Unit::None,
+        labels: &[],
+        help: "Connections that programs under `tabane run` began and that were refused.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&[], run.refused as f64);
+        },
+    },
+    Family {
+        name: "tabane_run_connections_cut_off",
+        kind: Kind::Counter,
+        unit: Unit::None,
+        labels: &[],
+        help: "Connections that were reset since no link to the far end had worked for all_links_down_s.",
+        samples: |report, out| {
+            let run = &report.node.run;
+            out.add(&[], run.cut_off as f64);
+        },
+    },
+    Family {
         name: "tabane_limit_hits",
         kind: Kind::Counter,
         unit: Unit::None,

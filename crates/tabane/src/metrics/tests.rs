@@ -126,7 +126,7 @@ fn a_report_as_metrics() {
     let samples = parse(&render(&example_report()));
     let path = |link| [("peer", "n2"), ("link", link)];
     type Labels<'a> = &'a [(&'a str, &'a str)];
-    let expected: [(&str, Labels<'_>, Option<f64>); 18] = [
+    let expected: [(&str, Labels<'_>, Option<f64>); 22] = [
         (
             "tabane_node_info",
             &[("node", "n0"), ("version", "0.1.0"), ("wire", "encrypted")],
@@ -138,6 +138,14 @@ fn a_report_as_metrics() {
             &[("device", "tab0")],
             Some(62_000.0),
         ),
+        ("tabane_run_programs", &[], Some(1.0)),
+        ("tabane_run_connections", &[("by", "bundle")], Some(12.0)),
+        (
+            "tabane_run_connections_begun_total",
+            &[("by", "plain")],
+            Some(21.0),
+        ),
+        ("tabane_run_connections_cut_off_total", &[], Some(5.0)),
         (
             "tabane_limit_hits_total",
             &[("limit", "vnic_dropped_unknown_destination")],

@@ -179,7 +179,11 @@ fn hand_over(
     capture: &Capture,
     begin: &ToAgent,
 ) -> io::Result<Option<ToSupervisor>> {
-    agent.send(&begin.encode(), &capture.descriptors())?;
+    match agent.send(&begin.encode(), &capture.descriptors()) {
+        // It may have said why.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        sent => sent?,
+    }
     let (answer, _) = agent.receive()?;
     if answer.is_empty() {
         return Err(io::ErrorKind::BrokenPipe.into());

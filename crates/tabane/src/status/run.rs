@@ -13,8 +13,8 @@ pub struct RunStatus {
     pub plain_connections: usize,
     /// Pairs of ends that datagrams are sent between now.
     pub datagram_flows: usize,
-    /// Listeners of programs at which plain programs elsewhere reach them now.
-    pub listeners: usize,
+    /// Ports of programs at which others reach them now: listeners, and bound sockets of UDP.
+    pub ports: usize,
     /// Connections that a bundle has carried, whoever began them.
     pub carried: u64,
     /// Connections that plain TCP has carried.

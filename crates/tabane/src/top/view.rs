@@ -34,8 +34,8 @@ pub struct Layout {
 impl Layout {
     /// Of a screen of so many lines. What matters less goes first when it is small.
     pub fn of(model: &Model, height: usize) -> Layout {
-        // Two lines of head, one of titles, one of help.
-        let room = height.saturating_sub(4);
+        // One line of titles, one of help.
+        let room = height.saturating_sub(head_lines(model) + 2);
         let wanted = model.selected().map_or(0, |peer| peer.paths.len());
         let peers = model.report.as_ref().map_or(0, |report| report.peers.len());
         // A line above each part, and three peers at least.
@@ -143,6 +143,10 @@ impl Page {
         let totals = format!("out {} in {} b/s", metric(out), metric(back));
         let summary = self.summary(report);
         self.ends(summary, &totals);
+        if let Some(programs) = report.node.run.summary() {
+            let text = format!("tabane run: {programs}");
+            self.lines.push(Line::raw(shorten(&text, self.width)));
+        }
     }
 
     /// How many peers are in which state.
@@ -270,7 +274,8 @@ impl Page {
             Span::styled(word, self.look.style(mood)),
             Span::raw(text),
         ]));
-        let room = height.saturating_sub(4);
+        // One line of the peer, one of help.
+        let room = height.saturating_sub(head_lines(model) + 2);
         let rows = (room / peer.paths.len().max(1)).saturating_sub(2);
         let history = model.history(&peer.name);
         let traffic = |path: &PathStatus| history?.path(path.link);
@@ -330,6 +335,12 @@ impl Page {
     }
 }
 
+/// Two, and one for the programs under `tabane run`, if there are any.
+fn head_lines(model: &Model) -> usize {
+    let run = model.report.as_ref().map(|report| &report.node.run);
+    2 + usize::from(run.is_some_and(|run| run.summary().is_some()))
+}
+
 fn identity(report: &StatusReport) -> String {
     let node = &report.node;
     let wire = match node.wire {
@@ -340,14 +351,12 @@ fn identity(report: &StatusReport) -> String {
         .vnic
         .as_ref()
         .map(|nic| format!(", {} {}", clean(&nic.name), clean(&nic.address)));
-    let run = node.run.summary().map(|run| format!(", run: {run}"));
     format!(
-        "{}: tabane {}, up {}, {wire}{}{}",
+        "{}: tabane {}, up {}, {wire}{}",
         clean(&node.name),
         clean(&node.version),
         duration(node.uptime_s),
-        nic.unwrap_or_default(),
-        run.unwrap_or_default()
+        nic.unwrap_or_default()
     )
 }
 

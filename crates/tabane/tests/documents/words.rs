@@ -5,9 +5,6 @@ use std::fs;
 use clap::CommandFactory;
 use tabane_program::cli::Cli;
 
-/// Named in the documents as what is not there yet.
-const LATER: [&str; 1] = ["run"];
-
 /// Whether the `tabane …` and `make …` of a line of shell, or of a code span, exist.
 pub fn check(line: &str) -> Result<(), String> {
     // A comment is for people; brackets only say what may be left out.
@@ -49,7 +46,7 @@ fn command(words: &[&str]) -> Result<(), String> {
             command = inner;
         } else if command.has_subcommands() {
             let is_word = word.starts_with(|c: char| c.is_ascii_lowercase());
-            if is_word && !LATER.contains(word) {
+            if is_word {
                 return Err(format!("`{}` has no command `{word}`", command.get_name()));
             }
             return Ok(());

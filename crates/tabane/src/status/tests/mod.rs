@@ -113,7 +113,7 @@ pub(crate) fn example() -> StatusReport {
                 connections: 12,
                 plain_connections: 1,
                 datagram_flows: 2,
-                listeners: 1,
+                ports: 1,
                 carried: 340,
                 plain: 21,
                 accepted: 330,
