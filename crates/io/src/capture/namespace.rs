@@ -16,6 +16,11 @@ use crate::sys::check;
 
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
+/// What the device with the node's addresses is called, as the virtual NIC is: programs that are
+/// told a device by its name, or look for one that is not `lo`, find it.
+const DEVICE: &str = "tab0";
+/// A veth has another end; nothing leaves there, for every address is local.
+const DEVICE_END: &str = "tab0-end";
 /// What TCP connections inside use: over loopback, where nothing is lost, BBR (a host's default,
 /// maybe) is three times slower.
 const CONGESTION_CONTROL: &str = "cubic";
@@ -50,12 +55,12 @@ pub struct Namespace(());
 
 impl Namespace {
     /// Moves this process, which must have a single thread, into a network namespace of its
-    /// own, with these addresses; an ordinary user's into a user namespace as well, in which
+    /// own, with these addresses (and lengths of their prefixes); an ordinary user's into a user namespace as well, in which
     /// it stays who it is.
     ///
     /// # Errors
     /// The kernel does not permit it, or lacks something.
-    pub fn enter(own: &[IpAddr]) -> Result<Namespace, NamespaceError> {
+    pub fn enter(own: &[(IpAddr, u8)]) -> Result<Namespace, NamespaceError> {
         const PLACES: libc::c_int = libc::CLONE_NEWNET | libc::CLONE_NEWNS;
         // SAFETY: take no arguments, cannot fail.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -133,7 +138,7 @@ fn mount(source: Option<&Path>, target: &CStr, flags: libc::c_ulong) -> io::Resu
 }
 
 /// Gives the namespace its addresses, and makes all others its own as well.
-pub(super) fn furnish(own: &[IpAddr]) -> Result<(), NamespaceError> {
+pub(super) fn furnish(own: &[(IpAddr, u8)]) -> Result<(), NamespaceError> {
     let mut route = RouteSocket::new().map_err(NamespaceError::step("ask the kernel"))?;
     let up = LinkSettings {
         up: true,
@@ -142,14 +147,30 @@ pub(super) fn furnish(own: &[IpAddr]) -> Result<(), NamespaceError> {
     route
         .set_link(LOOPBACK, up)
         .map_err(NamespaceError::step("switch lo on"))?;
-    for address in own {
-        let prefix = if address.is_ipv4() { 32 } else { 128 };
-        let added = route.add_address(LOOPBACK, *address, prefix);
-        added.map_err(NamespaceError::step("add the node's address"))?;
+    route
+        .add_veth(DEVICE, DEVICE_END, None)
+        .map_err(NamespaceError::step(
+            "make a device for the node's addresses",
+        ))?;
+    for name in [DEVICE, DEVICE_END] {
+        const STEP: &str = "switch the device of the node's addresses on";
+        let link = route.link(name).map_err(NamespaceError::step(STEP))?;
+        let link = link.ok_or(io::ErrorKind::NotFound);
+        let index = link.map_err(NamespaceError::step(STEP))?.index;
+        // Fails where there is no IPv6; then there is nothing to silence.
+        let _ = route.silence_ipv6(index);
+        route
+            .set_link(index, up)
+            .map_err(NamespaceError::step(STEP))?;
+        for (address, prefix) in own.iter().filter(|_| name == DEVICE) {
+            let added = route.add_address(index, *address, *prefix);
+            added.map_err(NamespaceError::step("add the node's address"))?;
+        }
     }
+    let addresses = own.iter().map(|(address, _)| *address);
     for is_v4 in [true, false] {
-        let source = own.iter().find(|address| address.is_ipv4() == is_v4);
-        let made = route.add_everything_local(is_v4, source.copied(), CONGESTION_CONTROL);
+        let source = addresses.clone().find(|address| address.is_ipv4() == is_v4);
+        let made = route.add_everything_local(is_v4, source, CONGESTION_CONTROL);
         match made {
             // A kernel without IPv6 has nothing to be caught there.
             Err(_) if !is_v4 && source.is_none() => {}

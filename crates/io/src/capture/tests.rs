@@ -15,7 +15,7 @@ const FAR: [&str; 2] = ["10.77.0.2:80", "[fd77::2]:80"];
 
 fn capture() -> Capture {
     let own = OWN.map(|text| text.parse::<IpAddr>().unwrap());
-    furnish(&own).unwrap();
+    furnish(&own.map(|address| (address, 24))).unwrap();
     Capture::open(&own).unwrap()
 }
 

@@ -96,7 +96,8 @@ fn prepare(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> Result<(), Strin
     let finder = Finder::leave(cluster, me)
         .map_err(|error| format!("no process can be left behind: {}", plain(&error)))?;
     let own = addresses_for_programs(cluster, me);
-    let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
+    let namespace =
+        Namespace::enter(&with_prefixes(cluster, me)).map_err(|error| error.to_string())?;
     if let Err(error) = namespace.add_names(names(cluster)) {
         // Programs find the nodes by their addresses all the same.
         cli::warn(error);
@@ -203,8 +204,16 @@ fn names(cluster: &Cluster) -> impl Iterator<Item = (&str, IpAddr)> {
 /// The addresses of node `me` at which programs of other nodes look for it: that of its virtual
 /// NIC first, which is the source of what they send.
 pub fn addresses_for_programs(cluster: &Cluster, me: NodeIndex) -> Vec<IpAddr> {
+    let addresses = with_prefixes(cluster, me).into_iter();
+    addresses.map(|(address, _)| address).collect()
+}
+
+/// The same, with the lengths of their networks' prefixes, as far as the cluster file tells.
+fn with_prefixes(cluster: &Cluster, me: NodeIndex) -> Vec<(IpAddr, u8)> {
     let node = &cluster.nodes[me];
-    let vnic = node.vnic.map(|(address, _)| address);
-    let links = node.addresses().map(|(_, address)| address);
-    vnic.into_iter().chain(links).collect()
+    let whole = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+    let links = node
+        .addresses()
+        .map(|(_, address)| (address, whole(address)));
+    node.vnic.into_iter().chain(links).collect()
 }
