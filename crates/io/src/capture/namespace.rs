@@ -163,7 +163,8 @@ pub(super) fn furnish(own: &[(IpAddr, u8)]) -> Result<(), NamespaceError> {
             .set_link(index, up)
             .map_err(NamespaceError::step(STEP))?;
         for (address, prefix) in own.iter().filter(|_| name == DEVICE) {
-            let added = route.add_address(index, *address, *prefix);
+            // A route to its network would be narrower than the one of all addresses.
+            let added = route.add_address_alone(index, *address, *prefix);
             added.map_err(NamespaceError::step("add the node's address"))?;
         }
     }

@@ -18,10 +18,6 @@ const VETH_INFO_PEER: u16 = 1;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const ADDR_GEN_MODE_NONE: u8 = 1;
 
-/// IPv6 addresses are given without duplicate address detection: the cluster
-/// file says whose they are, and for its second or two they would be unusable.
-const NO_DUPLICATE_DETECTION: u8 = libc::IFA_F_NODAD as u8;
-
 const ACK: i32 = libc::NLM_F_ACK;
 
 /// Asks for all links.
@@ -144,21 +140,43 @@ impl Socket {
         address: IpAddr,
         prefix: u8,
     ) -> Result<(), Refused> {
+        self.add_address_with(index, address, prefix, 0)
+    }
+
+    /// The same, without that route.
+    pub(crate) fn add_address_alone(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix: u8,
+    ) -> Result<(), Refused> {
+        self.add_address_with(index, address, prefix, libc::IFA_F_NOPREFIXROUTE)
+    }
+
+    fn add_address_with(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix: u8,
+        flags: u32,
+    ) -> Result<(), Refused> {
         let (family, octets) = match address {
             IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
             IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
         };
-        let flags = if address.is_ipv6() {
-            NO_DUPLICATE_DETECTION
-        } else {
-            0
+        let flags = match address {
+            IpAddr::V4(_) => flags,
+            // The cluster file says whose an address is, and for the second or two of duplicate
+            // address detection it would be unusable.
+            IpAddr::V6(_) => flags | libc::IFA_F_NODAD,
         };
-        let header = address_header(family as u8, prefix, flags, index);
+        let header = address_header(family as u8, prefix, 0, index);
         let how = ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let mut request = Request::new(libc::RTM_NEWADDR, how, &header);
         request
             .attribute(libc::IFA_LOCAL, &octets)
-            .attribute(libc::IFA_ADDRESS, &octets);
+            .attribute(libc::IFA_ADDRESS, &octets)
+            .number(libc::IFA_FLAGS, flags);
         if let (IpAddr::V4(ip), 1..=30) = (address, prefix) {
             let broadcast = u32::from(ip) | u32::MAX >> prefix;
             request.attribute(libc::IFA_BROADCAST, &broadcast.to_be_bytes());
