@@ -390,7 +390,12 @@ fn sshd(cluster: &Cluster) -> (Program, String) {
     start.args(AS_NO_ROOT).arg("/usr/sbin/sshd");
     start.args(["-D", "-e", "-f", &format!("{directory}/sshd_config")]);
     start.stderr(fs::File::create(format!("{directory}/sshd.log")).expect("can be written"));
-    let server = serve_by("sshd", start, 2222);
+    start.stdout(Stdio::null());
+    let mut server = Program::start("sshd", start).expect("starts");
+    server.listens(2222).unwrap_or_else(|error| {
+        let said = fs::read_to_string(format!("{directory}/sshd.log"));
+        panic!("{error}\n{}", said.unwrap_or_default())
+    });
     let shell = format!(
         "ssh -F none -i {directory}/user -p 2222 -o StrictHostKeyChecking=no \
          -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes"
@@ -453,18 +458,7 @@ fn open_mpi() {
     let mut build = Command::new("mpicc");
     build.args(["-O1", "-o", &program, &source]);
     well("mpicc", &output("mpicc", build, PATIENCE).expect("ends"));
-    // What launches the other node's part, in place of ssh.
-    let mut there = cluster.run(1, "sh");
-    there.arg("-c");
-    let words = std::iter::once(there.get_program()).chain(there.get_args());
-    let quoted: Vec<_> = words
-        .map(|word| format!("'{}'", word.to_string_lossy()))
-        .collect();
-    let launcher = format!("{directory}/launch");
-    let script = format!("#!/bin/sh\nshift\nexec {} \"$*\"\n", quoted.join(" "));
-    fs::write(&launcher, script).expect("can be written");
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).expect("can be changed");
+    let (_server, shell) = sshd(&cluster);
     let hosts = format!("{}:1,{}:1", cluster.address(0), cluster.address(1));
     let mut client = under_run(&cluster, 0, "mpirun", &["--host", &hosts, "-np", "2"]);
     client.args([
@@ -475,7 +469,7 @@ fn open_mpi() {
     ]);
     for (name, value) in [
         ("plm", "rsh"),
-        ("plm_rsh_agent", &launcher),
+        ("plm_rsh_agent", &format!("{shell} -l user")),
         ("plm_rsh_no_tree_spawn", "1"),
         ("orte_tmpdir_base", &directory),
         ("oob_tcp_if_include", "10.99.0.0/24"),
