@@ -47,7 +47,8 @@ build: setup ## build the program `tabane` and the library for C
 demo: setup ## two nodes, two switches, one iperf3: watch a switch die (under a minute)
 	cargo run --quiet --release -p tabane --bin tabane -- demo $(ARGS)
 
-test: setup ## every test, as root also as an ordinary user; 10,000 fault schedules
+test: ## every test, as root also as an ordinary user; 10,000 fault schedules
+	@tools/setup.sh test
 	@SEED=$(SEED) tools/test.sh
 
 soak: soak-sim soak-lab soak-busy ## the three long runs one after another: hours

@@ -3,6 +3,7 @@
 # is there.
 #
 #   tools/setup.sh          what building, testing and the demo need
+#   tools/setup.sh test     also the programs that are run under `tabane run`
 #   tools/setup.sh bench    also the programs that bench measures, as far as
 #                           the distribution has them
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
@@ -44,11 +45,23 @@ ssh                      openssh-client
 ssh-keygen               openssh-client
 sshd                     openssh-server
 tcpdump                  tcpdump
+python3                  python3
 /etc/ssl/certs/ca-certificates.crt ca-certificates
 '
 # Nice to have: bench leaves out what needs them, and says so.
 OPTIONAL='
 perf                     linux-perf
+'
+# What `setup.sh test` adds: programs that tests run as they are.
+TEST='
+haproxy                  haproxy
+memcached                memcached
+/usr/lib/postgresql/*/bin/postgres postgresql
+pgbench                  postgresql
+go                       golang-go
+node                     nodejs
+mpirun                   openmpi-bin
+mpicc                    libopenmpi-dev
 '
 # What `setup.sh bench` adds; also left out by bench if it is missing.
 BENCH='
@@ -66,7 +79,7 @@ musl-gcc                 musl-tools
 '
 # Programs whose packages bring a service along, and what it is called.
 SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
-rpcbind:rpcbind ganesha.nfsd:nfs-ganesha'
+haproxy:haproxy memcached:memcached pgbench:postgresql rpcbind:rpcbind ganesha.nfsd:nfs-ganesha'
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -213,6 +226,10 @@ cargo_tool() {
 
 case ${1-} in
     '') system_packages ;;
+    test)
+        NEEDED=$NEEDED$TEST
+        system_packages
+        ;;
     bench)
         OPTIONAL=$OPTIONAL$BENCH
         system_packages also
@@ -226,7 +243,7 @@ case ${1-} in
         NEEDED=$NEEDED$STATIC
         system_packages
         ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [bench | lint | deb | static]" ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [test | bench | lint | deb | static]" ;;
 esac
 rust
 case ${1-} in
