@@ -177,6 +177,8 @@ pub struct Agent {
     /// Relays that had more to move than one turn.
     eager: VecDeque<usize>,
     buffer: Vec<u8>,
+    /// A program has said something.
+    said: bool,
     look_at: Time,
     /// How many places there were.
     places_begun: u64,
@@ -214,6 +216,7 @@ impl Agent {
             owners: HashMap::new(),
             eager: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES],
+            said: false,
             look_at: Time::ZERO,
             places_begun: 0,
             told: HashSet::new(),
@@ -236,6 +239,11 @@ impl Agent {
         self.relays.len()
     }
 
+    /// Whether a program has said something since this was last asked.
+    pub fn take_said(&mut self) -> bool {
+        core::mem::take(&mut self.said)
+    }
+
     /// One of its descriptors is ready.
     pub fn ready(&mut self, now: Time, node: &mut Node, directory: &impl Directory, ready: Ready) {
         let Some((kind, index)) = kind_of(ready.token) else {
@@ -251,7 +259,10 @@ impl Agent {
             Kind::Accept => self.accept(now, node, index),
             Kind::Attempt => self.attempted(now, index),
             Kind::Inbound => self.reached(now, node, index),
-            Kind::Near | Kind::Plain => self.relay(now, node, index),
+            Kind::Near | Kind::Plain => {
+                self.said |= kind == Kind::Near;
+                self.relay(now, node, index);
+            }
             Kind::Datagrams => self.send_datagrams_on(now, index),
             Kind::Flow => self.give_datagrams_back(now, index),
             Kind::Hosted => self.take_in(now, node, index),

@@ -493,9 +493,12 @@ impl Host for Daemon {
         let told = self.redundancy.turn(now, node);
         self.tell_redundancy(told);
         let limit = self.cluster.run.all_links_down;
-        let agent = self.agent.as_mut();
-        self.is_eager = agent.is_some_and(|agent| agent.turn(now, node, limit));
-        self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
+        let mut said = false;
+        if let Some(agent) = &mut self.agent {
+            self.is_eager = agent.turn(now, node, limit);
+            said = agent.take_said();
+        }
+        said | self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
     }
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
