@@ -71,7 +71,6 @@ fn subjects(table: &Table) -> Vec<Subject<'_>> {
     let Some(way_at) = position(table, "way") else {
         return Vec::new();
     };
-    let what_at = position(table, "what");
     let Some(figure) = table.columns.get(way_at + 1) else {
         return Vec::new();
     };
@@ -86,10 +85,13 @@ fn subjects(table: &Table) -> Vec<Subject<'_>> {
             continue;
         };
         let rest = way.strip_prefix(who.name()).unwrap_or_default();
-        let what = match what_at {
-            Some(at) => format!("{}: {}", table.title, text(at)),
-            None => format!("{}{rest}", table.title),
-        };
+        // What stands before the way says what of it was measured.
+        let before = table.columns.iter().take(way_at).enumerate();
+        let before = before.map(|(at, name)| match name.as_str() {
+            "what" => format!(": {}", text(at)),
+            name => format!(", {} {name}", text(at)),
+        });
+        let what = format!("{}{}{rest}", table.title, before.collect::<String>());
         match all.iter_mut().find(|subject| subject.what == what) {
             Some(subject) => subject.figures.push((who, figure)),
             None => all.push(Subject {
@@ -128,6 +130,26 @@ mod tests {
         );
         let slower = table(&[race("µs", 10.0, 20.0, 10.0)]).expect("is behind");
         assert!(slower.to_string().contains("| 0.500 | 1.00 |"));
+    }
+
+    #[test]
+    fn ways_are_compared_in_the_same_thing_only() {
+        let mut table_ = Table::new("Race", "", &["links", "way", "Gb/s"]);
+        for (links, way, figure) in [
+            ("1", "TCP, one link", 1.0),
+            ("1", "tabane, encrypted", 1.0),
+            ("2", "MPTCP", 2.0),
+            ("2", "tabane, encrypted", 1.0),
+        ] {
+            let row = vec![links.into(), way.into(), vec![figure].into()];
+            table_.rows.push(row);
+        }
+        let told = table(&[table_]).expect("is behind").to_string();
+        assert!(
+            told.contains("| Race, 2 links | MPTCP | 2.00 Gb/s | 0.500 | – |"),
+            "{told}"
+        );
+        assert!(!told.contains("1 links"), "{told}");
     }
 
     #[test]
