@@ -4,10 +4,12 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use common::*;
-use tabane_lab::cluster::{PATIENCE, all_paths_up, output, path_state};
+use serde_json::Value;
+use tabane_lab::cluster::{PATIENCE, Program, all_paths_up, output, path_state, socket_address};
 
 fn limit_files(pid: u32, soft: &str) {
     let mut prlimit = Command::new("prlimit");
@@ -58,4 +60,40 @@ fn without_descriptors_it_carries_on_and_catches_up_later() {
         said.count() <= 3,
         "said once each, not for each try:\n{log}"
     );
+}
+
+#[test]
+fn without_descriptors_connections_of_programs_are_turned_away() {
+    let cluster = cluster();
+    let pid = cluster.daemon(1).expect("runs").id();
+    let under_run = |node, program: &[&str]| {
+        let mut command = cluster.tabane(node);
+        command.arg("run").arg("--config").arg(cluster.file());
+        command.arg("--").args(program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Program::start(program[0], command).expect("starts")
+    };
+    let echo = under_run(1, &["socat", "TCP-LISTEN:8080,fork,reuseaddr", "EXEC:cat"]);
+    let listens = |status: &Value| status["node"]["run"]["ports"] == 1;
+    cluster
+        .wait_status(1, "it listens", listens)
+        .expect("status");
+    exhaust(pid);
+    // A plain program finds the node's own listener.
+    let to = socket_address(cluster.lab().address(1, 0), 8080);
+    let mut plain = cluster.lab().command(0, "socat");
+    plain.args(["-u", &format!("TCP:{to}"), "-"]);
+    let turned_away = output("socat", plain, PATIENCE).expect("ends");
+    assert!(turned_away.stdout.is_empty());
+    limit_files(pid, "1024");
+    let status = cluster.status(1).expect("status");
+    assert_eq!(status["node"]["limits_hit"]["run_descriptors_full"], 1);
+    let to = socket_address(cluster.address(1), 8080);
+    let mut client = under_run(0, &["socat", "-", &format!("TCP:{to}")]);
+    let mut input = client.take_stdin().expect("is piped");
+    input.write_all(b"hello").expect("can be written");
+    drop(input);
+    let said = client.output(PATIENCE).expect("ends");
+    assert_eq!(text(&said.stdout), "hello");
+    drop(echo);
 }

@@ -1,5 +1,6 @@
 //! Datagrams, on their way between programs and the node's own network namespace.
 
+use tabane_io::capture::reset;
 use tabane_proto::{Node, Time};
 
 use super::words::Transport;
@@ -46,7 +47,9 @@ impl Agent {
             None => {}
             Some((_, Transport::Udp)) => self.take_datagrams_in(now, index),
             Some((place, Transport::Tcp)) => {
-                while let Some((plain, opening)) = self.hosted.accept(index) {
+                let accept = |agent: &Agent| agent.hosted.accept(index);
+                while let Some((plain, opening)) = self.accepted(accept, |(plain, _)| reset(plain))
+                {
                     self.came(now, node, place, plain, opening);
                 }
             }

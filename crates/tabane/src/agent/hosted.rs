@@ -164,13 +164,16 @@ impl Hosted {
     }
 
     /// The next connection to a listener: the socket, and both its ends.
-    pub fn accept(&self, index: usize) -> Option<(TcpStream, Opening)> {
-        let Socket::Listener(listener) = &self.ports.get(index)?.socket else {
-            return None;
+    ///
+    /// # Errors
+    /// No descriptors are left; the connection still waits then.
+    pub fn accept(&self, index: usize) -> io::Result<Option<(TcpStream, Opening)>> {
+        let Some(Socket::Listener(listener)) = self.ports.get(index).map(|port| &port.socket)
+        else {
+            return Ok(None);
         };
-        // Without a descriptor it waits, and is asked for again at once.
-        let (plain, from, to) = accept_plainly(listener).ok()??;
-        Some((plain, Opening { from, to }))
+        let accepted = accept_plainly(listener)?;
+        Ok(accepted.map(|(plain, from, to)| (plain, Opening { from, to })))
     }
 
     /// The next datagram: from whom, to whom, and how many bytes of it are in `buffer`.

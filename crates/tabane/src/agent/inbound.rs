@@ -4,13 +4,14 @@
 use core::time::Duration;
 use std::net::TcpStream;
 
+use tabane_io::capture::reset;
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::{
     CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, OPENING_BYTES_MAX, Opening,
 };
-use super::relay::{Far, reset_far};
+use super::relay::{Far, give_up, reset_far};
 use super::words::{ToSupervisor, Transport};
 use super::{Agent, Kind, Owner, token};
 
@@ -53,6 +54,9 @@ impl Inbound {
 impl Agent {
     /// Another node's agent opens a stream for a connection.
     pub(super) fn opened(&mut self, now: Time, node: &mut Node, peer: PeerId, stream: StreamId) {
+        if !self.has_room() {
+            return give_up(now, node, peer, stream, CODE_BUSY);
+        }
         let index = self.inbound.insert(Inbound {
             far: Far::Stream(peer, stream),
             bytes: Vec::new(),
@@ -74,6 +78,9 @@ impl Agent {
         plain: TcpStream,
         opening: Opening,
     ) {
+        if !self.has_room() {
+            return reset(plain);
+        }
         let index = self.inbound.insert(Inbound {
             far: Far::Plain(plain),
             bytes: Vec::new(),

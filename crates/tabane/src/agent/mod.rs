@@ -19,6 +19,7 @@ mod pipe;
 mod place;
 mod relay;
 mod relays;
+mod room;
 mod stats;
 mod words;
 
@@ -46,6 +47,7 @@ use inbound::Inbound;
 use opening::CODE_RESET;
 use place::{Awaited, Place};
 use relay::{Relay, give_up};
+use room::Room;
 
 /// Where supervisors connect to.
 pub const SOCKET_NAME: &str = "tabane-run";
@@ -173,6 +175,7 @@ pub struct Agent {
     flows: Flows,
     hosted: Hosted,
     claims: Vec<Waiting>,
+    room: Room,
     owners: HashMap<(PeerId, StreamId), Owner>,
     /// Relays that had more to move than one turn.
     eager: VecDeque<usize>,
@@ -213,6 +216,7 @@ impl Agent {
             flows: Flows::default(),
             hosted: Hosted::default(),
             claims: Vec::new(),
+            room: Room::new(),
             owners: HashMap::new(),
             eager: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES],

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
-use tabane_io::capture::{Syn, connect_plainly, reset};
+use tabane_io::capture::{Capture, Syn, connect_plainly, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -49,10 +49,14 @@ impl Agent {
         index: usize,
         syn: Syn,
     ) {
-        let place = &mut self.places[index];
+        let place = &self.places[index];
         let (source, destination) = (syn.source, syn.destination);
         if place.is_own(destination.ip()) || place.held.contains_key(&(source, destination)) {
             // It stays within, or is repeated while the far end is asked.
+            return;
+        }
+        if !self.has_room() {
+            // The program's kernel repeats it.
             return;
         }
         let held = Held {
@@ -60,7 +64,7 @@ impl Agent {
             awaited: Awaited::Plain,
             since: now,
         };
-        place.held.insert((source, destination), held);
+        self.places[index].held.insert((source, destination), held);
         match directory.peer_at(destination.ip()) {
             Some(peer) => self.ask_peer(now, node, index, (source, destination), peer),
             None => self.attempt(now, index, source, destination),
@@ -276,21 +280,17 @@ impl Agent {
 
     /// Admitted connections have come through.
     pub(super) fn accept(&mut self, now: Time, node: &mut Node, index: usize) {
-        loop {
-            let Some(place) = self.places.get_mut(index) else {
-                return;
-            };
-            let Some(capture) = &place.capture else {
-                return;
-            };
-            let Ok(Some((near, source, destination))) = capture.accept() else {
-                return;
-            };
-            match place.held.remove(&(source, destination)) {
-                Some(Held {
-                    awaited: Awaited::Admitted(far),
-                    ..
-                }) => self.begin(now, node, index, near, far),
+        let accept = |agent: &Agent| {
+            let place = agent.places.get(index);
+            let capture = place.and_then(|place| place.capture.as_ref());
+            capture.map_or(Ok(None), Capture::accept)
+        };
+        while let Some((near, source, destination)) =
+            self.accepted(accept, |(near, ..)| reset(near))
+        {
+            let held = self.places[index].held.remove(&(source, destination));
+            match held.map(|held| held.awaited) {
+                Some(Awaited::Admitted(far)) => self.begin(now, node, index, near, far),
                 // Whoever was to carry it is gone.
                 _ => reset(near),
             }

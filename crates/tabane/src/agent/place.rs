@@ -140,7 +140,8 @@ fn watched(capture: &Capture) -> [(BorrowedFd<'_>, Kind); 3] {
 
 impl Agent {
     pub(super) fn welcome(&mut self) {
-        while let Ok(Some((supervisor, who))) = self.listener.accept() {
+        let accept = |agent: &Agent| agent.listener.accept();
+        while let Some((supervisor, who)) = self.accepted(accept, drop) {
             if self.only_of.is_some_and(|uid| uid != who.uid) {
                 continue;
             }

@@ -10,7 +10,7 @@ use tabane_proto::link::PathState;
 use tabane_proto::{Node, PeerId, Time};
 
 use super::relay::{Far, Relay, Standing};
-use super::{Agent, Kind, Owner, RELAYS_MAX, token};
+use super::{Agent, Kind, Owner, token};
 use crate::daemon::log;
 
 impl Agent {
@@ -26,8 +26,7 @@ impl Agent {
         let number = self.places.get(place).map_or(0, |place| place.number);
         let relay = Relay::new(number, near, far);
         let index = self.relays.vacant_key();
-        if self.relays.len() >= RELAYS_MAX {
-            self.stats.connections_full += 1;
+        if !self.has_room() {
             return relay.reset(now, node);
         }
         let near = (Some(relay.near()), Kind::Near);

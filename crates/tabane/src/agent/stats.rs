@@ -23,14 +23,17 @@ pub struct AgentStats {
     pub places_full: u64,
     /// Connections that were reset or not begun since there are too many.
     pub connections_full: u64,
+    /// Connections and programs that were turned away for want of a descriptor.
+    pub descriptors_full: u64,
 }
 
 impl Agent {
     /// How often each limit was hit; their names are those of `limits_hit` in docs/status.md.
-    pub fn limits_hit(&self) -> [(&'static str, u64); 4] {
+    pub fn limits_hit(&self) -> [(&'static str, u64); 5] {
         [
             ("run_programs_full", self.stats.places_full),
             ("run_connections_full", self.stats.connections_full),
+            ("run_descriptors_full", self.stats.descriptors_full),
             ("run_flows_full", self.flows.full),
             ("run_ports_full", self.hosted.full),
         ]

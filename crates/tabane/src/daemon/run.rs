@@ -8,7 +8,6 @@ use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, SPIN, Tur
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::poll::{Interest, Poller, Ready};
-use tabane_io::process::raise_descriptor_limit;
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::systemd::State;
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
@@ -127,8 +126,6 @@ impl Daemon {
     fn start(cluster: &Cluster, me: usize, life: Life) -> Result<(Engine, Daemon), String> {
         let spec = &cluster.nodes[me];
         let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
-        // Programs' connections need one or two each. If it fails there are as many as there are.
-        let _ = raise_descriptor_limit();
         // First of all that is visible: only one daemon can have them, and whoever
         // has them may remove a device that another one left behind. They go last of all.
         let (control, handover) = life.sockets();

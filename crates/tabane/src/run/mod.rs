@@ -185,7 +185,11 @@ fn hand_over(
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         sent => sent?,
     }
-    let (answer, _) = agent.receive()?;
+    let (answer, _) = match agent.receive() {
+        // It has not read all, and what it said before is behind this error.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => agent.receive()?,
+        received => received?,
+    };
     if answer.is_empty() {
         return Err(io::ErrorKind::BrokenPipe.into());
     }

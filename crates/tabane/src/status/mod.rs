@@ -23,6 +23,7 @@ pub use report::{
     VnicStatus,
 };
 pub use run::{ProgramStatus, RunStatus};
+pub(crate) use server::is_exhausted;
 pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME, socket_of_user};
 pub use table::{Colours, render};
 pub(crate) use table::{clean, duration, metric, round_trip};

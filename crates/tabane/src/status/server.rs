@@ -153,7 +153,8 @@ impl ControlServer {
     }
 }
 
-fn is_exhausted(error: &io::Error) -> bool {
+/// Whether this process, or the machine, has no descriptors left.
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number.is_some_and(|number| EXHAUSTED.contains(&number))
 }
