@@ -6,6 +6,7 @@ pub mod check;
 pub mod crowd;
 pub mod faults;
 pub mod host;
+pub mod mirrored;
 pub mod mutant;
 pub mod net;
 pub mod processor;

@@ -105,6 +105,17 @@ pub fn goodput_between(
     Ok(between.map(|(b, a)| (a.0 - b.0, a.1 - b.1)).collect())
 }
 
+/// Runs a schedule without end until `ends`: the longest that a message or frame took to arrive.
+///
+/// # Errors
+/// What a checker found wrong.
+pub fn longest_wait(schedule: &Schedule, ends: Ns) -> Checked<Ns> {
+    let mut run = Run::new(schedule, &Options::default());
+    run.plan();
+    run.until(ends)?;
+    Ok(run.observer.units.longest_wait())
+}
+
 impl<'a> Run<'a> {
     fn new(schedule: &'a Schedule, options: &Options) -> Run<'a> {
         let mut random = Random::new(mix(schedule.seed));

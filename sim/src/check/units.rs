@@ -30,6 +30,8 @@ struct Flow {
     arrived_count: u32,
     /// Below this number, a restart excuses what is missing.
     excused_below: u32,
+    /// The longest that one took to arrive.
+    longest_wait: Ns,
 }
 
 /// The truth about all flows.
@@ -85,6 +87,12 @@ impl UnitLedger {
             }
         }
         sum
+    }
+
+    /// The longest that one of those that arrived took.
+    pub fn longest_wait(&self) -> Ns {
+        let waits = self.flows.iter().map(|flow| flow.longest_wait);
+        waits.max().unwrap_or(0)
     }
 
     /// How many have arrived.
@@ -189,6 +197,8 @@ impl UnitLedger {
                 noticed_at: at,
             });
         }
+        let wait = at - flow.sent_at[sequence as usize];
+        flow.longest_wait = flow.longest_wait.max(wait);
         flow.arrived[sequence as usize] = true;
         flow.arrived_count += 1;
         flow.next = sequence + 1;
