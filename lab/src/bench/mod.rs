@@ -94,6 +94,8 @@ pub enum Measurement {
     Failover,
     /// Pings across a silent failure, otherwise idle
     Ping,
+    /// Small messages that are mirrored, across failures
+    Mirror,
     /// Links that differ, lose or delay
     Unequal,
     /// Do no harm: a link beside one that is slower, later, loses

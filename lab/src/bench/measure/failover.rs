@@ -58,7 +58,8 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    fn begin(self, arena: &Arena) -> Result<u64, LabError> {
+    /// It happens now; returns when, on the clock of [`monotonic_ns`].
+    pub fn begin(self, arena: &Arena) -> Result<u64, LabError> {
         match self {
             Failure::Link { link, fault, node } => {
                 let Injection { begun_ns, .. } = arena.lab().fail(link, fault, node)?;

@@ -8,6 +8,7 @@ mod idle;
 mod latency;
 mod links;
 mod matrix;
+mod mirror;
 mod packets;
 mod ping;
 mod profile;
@@ -33,6 +34,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Failover => failover::measure(settings),
         Measurement::Ping => ping::measure(settings),
         Measurement::Unequal => unequal::measure(settings),
+        Measurement::Mirror => mirror::measure(settings),
         Measurement::Matrix => matrix::measure(settings),
         Measurement::Crowd => crowd::measure(settings),
         Measurement::Links => links::measure(settings),
