@@ -18,6 +18,10 @@ pub enum Interest {
     Read,
     /// Something to read, or room to write.
     ReadWrite,
+    /// Something to read, and whether it is urgent (TCP, MSG_OOB).
+    ReadUrgent,
+    /// The same, or room to write.
+    ReadUrgentWrite,
     /// Room to write.
     Write,
     /// Nothing; an error is told all the same.
@@ -29,6 +33,8 @@ impl Interest {
         (match self {
             Interest::Read => libc::EPOLLIN,
             Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+            Interest::ReadUrgent => libc::EPOLLIN | libc::EPOLLPRI,
+            Interest::ReadUrgentWrite => libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT,
             Interest::Write => libc::EPOLLOUT,
             Interest::Nothing => 0,
         }) as u32
@@ -45,6 +51,8 @@ pub struct Ready {
     pub readable: bool,
     /// A write will not block; only reported for those who asked for it.
     pub writable: bool,
+    /// Something of what can be read is urgent (EPOLLPRI); only reported for those who asked for it.
+    pub urgent: bool,
     /// The descriptor is in error or its other end is gone (EPOLLERR, EPOLLHUP).
     pub failed: bool,
 }
@@ -128,6 +136,7 @@ impl Poller {
                 token,
                 readable: failed || flags & libc::EPOLLIN != 0,
                 writable: flags & libc::EPOLLOUT != 0,
+                urgent: flags & libc::EPOLLPRI != 0,
                 failed,
             }
         }));
@@ -234,6 +243,7 @@ mod tests {
                 token: u64::MAX,
                 readable: true,
                 writable: false,
+                urgent: false,
                 failed: false,
             };
             assert_eq!(ready, [wanted]);

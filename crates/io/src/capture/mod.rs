@@ -57,6 +57,8 @@ const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 // linux/in6.h
 const IPV6_TRANSPARENT: libc::c_int = 75;
+// asm-generic/sockios.h
+const SIOCATMARK: libc::c_ulong = 0x8905;
 
 /// The sockets, in the order in which they are handed on.
 #[derive(Debug)]
@@ -287,6 +289,7 @@ pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     )?;
     make_transparent(&socket, to.is_ipv6())?;
     socket.set_mark(MARK_INWARD)?;
+    socket.set_out_of_band_inline(true)?;
     socket.set_reuse_address(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.bind(&from.into())?;
@@ -321,6 +324,22 @@ fn begin_connecting(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
 pub fn break_when_closed(socket: &TcpStream) {
     // One that is closed at the other end already cannot be reset, and need not be.
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+}
+
+/// Whether the next byte to be read is an urgent one (sockatmark(3)). A read stops before it.
+pub fn is_at_mark(socket: &TcpStream) -> bool {
+    let mut is_there: libc::c_int = 0;
+    // SAFETY: the kernel writes a number that outlives the call.
+    let asked = check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCATMARK, &raw mut is_there) });
+    asked.is_ok() && is_there != 0
+}
+
+/// Writes bytes of which the last is urgent.
+///
+/// # Errors
+/// As a write has.
+pub fn write_urgent(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    SockRef::from(socket).send_with_flags(bytes, libc::MSG_OOB | libc::MSG_NOSIGNAL)
 }
 
 /// Closes a connection with a reset: its other end gets an error.
@@ -440,6 +459,8 @@ fn listener() -> io::Result<Socket> {
     listener.set_only_v6(false)?;
     make_transparent(&listener, true)?;
     make_transparent(&listener, false)?;
+    // Its connections have it from there.
+    listener.set_out_of_band_inline(true)?;
     listener.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())?;
     listener.listen(BACKLOG)?;
     Ok(listener)

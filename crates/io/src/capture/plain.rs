@@ -54,6 +54,7 @@ impl Sharing {
 pub fn connect_plainly(to: SocketAddr) -> io::Result<TcpStream> {
     let domain = Domain::for_address(to);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_out_of_band_inline(true)?;
     socket.set_tcp_nodelay(true)?;
     begin_connecting(socket, to)
 }
@@ -66,6 +67,8 @@ pub fn listen_plainly(address: SocketAddr, sharing: Sharing) -> io::Result<TcpLi
     let socket = sharing.socket(address, Type::STREAM, Protocol::TCP)?;
     // What is left of earlier connections is in the namespace of the program, whose kernel has looked.
     socket.set_reuse_address(true)?;
+    // Its connections have it from there.
+    socket.set_out_of_band_inline(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

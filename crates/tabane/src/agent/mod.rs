@@ -21,6 +21,7 @@ mod relay;
 mod relays;
 mod room;
 mod stats;
+mod urgent;
 mod words;
 
 use core::time::Duration;
@@ -46,8 +47,9 @@ use hosted::Hosted;
 use inbound::Inbound;
 use opening::CODE_RESET;
 use place::{Awaited, Place};
-use relay::{Relay, give_up};
+use relay::{Relay, Told, give_up};
 use room::Room;
+use urgent::SERVICE_URGENT;
 
 /// Where supervisors connect to.
 pub const SOCKET_NAME: &str = "tabane-run";
@@ -142,6 +144,10 @@ enum Owner {
     Held(usize, SocketAddr, SocketAddr),
     Inbound(usize),
     Relay(usize),
+    /// It announces an urgent byte of a relay.
+    Announces(usize),
+    /// It announces an urgent byte to us.
+    Announcement,
 }
 
 /// A plain connection that a held one waits for.
@@ -177,6 +183,10 @@ pub struct Agent {
     claims: Vec<Waiting>,
     room: Room,
     owners: HashMap<(PeerId, StreamId), Owner>,
+    /// What other agents have begun to say of urgent bytes.
+    announcements: HashMap<(PeerId, StreamId), Vec<u8>>,
+    /// Urgent bytes of connections of which the program does not know yet that they stand.
+    early_marks: HashMap<(PeerId, StreamId), Vec<u64>>,
     /// Relays that had more to move than one turn.
     eager: VecDeque<usize>,
     buffer: Vec<u8>,
@@ -218,6 +228,8 @@ impl Agent {
             claims: Vec::new(),
             room: Room::new(),
             owners: HashMap::new(),
+            announcements: HashMap::new(),
+            early_marks: HashMap::new(),
             eager: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES],
             said: false,
@@ -265,7 +277,7 @@ impl Agent {
             Kind::Inbound => self.reached(now, node, index),
             Kind::Near | Kind::Plain => {
                 self.said |= kind == Kind::Near;
-                self.relay(now, node, index);
+                self.relay(now, node, index, Told::by(kind == Kind::Near, ready));
             }
             Kind::Datagrams => self.send_datagrams_on(now, index),
             Kind::Flow => self.give_datagrams_back(now, index),
@@ -278,10 +290,12 @@ impl Agent {
         let is_broken = matches!(event, OpEvent::Broken(_));
         let (stream, broken) = match event {
             OpEvent::StreamOpened { id, service } => {
-                if service == SERVICE_TCP {
-                    self.opened(now, node, peer, id);
+                match service {
+                    SERVICE_TCP => self.opened(now, node, peer, id),
+                    SERVICE_URGENT => self.hear_announcement(now, node, peer, id),
+                    _ => return false,
                 }
-                return service == SERVICE_TCP;
+                return true;
             }
             OpEvent::Readable(id) | OpEvent::Writable(id) | OpEvent::Finished(id) => (id, None),
             OpEvent::Reset { id, code } => (id, Some(code)),
@@ -295,10 +309,15 @@ impl Agent {
             return false;
         };
         match (owner, broken) {
-            (Owner::Relay(index), None) => self.relay(now, node, index),
+            (Owner::Relay(index), None) => self.relay(now, node, index, Told::default()),
             (Owner::Relay(index), Some(_)) => self.reset(now, node, index),
             (Owner::Inbound(index), None) => self.read_opening(now, node, index),
             (Owner::Inbound(index), Some(_)) => drop(self.forget_inbound(index)),
+            (Owner::Announces(index), _) => self.is_announced(now, node, peer, stream, index),
+            (Owner::Announcement, None) => self.hear_announcement(now, node, peer, stream),
+            (Owner::Announcement, Some(_)) => {
+                self.forget_announcement(now, node, peer, stream, CODE_RESET);
+            }
             (Owner::Held(place, source, destination), None) => {
                 self.answered(now, node, place, source, destination);
             }
@@ -320,7 +339,7 @@ impl Agent {
     pub fn turn(&mut self, now: Time, node: &mut Node, all_links_down: Duration) -> bool {
         for _ in 0..self.eager.len() {
             if let Some(index) = self.eager.pop_front() {
-                self.relay(now, node, index);
+                self.relay(now, node, index, Told::INTERRUPTED);
             }
         }
         if now >= self.look_at {
@@ -335,6 +354,9 @@ impl Agent {
     fn forget_old(&mut self, now: Time, node: &mut Node) {
         self.flows.forget_old(now);
         self.hosted.forget_old(now);
+        let owners = &self.owners;
+        self.early_marks
+            .retain(|stream, _| owners.contains_key(stream));
         self.give_peers_up(now);
         self.refuse_waiting(now, node);
         for (_, place) in &mut self.places {

@@ -1,5 +1,10 @@
 //! One direction of a connection that is carried on: bytes read from one side that the other has
-//! not taken yet, and the end behind them.
+//! not taken yet, the marks of urgent ones among them, and the end behind them.
+
+use std::collections::VecDeque;
+
+/// Urgent bytes at once; further ones are bytes as others. TCP itself knows of one at most.
+pub const MARKS_MAX: usize = 16;
 
 /// Bytes on their way from one side to the other.
 #[derive(Debug, Default)]
@@ -7,6 +12,12 @@ pub struct Pipe {
     bytes: Vec<u8>,
     /// What the other side has taken of them.
     taken: usize,
+    /// What the other side has taken since the beginning.
+    total: u64,
+    /// Where urgent bytes are, counted from the beginning, in order.
+    marks: VecDeque<u64>,
+    /// Nothing more is to be read for now.
+    rests: bool,
     /// The one side has said everything.
     ended: bool,
     /// The other side knows that.
@@ -21,7 +32,7 @@ impl Pipe {
 
     /// Whether more may be read from the one side.
     pub fn wants(&self) -> bool {
-        self.is_empty() && !self.ended
+        self.is_empty() && !self.ended && !self.rests
     }
 
     /// What is to be taken.
@@ -29,18 +40,98 @@ impl Pipe {
         &self.bytes[self.taken..]
     }
 
-    /// So many of them were taken.
-    pub fn take(&mut self, bytes: usize) {
-        self.taken += bytes;
+    /// Has the other side take what it can of what is to be taken.
+    ///
+    /// # Errors
+    /// Those of `write`, which is given bytes, and whether they are an urgent one, and returns how
+    /// many of them were taken.
+    pub fn flush<E>(
+        &mut self,
+        write: impl FnMut(&[u8], bool) -> Result<usize, E>,
+    ) -> Result<(), E> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        let taken = self.offer(&bytes[self.taken..], write);
+        self.bytes = bytes;
+        self.taken += taken?;
         if self.is_empty() {
             self.bytes.clear();
             self.taken = 0;
         }
+        Ok(())
     }
 
-    /// These were read and not taken at once.
-    pub fn keep(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+    /// Has the other side take what it can of bytes that were read just now, and keeps the rest.
+    ///
+    /// # Errors
+    /// As [`Pipe::flush`].
+    pub fn pass<E>(
+        &mut self,
+        bytes: &[u8],
+        write: impl FnMut(&[u8], bool) -> Result<usize, E>,
+    ) -> Result<(), E> {
+        let taken = self.offer(bytes, write)?;
+        self.bytes.extend_from_slice(&bytes[taken..]);
+        Ok(())
+    }
+
+    fn offer<E>(
+        &mut self,
+        bytes: &[u8],
+        mut write: impl FnMut(&[u8], bool) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (length, is_urgent) = self.piece(bytes.len() - done);
+            let taken = write(&bytes[done..done + length], is_urgent)?;
+            self.total += taken as u64;
+            done += taken;
+            if taken < length {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// How many of the next bytes go together, and whether they are an urgent one.
+    fn piece(&mut self, length: usize) -> (usize, bool) {
+        while let Some(mark) = self.marks.front() {
+            match mark.checked_sub(self.total) {
+                None => drop(self.marks.pop_front()),
+                Some(0) => return (1, true),
+                Some(ahead) => {
+                    return (length.min(usize::try_from(ahead).unwrap_or(length)), false);
+                }
+            }
+        }
+        (length, false)
+    }
+
+    /// How many bytes there were since the beginning.
+    pub fn total(&self) -> u64 {
+        self.total + self.bytes().len() as u64
+    }
+
+    /// A byte is urgent, counted from the beginning. Returns `false` if there are too many.
+    pub fn mark(&mut self, at: u64) -> bool {
+        let is_next = self.marks.back().is_none_or(|last| *last < at);
+        let has_room = is_next && self.marks.len() < MARKS_MAX;
+        if has_room {
+            self.marks.push_back(at);
+        }
+        has_room
+    }
+
+    /// A byte was read before, and is to be taken now.
+    pub fn keep(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    /// Whether nothing is to be read for now.
+    pub fn rest(&mut self, rests: bool) {
+        self.rests = rests;
     }
 
     /// The one side has said everything.
@@ -63,20 +154,58 @@ impl Pipe {
 
 #[cfg(test)]
 mod tests {
+    use core::convert::Infallible;
+
     use super::*;
+
+    /// Takes so many bytes at once.
+    fn taking<'a>(
+        most: usize,
+        said: &'a mut Vec<(Vec<u8>, bool)>,
+    ) -> impl FnMut(&[u8], bool) -> Result<usize, Infallible> + 'a {
+        let mut left = most;
+        move |bytes, is_urgent| {
+            let taken = bytes.len().min(left);
+            left -= taken;
+            if taken > 0 {
+                said.push((bytes[..taken].to_vec(), is_urgent));
+            }
+            Ok(taken)
+        }
+    }
 
     #[test]
     fn the_end_is_told_once_behind_the_last_byte() {
-        let mut pipe = Pipe::default();
+        let (mut pipe, mut said) = (Pipe::default(), Vec::new());
         assert!(pipe.wants());
-        pipe.keep(b"hello");
+        pipe.pass(b"hello", taking(0, &mut said)).unwrap();
         pipe.end();
         assert!(!pipe.wants() && !pipe.tells_end());
-        pipe.take(2);
+        pipe.flush(taking(2, &mut said)).unwrap();
         assert_eq!(pipe.bytes(), b"llo");
         assert!(!pipe.tells_end());
-        pipe.take(3);
+        pipe.flush(taking(3, &mut said)).unwrap();
         assert!(pipe.tells_end() && !pipe.tells_end());
         assert!(pipe.is_over() && !pipe.wants());
+    }
+
+    #[test]
+    fn urgent_bytes_are_taken_by_themselves() {
+        let (mut pipe, mut said) = (Pipe::default(), Vec::new());
+        pipe.pass(b"ab", taking(9, &mut said)).unwrap();
+        assert!(pipe.mark(4) && pipe.mark(5) && !pipe.mark(5));
+        pipe.pass(b"cdXYe", taking(1, &mut said)).unwrap();
+        assert_eq!(pipe.total(), 7);
+        pipe.flush(taking(9, &mut said)).unwrap();
+        let said: Vec<_> = said.iter().map(|(bytes, is)| (&bytes[..], *is)).collect();
+        let all = [&b"ab"[..], b"c", b"d", b"X", b"Y", b"e"];
+        assert_eq!(
+            said,
+            all.map(|bytes| (bytes, bytes == b"X" || bytes == b"Y"))
+        );
+        // One that comes too late is a byte as others.
+        assert!(pipe.mark(6));
+        assert_eq!(pipe.piece(3), (3, false));
+        assert!((7..).take(MARKS_MAX).all(|at| pipe.mark(at)) && !pipe.mark(100));
     }
 }

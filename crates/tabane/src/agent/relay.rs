@@ -4,8 +4,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use tabane_io::capture::{break_when_closed, finish, reset};
-use tabane_io::poll::{Interest, Poller};
+use tabane_io::capture::{break_when_closed, finish, is_at_mark, reset, write_urgent};
+use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_proto::op::OpError;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
@@ -38,6 +38,61 @@ pub enum Standing {
     Reset,
 }
 
+/// What the poller says of a socket: reads that would only say "nothing now" are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Readable {
+    /// It says nothing, and will.
+    #[default]
+    Untold,
+    /// There is something, and the first byte of it is not urgent.
+    Told,
+    /// There may be something, and it may be urgent.
+    Perhaps,
+}
+
+impl Readable {
+    /// What an event says.
+    pub fn of(ready: Ready) -> Readable {
+        match ready {
+            Ready { urgent: true, .. } => Readable::Perhaps,
+            Ready { readable: true, .. } => Readable::Told,
+            _ => Readable::Untold,
+        }
+    }
+}
+
+/// What the poller says of the sockets of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    /// The program's.
+    pub near: Readable,
+    /// The other side's, if it is a plain one.
+    pub plain: Readable,
+}
+
+impl Told {
+    /// By an event of the program's socket, or else of the plain one.
+    pub fn by(is_near: bool, ready: Ready) -> Told {
+        let (told, untold) = (Readable::of(ready), Readable::Untold);
+        match is_near {
+            true => Told {
+                near: told,
+                plain: untold,
+            },
+            false => Told {
+                near: untold,
+                plain: told,
+            },
+        }
+    }
+
+    /// It was interrupted.
+    pub const INTERRUPTED: Told = Told {
+        near: Readable::Perhaps,
+        plain: Readable::Perhaps,
+    };
+}
+
 /// A connection that is carried on.
 #[derive(Debug)]
 pub struct Relay {
@@ -46,6 +101,9 @@ pub struct Relay {
     far: Far,
     out: Pipe,
     back: Pipe,
+    /// An urgent byte of the program's that the other agent is to hear of first, and the stream that
+    /// tells it.
+    urgent: Option<(u8, Option<StreamId>)>,
     near_interest: Interest,
     plain_interest: Interest,
 }
@@ -73,6 +131,7 @@ impl Relay {
             far,
             out: Pipe::default(),
             back: Pipe::default(),
+            urgent: None,
             near_interest: Interest::Nothing,
             plain_interest: Interest::Nothing,
         }
@@ -105,14 +164,15 @@ impl Relay {
     }
 
     /// Moves what can be moved without waiting, through `buffer`.
-    pub fn turn(&mut self, now: Time, node: &mut Node, buffer: &mut [u8]) -> Standing {
-        let mut eager = false;
-        for moves in [Relay::move_out, Relay::move_back] {
-            match moves(self, now, node, buffer) {
-                Ok(more) => eager |= more,
-                Err(Broken) => return Standing::Reset,
-            }
-        }
+    pub fn turn(&mut self, now: Time, node: &mut Node, told: Told, buffer: &mut [u8]) -> Standing {
+        let moved = self.move_out(now, node, told.near, buffer);
+        let moved = moved.and_then(|more| {
+            let more_back = self.move_back(now, node, told.plain, buffer)?;
+            Ok(more | more_back)
+        });
+        let Ok(eager) = moved else {
+            return Standing::Reset;
+        };
         if self.out.is_over() && self.back.is_over() {
             return Standing::Over;
         }
@@ -120,64 +180,137 @@ impl Relay {
     }
 
     /// From the program on. Returns whether there may be more at once.
-    fn move_out(&mut self, now: Time, node: &mut Node, buffer: &mut [u8]) -> Result<bool, Broken> {
+    fn move_out(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        told: Readable,
+        buffer: &mut [u8],
+    ) -> Result<bool, Broken> {
+        let Relay { near, far, out, .. } = self;
+        let mut readable = after_waiting(told, out);
+        out.flush(|bytes, is_urgent| write_far(far, now, node, bytes, is_urgent))?;
         let mut moved = 0;
-        loop {
-            if !self.out.is_empty() {
-                let taken = write_far(&mut self.far, now, node, self.out.bytes())?;
-                self.out.take(taken);
+        while readable != Readable::Untold && out.wants() && moved < TURN_BYTES {
+            if readable == Readable::Perhaps && is_at_mark(near) {
+                let Some(byte) = read_one(near)? else {
+                    break;
+                };
+                match far {
+                    Far::Plain(_) => drop(out.mark(out.total())),
+                    Far::Stream(..) => {
+                        self.urgent = Some((byte, None));
+                        out.rest(true);
+                        break;
+                    }
+                }
+                out.pass(&[byte], |bytes, is_urgent| {
+                    write_far(far, now, node, bytes, is_urgent)
+                })?;
+                continue;
             }
-            if !self.out.wants() || moved >= TURN_BYTES {
-                break;
-            }
-            match received(self.near.read(buffer)) {
+            match received(near.read(buffer)) {
                 Moved::Bytes(bytes) => {
-                    let taken = write_far(&mut self.far, now, node, &buffer[..bytes])?;
-                    self.out.keep(&buffer[taken..bytes]);
+                    readable = after_reading(bytes, buffer.len());
+                    out.pass(&buffer[..bytes], |bytes, is_urgent| {
+                        write_far(far, now, node, bytes, is_urgent)
+                    })?;
                     moved += bytes;
                 }
                 Moved::Blocked => break,
-                Moved::End => self.out.end(),
+                Moved::End => out.end(),
                 Moved::Broken => return Err(Broken),
             }
         }
-        if self.out.tells_end() {
-            match &self.far {
+        if out.tells_end() {
+            match far {
                 // It was ended by the other side, which a read will tell.
                 Far::Stream(peer, stream) => drop(node.finish_stream(now, *peer, *stream)),
                 Far::Plain(plain) => drop(plain.shutdown(Shutdown::Write)),
             }
         }
-        Ok(moved >= TURN_BYTES && self.out.wants())
+        Ok(moved >= TURN_BYTES && out.wants())
     }
 
     /// To the program. Returns whether there may be more at once.
-    fn move_back(&mut self, now: Time, node: &mut Node, buffer: &mut [u8]) -> Result<bool, Broken> {
+    fn move_back(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        told: Readable,
+        buffer: &mut [u8],
+    ) -> Result<bool, Broken> {
+        let Relay {
+            near, far, back, ..
+        } = self;
+        let mut readable = match far {
+            Far::Stream(..) => Readable::Told,
+            Far::Plain(_) => after_waiting(told, back),
+        };
+        back.flush(|bytes, is_urgent| write(near, bytes, is_urgent))?;
         let mut moved = 0;
-        loop {
-            if !self.back.is_empty() {
-                let taken = write(&mut self.near, self.back.bytes())?;
-                self.back.take(taken);
+        while readable != Readable::Untold && back.wants() && moved < TURN_BYTES {
+            if let (Far::Plain(plain), Readable::Perhaps) = (&mut *far, readable)
+                && is_at_mark(plain)
+            {
+                let Some(byte) = read_one(plain)? else {
+                    break;
+                };
+                back.mark(back.total());
+                back.pass(&[byte], |bytes, is_urgent| write(near, bytes, is_urgent))?;
+                continue;
             }
-            if !self.back.wants() || moved >= TURN_BYTES {
-                break;
-            }
-            let (bytes, ends) = match read_far(&mut self.far, now, node, buffer)? {
+            let (bytes, ends) = match read_far(far, now, node, buffer)? {
                 None => break,
                 Some(read) => read,
             };
-            let taken = write(&mut self.near, &buffer[..bytes])?;
-            self.back.keep(&buffer[taken..bytes]);
+            if let Far::Plain(_) = far {
+                readable = after_reading(bytes, buffer.len());
+            }
+            back.pass(&buffer[..bytes], |bytes, is_urgent| {
+                write(near, bytes, is_urgent)
+            })?;
             moved += bytes;
             if ends {
-                self.back.end();
+                back.end();
             }
         }
-        if self.back.tells_end() {
+        if back.tells_end() {
             // A program that is gone already need not be told.
-            drop(self.near.shutdown(Shutdown::Write));
+            drop(near.shutdown(Shutdown::Write));
         }
-        Ok(moved >= TURN_BYTES && self.back.wants())
+        Ok(moved >= TURN_BYTES && back.wants())
+    }
+
+    /// Where the urgent byte is that the other agent is to hear of, if there is one that nobody tells
+    /// it of yet.
+    pub fn announces(&self) -> Option<u64> {
+        matches!(self.urgent, Some((_, None))).then(|| self.out.total())
+    }
+
+    /// The stream that tells of it.
+    pub fn announced_by(&mut self, stream: StreamId) {
+        if let Some((_, by)) = &mut self.urgent {
+            *by = Some(stream);
+        }
+    }
+
+    /// The stream that tells of the urgent byte now.
+    pub fn announcement(&self) -> Option<StreamId> {
+        self.urgent?.1
+    }
+
+    /// The other agent has heard of the urgent byte: it may go.
+    pub fn is_announced(&mut self) {
+        if let Some((byte, _)) = self.urgent.take() {
+            self.out.rest(false);
+            self.out.keep(byte);
+        }
+    }
+
+    /// A byte of the other side's is urgent. Returns `false` if there are too many.
+    pub fn mark(&mut self, at: u64) -> bool {
+        self.back.mark(at)
     }
 
     /// Has the poller wake the loop for what can go on then, and for nothing else.
@@ -186,19 +319,24 @@ impl Relay {
     /// Those of the poller.
     pub fn watch(&mut self, poller: &Poller, near_token: u64, plain_token: u64) -> io::Result<()> {
         let near = interest(self.out.wants(), !self.back.is_empty());
-        if near != self.near_interest {
-            poller.modify(&self.near, near_token, near)?;
-            self.near_interest = near;
-        }
+        watch(
+            poller,
+            &self.near,
+            near_token,
+            &mut self.near_interest,
+            near,
+        )?;
         let Far::Plain(plain) = &self.far else {
             return Ok(());
         };
         let interest = interest(self.back.wants(), !self.out.is_empty());
-        if interest != self.plain_interest {
-            poller.modify(plain, plain_token, interest)?;
-            self.plain_interest = interest;
-        }
-        Ok(())
+        watch(
+            poller,
+            plain,
+            plain_token,
+            &mut self.plain_interest,
+            interest,
+        )
     }
 
     /// Both sides have said everything.
@@ -211,6 +349,9 @@ impl Relay {
 
     /// Ends both sides as a reset does.
     pub fn reset(self, now: Time, node: &mut Node) {
+        if let (Some(urgent), Some((peer, _))) = (self.announcement(), self.stream()) {
+            give_up(now, node, peer, urgent, CODE_RESET);
+        }
         reset_far(self.far, now, node, CODE_RESET);
         reset(self.near);
     }
@@ -234,10 +375,57 @@ pub fn give_up(now: Time, node: &mut Node, peer: PeerId, stream: StreamId, code:
 /// A side that does not go on.
 struct Broken;
 
+/// A socket of which nothing is wanted is not watched: that it failed would be told all the time.
+fn watch(
+    poller: &Poller,
+    socket: &TcpStream,
+    token: u64,
+    before: &mut Interest,
+    interest: Interest,
+) -> io::Result<()> {
+    if interest == *before {
+        return Ok(());
+    }
+    match (*before, interest) {
+        (_, Interest::Nothing) => poller.deregister(socket)?,
+        (Interest::Nothing, _) => poller.register(socket, token, interest)?,
+        _ => poller.modify(socket, token, interest)?,
+    }
+    *before = interest;
+    Ok(())
+}
+
+/// Whoever waited to write was not watched for reading meanwhile.
+fn after_waiting(told: Readable, pipe: &Pipe) -> Readable {
+    match told {
+        Readable::Untold if !pipe.is_empty() => Readable::Perhaps,
+        told => told,
+    }
+}
+
+/// A read that does not fill the buffer has taken all there was, or stops before an urgent byte: the
+/// poller will tell.
+const fn after_reading(bytes: usize, most: usize) -> Readable {
+    match bytes < most {
+        true => Readable::Untold,
+        false => Readable::Perhaps,
+    }
+}
+
+/// The next byte, if it is there.
+fn read_one(from: &mut TcpStream) -> Result<Option<u8>, Broken> {
+    let mut byte = [0];
+    match received(from.read(&mut byte)) {
+        Moved::Bytes(_) => Ok(Some(byte[0])),
+        Moved::Blocked | Moved::End => Ok(None),
+        Moved::Broken => Err(Broken),
+    }
+}
+
 const fn interest(reads: bool, writes: bool) -> Interest {
     match (reads, writes) {
-        (true, true) => Interest::ReadWrite,
-        (true, false) => Interest::Read,
+        (true, true) => Interest::ReadUrgentWrite,
+        (true, false) => Interest::ReadUrgent,
         (false, true) => Interest::Write,
         (false, false) => Interest::Nothing,
     }
@@ -253,24 +441,31 @@ fn received(read: io::Result<usize>) -> Moved {
     }
 }
 
-fn write(to: &mut TcpStream, bytes: &[u8]) -> Result<usize, Broken> {
-    if bytes.is_empty() {
-        return Ok(0);
-    }
-    match received(to.write(bytes)) {
+fn write(to: &mut TcpStream, bytes: &[u8], is_urgent: bool) -> Result<usize, Broken> {
+    let written = match is_urgent {
+        true => write_urgent(to, bytes),
+        false => to.write(bytes),
+    };
+    match received(written) {
         Moved::Bytes(bytes) => Ok(bytes),
         Moved::Blocked | Moved::End => Ok(0),
         Moved::Broken => Err(Broken),
     }
 }
 
-fn write_far(far: &mut Far, now: Time, node: &mut Node, bytes: &[u8]) -> Result<usize, Broken> {
+fn write_far(
+    far: &mut Far,
+    now: Time,
+    node: &mut Node,
+    bytes: &[u8],
+    is_urgent: bool,
+) -> Result<usize, Broken> {
     match far {
         Far::Stream(peer, stream) => {
             let written = node.write_stream(now, *peer, *stream, bytes);
             written.map_err(|_| Broken)
         }
-        Far::Plain(plain) => write(plain, bytes),
+        Far::Plain(plain) => write(plain, bytes, is_urgent),
     }
 }
 

@@ -5,11 +5,10 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
-use tabane_io::poll::Interest;
 use tabane_proto::link::PathState;
 use tabane_proto::{Node, PeerId, Time};
 
-use super::relay::{Far, Relay, Standing};
+use super::relay::{Far, Relay, Standing, Told};
 use super::{Agent, Kind, Owner, token};
 use crate::daemon::log;
 
@@ -24,40 +23,38 @@ impl Agent {
         far: Far,
     ) {
         let number = self.places.get(place).map_or(0, |place| place.number);
-        let relay = Relay::new(number, near, far);
+        let mut relay = Relay::new(number, near, far);
         let index = self.relays.vacant_key();
         if !self.has_room() {
-            return relay.reset(now, node);
-        }
-        let near = (Some(relay.near()), Kind::Near);
-        let sides = [near, (relay.plain(), Kind::Plain)];
-        let registered = sides.into_iter().try_for_each(|(socket, kind)| {
-            let register = |socket| {
-                self.poller
-                    .register(socket, token(kind, index), Interest::Nothing)
-            };
-            socket.map_or(Ok(()), register)
-        });
-        if registered.is_err() {
             return relay.reset(now, node);
         }
         match relay.stream() {
             Some(stream) => {
                 self.stats.carried += 1;
                 self.owners.insert(stream, Owner::Relay(index));
+                for at in self.early_marks.remove(&stream).unwrap_or_default() {
+                    relay.mark(at);
+                }
             }
             None => self.stats.plain += 1,
         }
         self.relays.insert(relay);
-        self.relay(now, node, index);
+        self.relay(now, node, index, Told::default());
     }
 
     /// Moves what can be moved.
-    pub(super) fn relay(&mut self, now: Time, node: &mut Node, index: usize) {
+    pub(super) fn relay(&mut self, now: Time, node: &mut Node, index: usize, told: Told) {
         let Some(relay) = self.relays.get_mut(index) else {
             return;
         };
-        match relay.turn(now, node, &mut self.buffer) {
+        let standing = relay.turn(now, node, told, &mut self.buffer);
+        if relay.announces().is_some() && standing != Standing::Reset {
+            self.announce(now, node, index);
+        }
+        let Some(relay) = self.relays.get_mut(index) else {
+            return;
+        };
+        match standing {
             Standing::Goes { eager } => {
                 let (near, plain) = (token(Kind::Near, index), token(Kind::Plain, index));
                 if relay.watch(&self.poller, near, plain).is_err() {
@@ -113,8 +110,11 @@ impl Agent {
         if let Some(plain) = relay.plain() {
             let _ = self.poller.deregister(plain);
         }
-        if let Some(stream) = relay.stream() {
-            self.owners.remove(&stream);
+        if let Some((peer, stream)) = relay.stream() {
+            self.owners.remove(&(peer, stream));
+            if let Some(urgent) = relay.announcement() {
+                self.owners.remove(&(peer, urgent));
+            }
         }
         Some(relay)
     }
