@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::*;
-use tabane_lab::cluster::{Cluster, PATIENCE, Program, output};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
 use tabane_lab::{Fault, LabConfig, LinkSpec};
 
 /// How a program is started, and at which address it finds the other.
@@ -43,16 +43,62 @@ fn python(cluster: &Cluster, way: Way, node: usize, arguments: &[&str]) -> Comma
     command
 }
 
-fn address_of(cluster: &Cluster, way: Way, node: usize) -> String {
+/// A cluster with IPv6 only.
+fn cluster_of_ipv6() -> Cluster {
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
+    let mut file = std::fs::read_to_string(cluster.file()).expect("is there");
+    for (node, host) in [(0, 1), (1, 2)] {
+        let vnic = format!("{}/24", cluster.address(node));
+        file = file.replace(&vnic, &format!("{VNIC_V6}{host}/64"));
+        for link in [0, 1] {
+            let (old, address) = (cluster.lab().address(node, link), link_v6(link, host));
+            file = file.replace(&format!("\"{old}\""), &format!("\"{address}\""));
+            let mut ip = cluster.lab().command(node, "ip");
+            ip.args(["address", "add", &format!("{address}/64"), "nodad"]);
+            ip.args(["dev", &format!("eth{link}")]);
+            let done = output("ip", ip, PATIENCE).expect("ends");
+            assert!(done.status.success(), "{}", text(&done.stderr));
+        }
+    }
+    std::fs::write(cluster.file(), file).expect("can be written");
+    for node in [0, 1] {
+        cluster.start(node).expect("starts");
+    }
+    for link in [0, 1] {
+        wait_path(&cluster, link, "up");
+    }
+    cluster
+}
+
+const VNIC_V6: &str = "fd99::";
+
+fn link_v6(link: usize, host: usize) -> String {
+    format!("fd77:{}::{host}", link + 1)
+}
+
+/// Of IP, and where the other program is found over plain TCP, and under `tabane run`.
+type Place = fn(&Cluster, Way) -> String;
+
+/// By the address of its virtual NIC.
+fn in_ipv4(cluster: &Cluster, way: Way) -> String {
     match way {
-        Way::Plain => cluster.lab().address(node, 0).to_string(),
-        Way::Bundle => cluster.address(node).to_string(),
+        Way::Plain => cluster.lab().address(1, 0).to_string(),
+        Way::Bundle => cluster.address(1).to_string(),
+    }
+}
+
+/// The same.
+fn in_ipv6(_: &Cluster, way: Way) -> String {
+    match way {
+        Way::Plain => link_v6(0, 2),
+        Way::Bundle => format!("{VNIC_V6}2"),
     }
 }
 
 /// What client and server of a case print.
-fn outcome(cluster: &Cluster, way: Way, case: &str, port: u16) -> [String; 2] {
-    let (address, port) = (address_of(cluster, way, 1), port.to_string());
+fn outcome(cluster: &Cluster, way: Way, place: Place, case: &str, port: u16) -> [String; 2] {
+    let (address, port) = (place(cluster, way), port.to_string());
     let arguments = ["serve", case, &address, &port];
     let mut server = Program::start(case, python(cluster, way, 1, &arguments)).expect("starts");
     let mut stdout = BufReader::new(server.take_stdout().expect("is piped"));
@@ -85,14 +131,13 @@ fn cases(first: usize, of: usize) -> Vec<(String, u16)> {
         .collect()
 }
 
-fn are_those_of_tcp(first: usize, of: usize) {
-    let cluster = cluster();
+fn are_those_of_tcp(cluster: &Cluster, place: Place, first: usize, of: usize) {
     let mut differences = String::new();
     let cases = cases(first, of);
     assert!(!cases.is_empty());
     for (case, port) in cases {
         let [plain, bundle] =
-            [Way::Plain, Way::Bundle].map(|way| outcome(&cluster, way, &case, port));
+            [Way::Plain, Way::Bundle].map(|way| outcome(cluster, way, place, &case, port));
         if plain != bundle {
             differences += &format!("{case}: plain {plain:#?}, under tabane run {bundle:#?}\n");
         }
@@ -106,22 +151,42 @@ fn are_those_of_tcp(first: usize, of: usize) {
 
 #[test]
 fn semantics_are_those_of_tcp_1() {
-    are_those_of_tcp(0, 4);
+    are_those_of_tcp(&cluster(), in_ipv4, 0, 4);
 }
 
 #[test]
 fn semantics_are_those_of_tcp_2() {
-    are_those_of_tcp(1, 4);
+    are_those_of_tcp(&cluster(), in_ipv4, 1, 4);
 }
 
 #[test]
 fn semantics_are_those_of_tcp_3() {
-    are_those_of_tcp(2, 4);
+    are_those_of_tcp(&cluster(), in_ipv4, 2, 4);
 }
 
 #[test]
 fn semantics_are_those_of_tcp_4() {
-    are_those_of_tcp(3, 4);
+    are_those_of_tcp(&cluster(), in_ipv4, 3, 4);
+}
+
+#[test]
+fn semantics_are_those_of_tcp_in_ipv6_1() {
+    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 0, 4);
+}
+
+#[test]
+fn semantics_are_those_of_tcp_in_ipv6_2() {
+    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 1, 4);
+}
+
+#[test]
+fn semantics_are_those_of_tcp_in_ipv6_3() {
+    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 2, 4);
+}
+
+#[test]
+fn semantics_are_those_of_tcp_in_ipv6_4() {
+    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 3, 4);
 }
 
 fn run_of(cluster: &Cluster, node: usize, script: &str) -> (Option<i32>, String) {

@@ -215,11 +215,12 @@ impl Hosted {
         to: SocketAddr,
         data: &[u8],
     ) -> bool {
-        let any = [
-            from.ip(),
-            Ipv4Addr::UNSPECIFIED.into(),
-            Ipv6Addr::UNSPECIFIED.into(),
-        ];
+        // One of IPv6 may be for both families.
+        let any = match from {
+            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let any = [from.ip(), any, Ipv6Addr::UNSPECIFIED.into()];
         let index = any.into_iter().find_map(|ip| {
             let address = (place, Transport::Udp, (ip, from.port()).into());
             self.by_address.get(&address).copied()

@@ -4,6 +4,7 @@ and under `tabane run` they must print the same."""
 
 import array
 import errno
+import faulthandler
 import fcntl
 import os
 import select
@@ -39,6 +40,25 @@ class EchoToAnyAddress(Case):
     def accepted(self, s):
         say(s.getsockname()[:2] == (self.address, self.port))
         super().accepted(s)
+
+
+class EchoToBothFamilies(Case):
+    """A server at all addresses of both families; and one of each family at one port."""
+
+    def serve(self):
+        both = socket.create_server(("", self.port), family=socket.AF_INET6, dualstack_ipv6=True)
+        v4 = socket.create_server(("", self.port + 1000), family=socket.AF_INET)
+        v6 = socket.create_server(("", self.port + 1000), family=socket.AF_INET6)
+        say("ready")
+        s = both.accept()[0]
+        say(s.getsockname()[0].removeprefix("::ffff:") == self.address)
+        self.accepted(s)
+        self.accepted((v4 if self.family == socket.AF_INET else v6).accept()[0])
+
+    def connect(self):
+        super().connect()
+        self.port += 1000
+        super().connect()
 
 
 class Bulk(Case):
@@ -468,9 +488,9 @@ class ToItself(Case):
         say("ready")
 
     def connect(self):
-        for address in ["127.0.0.1", self.address[:-1] + "1"]:
-            l = socket.create_server((address, 0))
-            c = socket.create_connection(l.getsockname(), timeout=PATIENCE)
+        for address in ["127.0.0.1", "::1", self.address[:-1] + "1"]:
+            l = socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+            c = socket.create_connection(l.getsockname()[:2], timeout=PATIENCE)
             s, _ = l.accept()
             c.sendall(b"x")
             say(s.recv(1), s.getpeername() == c.getsockname())
@@ -523,5 +543,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "list":
         print("\n".join(CASES))
     else:
+        # One that hangs says where, before the test loses patience.
+        faulthandler.dump_traceback_later(3 * PATIENCE, exit=True)
         side, name, address, port = sys.argv[1:]
         getattr(CASES[name](address, int(port)), side)()
