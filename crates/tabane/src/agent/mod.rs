@@ -313,7 +313,15 @@ impl Agent {
             (Owner::Relay(index), Some(_)) => self.reset(now, node, index),
             (Owner::Inbound(index), None) => self.read_opening(now, node, index),
             (Owner::Inbound(index), Some(_)) => drop(self.forget_inbound(index)),
-            (Owner::Announces(index), _) => self.is_announced(now, node, peer, stream, index),
+            (Owner::Announces(index), None) => {
+                let answer = node.read_stream(now, peer, stream, &mut [0]);
+                if answer.is_err() || answer.is_ok_and(|read| read.len > 0 || read.fin) {
+                    self.is_announced(now, node, peer, stream, index);
+                }
+            }
+            (Owner::Announces(index), Some(_)) => {
+                self.is_announced(now, node, peer, stream, index);
+            }
             (Owner::Announcement, None) => self.hear_announcement(now, node, peer, stream),
             (Owner::Announcement, Some(_)) => {
                 self.forget_announcement(now, node, peer, stream, CODE_RESET);
