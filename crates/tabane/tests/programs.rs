@@ -35,13 +35,21 @@ fn under_run(cluster: &Cluster, node: usize, program: &str, arguments: &[&str]) 
 
 /// A server that has begun to listen.
 fn serve(cluster: &Cluster, node: usize, program: &str, arguments: &[&str], port: u16) -> Program {
-    serve_by(program, under_run(cluster, node, program, arguments), port)
+    let command = under_run(cluster, node, program, arguments);
+    serve_by(cluster, node, program, command, port)
 }
 
-fn serve_by(name: &str, mut command: Command, port: u16) -> Program {
+fn serve_by(
+    cluster: &Cluster,
+    node: usize,
+    name: &str,
+    mut command: Command,
+    port: u16,
+) -> Program {
     command.stdout(Stdio::null());
     let mut server = Program::start(name, command).expect("starts");
-    server.listens(port).expect("listens");
+    let listens = cluster.run_listens(node, &mut server, port);
+    listens.expect("listens");
     server
 }
 
@@ -292,7 +300,7 @@ fn postgresql_and_pgbench() {
     postgres.arg(program("postgres"));
     postgres.args(["-D", &data, "-k", &directory, "-h", "*", "-p", "5432", "-F"]);
     postgres.stderr(Stdio::null());
-    let _server = serve_by("postgres", postgres, 5432);
+    let _server = serve_by(&cluster, 1, "postgres", postgres, 5432);
     let address = cluster.address(1).to_string();
     let connection = ["-h", &address, "-p", "5432", "-U", "tabane"];
     let pgbench = |arguments: &[&str]| {
@@ -386,7 +394,8 @@ fn sshd(cluster: &Cluster) -> (Program, String) {
     start.stderr(fs::File::create(format!("{directory}/sshd.log")).expect("can be written"));
     start.stdout(Stdio::null());
     let mut server = Program::start("sshd", start).expect("starts");
-    server.listens(2222).unwrap_or_else(|error| {
+    let listens = cluster.run_listens(1, &mut server, 2222);
+    listens.unwrap_or_else(|error| {
         let said = fs::read_to_string(format!("{directory}/sshd.log"));
         panic!("{error}\n{}", said.unwrap_or_default())
     });

@@ -268,10 +268,7 @@ impl Pair {
             Program::start("bench helper", command)
         };
         let mut server = start(1, server)?;
-        // A node of the library is connected to when it listens.
-        if arena.transport(1).is_empty() {
-            server.listens(PORT)?;
-        }
+        arena.listens(1, &mut server, PORT)?;
         let client = start(0, client)?;
         Ok(Pair { client, server })
     }

@@ -47,7 +47,7 @@ pub fn serve(arena: &Arena) -> Result<Program, LabError> {
     let mut server = arena.command(1, "iperf3")?;
     server.args(["-s", "-1"]);
     let mut server = Program::start_quiet("iperf3", server)?;
-    server.listens(PORT)?;
+    arena.listens(1, &mut server, PORT)?;
     Ok(server)
 }
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use crate::cluster::{Cluster, ClusterConfig, Wire, socket_address};
+use crate::cluster::{Cluster, ClusterConfig, Program, Wire, socket_address};
 use crate::peers::{self, balance_rr, mptcp, mptcp_command};
 use crate::{Lab, LabConfig, LabError};
 
@@ -135,6 +135,19 @@ impl Arena {
             (Place::Tabane(cluster), _) => cluster.address(node),
             (Place::Bare(lab), Way::Tcp { link }) => lab.address(node, link),
             (Place::Bare(_) | Place::Daemonless(_), _) => self.lab().address(node, 0),
+        }
+    }
+
+    /// Wait until a program on a node listens.
+    ///
+    /// # Errors
+    /// As [`Program::listens`].
+    pub fn listens(&self, node: usize, program: &mut Program, port: u16) -> Result<(), LabError> {
+        match (self.way, self.cluster()) {
+            // A node of the library is connected to when it listens.
+            (Way::Library { .. }, _) => Ok(()),
+            (Way::Run(_), Some(cluster)) => cluster.run_listens(node, program, port),
+            _ => program.listens(port),
         }
     }
 

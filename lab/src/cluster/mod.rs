@@ -188,6 +188,29 @@ impl Cluster {
         command
     }
 
+    /// Wait until a program that is started by [`Cluster::run`] listens on a TCP port. (Before it
+    /// has left the node's network namespace, it would be found that another one listened there.)
+    ///
+    /// # Errors
+    /// As [`Program::listens`].
+    pub fn run_listens(
+        &self,
+        node: usize,
+        program: &mut Program,
+        port: u16,
+    ) -> Result<(), LabError> {
+        let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let outside = self.daemon(node).and_then(|daemon| namespace(daemon.id()));
+        let until = Instant::now() + PATIENCE;
+        while namespace(program.id()) == outside && Instant::now() < until {
+            if program.ended()?.is_some() {
+                break;
+            }
+            thread::sleep(POLL);
+        }
+        program.listens(port)
+    }
+
     /// Run a node's daemon, and wait until it says `ready`.
     ///
     /// # Errors
