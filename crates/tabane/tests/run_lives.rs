@@ -246,6 +246,35 @@ fn many_that_start_at_once_share_one_daemon() {
 }
 
 #[test]
+fn many_that_lose_their_daemon_share_the_next() {
+    const PROGRAMS: usize = 20;
+    let cluster = quiet_cluster();
+    let programs: Vec<_> = (0..PROGRAMS)
+        .map(|_| {
+            let mut command = under_run(&cluster, 0, "cat");
+            command.stdin(Stdio::piped()).stdout(Stdio::null());
+            Program::start("cat", command).expect("starts")
+        })
+        .collect();
+    let all_are_there = || {
+        eventually("all programs have a daemon", || {
+            let status = cluster.status(0).unwrap_or_default();
+            let programs = status["node"]["run"]["programs"].as_array();
+            programs.is_some_and(|programs| programs.len() == PROGRAMS)
+        });
+    };
+    for how in ["-KILL", "-TERM", "-KILL"] {
+        all_are_there();
+        signal(&cluster, 0, how, daemon(&cluster, 0));
+    }
+    all_are_there();
+    for mut program in programs {
+        drop(program.take_stdin());
+        assert!(program.wait(PATIENCE).expect("ends").success());
+    }
+}
+
+#[test]
 fn the_status_tells_of_programs() {
     let cluster = cluster();
     let server = Live::start(&cluster, 1, "serve");
