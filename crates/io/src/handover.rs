@@ -3,6 +3,7 @@
 
 use std::io;
 use std::mem::{self, MaybeUninit};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -90,6 +91,12 @@ impl Handover {
     /// Not expected.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.0.set_nonblocking(nonblocking)
+    }
+
+    /// Ends the connection, also for others that have its descriptor.
+    pub fn end(&self) {
+        // One that the other end has ended needs no end.
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 
     /// Sends a message of at least a byte with these descriptors, which stay open here.
@@ -268,6 +275,16 @@ mod tests {
         assert_eq!((&message[..], descriptors.len()), (&b"two"[..], 0));
         drop(client);
         assert!(server.receive().unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn an_end_is_one_for_all_who_have_the_connection() {
+        let (a, b) = Handover::pair().unwrap();
+        let also = Handover::from(a.as_fd().try_clone_to_owned().unwrap());
+        also.end();
+        assert!(b.receive().unwrap().0.is_empty());
+        let error = a.send(b"x", &[]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]

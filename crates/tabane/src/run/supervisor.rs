@@ -65,6 +65,7 @@ pub fn supervise(left: &Left<'_>, agent: &Handover) -> io::Result<()> {
         retry: RETRY_MIN,
         claims: left.calls.map(Claims::new),
         looked_at: Instant::now(),
+        ends_at: None,
     };
     supervisor.follow(agent)?;
     supervisor.serve()
@@ -80,6 +81,8 @@ struct Supervisor<'a> {
     retry: Duration,
     claims: Option<Claims<'a>>,
     looked_at: Instant,
+    /// When to look whether all has ended, once the program itself has.
+    ends_at: Option<Instant>,
 }
 
 impl Supervisor<'_> {
@@ -92,16 +95,16 @@ impl Supervisor<'_> {
             self.poller.register(calls, TOKEN_CALLS, Interest::Read)?;
         }
         let mut ready = Vec::new();
-        let mut has_ended = false;
         loop {
-            let patience = self.patience(has_ended);
-            self.poller.wait(patience, &mut ready)?;
+            self.poller.wait(self.patience(), &mut ready)?;
             for ready in &ready {
                 match ready.token {
                     TOKEN_PROGRAM => {
                         self.poller.deregister(self.left.program)?;
-                        has_ended = true;
+                        self.ends_at = Some(Instant::now());
                     }
+                    // Nobody is left who could call.
+                    TOKEN_CALLS if ready.failed => self.forget_calls()?,
                     TOKEN_CALLS => self.called()?,
                     TOKEN_FINDER => self.found()?,
                     _ if self.hear().is_err() => self.lose_agent(),
@@ -112,22 +115,22 @@ impl Supervisor<'_> {
             if self.looked_at.elapsed() >= LOOK_EVERY && self.look().is_err() {
                 self.lose_agent();
             }
-            if has_ended && !others_are_here()? {
-                return Ok(());
+            if self.ends_at.is_some_and(|at| at <= Instant::now()) {
+                if !others_are_here()? {
+                    return Ok(());
+                }
+                self.ends_at = Some(Instant::now() + LOOK_EVERY);
             }
         }
     }
 
     /// How long there is nothing to do if nothing happens.
-    fn patience(&self, has_ended: bool) -> Option<Duration> {
-        let looks = has_ended || self.claims.as_ref().is_some_and(Claims::has_taken);
-        let until_find = self
-            .find_at
-            .map(|at| at.saturating_duration_since(Instant::now()));
-        until_find
-            .into_iter()
-            .chain(looks.then_some(LOOK_EVERY))
-            .min()
+    fn patience(&self) -> Option<Duration> {
+        let has_taken = self.claims.as_ref().is_some_and(Claims::has_taken);
+        let look_at = has_taken.then_some(self.looked_at + LOOK_EVERY);
+        let due = [self.find_at, self.ends_at, look_at].into_iter().flatten();
+        let first = due.min()?;
+        Some(first.saturating_duration_since(Instant::now()))
     }
 
     // ---- the agent, and the next one ----
@@ -144,6 +147,8 @@ impl Supervisor<'_> {
     fn lose_agent(&mut self) {
         if let Some(agent) = self.agent.take() {
             let _ = self.poller.deregister(&agent);
+            // If it is there after all, it must not take this one for two.
+            agent.end();
         }
         if let Some(claims) = &mut self.claims {
             claims.agent_lost();
@@ -186,6 +191,11 @@ impl Supervisor<'_> {
     }
 
     // ---- what the program and the agent want ----
+
+    fn forget_calls(&mut self) -> io::Result<()> {
+        let calls = self.left.calls.take();
+        calls.map_or(Ok(()), |calls| self.poller.deregister(calls))
+    }
 
     fn called(&mut self) -> io::Result<()> {
         let claims = self.claims.as_mut();
