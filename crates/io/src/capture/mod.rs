@@ -275,25 +275,57 @@ impl Capture {
     }
 }
 
-/// A socket in this thread's network namespace that speaks for `from`, an address of another
-/// host, and connects to `to`, where a program of the namespace may listen: what accepts it sees
-/// `from`. Not blocking; when it is writable, it is connected or has its error.
+/// A socket in this thread's network namespace that can speak for another host, once it is
+/// [connected](Speaker::connect); any process may do that.
+#[derive(Debug)]
+pub struct Speaker(Socket);
+
+impl Speaker {
+    /// One that speaks for hosts of IPv4, or of IPv6.
+    ///
+    /// # Errors
+    /// The thread may not.
+    pub fn new(is_v6: bool) -> io::Result<Speaker> {
+        let domain = if is_v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        make_transparent(&socket, is_v6)?;
+        socket.set_mark(MARK_INWARD)?;
+        socket.set_out_of_band_inline(true)?;
+        socket.set_reuse_address(true)?;
+        socket.set_tcp_nodelay(true)?;
+        Ok(Speaker(socket))
+    }
+
+    /// What another process handed on.
+    pub fn from_descriptor(descriptor: OwnedFd) -> Speaker {
+        Speaker(descriptor.into())
+    }
+
+    /// Speaks for `from`, an address of another host, and connects to `to`, where a program of the
+    /// namespace may listen: what accepts it sees `from`. Not blocking; when it is writable, it is
+    /// connected or has its error.
+    ///
+    /// # Errors
+    /// Nothing listens at `to`; or [`io::ErrorKind::PermissionDenied`]: the port of `from` is
+    /// one that only a process of the namespace may speak for.
+    pub fn connect(self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+        self.0.bind(&from.into())?;
+        begin_connecting(self.0, to)
+    }
+}
+
+impl AsFd for Speaker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A [`Speaker`] that is connected.
 ///
 /// # Errors
 /// Nothing listens at `to`, or the thread may not.
 pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::for_address(to),
-        Type::STREAM.nonblocking(),
-        Some(Protocol::TCP),
-    )?;
-    make_transparent(&socket, to.is_ipv6())?;
-    socket.set_mark(MARK_INWARD)?;
-    socket.set_out_of_band_inline(true)?;
-    socket.set_reuse_address(true)?;
-    socket.set_tcp_nodelay(true)?;
-    socket.bind(&from.into())?;
-    begin_connecting(socket, to)
+    Speaker::new(to.is_ipv6())?.connect(from, to)
 }
 
 pub(super) fn accept(

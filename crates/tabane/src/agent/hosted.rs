@@ -247,6 +247,13 @@ impl Hosted {
         self.retain(|it| (it.place, it.transport, it.address.port()) != (place, transport, port));
     }
 
+    /// Whether a program of this place has this port.
+    pub fn has(&self, place: usize, transport: Transport, port: u16) -> bool {
+        let wanted = (place, transport, port);
+        let mut ports = self.ports.iter();
+        ports.any(|(_, it)| (it.place, it.transport, it.address.port()) == wanted)
+    }
+
     /// No program listens at this port any more. Returns whether one did.
     pub fn close_port(&mut self, port: u16) -> bool {
         let before = self.ports.len();

@@ -2,6 +2,7 @@
 //! plain ones. Held until a program here has accepted.
 
 use core::time::Duration;
+use std::io;
 use std::net::TcpStream;
 
 use tabane_io::capture::reset;
@@ -116,8 +117,12 @@ impl Agent {
                 _ => return self.refuse(now, node, index, CODE_MALFORMED),
             }
         }
+        let port = inbound.opening.map_or(0, |opening| opening.to.port());
         let begun = self.places.iter().filter(|(_, place)| place.has_begun());
-        inbound.places = begun.map(|(index, _)| index).collect();
+        let mut places: Vec<_> = begun.map(|(index, _)| index).collect();
+        // Those that have said that they listen there are asked first.
+        places.sort_by_key(|place| self.hosted.has(*place, Transport::Tcp, port));
+        inbound.places = places;
         self.ask(now, node, index);
     }
 
@@ -134,11 +139,15 @@ impl Agent {
             from: opening.from,
             to: opening.to,
         };
-        while let Some(place) = self.inbound[index].places.last() {
-            if self.tell(*place, &asked) {
-                return;
+        while let Some(place) = self.inbound[index].asks() {
+            match self.connect_spare(place, opening) {
+                Some(Ok(near)) => {
+                    return self.asked(now, node, (index, self.questions), Some(near));
+                }
+                Some(Err(_)) => self.pass_over(index),
+                None if self.tell(place, &asked) => return,
+                None => self.pass_over(index),
             }
-            self.inbound[index].places.pop();
         }
         if now.since(self.started) < RETURNING_MAX && self.inbound[index].is_carried() {
             return;
@@ -148,6 +157,28 @@ impl Agent {
             false => CODE_REFUSED,
         };
         self.refuse(now, node, index, code);
+    }
+
+    /// Connects to a program of a place; `None`: its supervisor has to be asked.
+    fn connect_spare(&mut self, place: usize, opening: Opening) -> Option<io::Result<TcpStream>> {
+        let speaker = self.take_spare(place, opening.to.is_ipv6())?;
+        let connected = speaker.connect(opening.from, opening.to);
+        match connected {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            connected => Some(connected),
+        }
+    }
+
+    /// Nobody listens in the place that was asked, or it is gone.
+    fn pass_over(&mut self, index: usize) {
+        let Some(inbound) = self.inbound.get_mut(index) else {
+            return;
+        };
+        let place = inbound.places.pop();
+        if let (Some(place), Some(opening), Far::Plain(_)) = (place, inbound.opening, &inbound.far)
+        {
+            self.hosted.close(place, Transport::Tcp, opening.to.port());
+        }
     }
 
     /// A place is there (again): perhaps somebody has waited for it.
@@ -196,14 +227,7 @@ impl Agent {
 
     /// Nobody listens in the place that was asked.
     pub(super) fn ask_next(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
-            return;
-        };
-        let place = inbound.places.pop();
-        if let (Some(place), Some(opening), Far::Plain(_)) = (place, inbound.opening, &inbound.far)
-        {
-            self.hosted.close(place, Transport::Tcp, opening.to.port());
-        }
+        self.pass_over(index);
         self.ask(now, node, index);
     }
 

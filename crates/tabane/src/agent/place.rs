@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use tabane_io::capture::{Capture, Syn};
+use tabane_io::capture::{Capture, Speaker, Syn};
 use tabane_io::control::Credentials;
 use tabane_io::handover::Handover;
 use tabane_io::poll::Interest;
@@ -15,6 +15,9 @@ use super::opening::CODE_RESET;
 use super::relay::{Far, give_up};
 use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor};
 use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, token};
+
+/// Sockets of each kind that a place has ready.
+const SPARES: usize = 8;
 
 /// What a connection that begins here waits for.
 #[derive(Debug)]
@@ -73,6 +76,16 @@ pub struct Place {
     /// What its supervisor had no room for.
     pub unsaid: VecDeque<Vec<u8>>,
     pub held: HashMap<(SocketAddr, SocketAddr), Held>,
+    /// Sockets of IPv4 and of IPv6 that can speak for programs of other nodes.
+    spares: [Spares; 2],
+}
+
+/// Sockets that are ready to be connected to a program, so that its supervisor need not be asked.
+#[derive(Debug, Default)]
+struct Spares {
+    speakers: Vec<Speaker>,
+    /// More are on their way.
+    asked: bool,
 }
 
 /// What a namespace was made for. It may have ended, and others that it started be there.
@@ -93,6 +106,7 @@ impl Place {
             own: Vec::new(),
             unsaid: VecDeque::new(),
             held: HashMap::new(),
+            spares: Default::default(),
         }
     }
 
@@ -220,6 +234,13 @@ impl Agent {
                     self.hosted.close(index, transport, port);
                 }
                 Some(ToAgent::Looked) => self.looked(index),
+                Some(ToAgent::Spares { is_v6 }) => {
+                    let spares = &mut place.spares[usize::from(is_v6)];
+                    spares.asked = false;
+                    let speakers = descriptors.into_iter().map(Speaker::from_descriptor);
+                    let room = SPARES.saturating_sub(spares.speakers.len());
+                    spares.speakers.extend(speakers.take(room));
+                }
                 Some(ToAgent::Connected { id, question }) => {
                     let near = descriptors.into_iter().next().map(TcpStream::from);
                     self.asked(now, node, (id, question), near);
@@ -240,7 +261,36 @@ impl Agent {
             self.poller
                 .register(descriptor, token(kind, index), Interest::Read)?;
         }
-        place.supervisor.send(&ToSupervisor::Go.encode(), &[])
+        place.supervisor.send(&ToSupervisor::Go.encode(), &[])?;
+        for is_v6 in [false, true] {
+            let place = &self.places[index];
+            if place.own.iter().any(|address| address.is_ipv6() == is_v6) {
+                self.fill_spares(index, is_v6);
+            }
+        }
+        Ok(())
+    }
+
+    /// A socket to connect to a program of a place, if there is one. There soon will be others.
+    pub(super) fn take_spare(&mut self, index: usize, is_v6: bool) -> Option<Speaker> {
+        let spares = &mut self.places.get_mut(index)?.spares[usize::from(is_v6)];
+        let speaker = spares.speakers.pop();
+        if spares.speakers.len() <= SPARES / 2 {
+            self.fill_spares(index, is_v6);
+        }
+        speaker
+    }
+
+    fn fill_spares(&mut self, index: usize, is_v6: bool) {
+        let Some(place) = self.places.get_mut(index) else {
+            return;
+        };
+        let spares = &mut place.spares[usize::from(is_v6)];
+        if !spares.asked {
+            spares.asked = true;
+            let count = SPARES - spares.speakers.len();
+            self.tell(index, &ToSupervisor::Spare { count, is_v6 });
+        }
     }
 
     /// A program and all it started have ended, or their supervisor was killed.

@@ -63,6 +63,11 @@ pub enum ToAgent {
     },
     /// The answer to [`ToSupervisor::Look`], behind what was seen.
     Looked,
+    /// With sockets that can speak for programs of other nodes, as [`ToSupervisor::Spare`] wants.
+    Spares {
+        /// Whether of IPv6.
+        is_v6: bool,
+    },
     /// The answer to [`ToSupervisor::Connect`], with the socket if there is one.
     Connected {
         /// That of the question.
@@ -91,7 +96,15 @@ pub enum ToSupervisor {
     },
     /// Another program wants a port that is taken by one here: is it still?
     Look,
-    /// Make a socket that speaks for `from`, and connect it to `to`.
+    /// Make so many sockets that can speak for programs of other nodes, to be connected without
+    /// a question each.
+    Spare {
+        /// How many.
+        count: usize,
+        /// Whether of IPv6.
+        is_v6: bool,
+    },
+    /// Make a socket that speaks for `from`, and connect it to `to`: there is no spare one.
     Connect {
         /// For the answer.
         id: usize,

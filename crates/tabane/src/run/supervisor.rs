@@ -13,8 +13,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-use tabane_io::capture::{Capture, connect_as};
-use tabane_io::handover::Handover;
+use tabane_io::capture::{Capture, Speaker, connect_as};
+use tabane_io::handover::{DESCRIPTORS_MAX, Handover};
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::process::{Watched, ignore_termination};
 use tabane_io::socket_calls::SocketCalls;
@@ -234,6 +234,7 @@ impl Supervisor<'_> {
                     let said = ToAgent::Connected { id, question };
                     answer(agent, &said, connect_as(from, to))?;
                 }
+                Some(ToSupervisor::Spare { count, is_v6 }) => spare(agent, count, is_v6)?,
                 Some(ToSupervisor::Claimed { id, port, error }) => {
                     if let Some(claims) = &mut self.claims {
                         claims.answered(agent, id, port, error);
@@ -256,6 +257,14 @@ impl Supervisor<'_> {
             }
         }
     }
+}
+
+/// Sends the agent sockets to connect; without them it asks for each.
+fn spare(agent: &Handover, count: usize, is_v6: bool) -> io::Result<()> {
+    let speakers = (0..count.min(DESCRIPTORS_MAX)).map_while(|_| Speaker::new(is_v6).ok());
+    let speakers: Vec<_> = speakers.collect();
+    let descriptors: Vec<_> = speakers.iter().map(AsFd::as_fd).collect();
+    agent.send(&ToAgent::Spares { is_v6 }.encode(), &descriptors)
 }
 
 fn answer(agent: &Handover, said: &ToAgent, socket: io::Result<TcpStream>) -> io::Result<()> {
