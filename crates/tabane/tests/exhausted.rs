@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 
 use common::*;
 use serde_json::Value;
-use tabane_lab::cluster::{PATIENCE, Program, all_paths_up, output, path_state, socket_address};
+use tabane_lab::cluster::{
+    Cluster, PATIENCE, Program, all_paths_up, output, path_state, socket_address,
+};
 
 fn limit_files(pid: u32, soft: &str) {
     let mut prlimit = Command::new("prlimit");
@@ -62,18 +64,69 @@ fn without_descriptors_it_carries_on_and_catches_up_later() {
     );
 }
 
+fn under_run(cluster: &Cluster, node: usize, program: &[&str]) -> Program {
+    let mut command = cluster.tabane(node);
+    command.arg("run").arg("--config").arg(cluster.file());
+    command.arg("--").args(program);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Program::start(program[0], command).expect("starts")
+}
+
+#[test]
+fn connections_of_programs_leave_descriptors_for_all_else() {
+    const FILES: usize = 128;
+    let mut cluster = cluster();
+    cluster.stop(0).expect("stops");
+    let mut up = cluster.lab().command(0, "prlimit");
+    up.arg(format!("--nofile={FILES}:{FILES}"));
+    up.arg(tabane())
+        .arg("up")
+        .arg("--config")
+        .arg(cluster.file());
+    cluster.start_as(0, up).expect("starts");
+    cluster
+        .wait_status(0, "all paths are up", all_paths_up)
+        .expect("status");
+    let _server = under_run(&cluster, 1, &["socat", "TCP-LISTEN:8080,fork", "EXEC:cat"]);
+    let listens = |status: &Value| status["node"]["run"]["ports"] == 1;
+    cluster
+        .wait_status(1, "it listens", listens)
+        .expect("status");
+    let connect = "\
+import socket, sys
+sockets = [socket.socket() for _ in range(60)]
+for s in sockets:
+    s.setblocking(False)
+    s.connect_ex((sys.argv[1], 8080))
+sys.stdin.read()
+";
+    let address = cluster.address(1).to_string();
+    let client = under_run(&cluster, 0, &["python3", "-c", connect, &address]);
+    // Half of the files are for connections, two each.
+    let is_full = |status: &Value| {
+        let node = &status["node"];
+        node["run"]["connections"] == FILES / 4
+            && node["limits_hit"]["run_connections_full"].as_u64() > Some(0)
+    };
+    cluster
+        .wait_status(0, "it is full", is_full)
+        .expect("status");
+    drop(client);
+    let is_empty = |status: &Value| status["node"]["run"]["connections"] == 0;
+    cluster
+        .wait_status(0, "it is empty", is_empty)
+        .expect("status");
+}
+
 #[test]
 fn without_descriptors_connections_of_programs_are_turned_away() {
     let cluster = cluster();
     let pid = cluster.daemon(1).expect("runs").id();
-    let under_run = |node, program: &[&str]| {
-        let mut command = cluster.tabane(node);
-        command.arg("run").arg("--config").arg(cluster.file());
-        command.arg("--").args(program);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Program::start(program[0], command).expect("starts")
-    };
-    let echo = under_run(1, &["socat", "TCP-LISTEN:8080,fork,reuseaddr", "EXEC:cat"]);
+    let echo = under_run(
+        &cluster,
+        1,
+        &["socat", "TCP-LISTEN:8080,fork,reuseaddr", "EXEC:cat"],
+    );
     let listens = |status: &Value| status["node"]["run"]["ports"] == 1;
     cluster
         .wait_status(1, "it listens", listens)
@@ -89,7 +142,7 @@ fn without_descriptors_connections_of_programs_are_turned_away() {
     let status = cluster.status(1).expect("status");
     assert_eq!(status["node"]["limits_hit"]["run_descriptors_full"], 1);
     let to = socket_address(cluster.address(1), 8080);
-    let mut client = under_run(0, &["socat", "-", &format!("TCP:{to}")]);
+    let mut client = under_run(&cluster, 0, &["socat", "-", &format!("TCP:{to}")]);
     let mut input = client.take_stdin().expect("is piped");
     input.write_all(b"hello").expect("can be written");
     drop(input);

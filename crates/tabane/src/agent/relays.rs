@@ -25,7 +25,7 @@ impl Agent {
         let number = self.places.get(place).map_or(0, |place| place.number);
         let mut relay = Relay::new(number, near, far);
         let index = self.relays.vacant_key();
-        if !self.has_room() {
+        if !self.has_room_to_carry() {
             return relay.reset(now, node);
         }
         match relay.stream() {

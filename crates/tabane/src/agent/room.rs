@@ -43,17 +43,23 @@ impl Room {
 }
 
 impl Agent {
-    /// Whether one more connection may begin; if not, that is counted.
+    /// Whether one more connection may be asked for; if not, that is counted.
     pub(super) fn has_room(&mut self) -> bool {
+        let begun = self.inbound.len() + self.relays.len();
         // Of those that are only asked for there is a stream, or an attempt.
-        let streams = self
-            .owners
-            .len()
-            .max(self.inbound.len() + self.relays.len());
-        let begun = streams + self.attempts.len();
-        let has_room = begun < self.room.connections_max;
-        self.stats.connections_full += u64::from(!has_room);
-        has_room
+        let begun = self.owners.len().max(begun) + self.attempts.len();
+        self.is_below_limit(begun)
+    }
+
+    /// Whether one more of those that were asked for may be carried; if not, that is counted.
+    pub(super) fn has_room_to_carry(&mut self) -> bool {
+        self.is_below_limit(self.relays.len())
+    }
+
+    fn is_below_limit(&mut self, connections: usize) -> bool {
+        let is_below = connections < self.room.connections_max;
+        self.stats.connections_full += u64::from(!is_below);
+        is_below
     }
 
     /// What was accepted, if anything was. One for whom there is no descriptor is turned away: were it

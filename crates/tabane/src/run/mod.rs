@@ -2,7 +2,7 @@
 //! bundle, without a change to it.
 //!
 //! This process moves into a network namespace of its own, hands the sockets that catch what
-//! begins there to the agent (the daemon's, [`agent`](crate::agent)), leaves a supervisor behind
+//! begins there to the agent (the daemon's, [`agent`]), leaves a supervisor behind
 //! (in the namespace, and a finder outside of it) and becomes the program: its process id, parent,
 //! terminal, signals and exit code are its own.
 
