@@ -178,6 +178,8 @@ pub struct Agent {
     /// How many questions there were whether a program listens.
     questions: u64,
     relays: Slab<Relay>,
+    /// How many of them are carried by plain TCP.
+    plain_relays: usize,
     flows: Flows,
     hosted: Hosted,
     claims: Vec<Waiting>,
@@ -223,6 +225,7 @@ impl Agent {
             inbound: Slab::new(),
             questions: 0,
             relays: Slab::new(),
+            plain_relays: 0,
             flows: Flows::default(),
             hosted: Hosted::default(),
             claims: Vec::new(),

@@ -36,7 +36,10 @@ impl Agent {
                     relay.mark(at);
                 }
             }
-            None => self.stats.plain += 1,
+            None => {
+                self.stats.plain += 1;
+                self.plain_relays += 1;
+            }
         }
         self.relays.insert(relay);
         self.relay(now, node, index, Told::default());
@@ -108,6 +111,7 @@ impl Agent {
         let relay = self.relays.try_remove(index)?;
         let _ = self.poller.deregister(relay.near());
         if let Some(plain) = relay.plain() {
+            self.plain_relays -= 1;
             let _ = self.poller.deregister(plain);
         }
         if let Some((peer, stream)) = relay.stream() {

@@ -12,9 +12,13 @@ use super::{Agent, PLACES_MAX, RELAYS_MAX};
 use crate::status::is_exhausted;
 
 /// What everything but connections may need, and the daemon itself besides.
-const OTHER_DESCRIPTORS: u64 = 8 * PLACES_MAX as u64 + (FLOWS_MAX + HOSTED_MAX) as u64 + 256;
+const OTHER_DESCRIPTORS: u64 = 24 * PLACES_MAX as u64 + (FLOWS_MAX + HOSTED_MAX) as u64 + 256;
+/// Where there are too few for all of that, connections may have three of four, beside what the daemon
+/// has in any case.
+const SHARE_OF_CONNECTIONS: (u64, u64) = (3, 4);
+const DAEMON_DESCRIPTORS: u64 = 64;
 /// What a connection needs that is carried by plain TCP; one that is carried by a bundle needs half.
-const DESCRIPTORS_OF_CONNECTION: u64 = 2;
+const PLAIN_DESCRIPTORS: usize = 2;
 /// What there is if the system does not say.
 const USUAL_DESCRIPTORS: u64 = 1024;
 const SPARE: &str = "/dev/null";
@@ -22,7 +26,7 @@ const SPARE: &str = "/dev/null";
 /// The room there is.
 #[derive(Debug)]
 pub(super) struct Room {
-    connections_max: usize,
+    descriptors_max: usize,
     /// Given up to turn somebody away when there is no descriptor for them.
     spare: Option<File>,
 }
@@ -31,12 +35,12 @@ impl Room {
     /// As much as this process may have.
     pub fn new() -> Room {
         let descriptors = raise_descriptor_limit().unwrap_or(USUAL_DESCRIPTORS);
+        let (share, whole) = SHARE_OF_CONNECTIONS;
         let rest = descriptors
             .saturating_sub(OTHER_DESCRIPTORS)
-            .max(descriptors / 2);
-        let connections = usize::try_from(rest / DESCRIPTORS_OF_CONNECTION);
+            .max(descriptors.saturating_sub(DAEMON_DESCRIPTORS) * share / whole);
         Room {
-            connections_max: connections.map_or(RELAYS_MAX, |count| count.min(RELAYS_MAX)),
+            descriptors_max: usize::try_from(rest).unwrap_or(usize::MAX),
             spare: File::open(SPARE).ok(),
         }
     }
@@ -45,19 +49,20 @@ impl Room {
 impl Agent {
     /// Whether one more connection may be asked for; if not, that is counted.
     pub(super) fn has_room(&mut self) -> bool {
-        let begun = self.inbound.len() + self.relays.len();
         // Of those that are only asked for there is a stream, or an attempt.
-        let begun = self.owners.len().max(begun) + self.attempts.len();
-        self.is_below_limit(begun)
+        let plain = self.plain_relays + self.attempts.len() + self.inbound.len();
+        self.is_below_limit(self.owners.len() + plain * PLAIN_DESCRIPTORS)
     }
 
     /// Whether one more of those that were asked for may be carried; if not, that is counted.
     pub(super) fn has_room_to_carry(&mut self) -> bool {
-        self.is_below_limit(self.relays.len())
+        let carried = self.relays.len() - self.plain_relays;
+        self.is_below_limit(carried + self.plain_relays * PLAIN_DESCRIPTORS)
     }
 
-    fn is_below_limit(&mut self, connections: usize) -> bool {
-        let is_below = connections < self.room.connections_max;
+    fn is_below_limit(&mut self, descriptors: usize) -> bool {
+        let is_below = self.relays.len() < RELAYS_MAX
+            && descriptors + PLAIN_DESCRIPTORS <= self.room.descriptors_max;
         self.stats.connections_full += u64::from(!is_below);
         is_below
     }
