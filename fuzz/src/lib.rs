@@ -17,9 +17,12 @@ pub mod targets {
     pub mod metrics_request;
     pub mod netlink;
     pub mod open;
+    pub mod opening;
     pub mod pair;
     pub mod records;
     pub mod stranger;
+    pub mod syn;
+    pub mod words;
 }
 
 /// What a target does with some bytes.
@@ -38,7 +41,10 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("metrics_request", targets::metrics_request::run),
     ("netlink", targets::netlink::run),
     ("open", targets::open::run),
+    ("opening", targets::opening::run),
     ("pair", targets::pair::run),
     ("records", targets::records::run),
     ("stranger", targets::stranger::run),
+    ("syn", targets::syn::run),
+    ("words", targets::words::run),
 ];

@@ -31,6 +31,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 #[cfg(test)]
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError};
+pub use packet::Unreachable;
 pub use plain::{Datagrams, Sharing, accept_plainly, connect_plainly, listen_plainly};
 pub use rules::Rules;
 pub use syn::Syn;
@@ -155,6 +156,16 @@ impl Capture {
         self.answer(&syn.refusal(), syn.source.ip())
     }
 
+    /// Answers a SYN as a router does: connecting fails with the error that `why` stands for.
+    ///
+    /// # Errors
+    /// Not expected; the program's kernel repeats the SYN after a second.
+    pub fn refuse_as(&self, syn: &Syn, why: Unreachable) -> io::Result<()> {
+        let (from, to) = (syn.source.ip(), syn.destination.ip());
+        let told = packet::unreachable(from, to, why, syn.packet());
+        self.answer(&told, from)
+    }
+
     /// The next connection that was admitted: its socket, not blocking, the program's end, and
     /// whom it thinks to be connected to. `None` when there is none.
     ///
@@ -198,7 +209,10 @@ impl Capture {
     /// # Errors
     /// Not expected.
     pub fn refuse_datagram(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
-        self.answer(&packet::unreachable(from, to), from.ip())
+        let head = packet::datagram(from, to, &[]);
+        let (from, to) = (from.ip(), to.ip());
+        let told = packet::unreachable(from, to, Unreachable::Port, &head);
+        self.answer(&told, from)
     }
 
     /// Sends the program a packet in the name of another host.

@@ -33,23 +33,39 @@ pub(super) fn datagram(from: SocketAddr, to: SocketAddr, data: &[u8]) -> Vec<u8>
     packet(from.ip(), to.ip(), UDP, &udp)
 }
 
-/// What `to` answers when nobody there receives what `from` has sent: "port unreachable" (RFC 792,
-/// RFC 4443 section 3.1), with the head of that.
-pub(super) fn unreachable(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+/// Why a packet does not arrive, by its codes in ICMP of IPv4 and of IPv6 (RFC 792; RFC 4443 section
+/// 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreachable {
+    /// There is no way to its network: ENETUNREACH.
+    Network,
+    /// Nobody there has its address: EHOSTUNREACH.
+    Host,
+    /// Nobody receives at its port: ECONNREFUSED.
+    Port,
+}
+
+/// What tells whoever sent a packet, of which this is the head, that it does not arrive.
+pub(super) fn unreachable(from: IpAddr, to: IpAddr, why: Unreachable, head: &[u8]) -> Vec<u8> {
+    let (v4, v6) = match why {
+        Unreachable::Network => (0, 0),
+        Unreachable::Host => (1, 3),
+        Unreachable::Port => (3, 4),
+    };
     let (protocol, kind, code) = match from {
-        SocketAddr::V4(_) => (ICMP, 3, 3),
-        SocketAddr::V6(_) => (ICMP_V6, 1, 4),
+        IpAddr::V4(_) => (ICMP, 3, v4),
+        IpAddr::V6(_) => (ICMP_V6, 1, v6),
     };
     let mut icmp = vec![kind, code, 0, 0, 0, 0, 0, 0];
-    icmp.extend(datagram(from, to, &[]));
+    icmp.extend(head);
     match from {
-        SocketAddr::V4(_) => {
+        IpAddr::V4(_) => {
             let sum = !fold(sum(&icmp));
             icmp[2..4].copy_from_slice(&sum.to_be_bytes());
         }
-        SocketAddr::V6(_) => put_checksum(&mut icmp, 2, protocol, to.ip(), from.ip()),
+        IpAddr::V6(_) => put_checksum(&mut icmp, 2, protocol, to, from),
     }
-    packet(to.ip(), from.ip(), protocol, &icmp)
+    packet(to, from, protocol, &icmp)
 }
 
 fn header(from: IpAddr, to: IpAddr, protocol: u8, payload: usize) -> Vec<u8> {

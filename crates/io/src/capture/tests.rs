@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use super::{Capture, Datagrams, Sharing, Syn, connect_as, furnish};
+use super::{Capture, Datagrams, Sharing, Syn, Unreachable, connect_as, furnish};
 use crate::namespace::isolated;
 use crate::poll::{Interest, Poller};
 
@@ -79,6 +79,14 @@ fn a_connection_that_is_refused_is_refused() {
                 capture.refuse(&syn).unwrap();
                 let error = program.join().unwrap().unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+                for (why, kind) in [
+                    (Unreachable::Network, ErrorKind::NetworkUnreachable),
+                    (Unreachable::Host, ErrorKind::HostUnreachable),
+                ] {
+                    let program = connecting(far);
+                    capture.refuse_as(&next_syn(&capture), why).unwrap();
+                    assert_eq!(program.join().unwrap().unwrap_err().kind(), kind);
+                }
             }
         },
     );

@@ -39,6 +39,7 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 
 pub use opening::{CODE_REFUSED, Opening, SERVICE_TCP};
 pub use stats::AgentStats;
+pub use urgent::Announcement;
 pub use words::{Claim, ToAgent, ToSupervisor, Transport};
 
 use claims::Waiting;

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
-use tabane_io::capture::{Capture, Syn, connect_plainly, reset};
+use tabane_io::capture::{Capture, Syn, Unreachable, connect_plainly, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -271,9 +271,19 @@ impl Agent {
                     return;
                 };
                 self.stats.refused += 1;
-                if is_refusal(&error) {
-                    let _ = capture.refuse(&held.syn);
-                }
+                // Of what else happened the program hears nothing, as of a host that does not answer.
+                let _ = match error.kind() {
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
+                        capture.refuse(&held.syn)
+                    }
+                    io::ErrorKind::NetworkUnreachable => {
+                        capture.refuse_as(&held.syn, Unreachable::Network)
+                    }
+                    io::ErrorKind::HostUnreachable => {
+                        capture.refuse_as(&held.syn, Unreachable::Host)
+                    }
+                    _ => Ok(()),
+                };
             }
         }
     }
@@ -307,13 +317,4 @@ fn open(now: Time, node: &mut Node, peer: PeerId, opening: &Opening) -> Option<S
     node.write_stream(now, peer, stream, &opening.encode())
         .ok()?;
     Some(stream)
-}
-
-/// Whether the far end said no; otherwise it said nothing, and the program goes on waiting as it
-/// would for a host that does not answer.
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
-    )
 }

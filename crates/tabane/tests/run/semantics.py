@@ -19,6 +19,7 @@ import time
 # Nothing is left behind beside these files.
 sys.dont_write_bytecode = True
 
+import connecting  # noqa: E402
 import datagrams  # noqa: E402
 import urgent  # noqa: E402
 from case import MB, PATIENCE, Case, error, pattern, read_all, say  # noqa: E402
@@ -536,7 +537,7 @@ class Multipath(Case):
         return s
 
 
-KINDS = [Case, datagrams.DatagramCase, urgent.UrgentCase]
+KINDS = [Case, connecting.ConnectingCase, datagrams.DatagramCase, urgent.UrgentCase]
 CASES = {c.__name__: c for kind in KINDS for c in kind.__subclasses__() if c not in KINDS}
 
 if __name__ == "__main__":
