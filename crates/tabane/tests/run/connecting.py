@@ -102,6 +102,7 @@ class InheritedListener(ConnectingCase):
     def serve(self):
         l = self.listener()
         say("ready")
+        l.setblocking(True)
         os.dup2(l.fileno(), 3)
         l.detach()
         os.set_inheritable(3, True)
