@@ -1,33 +1,35 @@
 //! Who is at the other end of a Unix socket.
 
 use std::io;
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-use crate::sys::check;
+use crate::sys::get_option;
 
-/// The user that the other end's process ran as when it connected.
+/// Who is at the other end of a connection, as the kernel saw it when the
+/// connection was made (`SO_PEERCRED`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process.
+    pub pid: i32,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+}
+
+/// Who is at the other end of a socket.
 ///
 /// # Errors
 /// When this is no connected Unix socket.
-pub fn peer_uid(socket: &impl AsFd) -> io::Result<u32> {
-    let mut peer = libc::ucred {
+pub fn peer(socket: &impl AsFd) -> io::Result<Credentials> {
+    let unknown = libc::ucred {
         pid: 0,
-        uid: 0,
-        gid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
     };
-    let mut length = mem::size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: pointer and length describe `peer`, and `length` is a valid pointer.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut length,
-        )
-    })?;
-    Ok(peer.uid)
+    let libc::ucred { pid, uid, gid } =
+        get_option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, unknown)?;
+    Ok(Credentials { pid, uid, gid })
 }
 
 /// The user this process runs as.
@@ -46,9 +48,9 @@ mod tests {
     #[test]
     fn a_process_talks_to_itself() {
         let (here, there) = UnixStream::pair().unwrap();
-        assert_eq!(peer_uid(&here).unwrap(), own_uid());
+        assert_eq!(peer(&here).unwrap().uid, own_uid());
         drop(there);
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(peer_uid(&file).is_err());
+        assert!(peer(&file).is_err());
     }
 }

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::control::Credentials;
-use crate::sys::{check_len, get_option, retry};
+use crate::credentials::{self, Credentials};
+use crate::sys::{check_len, retry};
 
 /// Most descriptors in one message.
 pub const DESCRIPTORS_MAX: usize = 16;
@@ -48,7 +48,7 @@ impl HandoverListener {
         match retry(|| self.0.accept()) {
             Ok((socket, _)) => {
                 socket.set_nonblocking(true)?;
-                let credentials = credentials(&socket)?;
+                let credentials = credentials::peer(&socket)?;
                 Ok(Some((Handover(socket), credentials)))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -82,7 +82,7 @@ impl Handover {
     /// # Errors
     /// Not expected.
     pub fn credentials(&self) -> io::Result<Credentials> {
-        credentials(&self.0)
+        credentials::peer(&self.0)
     }
 
     /// Whether calls return `WouldBlock` instead of waiting.
@@ -225,17 +225,6 @@ impl AsFd for Handover {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-fn credentials(socket: &Socket) -> io::Result<Credentials> {
-    let unknown = libc::ucred {
-        pid: 0,
-        uid: u32::MAX,
-        gid: u32::MAX,
-    };
-    let libc::ucred { pid, uid, gid } =
-        get_option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, unknown)?;
-    Ok(Credentials { pid, uid, gid })
 }
 
 /// An abstract address: the name behind a zero byte.

@@ -13,7 +13,6 @@
 
 pub mod capture;
 pub mod clock;
-pub mod control;
 pub mod credentials;
 pub mod entropy;
 pub mod ethtool;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use tabane_io::capture::{Capture, Speaker, Syn};
-use tabane_io::control::Credentials;
+use tabane_io::credentials::Credentials;
 use tabane_io::handover::Handover;
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, PeerId, StreamId, Time};

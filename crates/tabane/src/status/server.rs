@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use tabane_io::credentials::{own_uid, peer_uid};
+use tabane_io::credentials::{own_uid, peer};
 use tabane_io::poll::{Interest, Poller};
 
 use super::control::{Client, Progress, Request, Response};
@@ -124,7 +124,7 @@ impl ControlServer {
                 Err(error) => return Err(error),
             };
             self.exhausted = false;
-            let is_owner = peer_uid(&stream).is_ok_and(|uid| uid == 0 || uid == own_uid());
+            let is_owner = peer(&stream).is_ok_and(|who| who.uid == 0 || who.uid == own_uid());
             let caller = match is_owner {
                 true => Caller::Owner,
                 false => Caller::Anyone,
