@@ -164,6 +164,13 @@ pub(crate) fn limit_descriptors(pid: u32, soft: u64) -> io::Result<u64> {
     Ok(before)
 }
 
+/// Kill all of a process group.
+pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::kill(-(leader as libc::pid_t), libc::SIGKILL) })?;
+    Ok(())
+}
+
 /// Let this process have as many descriptors as it may.
 pub(crate) fn raise_descriptor_limit() -> io::Result<()> {
     let mut limit = libc::rlimit {

@@ -46,10 +46,16 @@ fn serve_by(
     mut command: Command,
     port: u16,
 ) -> Program {
-    command.stdout(Stdio::null());
+    // Not to the test's own: whoever reads that would wait for the last of the server's processes.
+    let path = cluster.directory().join(format!("{port}.log"));
+    let log = fs::File::create(&path).expect("can be written");
+    command.stdout(Stdio::null()).stderr(log);
     let mut server = Program::start(name, command).expect("starts");
     let listens = cluster.run_listens(node, &mut server, port);
-    listens.expect("listens");
+    listens.unwrap_or_else(|error| {
+        let said = fs::read_to_string(&path).unwrap_or_default();
+        panic!("{error}\n{said}")
+    });
     server
 }
 
@@ -299,7 +305,6 @@ fn postgresql_and_pgbench() {
     let mut postgres = under_run(&cluster, 1, "unshare", &AS_NO_ROOT);
     postgres.arg(program("postgres"));
     postgres.args(["-D", &data, "-k", &directory, "-h", "*", "-p", "5432", "-F"]);
-    postgres.stderr(Stdio::null());
     let _server = serve_by(&cluster, 1, "postgres", postgres, 5432);
     let address = cluster.address(1).to_string();
     let connection = ["-h", &address, "-p", "5432", "-U", "tabane"];
@@ -391,14 +396,7 @@ fn sshd(cluster: &Cluster) -> (Program, String) {
     ]);
     start.args(AS_NO_ROOT).arg("/usr/sbin/sshd");
     start.args(["-D", "-e", "-f", &format!("{directory}/sshd_config")]);
-    start.stderr(fs::File::create(format!("{directory}/sshd.log")).expect("can be written"));
-    start.stdout(Stdio::null());
-    let mut server = Program::start("sshd", start).expect("starts");
-    let listens = cluster.run_listens(1, &mut server, 2222);
-    listens.unwrap_or_else(|error| {
-        let said = fs::read_to_string(format!("{directory}/sshd.log"));
-        panic!("{error}\n{}", said.unwrap_or_default())
-    });
+    let server = serve_by(cluster, 1, "sshd", start, 2222);
     let shell = format!(
         "ssh -F none -i {directory}/user -p 2222 -o StrictHostKeyChecking=no \
          -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes"

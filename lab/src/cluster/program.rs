@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ impl Program {
     /// It cannot be started; if it is not there, the Debian package that has
     /// it is named.
     pub fn start(name: &str, mut command: Command) -> Result<Program, LabError> {
+        // What it starts is to end with it.
+        command.process_group(0);
         match command.spawn() {
             Ok(child) => Ok(Program {
                 name: name.to_owned(),
@@ -98,11 +101,15 @@ impl Program {
         }
     }
 
-    /// Kill it, and wait until it is gone.
+    /// Kill it and what it started, as far as that has not left its process group, and wait
+    /// until it is gone.
     pub fn kill(&mut self) {
-        // Nothing can be done about one that will not be killed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Once it was waited for, its number may be another's.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // Nothing can be done about one that will not be killed.
+            let _ = sys::kill_group(self.id());
+            let _ = self.child.wait();
+        }
     }
 
     /// Wait for its end.
