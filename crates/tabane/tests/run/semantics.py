@@ -214,11 +214,12 @@ class ResetByServer(Case):
 class ResetByClient(Case):
     def accepted(self, s):
         say(error(lambda: s.recv(1)))
+        s.sendall(b"y")
         say(error(lambda: s.recv(1)))
 
     def talk(self, s):
         s.sendall(b"x")
-        time.sleep(0.2)
+        s.recv(1)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         s.close()
 
@@ -238,12 +239,6 @@ class UnreadClose(Case):
 class BackPressure(Case):
     """A reader that does not read stops the writer, and nothing is lost when it goes on."""
 
-    def accepted(self, s):
-        s.recv(1)
-        time.sleep(1)
-        data = read_all(s)
-        say("got", len(data) + 1)
-
     def talk(self, s):
         s.setblocking(False)
         sent, stalled = 0, 0
@@ -256,6 +251,9 @@ class BackPressure(Case):
                 stalled += 1
                 time.sleep(0.05)
         say("stalled", stalled == 5, sent < 64 * MB)
+        # A second connection tells the reader to go on.
+        with self.connected():
+            pass
         s.setblocking(True)
         s.sendall(b"x" * (24 * MB - sent % MB))
         self.total = sent + 24 * MB - sent % MB
@@ -267,7 +265,7 @@ class BackPressure(Case):
         say("ready")
         s = l.accept()[0]
         s.recv(1)
-        time.sleep(1)
+        l.accept()[0].close()
         data = read_all(s)
         say("whole megabytes", (len(data) + 1) % MB == 0)
         s.close()
@@ -443,17 +441,25 @@ class ClosedAndReopened(Case):
 
     def serve(self):
         l = self.listener()
+        told = socket.create_server((self.address, self.port + 5000), family=self.family)
         say("ready")
         self.accepted(l.accept()[0])
         l.close()
-        time.sleep(1)
+        # That it is closed; and then that this was seen.
+        told.accept()[0].close()
+        told.accept()[0].close()
         l = self.listener()
         self.accepted(l.accept()[0])
 
+    def tell(self):
+        with socket.create_connection((self.address, self.port + 5000)) as s:
+            s.recv(1)
+
     def connect(self):
         self.talk(self.connected())
-        time.sleep(0.3)
+        self.tell()
         say(error(self.connected))
+        self.tell()
         until = time.time() + PATIENCE
         while time.time() < until:
             try:
@@ -468,18 +474,24 @@ class Interrupted(Case):
     """A signal in the middle of what waits."""
 
     def accepted(self, s):
-        time.sleep(0.5)
+        s.recv(1)
         s.sendall(b"late")
         s.close()
 
     def talk(self, s):
         signals = []
-        signal.signal(signal.SIGALRM, lambda *_: signals.append(1))
+
+        def interrupted(*_):
+            signals.append(1)
+            if len(signals) == 5:
+                s.sendall(b"x")
+
+        signal.signal(signal.SIGALRM, interrupted)
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
         s.settimeout(None)
         data = read_all(s)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        say(data, len(signals) > 2)
+        say(data, len(signals) > 4)
 
 
 class ToItself(Case):
