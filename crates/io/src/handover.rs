@@ -1,5 +1,5 @@
 //! Handing descriptors to another process: unix sockets of messages (SOCK_SEQPACKET) with
-//! abstract names, as [`control`](crate::control) has.
+//! abstract names. Those belong to a network namespace, and nothing is left of them by who crashed.
 
 use std::io;
 use std::mem::{self, MaybeUninit};

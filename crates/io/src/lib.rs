@@ -3,7 +3,7 @@
 //! This room knows nothing of the protocol: it moves batches of datagrams
 //! ([`udp`]), frames of a virtual NIC ([`vnic`]), what the kernel says about
 //! links ([`netlink`]), readiness and time ([`poll`], [`notify`], [`clock`]), and the few
-//! things a well-behaved daemon needs ([`signals`], [`systemd`], [`control`],
+//! things a well-behaved daemon needs ([`signals`], [`systemd`], [`handover`],
 //! [`credentials`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
 //! ([`probe`], [`ethtool`]); and other programs' connections and datagrams, where they begin
 //! ([`capture`], [`socket_calls`]). All `unsafe` of the program lives here.
