@@ -3,26 +3,37 @@
 # an ordinary user, the documentation's examples, and the simulator's fault
 # schedules. Goes on after a failure, to show all of them; the last line counts.
 #
+# Most tests wait most of the time: so several programs of tests run side by side,
+# and the simulator with what they leave of the processors.
+#
 #   SCHEDULES=10000   how many fault schedules the simulator runs
 #   SEED=0            the first one's seed
+#   AT_ONCE=2         how many programs of tests run side by side; as many as there are processors
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 SCHEDULES=${SCHEDULES:-10000}
 SEED=${SEED:-0}
-# The crates whose tests meet the system: namespaces, devices, sockets.
+AT_ONCE=${AT_ONCE:-$(nproc)}
 # A test that hangs is a failure, not the end of the machine's lease.
 STEP_MAX=20m
+# The crates whose tests meet the system: namespaces, devices, sockets.
 SYSTEM_CRATES='crates/capi crates/cluster crates/library crates/io crates/engine crates/tabane lab'
-TARGETS=(--lib --bins --tests --examples)
+# Programs of tests that take longest: they begin first.
+LONG='programs soak'
+# Those beside which nothing may run, not even the simulator: they judge how long somebody waits for an answer, or
+# bind the same port again the moment that another program has left it.
+ALONE='doctor run slow_links'
 
 scratch=$(mktemp -d)
 chmod 755 "$scratch"
-trap 'rm -rf "$scratch"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT
 log=$scratch/log
 failed_steps=''
 
 heading() { printf '\n== %s\n' "$*"; }
+
+bounded() { timeout --kill-after=30s "$STEP_MAX" "$@"; }
 
 # step NAME COMMAND…: runs it, keeps its output for the count, notes a failure.
 step() {
@@ -38,47 +49,97 @@ step() {
     return "$status"
 }
 
-# Lines "PROGRAM DIRECTORY" of the system crates' test programs. Cargo runs a
-# test in its package's directory, so the same is done here.
-system_test_programs() {
-    local program directory
-    cargo test --quiet --workspace "${TARGETS[@]}" --no-run --message-format=json 2>/dev/null |
-        sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\2 \1/p' |
-        while read -r program directory; do
-            case " $SYSTEM_CRATES " in
-                *" ${directory#"$PWD"/} "*) echo "$program $directory" ;;
-            esac
-        done
+# begin NAME COMMAND…: with what tests leave of the processors; `step … ended NAME` shows what
+# it said. Ends with this shell.
+begin() {
+    local said=$scratch/$1
+    shift
+    {
+        setpriv --pdeathsig TERM chrt --idle 0 timeout --kill-after=30s "$STEP_MAX" "$@"
+        echo $? >"$said.status"
+    } >"$said" 2>&1 </dev/null &
+}
+ended() {
+    until [ -s "$scratch/$1.status" ]; do sleep 0.1; done
+    cat "$scratch/$1"
+    return "$(cat "$scratch/$1.status")"
 }
 
-as_ordinary_user() {
-    local program directory status=0
-    system_test_programs >"$scratch/programs"
+# Builds all tests (and examples, which tests run, as a reader of them would), and leaves
+# lines "PROGRAM DIRECTORY" in $scratch/programs.
+build() {
+    # Twice, because errors are for people to read and programs are not.
+    bounded cargo test --workspace --no-run --quiet || return
+    cargo test --workspace --no-run --quiet --message-format=json 2>/dev/null |
+        sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\2 \1/p' \
+            >"$scratch/programs"
     [ -s "$scratch/programs" ] || { echo "no test programs were found"; return 1; }
-    while read -r program directory <&3; do
-        echo "     Running $(basename "$program") as nobody"
-        bounded tools/as-nobody.sh "$PWD" "$program" "$directory" || status=1
-    done 3<"$scratch/programs"
-    return $status
+    plan
 }
 
-bounded() { timeout --kill-after=30s "$STEP_MAX" "$@"; }
+# Lines "GROUP WAY PROGRAM DIRECTORY" of what is to run.
+plan() {
+    local program directory name way ways group
+    while read -r program directory; do
+        name=$(basename "${program%-*}") group=other ways=here
+        case " $LONG " in *" $name "*) group=long ;; esac
+        case " $ALONE " in *" $name "*) group=alone ;; esac
+        case "$(id -u): $SYSTEM_CRATES " in
+            0:*" ${directory#"$PWD"/} "*) ways='here nobody' ;;
+        esac
+        for way in $ways; do echo "$group $way $program $directory"; done
+    done <"$scratch/programs" | sort -s -k 2,2 >"$scratch/plan"
+}
 
-# Tests run the examples, as a reader of them would.
-step 'examples' bounded cargo build --quiet --workspace --examples
-step 'tests' bounded cargo test --workspace --no-fail-fast "${TARGETS[@]}"
-step 'documentation examples' bounded cargo test --workspace --no-fail-fast --doc
-if [ "$(id -u)" = 0 ]; then
-    step 'tests with a lab, as an ordinary user' as_ordinary_user
-else
-    heading 'tests ran as an ordinary user only; as root they would run both ways'
+# one WAY PROGRAM DIRECTORY: runs a program of tests, then says all that it said. Cargo runs
+# tests in their package's directory, so the same is done here.
+one() {
+    local way=$1 program=$2 directory=$3 name said=$scratch/said.$BASHPID status
+    name=$(basename "$program")
+    [ "$way" = here ] || name="$name as $way"
+    case $way in
+        here) (cd "$directory" && bounded "$program") ;;
+        nobody) bounded tools/as-nobody.sh "$PWD" "$program" "$directory" ;;
+    esac >"$said" 2>&1
+    status=$?
+    {
+        flock 9
+        echo "     Running $name"
+        cat "$said"
+        [ "$status" = 0 ] || echo "$name: exit code $status" | tee -a "$scratch/failed"
+    } 9>"$scratch/turn"
+    rm "$said"
+}
+
+# all COUNT GROUP…: so many at once of these groups, one group after the other.
+all() {
+    local at_once=$1 group way program directory running=0
+    shift
+    rm -f "$scratch/failed"
+    while read -r group way program directory <&3; do
+        if [ "$running" -ge "$at_once" ]; then
+            wait -n
+            running=$((running - 1))
+        fi
+        one "$way" "$program" "$directory" &
+        running=$((running + 1))
+    done 3< <(for group; do grep "^$group " "$scratch/plan"; done)
+    wait
+    [ ! -e "$scratch/failed" ]
+}
+
+[ "$(id -u)" = 0 ] ||
+    heading 'tests run as an ordinary user only; as root they would run both ways'
+if step 'building the tests' build; then
+    simulator=(cargo run --quiet --release -p tabane-sim --bin sim --)
+    begin schedules "${simulator[@]}" run --seeds "$SEED..$((SEED + SCHEDULES))"
+    begin snapshot "${simulator[@]}" snapshot
+    step 'tests' all "$AT_ONCE" long other
+    step 'documentation examples' bounded cargo test --workspace --no-fail-fast --doc
+    step "simulator: $SCHEDULES fault schedules" ended schedules
+    step 'simulator: more links are never slower than the best one' ended snapshot
+    step 'tests that are let alone' all 1 alone
 fi
-step "simulator: $SCHEDULES fault schedules" \
-    bounded cargo run --quiet --release -p tabane-sim --bin sim -- \
-    run --seeds "$SEED..$((SEED + SCHEDULES))"
-
-step 'simulator: more links are never slower than the best one' \
-    bounded cargo run --quiet --release -p tabane-sim --bin sim -- snapshot
 
 # "test result: ok. 12 passed; 0 failed; …" of each test program, and
 # "10000 passed, 0 failed" of the simulator.

@@ -11,7 +11,8 @@
 //! dies with that process, even by SIGKILL, unless it is released: one line
 //! down the pipe, and the holder waits for no end any more. Programs that still
 //! run in the lab's namespaces would keep them alive, so the holder ends them
-//! before it goes. It is in a namespace of its own, and so not among them.
+//! before it goes. It is in a namespace of its own, and so not among them. Programs that have left
+//! for another namespace (those under `tabane run` have) bear the lab's token in their environment.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
@@ -20,6 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use crate::processes::TOKEN_VARIABLE;
 use crate::{LabError, sys};
 
 /// Where the namespaces' descriptors begin; above what programs use themselves.
@@ -37,12 +39,20 @@ inside() {
         esac
     done
 }
-programs=$(inside)
+programs() {
+    inside
+    marked=$(grep -lszxF "$TOKEN" /proc/[0-9]*/environ)
+    for file in $marked; do
+        file=${file#/proc/}
+        echo "${file%/environ}"
+    done
+}
+programs=$(programs)
 [ -n "$programs" ] || exit
 kill -TERM $programs
 kill -CONT $programs
 sleep 0.5
-programs=$(inside)
+programs=$(programs)
 [ -z "$programs" ] || kill -KILL $programs
 "#;
 
@@ -58,7 +68,12 @@ pub(crate) struct Holder {
 
 /// Start the holder of `count` network namespaces. It keeps `lock` open for
 /// as long as it lives.
-pub(crate) fn spawn(name: &str, count: usize, lock: &File) -> Result<Holder, LabError> {
+pub(crate) fn spawn(
+    name: &str,
+    token: &str,
+    count: usize,
+    lock: &File,
+) -> Result<Holder, LabError> {
     let (input, lifeline) = io::pipe().map_err(LabError::io("pipe"))?;
     let own_user = !may_make_namespaces();
     let plan = Plan {
@@ -69,6 +84,7 @@ pub(crate) fn spawn(name: &str, count: usize, lock: &File) -> Result<Holder, Lab
     let mut command = Command::new("/bin/sh");
     command.args(["-c", WAIT, "tabane-lab", name]);
     command.env_clear().current_dir("/");
+    command.env("TOKEN", format!("{TOKEN_VARIABLE}={token}"));
     command
         .stdin(input)
         .stdout(Stdio::null())

@@ -18,7 +18,7 @@ use crate::namespace::Place;
 use crate::netlink::{Change, Netlink};
 use crate::processes::{self, TOKEN_VARIABLE};
 use crate::state::{self, Claim, Summary};
-use crate::tools::{IP, NFT, TC};
+use crate::tools::{IP, NFT, SH, TC};
 use crate::{LabError, sys, wiring};
 
 /// How long the holder, once killed, may take to be gone.
@@ -207,9 +207,11 @@ impl Lab {
             .map(|place| place.inode)
             .collect();
         let holder_pid = self.summary.holder;
-        let mut inside = processes::inside(&inodes);
-        inside.retain(|&pid| pid != holder_pid);
-        processes::end(&inside);
+        // Some have left for namespaces of their own.
+        let mut programs = processes::inside(&inodes);
+        programs.extend(processes::marked(&self.summary.token));
+        programs.retain(|&pid| pid != holder_pid);
+        processes::end(&programs);
         self.netlinks.clear();
         let emulator = self.summary.emulator.and_then(|pid| sys::pidfd(pid).ok());
         let _ = sys::signal(holder.as_fd(), libc::SIGKILL);
@@ -337,13 +339,13 @@ fn build(config: &LabConfig) -> Result<(Lab, Claim), LabError> {
     }
     let name = config.name.clone().unwrap_or_else(unique_name);
     let claim = state::claim(&name)?;
-    let count = config.nodes + config.links.len();
+    let (count, token) = (config.nodes + config.links.len(), token());
     let Holder {
         child,
         lifeline,
         namespaces,
         user,
-    } = match holder::spawn(&name, count, &claim.file) {
+    } = match holder::spawn(&name, &token, count, &claim.file) {
         Ok(holder) => holder,
         Err(error) => {
             claim.give_up();
@@ -358,7 +360,7 @@ fn build(config: &LabConfig) -> Result<(Lab, Claim), LabError> {
         mtu: config.mtu,
         holder: child.id(),
         emulator: None,
-        token: token(child.id()),
+        token,
         namespaces: namespaces
             .into_iter()
             .map(|(path, inode)| (text(path), inode))
@@ -391,6 +393,7 @@ fn wire(lab: &Lab, config: &LabConfig) -> Result<(), LabError> {
         .collect();
     for (link, switch) in lab.switches.iter().enumerate() {
         let spec = &config.links[link];
+        SH.run(switch, wiring::NO_FIREWALL)?;
         IP.run(switch, &wiring::switch_links(config, link, &node_paths))?;
         TC.run(switch, &lab.port_shapers(link))?;
         NFT.run(switch, &wiring::switch_rules(spec, config.nodes))?;
@@ -415,7 +418,8 @@ fn unique_name() -> String {
 }
 
 /// Process ids come again, boots do not, nor does the clock.
-fn token(holder: u32) -> String {
+fn token() -> String {
+    let maker = std::process::id();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    format!("{holder}-{}-{}", sys::monotonic_ns(), boot.trim())
+    format!("{maker}-{}-{}", sys::monotonic_ns(), boot.trim())
 }

@@ -171,20 +171,6 @@ pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Let this process have as many descriptors as it may.
-pub(crate) fn raise_descriptor_limit() -> io::Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a valid place.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: `limit` is a valid limit.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
-    Ok(())
-}
-
 /// Have reads, writes and connects of a socket wait no longer than this.
 pub(crate) fn set_timeouts(fd: BorrowedFd, us: libc::suseconds_t) -> io::Result<()> {
     let timeout = libc::timeval {

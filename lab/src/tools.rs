@@ -52,7 +52,7 @@ pub(crate) const NFT: Tool = Tool {
 };
 
 pub(crate) const SH: Tool = Tool {
-    name: "sh",
+    name: "/bin/sh",
     package: "dash",
     batch: &["-e"],
 };

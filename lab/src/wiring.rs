@@ -51,6 +51,13 @@ pub(crate) fn nic(link: usize) -> String {
     format!("eth{link}")
 }
 
+/// Shell orders for a switch: no firewall of a host sees its frames, which where the kernel has
+/// that built in costs a tenth of the processor.
+pub(crate) const NO_FIREWALL: &str = "for rules in /proc/sys/net/bridge/bridge-nf-call-*; do
+    [ ! -e \"$rules\" ] || echo 0 > \"$rules\"
+done
+";
+
 /// `ip` orders for a switch; `node_paths` are the nodes' namespaces.
 pub(crate) fn switch_links(config: &LabConfig, link: usize, node_paths: &[String]) -> String {
     let mut orders = String::new();

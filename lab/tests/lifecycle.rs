@@ -148,6 +148,55 @@ fn victim(test: &str) -> (Child, Trace) {
     (victim, trace)
 }
 
+/// Processes that were started in the lab of this name.
+fn started_in(lab: &str) -> Vec<String> {
+    let mark = format!("TABANE_LAB={lab}");
+    let processes = std::fs::read_dir("/proc").expect("is listed").flatten();
+    let is_marked = |entry: &std::fs::DirEntry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment.split(|b| *b == 0).any(|e| e == mark.as_bytes())
+    };
+    let marked = processes.filter(is_marked);
+    marked
+        .map(|entry| entry.path().display().to_string())
+        .collect()
+}
+
+/// In a network namespace of their own, as a program under `tabane run` is.
+#[test]
+fn programs_that_have_left_the_lab_die_with_it() {
+    const SCRIPT: &str = "trap '' TERM; sleep 1000";
+    let leave = |lab: &Lab| {
+        let mut program = lab.command(0, "unshare");
+        program.args(["--net", "sh", "-c", SCRIPT]);
+        program.stderr(Stdio::null());
+        program.spawn().expect("starts")
+    };
+    if std::env::var_os(VICTIM).is_some() {
+        let lab = lab();
+        let mut program = leave(&lab);
+        assert!(eventually(|| started_in(lab.name()).len() == 2));
+        writeln!(std::io::stderr(), "{}", lab.name()).expect("writes");
+        program.wait().expect("is waited for");
+        return;
+    }
+    let lab = lab();
+    let (name, mut program) = (lab.name().to_owned(), leave(&lab));
+    assert!(eventually(|| started_in(&name).len() == 2));
+    lab.down().expect("goes down");
+    assert!(!program.wait().expect("was ended").success());
+    assert_eq!(started_in(&name), Vec::<String>::new());
+
+    let (mut victim, trace) = victim("programs_that_have_left_the_lab_die_with_it");
+    victim.kill().expect("is killed");
+    victim.wait().expect("ends");
+    assert!(
+        eventually(|| started_in(&trace.name).is_empty()),
+        "{:?}",
+        started_in(&trace.name)
+    );
+}
+
 #[test]
 fn programs_in_a_lab_die_with_the_process_that_made_it() {
     if std::env::var_os(VICTIM).is_some() {

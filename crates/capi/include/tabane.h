@@ -192,21 +192,25 @@ int tabane_receive_descriptor(tabane_node *node);
 #define TABANE_MESSAGES_BROKEN 7
 /* A link changed at the operating system's level: the text says how. */
 #define TABANE_LINK_CHANGED 8
+/* Events before this one were not kept, since nobody asked for them in time. */
+#define TABANE_EVENTS_MISSED 9
 
 typedef struct tabane_event {
     uint32_t kind;
     /* Of TABANE_LINK_UP and TABANE_LINK_DOWN. */
     uint32_t link;
     /* Of TABANE_PEER_UP: 1 if it started afresh, so that its former streams are gone. Of
-     * TABANE_PEER_DOWN: 1 if it said goodbye. Of TABANE_MESSAGES_BROKEN: how many messages. */
+     * TABANE_PEER_DOWN: 1 if it said goodbye. Of TABANE_MESSAGES_BROKEN: how many messages.
+     * Of TABANE_EVENTS_MISSED: how many. */
     uint64_t value;
-    /* Empty for TABANE_LINK_CHANGED. */
+    /* Empty for TABANE_LINK_CHANGED and TABANE_EVENTS_MISSED. */
     char peer[TABANE_NAME_BYTES_MAX + 1];
     /* All of it in words. */
     char text[TABANE_TEXT_BYTES];
 } tabane_event;
 
-/* Waits for the next event: 1, or 0 if there was none in time. The last 1024 are kept. */
+/* Waits for the next event: 1, or 0 if there was none in time. The last 1024 are kept;
+ * TABANE_EVENTS_MISSED tells of others. */
 int tabane_next_event(tabane_node *node, int timeout_ms, tabane_event *event);
 /* Readable while there is an event. */
 int tabane_event_descriptor(tabane_node *node);

@@ -91,6 +91,8 @@ numbers! {
     TABANE_MESSAGES_BROKEN = 7;
     /// Something at the operating system's level.
     TABANE_LINK_CHANGED = 8;
+    /// Events before this one were not kept.
+    TABANE_EVENTS_MISSED = 9;
 }
 
 /// `tabane_message`.

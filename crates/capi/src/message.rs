@@ -5,8 +5,9 @@ use core::ffi::{c_char, c_int, c_void};
 use tabane_library::{Event, ReceiveError};
 
 use crate::abi::{
-    self, TABANE_LINK_CHANGED, TABANE_LINK_DOWN, TABANE_LINK_UP, TABANE_MESSAGES_BROKEN,
-    TABANE_PEER_DOWN, TABANE_PEER_UP, TABANE_REDUNDANCY_LOST, TABANE_REDUNDANCY_RESTORED, put,
+    self, TABANE_EVENTS_MISSED, TABANE_LINK_CHANGED, TABANE_LINK_DOWN, TABANE_LINK_UP,
+    TABANE_MESSAGES_BROKEN, TABANE_PEER_DOWN, TABANE_PEER_UP, TABANE_REDUNDANCY_LOST,
+    TABANE_REDUNDANCY_RESTORED, put,
 };
 use crate::failure::{nothing, number};
 use crate::given::{bytes, place, policy, room, text, timeout, value};
@@ -102,6 +103,7 @@ fn event_of(event: &Event) -> abi::Event {
         Event::MessagesBroken { peer, count } => {
             (TABANE_MESSAGES_BROKEN, &**peer, 0, *count as u64)
         }
+        Event::Missed { count } => (TABANE_EVENTS_MISSED, "", 0, *count),
         Event::Link { .. } => (TABANE_LINK_CHANGED, "", 0, 0),
     };
     abi::Event {

@@ -158,7 +158,7 @@ impl Cluster {
             Err(error) => {
                 let right = match error.kind() {
                     io::ErrorKind::NotFound => {
-                        "check the path after --config; `tabane init PATH` makes a new file"
+                        "check the path; `tabane init PATH` makes a new file"
                     }
                     _ => document::right_for_unreadable(&error),
                 };

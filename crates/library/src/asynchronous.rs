@@ -94,7 +94,7 @@ mod tokio_traits {
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
     use super::ready;
-    use crate::stream::{poll_read, write};
+    use crate::stream::{poll_read, poll_write};
     use crate::{Gone, Stream, StreamError};
 
     /// What is wrong, whoever says so, as an [`io::Error`].
@@ -128,13 +128,7 @@ mod tokio_traits {
                 return Poll::Ready(Ok(0));
             }
             let written = self.hub.poll(context, |state, context| {
-                match write(state, self.slot, data) {
-                    Ok(0) => {
-                        state.sockets.slots[self.slot].writers.add(context);
-                        Poll::Pending
-                    }
-                    written => Poll::Ready(written),
-                }
+                poll_write(state, self.slot, context, data)
             });
             flat(ready(written))
         }

@@ -53,6 +53,11 @@ pub enum Event {
         /// How many.
         count: usize,
     },
+    /// So many events before this one were not kept: nobody asked for them in time.
+    Missed {
+        /// How many.
+        count: u64,
+    },
     /// The links changed at the operating system's level, in words.
     Link {
         /// What happened.
@@ -111,6 +116,7 @@ impl fmt::Display for Event {
                 f,
                 "{peer} started afresh; whether {count} messages arrived is not known"
             ),
+            Event::Missed { count } => write!(f, "{count} events before this one were not kept"),
             Event::Link { text } => f.write_str(text),
         }
     }

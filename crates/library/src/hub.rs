@@ -11,7 +11,7 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::cell::Cell;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Wake;
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -47,6 +47,9 @@ pub(crate) struct State {
     /// When the last driver left, or looked.
     left_at: Time,
     written: usize,
+    /// The helper thread, once it runs.
+    helper: Option<Thread>,
+    /// Until it is woken.
     helper_sleeps: bool,
     gone: Option<Gone>,
 }
@@ -70,8 +73,6 @@ pub(crate) struct Hub {
     kick: Notify,
     /// Wakes the helper out of its sleep as a driver.
     shoo: Notify,
-    /// Wakes it otherwise.
-    helper_wakes: Condvar,
     process: u32,
 }
 
@@ -97,6 +98,7 @@ impl Hub {
                 waiting: Vec::new(),
                 left_at,
                 written: 0,
+                helper: None,
                 helper_sleeps: false,
                 gone: None,
             }),
@@ -104,7 +106,6 @@ impl Hub {
             helpers_poller,
             kick,
             shoo,
-            helper_wakes: Condvar::new(),
             process: std::process::id(),
         })
     }
@@ -195,7 +196,10 @@ impl Hub {
             .is_some_and(|driver| due.is_some_and(|at| at < driver.until));
         // A helper that sleeps may have to look after a timer now.
         let sleeps = state.helper_sleeps || state.sockets.has_tasks;
-        let helper = state.driver.is_none() && sleeps;
+        let helper = state
+            .helper
+            .clone()
+            .filter(|_| state.driver.is_none() && sleeps);
         let awake = state.sockets.take_woken();
         // One of them may be the driver, who sleeps otherwise than its waker thinks.
         let kicks = kicks || (state.driver.is_some() && !awake.is_empty());
@@ -204,9 +208,7 @@ impl Hub {
         if kicks {
             self.kick.notify();
         }
-        if helper {
-            self.helper_wakes.notify_one();
-        }
+        helper.iter().for_each(Thread::unpark);
     }
 
     /// Runs the node in this thread until `poll` has what it wants. `poll` registers the waker
@@ -260,6 +262,19 @@ impl Hub {
         result
     }
 
+    /// The same for something to be sent: `poll` returns with how many bytes it wrote. They are sent
+    /// at once; nobody else may be there to do so when this thread has left.
+    pub fn wait_to_act<R>(
+        &self,
+        until: Option<Instant>,
+        poll: impl FnMut(&mut State, &mut Context<'_>) -> Poll<(R, usize)>,
+    ) -> Result<Result<R, TimedOut>, Gone> {
+        match self.wait_for(until, poll)? {
+            Ok(acted) => self.act(|_| acted).map(Ok),
+            Err(timed_out) => Ok(Err(timed_out)),
+        }
+    }
+
     /// Becomes the driver in place of the helper or nobody.
     fn take_over(&self, state: &mut State, number: u64) {
         if state.driver.is_some_and(|driver| driver.is_helper) {
@@ -298,6 +313,7 @@ impl Hub {
         if waited.is_err() {
             state.gone = Some(Gone::Broken);
             state.sockets.wake_all();
+            state.helper.iter().for_each(Thread::unpark);
         }
         // Another driver may have come meanwhile (only the helper is driven out); it will see
         // what is ready as well.
@@ -325,12 +341,27 @@ impl Hub {
 
     /// What the helper thread does until the node is gone.
     pub fn help(&self) {
-        let mut state = self.lock_here();
-        while state.gone.is_none() {
+        self.lock_here().helper = Some(thread::current());
+        loop {
+            // Whoever has the lock works on the node, and wakes the helper if it is needed. If the
+            // helper waited for the lock as well, it would be woken each time it is given back.
+            let mut state = match self.state.try_lock() {
+                Ok(state) => state,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    thread::park_timeout(GRACE);
+                    continue;
+                }
+            };
+            if state.gone.is_some() {
+                let awake = state.sockets.take_woken();
+                drop(state);
+                return awake.into_iter().for_each(Waker::wake);
+            }
             let now = state.engine.now();
-            state = match state.driver {
-                Some(driver) if now.since(driver.since) > LONG => self.helper_sleeps(state, None),
-                Some(_) => self.helper_sleeps(state, Some(GRACE)),
+            match state.driver {
+                Some(driver) if now.since(driver.since) > LONG => helper_sleeps(state, None),
+                Some(_) => helper_sleeps(state, Some(GRACE)),
                 None => {
                     let grace = GRACE.saturating_sub(now.since(state.left_at));
                     if grace.is_zero() || state.sockets.has_tasks {
@@ -341,50 +372,22 @@ impl Hub {
                             since: now,
                             until: now,
                         });
-                        self.help_as(number, state)
+                        self.help_as(number, state);
                     } else {
-                        self.helper_sleeps(state, Some(grace))
+                        helper_sleeps(state, Some(grace));
                     }
                 }
-            };
+            }
         }
-        let awake = state.sockets.take_woken();
-        drop(state);
-        awake.into_iter().for_each(Waker::wake);
     }
 
     /// Drives until a thread of the program wants to.
-    fn help_as<'a>(
-        &'a self,
-        number: u64,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+    fn help_as<'a>(&'a self, number: u64, mut state: MutexGuard<'a, State>) {
         let is_mine = |state: &State| state.driver.is_some_and(|d| d.number == number);
         while state.gone.is_none() && is_mine(&state) {
             state = self.turn(state, None);
         }
         self.shoo.clear();
-        state
-    }
-
-    fn helper_sleeps<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        at_most: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
-        state.helper_sleeps = at_most.is_none();
-        let mut state = match at_most {
-            None => {
-                let woken = self.helper_wakes.wait(state);
-                woken.unwrap_or_else(|poisoned| poisoned.into_inner())
-            }
-            Some(at_most) => {
-                let woken = self.helper_wakes.wait_timeout(state, at_most);
-                woken.unwrap_or_else(|poisoned| poisoned.into_inner()).0
-            }
-        };
-        state.helper_sleeps = false;
-        state
     }
 
     /// Says goodbye to all peers and ends everything; whoever waits is woken.
@@ -403,12 +406,23 @@ impl Hub {
         state.sockets.wake_all();
         let awake = state.sockets.take_woken();
         let waiting = core::mem::take(&mut state.waiting);
+        let helper = state.helper.take();
         drop(state);
         awake.into_iter().for_each(Waker::wake);
         waiting.iter().for_each(Thread::unpark);
         self.kick.notify();
         self.shoo.notify();
-        self.helper_wakes.notify_all();
+        helper.iter().for_each(Thread::unpark);
+    }
+}
+
+/// The helper sleeps until it is woken, or for so long.
+fn helper_sleeps(mut state: MutexGuard<'_, State>, at_most: Option<Duration>) {
+    state.helper_sleeps = at_most.is_none();
+    drop(state);
+    match at_most {
+        None => thread::park(),
+        Some(at_most) => thread::park_timeout(at_most),
     }
 }
 
@@ -451,7 +465,7 @@ impl Drop for Mine<'_> {
             state.driver = None;
         }
         state.waiting.pop().iter().for_each(Thread::unpark);
-        self.hub.helper_wakes.notify_one();
+        state.helper.iter().for_each(Thread::unpark);
     }
 }
 

@@ -207,13 +207,13 @@ impl Node {
             let until = Instant::now().checked_add(self.timeout);
             let room = self
                 .hub
-                .wait_for(until, |state, context| match send(state) {
+                .wait_to_act(until, |state, context| match send(state) {
                     Err(OpError::Full) => {
                         state.sockets.room_waiters.add(context);
                         state.sockets.peer_waiters.add(context);
                         Poll::Pending
                     }
-                    sent => Poll::Ready(sent),
+                    sent => Poll::Ready((sent, data.len())),
                 });
             sent = room.map(|sent| sent.unwrap_or(Err(OpError::Full)));
         }
@@ -304,7 +304,7 @@ impl Node {
     }
 
     /// Waits at most so long for the next thing that happens to a peer or a link. The last 1024
-    /// are kept for a program that looks late.
+    /// are kept for a program that looks late; [`Event::Missed`] tells of the others.
     ///
     /// # Errors
     /// [`Gone`].

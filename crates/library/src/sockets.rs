@@ -130,7 +130,8 @@ pub(crate) struct Sockets {
     /// Who waits for a peer to be there.
     pub peer_waiters: Wakers,
     pub events: VecDeque<Event>,
-    pub events_dropped: u64,
+    /// How many went since the program last asked.
+    events_missed: u64,
     pub event_waiters: Wakers,
     /// Somebody waits who is not a thread: the helper must not leave the node alone.
     pub has_tasks: bool,
@@ -194,6 +195,10 @@ impl Sockets {
 
     /// The next event, if there is one; else the caller is woken by it.
     pub fn poll_event(&mut self, context: &Context<'_>) -> Poll<Event> {
+        let missed = core::mem::take(&mut self.events_missed);
+        if missed > 0 {
+            return Poll::Ready(Event::Missed { count: missed });
+        }
         match self.events.pop_front() {
             Some(event) => {
                 if self.events.is_empty() {
@@ -218,7 +223,7 @@ impl Sockets {
     pub fn tell(&mut self, event: Event) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
-            self.events_dropped += 1;
+            self.events_missed += 1;
         }
         self.events.push_back(event);
         self.event_waiters.wake(&mut self.woken);
@@ -380,5 +385,26 @@ impl Host for Sockets {
     fn link_changed(&mut self, text: &str) {
         let text = text.to_owned();
         self.tell(Event::Link { text });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looks_late_is_told_how_many_events_went() {
+        let mut sockets = Sockets::default();
+        let event = |number: usize| Event::Link {
+            text: number.to_string(),
+        };
+        (0..EVENTS_MAX + 2).for_each(|number| sockets.tell(event(number)));
+        let context = Context::from_waker(Waker::noop());
+        let mut next = || sockets.poll_event(&context);
+        assert_eq!(next(), Poll::Ready(Event::Missed { count: 2 }));
+        for number in 2..EVENTS_MAX + 2 {
+            assert_eq!(next(), Poll::Ready(event(number)));
+        }
+        assert_eq!(next(), Poll::Pending);
     }
 }

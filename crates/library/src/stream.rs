@@ -235,7 +235,7 @@ pub(crate) fn poll_read(
 }
 
 /// Writes what there is room for.
-pub(crate) fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
+fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
     let now = state.engine.now();
     let slot = &mut state.sockets.slots[slot];
     if let Some(error) = slot.writing_ended {
@@ -250,6 +250,22 @@ pub(crate) fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usiz
     }
     state.sockets.wrote_small |= data.len() <= SMALL_BYTES;
     written.map_err(ended)
+}
+
+/// The same; registers the caller if there is none.
+pub(crate) fn poll_write(
+    state: &mut State,
+    slot: SlotId,
+    context: &Context<'_>,
+    data: &[u8],
+) -> Poll<Result<usize, StreamError>> {
+    match write(state, slot, data) {
+        Ok(0) => {
+            state.sockets.slots[slot].writers.add(context);
+            Poll::Pending
+        }
+        written => Poll::Ready(written),
+    }
 }
 
 /// What reading on gives behind the end of a stream.
@@ -294,15 +310,10 @@ impl Write for &Stream {
         if self.is_nonblocking.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let written =
-            self.hub
-                .wait_for(None, |state, context| match write(state, self.slot, data) {
-                    Ok(0) => {
-                        state.sockets.slots[self.slot].writers.add(context);
-                        Poll::Pending
-                    }
-                    written => Poll::Ready(written),
-                })?;
+        let written = self.hub.wait_to_act(None, |state, context| {
+            let written = poll_write(state, self.slot, context, data);
+            written.map(|written| (written, *written.as_ref().unwrap_or(&0)))
+        })?;
         Ok(written.unwrap_or(Ok(0))?)
     }
 

@@ -159,10 +159,7 @@ fn nodes_start_in_any_order_and_without_their_links() {
 
 /// The daemon without some of root's power, which root in a namespace has, too.
 fn with(cluster: &Cluster, node: usize, setpriv: &[&str]) -> Command {
-    let mut up = cluster.lab().command(node, "setpriv");
-    up.args(setpriv).arg("--").arg(tabane()).arg("up");
-    up.arg("--config").arg(cluster.file());
-    up
+    up_behind(cluster, node, &[&["setpriv"], setpriv, &["--"]].concat())
 }
 
 #[test]

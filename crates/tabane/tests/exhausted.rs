@@ -65,9 +65,8 @@ fn without_descriptors_it_carries_on_and_catches_up_later() {
 }
 
 fn under_run(cluster: &Cluster, node: usize, program: &[&str]) -> Program {
-    let mut command = cluster.tabane(node);
-    command.arg("run").arg("--config").arg(cluster.file());
-    command.arg("--").args(program);
+    let mut command = cluster.run(node, program[0]);
+    command.args(&program[1..]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     Program::start(program[0], command).expect("starts")
 }
@@ -77,16 +76,8 @@ fn connections_of_programs_leave_descriptors_for_all_else() {
     const FILES: usize = 128;
     let mut cluster = cluster();
     cluster.stop(0).expect("stops");
-    let mut up = cluster.lab().command(0, "prlimit");
-    up.arg(format!("--nofile={FILES}:{FILES}"));
-    up.arg(tabane())
-        .arg("up")
-        .arg("--config")
-        .arg(cluster.file());
-    cluster.start_as(0, up).expect("starts");
-    cluster
-        .wait_status(0, "all paths are up", all_paths_up)
-        .expect("status");
+    let limit = format!("--nofile={FILES}:{FILES}");
+    start_behind(&mut cluster, 0, &["prlimit", &limit]);
     let _server = under_run(&cluster, 1, &["socat", "TCP-LISTEN:8080,fork", "EXEC:cat"]);
     let listens = |status: &Value| status["node"]["run"]["ports"] == 1;
     cluster

@@ -5,6 +5,7 @@ mod common;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use common::*;
 use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
@@ -27,17 +28,22 @@ fn semantics() -> PathBuf {
 fn command(cluster: &Cluster, way: Way, node: usize, program: &str) -> Command {
     match way {
         Way::Plain => cluster.lab().command(node, program),
-        Way::Bundle => {
-            let mut command = cluster.tabane(node);
-            command.arg("run").arg("--config").arg(cluster.file());
-            command.args(["--", program]);
-            command
-        }
+        Way::Bundle => cluster.run(node, program),
     }
 }
 
+/// What `python3` is: it may be a script that looks for it, and takes longer than most cases.
+fn interpreter() -> &'static str {
+    static FOUND: OnceLock<String> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let mut ask = Command::new("python3");
+        ask.args(["-c", "import sys; print(sys.executable, end='')"]);
+        text(&output("python3", ask, PATIENCE).expect("ends").stdout)
+    })
+}
+
 fn python(cluster: &Cluster, way: Way, node: usize, arguments: &[&str]) -> Command {
-    let mut command = command(cluster, way, node, "python3");
+    let mut command = command(cluster, way, node, interpreter());
     command.arg(semantics()).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command
@@ -121,7 +127,7 @@ fn outcome(cluster: &Cluster, way: Way, place: Place, case: &str, port: u16) -> 
 
 /// Every `of`th case from `first` on, so that several tests share them.
 fn cases(first: usize, of: usize) -> Vec<(String, u16)> {
-    let mut list = Command::new("python3");
+    let mut list = Command::new(interpreter());
     list.arg(semantics()).arg("list");
     let said = output("semantics.py", list, PATIENCE).expect("ends");
     let names = text(&said.stdout);
@@ -256,15 +262,40 @@ fn talk(cluster: &Cluster, ways: [Way; 2], case: &str, to: [&str; 2]) -> String 
 #[test]
 fn one_end_alone_speaks_plainly() {
     let cluster = cluster();
+    let addresses = [cluster.address(1), cluster.lab().address(1, 1)].map(|ip| ip.to_string());
+    let cases = ["DatagramsToAnyAddress", "DatagramsOfAnyPort"];
+    let talk = |ways, case, address: &str| talk(&cluster, ways, case, [address, "8080"]);
+    // Before anything else: the agent gives a port back a moment after its program has ended.
+    let plain = addresses
+        .each_ref()
+        .map(|address| cases.map(|case| talk([Way::Plain; 2], case, address)));
     for ways in [[Way::Plain, Way::Bundle], [Way::Bundle, Way::Plain]] {
-        for address in [cluster.address(1), cluster.lab().address(1, 1)] {
-            let address = address.to_string();
-            let said = talk(&cluster, ways, "Echo", [&address, "8080"]);
+        for (address, plain) in addresses.iter().zip(&plain) {
+            let said = talk(ways, "Echo", address);
             assert_eq!(said, "b'hello'\nready\nechoed 5\n");
-            for case in ["DatagramsToAnyAddress", "DatagramsOfAnyPort"] {
-                let plain = talk(&cluster, [Way::Plain; 2], case, [&address, "8080"]);
-                let said = talk(&cluster, ways, case, [&address, "8080"]);
-                assert_eq!(said, plain, "{ways:?}");
+            let said = cases.map(|case| talk(ways, case, address));
+            assert_eq!(said, *plain, "{ways:?}");
+        }
+    }
+}
+
+/// In either family: at a link's address a server sees that of the client's link.
+#[test]
+fn both_ends_see_the_addresses_that_plain_tcp_has() {
+    for (cluster, addresses) in [
+        (cluster(), ["10.77.0.2", "10.77.1.2"].map(str::to_owned)),
+        (cluster_of_ipv6(), [0, 1].map(|link| link_v6(link, 2))),
+    ] {
+        let vnic = match addresses[0].contains(':') {
+            true => format!("{VNIC_V6}2"),
+            false => cluster.address(1).to_string(),
+        };
+        // The plain way first: an agent gives a port back a moment after its program has ended.
+        for ways in [[Way::Plain; 2], [Way::Bundle; 2], [Way::Bundle, Way::Plain]] {
+            for address in addresses.iter().chain([&vnic]) {
+                let said = talk(&cluster, ways, "Addresses", [address, "8080"]);
+                let all = "True True\nTrue\nready\nTrue True\n";
+                assert_eq!(said, all, "{address} {ways:?}");
             }
         }
     }

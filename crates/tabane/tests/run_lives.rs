@@ -26,7 +26,7 @@ struct Live {
 impl Live {
     /// `lives.py`.
     fn start(cluster: &Cluster, node: usize, side: &str) -> Live {
-        Live::of(under_run(cluster, node, "python3"), cluster, side)
+        Live::of(cluster.run(node, "python3"), cluster, side)
     }
 
     /// The same without `tabane run`.
@@ -64,13 +64,6 @@ impl Live {
         let said = self.lines.recv_timeout(PATIENCE);
         assert_eq!(said.as_deref(), Ok(expected));
     }
-}
-
-fn under_run(cluster: &Cluster, node: usize, program: &str) -> Command {
-    let mut command = cluster.tabane(node);
-    command.arg("run").arg("--config").arg(cluster.file());
-    command.args(["--", program]);
-    command
 }
 
 /// A cluster without daemons.
@@ -229,7 +222,7 @@ fn many_that_start_at_once_share_one_daemon() {
         }
         let programs: Vec<_> = (0..PROGRAMS)
             .map(|_| {
-                let mut command = under_run(&cluster, 0, "true");
+                let mut command = cluster.run(0, "true");
                 command.stdin(Stdio::null()).stderr(Stdio::piped());
                 Program::start("true", command).expect("starts")
             })
@@ -251,23 +244,28 @@ fn many_that_lose_their_daemon_share_the_next() {
     let cluster = quiet_cluster();
     let programs: Vec<_> = (0..PROGRAMS)
         .map(|_| {
-            let mut command = under_run(&cluster, 0, "cat");
+            let mut command = cluster.run(0, "cat");
             command.stdin(Stdio::piped()).stdout(Stdio::null());
             Program::start("cat", command).expect("starts")
         })
         .collect();
-    let all_are_there = || {
+    // By a daemon other than the one that was told to end, which may still answer.
+    let all_are_there = |ended: u64| {
+        let mut daemon = ended;
         eventually("all programs have a daemon", || {
             let status = cluster.status(0).unwrap_or_default();
+            daemon = status["node"]["pid"].as_u64().unwrap_or(ended);
             let programs = status["node"]["run"]["programs"].as_array();
-            programs.is_some_and(|programs| programs.len() == PROGRAMS)
+            daemon != ended && programs.is_some_and(|programs| programs.len() == PROGRAMS)
         });
+        daemon
     };
+    const NONE: u64 = 0;
+    let mut daemon = all_are_there(NONE);
     for how in ["-KILL", "-TERM", "-KILL"] {
-        all_are_there();
-        signal(&cluster, 0, how, daemon(&cluster, 0));
+        signal(&cluster, 0, how, daemon);
+        daemon = all_are_there(daemon);
     }
-    all_are_there();
     for mut program in programs {
         drop(program.take_stdin());
         assert!(program.wait(PATIENCE).expect("ends").success());
@@ -335,7 +333,7 @@ sys.stdin.read()
     let mut stdout = BufReader::new(clients.take_stdout().expect("is piped"));
     stdout.read_line(&mut said).expect("can be read");
     assert_eq!(said, "b'{\"says\":\"full\"}'\n");
-    let mut run = under_run(&cluster, 0, "true");
+    let mut run = cluster.run(0, "true");
     run.stdin(Stdio::null());
     let refused = output("tabane run", run, PATIENCE).expect("ends");
     assert_eq!(refused.status.code(), Some(1));

@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use tabane_io::process::raise_descriptor_limit;
 
 use super::helper::PORT;
 use super::machine::resident_bytes;
 use super::transport::{End, Listener, Stream};
-use crate::sys;
 
 /// What is said on each connection, and answered, once a round.
 const MESSAGE_BYTES: usize = 1024;
@@ -50,7 +50,7 @@ pub struct Connected {
 /// # Errors
 /// A connection fails, or the other end says something wrong.
 pub fn connect(end: &End, to: &str, load: &Load) -> io::Result<Connected> {
-    sys::raise_descriptor_limit()?;
+    raise_descriptor_limit()?;
     let mut connected = Connected::default();
     // The first one waits until the other end is there, and meets cold caches.
     drop(end.connect(to, PORT)?);
@@ -95,7 +95,7 @@ pub fn connect(end: &End, to: &str, load: &Load) -> io::Result<Connected> {
 /// # Errors
 /// A connection fails.
 pub fn accept(listener: &Listener, load: &Load) -> io::Result<Connected> {
-    sys::raise_descriptor_limit()?;
+    raise_descriptor_limit()?;
     for _ in 0..1 + load.one_by_one {
         drop(listener.accept()?);
     }

@@ -13,7 +13,7 @@ use super::pingpong::MESSAGE_BYTES;
 use super::timeline::Content;
 use super::transport::Transport;
 use super::ways::Arena;
-use super::{Settings, pingpong, sink, timeline};
+use super::{Settings, datagrams, pingpong, sink, timeline};
 use crate::LabError;
 use crate::cluster::{PATIENCE, Program};
 
@@ -108,6 +108,20 @@ pub enum Helper {
         #[command(flatten)]
         transport: Transport,
     },
+    /// Send bursts of datagrams for so many milliseconds
+    Datagrams {
+        /// How long
+        ms: u64,
+        /// From where, then to where, on every link
+        #[arg(required = true)]
+        links: Vec<SocketAddr>,
+    },
+    /// Receive them and note when
+    TakeDatagrams {
+        /// Where, then from where, on every link
+        #[arg(required = true)]
+        links: Vec<SocketAddr>,
+    },
     /// Hold the UDP port that is flooded, and read nothing, until killed
     Unread,
     /// Echo the messages of one stream
@@ -134,8 +148,7 @@ impl Helper {
                 careless,
                 transport,
             } => {
-                let end = transport.open()?;
-                let stream = end.connect(to, PORT)?;
+                let (_end, stream) = transport.stream(Some(to))?;
                 let (lasting, bytes) = (Duration::from_millis(*ms), content(*careless));
                 say(&timeline::send(&stream, lasting, bytes))
             }
@@ -145,11 +158,7 @@ impl Helper {
                 careless,
                 transport,
             } => {
-                let end = transport.open()?;
-                let stream = match to {
-                    Some(to) => end.connect(to, PORT)?,
-                    None => end.listen(PORT)?.accept()?,
-                };
+                let (_end, stream) = transport.stream(to.as_deref())?;
                 let (lasting, bytes) = (Duration::from_millis(*ms), content(*careless));
                 say(&timeline::exchange(&stream, lasting, bytes))
             }
@@ -180,11 +189,14 @@ impl Helper {
                 bytes,
                 transport,
             } => {
-                let end = transport.open()?;
-                let stream = end.connect(to, PORT)?;
+                let (_end, stream) = transport.stream(Some(to))?;
                 let lasting = Duration::from_millis(*ms);
                 say(&pingpong::ping(&stream, *bytes, lasting)?)
             }
+            Helper::Datagrams { ms, links } => {
+                say(&datagrams::send(links, Duration::from_millis(*ms))?)
+            }
+            Helper::TakeDatagrams { links } => say(&datagrams::receive(links)?),
             Helper::Unread => {
                 let any = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), crate::flood::PORT);
                 let _socket = UdpSocket::bind(any)?;

@@ -8,6 +8,7 @@ mod ahead;
 mod bulk;
 mod connections;
 mod crowd;
+mod datagrams;
 mod figures;
 mod flow;
 mod helper;

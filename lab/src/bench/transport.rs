@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tabane_library::{self as library, ConnectError, Node, Options, Policy};
 
+use super::helper::PORT;
 use crate::cluster::PATIENCE;
 
 /// How often it is looked whether the other one listens by now.
@@ -59,6 +60,19 @@ impl Transport {
             Policy::Auto
         };
         Ok(End::Node(Box::new(node), policy))
+    }
+
+    /// The end, and a stream to another one; without one, from whoever comes.
+    ///
+    /// # Errors
+    /// As [`open`](Transport::open) and [`End::connect`].
+    pub fn stream(&self, to: Option<&str>) -> io::Result<(End, Stream)> {
+        let end = self.open()?;
+        let stream = match to {
+            Some(to) => end.connect(to, PORT)?,
+            None => end.listen(PORT)?.accept()?,
+        };
+        Ok((end, stream))
     }
 }
 

@@ -1,9 +1,13 @@
 //! A lab with `tabane up` on its nodes, driven as a user drives it: by the
 //! command line of the program, and by what it prints.
 
+mod dialogue;
+mod library;
 mod program;
 mod scratch;
 
+pub use dialogue::Dialogue;
+pub use library::LibraryNodes;
 pub use program::{PATIENCE, Program, output, socket_address};
 pub use scratch::Scratch;
 
@@ -135,11 +139,7 @@ impl Cluster {
         let mut text = fs::read_to_string(&file).map_err(LabError::io("the cluster file"))?;
         let _ = writeln!(text, "wire = \"{}\"", config.wire);
         for node in 0..self.lab.nodes() {
-            let links: Vec<_> = (0..self.lab.links())
-                .map(|link| format!("\"{}\"", self.lab.address(node, link)))
-                .collect();
-            let links = links.join(", ");
-            let _ = writeln!(text, "[[node]]\nname = \"n{node}\"\nlinks = [{links}]");
+            text += &node_table(&self.lab, node);
             if config.vnic {
                 let _ = writeln!(text, "vnic = \"{}/24\"", self.address(node));
             }
@@ -183,7 +183,6 @@ impl Cluster {
     pub fn run(&self, node: usize, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.tabane(node);
         command.arg("run").arg("--config").arg(self.file());
-        command.arg("--node").arg(format!("n{node}"));
         command.arg("--").arg(program);
         command
     }
@@ -378,6 +377,13 @@ pub fn path<'a>(status: &'a Value, peer: &str, link: usize) -> Option<&'a Value>
     let peer = peers.find(|candidate| candidate["name"] == peer)?;
     let mut paths = peer["paths"].as_array()?.iter();
     paths.find(|path| path["link"] == link)
+}
+
+/// A node, as the cluster file has it.
+fn node_table(lab: &Lab, node: usize) -> String {
+    let links = (0..lab.links()).map(|link| format!("\"{}\"", lab.address(node, link)));
+    let links = links.collect::<Vec<_>>().join(", ");
+    format!("[[node]]\nname = \"n{node}\"\nlinks = [{links}]\n")
 }
 
 fn failed(tool: &'static str, place: &str, message: &str) -> LabError {

@@ -165,7 +165,7 @@ pub fn title(way: Way) -> String {
     let over = match way {
         Way::Tabane(_) => "over tab0",
         Way::Run(_) => "under tabane run",
-        Way::Library { .. } => "(which cannot use the library)",
+        Way::Library { .. } | Way::Datagrams => "(which only uses TCP)",
         Way::Mptcp => "over MPTCP (mptcpize)",
         Way::BalanceRr => "over packets in turn",
         Way::Tcp { .. } => "over one link (switch 0), plain TCP",

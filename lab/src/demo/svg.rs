@@ -69,7 +69,7 @@ fn colour(way: Way) -> &'static str {
         Way::Tabane(_) | Way::Run(_) | Way::Library { .. } => "#0b6e4f",
         Way::Mptcp => "#c8553d",
         Way::BalanceRr => "#7a5195",
-        Way::Tcp { .. } => "#4a7fb5",
+        Way::Tcp { .. } | Way::Datagrams => "#4a7fb5",
     }
 }
 

@@ -72,7 +72,7 @@ pub fn eventually(mut holds: impl FnMut() -> bool) -> bool {
 
 /// What a lab is made of, to look for after its end.
 pub struct Trace {
-    name: String,
+    pub name: String,
     namespaces: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ fn files_that_cannot_be_read() {
     let path = dir.path().join("c");
     assert_eq!(
         load(&dir, &path),
-        "DIR/c: cannot be read: no such file or directory; check the path after --config; `tabane init PATH` makes a new file"
+        "DIR/c: cannot be read: no such file or directory; check the path; `tabane init PATH` makes a new file"
     );
     assert_eq!(
         load(&dir, dir.path()),

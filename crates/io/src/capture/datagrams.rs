@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
-use super::{make_transparent, unmapped};
+use super::{bind_aside, make_transparent, unmapped};
 use crate::sys::{check_len, retry, set_option};
 
 // linux/in6.h
@@ -21,7 +21,7 @@ pub(super) fn open() -> io::Result<Socket> {
     make_transparent(&socket, false)?;
     set_option(&socket, libc::SOL_IP, libc::IP_RECVORIGDSTADDR, 1)?;
     set_option(&socket, libc::SOL_IPV6, IPV6_ORIGDSTADDR, 1)?;
-    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())?;
+    bind_aside(&socket)?;
     Ok(socket)
 }
 

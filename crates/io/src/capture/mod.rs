@@ -30,7 +30,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 #[cfg(test)]
 use namespace::furnish;
-pub use namespace::{Namespace, NamespaceError};
+pub use namespace::{Namespace, NamespaceError, source_for};
 pub use packet::Unreachable;
 pub use plain::{Datagrams, Sharing, accept_plainly, connect_plainly, listen_plainly};
 pub use rules::Rules;
@@ -51,6 +51,10 @@ const LOOPBACK: u32 = 1;
 const SYN_BUFFER_BYTES: usize = 16 << 20;
 /// What of a kind may have come while nobody looked: more than the buffers hold.
 const WAITING_MAX: usize = 1 << 17;
+/// Where the listener and the socket for datagrams are bound. Nobody else can have this port: not a
+/// client, not a server of an ordinary user; and not one of root, unless it serves tcpmux (RFC 7805:
+/// historic).
+const PORT: u16 = 1;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
@@ -58,6 +62,10 @@ const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 // linux/in6.h
 const IPV6_TRANSPARENT: libc::c_int = 75;
+// linux/tcp.h
+const TCP_REPAIR: libc::c_int = 19;
+const TCP_REPAIR_ON: libc::c_int = 1;
+const TCP_REPAIR_OFF_NO_PROBE: libc::c_int = -1;
 // asm-generic/sockios.h
 const SIOCATMARK: libc::c_ulong = 0x8905;
 
@@ -277,6 +285,8 @@ impl Capture {
             listener,
             datagrams,
         ] = descriptors;
+        // A program's user may have been granted less than this process is.
+        let _ = grow_syn_buffer(syns.as_fd());
         Capture {
             syns,
             send_v4: send_v4.into(),
@@ -320,11 +330,26 @@ impl Speaker {
     /// connected or has its error.
     ///
     /// # Errors
-    /// Nothing listens at `to`; or [`io::ErrorKind::PermissionDenied`]: the port of `from` is
-    /// one that only a process of the namespace may speak for.
+    /// Nothing listens at `to`; or [`io::ErrorKind::PermissionDenied`] or
+    /// [`io::ErrorKind::AddrInUse`]: only a process of the namespace may speak for the port of `from`
+    /// ([`connect_as`]).
     pub fn connect(self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
         self.0.bind(&from.into())?;
         begin_connecting(self.0, to)
+    }
+
+    /// Binds, also to a port at which a program of the namespace listens: the address is another
+    /// host's, and so is the port.
+    fn bind_in_any_case(&self, from: SocketAddr) -> io::Result<()> {
+        let repair = |mode| set_option(&self.0, libc::SOL_TCP, TCP_REPAIR, mode);
+        match self.0.bind(&from.into()) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return bound,
+        }
+        repair(TCP_REPAIR_ON)?;
+        let bound = self.0.bind(&from.into());
+        repair(TCP_REPAIR_OFF_NO_PROBE)?;
+        bound
     }
 }
 
@@ -334,12 +359,14 @@ impl AsFd for Speaker {
     }
 }
 
-/// A [`Speaker`] that is connected.
+/// A [`Speaker`] that is connected, for any port.
 ///
 /// # Errors
 /// Nothing listens at `to`, or the thread may not.
 pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    Speaker::new(to.is_ipv6())?.connect(from, to)
+    let speaker = Speaker::new(to.is_ipv6())?;
+    speaker.bind_in_any_case(from)?;
+    begin_connecting(speaker.0, to)
 }
 
 pub(super) fn accept(
@@ -412,14 +439,14 @@ fn syn_socket() -> io::Result<OwnedFd> {
     )?;
     set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
     filter(&socket)?;
-    crate::sys::grow_buffer(
-        socket.as_fd(),
-        libc::SO_RCVBUFFORCE,
-        libc::SO_RCVBUF,
-        SYN_BUFFER_BYTES,
-    )?;
+    grow_syn_buffer(socket.as_fd())?;
     socket.bind(&packet_address(LOOPBACK, EVERY_PROTOCOL))?;
     Ok(socket.into())
+}
+
+fn grow_syn_buffer(syns: BorrowedFd<'_>) -> io::Result<usize> {
+    let (force, plain) = (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
+    crate::sys::grow_buffer(syns, force, plain, SYN_BUFFER_BYTES)
 }
 
 /// Lets only SYNs pass that bear none of our marks. (Those to the namespace's own addresses are
@@ -495,7 +522,12 @@ fn port_of(socket: &Socket) -> io::Result<u16> {
     Ok(address.map_or(0, |address| address.port()))
 }
 
-/// One listener for both families, on a port of the kernel's choice.
+/// Binds a socket for any address to a port that the namespace's programs do not miss.
+fn bind_aside(socket: &Socket) -> io::Result<()> {
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT)).into())
+}
+
+/// One listener for both families.
 fn listener() -> io::Result<Socket> {
     let listener = Socket::new(
         Domain::IPV6,
@@ -507,7 +539,7 @@ fn listener() -> io::Result<Socket> {
     make_transparent(&listener, false)?;
     // Its connections have it from there.
     listener.set_out_of_band_inline(true)?;
-    listener.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())?;
+    bind_aside(&listener)?;
     listener.listen(BACKLOG)?;
     Ok(listener)
 }

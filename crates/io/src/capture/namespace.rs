@@ -5,7 +5,7 @@ use core::fmt;
 use std::ffi::CString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -55,8 +55,9 @@ pub struct Namespace(());
 
 impl Namespace {
     /// Moves this process, which must have a single thread, into a network namespace of its
-    /// own, with these addresses (and lengths of their prefixes); an ordinary user's into a user namespace as well, in which
-    /// it stays who it is.
+    /// own, with these addresses (and the lengths of their networks' prefixes; what it sends comes from
+    /// the one that [`source_for`] tells); an ordinary user's into a user namespace as well, in which it
+    /// stays who it is.
     ///
     /// # Errors
     /// The kernel does not permit it, or lacks something.
@@ -163,20 +164,92 @@ pub(super) fn furnish(own: &[(IpAddr, u8)]) -> Result<(), NamespaceError> {
             .set_link(index, up)
             .map_err(NamespaceError::step(STEP))?;
         for (address, prefix) in own.iter().filter(|_| name == DEVICE) {
-            // A route to its network would be narrower than the one of all addresses.
+            // A route to its network by this device would lead out of it.
             let added = route.add_address_alone(index, *address, *prefix);
             added.map_err(NamespaceError::step("add the node's address"))?;
         }
     }
-    let addresses = own.iter().map(|(address, _)| *address);
-    for is_v4 in [true, false] {
-        let source = addresses.clone().find(|address| address.is_ipv4() == is_v4);
-        let made = route.add_everything_local(is_v4, source, CONGESTION_CONTROL);
+    for everything in [
+        IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        Ipv6Addr::UNSPECIFIED.into(),
+    ] {
+        let source = source_for(own, everything);
+        let made = route.add_network_local((everything, 0), source, CONGESTION_CONTROL);
         match made {
             // A kernel without IPv6 has nothing to be caught there.
-            Err(_) if !is_v4 && source.is_none() => {}
+            Err(_) if everything.is_ipv6() && source.is_none() => {}
             made => made.map_err(NamespaceError::step("make all addresses local"))?,
         }
     }
+    // The last that is added of one network is in force.
+    let is_network = |(address, prefix): &(IpAddr, u8)| match address {
+        IpAddr::V4(_) => *prefix < 32,
+        IpAddr::V6(_) => *prefix < 128,
+    };
+    for (address, prefix) in own.iter().rev().copied().filter(is_network) {
+        let network = (first_of(address, prefix), prefix);
+        route
+            .add_network_local(network, Some(address), CONGESTION_CONTROL)
+            .map_err(NamespaceError::step("make the node's networks local"))?;
+    }
     Ok(())
+}
+
+/// Which of the addresses `own` (with the lengths of their networks' prefixes) what is sent to
+/// `destination` comes from, if the sender does not say: the one in its network, or else the first of
+/// its family. So it is with the node's own routes.
+pub fn source_for(own: &[(IpAddr, u8)], destination: IpAddr) -> Option<IpAddr> {
+    let of_family = own
+        .iter()
+        .filter(|(address, _)| address.is_ipv4() == destination.is_ipv4());
+    let is_near = |(address, prefix): &&(IpAddr, u8)| {
+        first_of(*address, *prefix) == first_of(destination, *prefix)
+    };
+    let near = of_family.clone().filter(is_near).rev();
+    let narrowest = near.max_by_key(|(_, prefix)| *prefix);
+    let source = narrowest.or_else(|| of_family.clone().next());
+    source.map(|(address, _)| *address)
+}
+
+/// The first address of the network that an address is in.
+fn first_of(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(ip) => {
+            let others = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+            Ipv4Addr::from_bits(ip.to_bits() & !others).into()
+        }
+        IpAddr::V6(ip) => {
+            let others = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
+            Ipv6Addr::from_bits(ip.to_bits() & !others).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_is_in_the_network_of_the_destination() {
+        let own = [
+            ("10.99.0.1", 16),
+            ("10.77.1.1", 24),
+            ("10.77.2.1", 24),
+            ("10.77.2.9", 24),
+            ("fd77::1", 64),
+        ];
+        let own = own.map(|(address, prefix)| (address.parse().unwrap(), prefix));
+        for (destination, source) in [
+            ("10.99.3.4", Some("10.99.0.1")),
+            ("10.77.2.2", Some("10.77.2.1")),
+            ("10.77.1.2", Some("10.77.1.1")),
+            ("192.0.2.1", Some("10.99.0.1")),
+            ("0.0.0.0", Some("10.99.0.1")),
+            ("2001:db8::1", Some("fd77::1")),
+        ] {
+            let source = source.map(|source| source.parse().unwrap());
+            assert_eq!(source_for(&own, destination.parse().unwrap()), source);
+        }
+        assert_eq!(source_for(&own[..4], "::1".parse().unwrap()), None);
+    }
 }

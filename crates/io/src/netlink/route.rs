@@ -184,24 +184,29 @@ impl Socket {
         self.execute(request)
     }
 
-    /// Makes all addresses of a family local to `lo` ("AnyIP"); what is sent to them comes from
-    /// `source` unless the sender says otherwise, and TCP connections use this congestion control.
-    pub(crate) fn add_everything_local(
+    /// Makes all addresses of a network, given by its first address and the length of its prefix,
+    /// local to `lo` ("AnyIP"); what is sent to them comes from `source` unless the sender says
+    /// otherwise, and TCP connections use this congestion control. A narrower network goes before a
+    /// wider one.
+    pub(crate) fn add_network_local(
         &mut self,
-        is_v4: bool,
+        (first, prefix): (IpAddr, u8),
         source: Option<IpAddr>,
         congestion_control: &str,
     ) -> Result<(), Refused> {
         const LOOPBACK: u32 = 1;
         // linux/rtnetlink.h; not in the libc crate.
         const METRIC_CC_ALGO: u16 = 16;
-        let family = if is_v4 { libc::AF_INET } else { libc::AF_INET6 };
+        let (family, octets) = match first {
+            IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
+            IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+        };
         let [table, protocol] = [libc::RT_TABLE_LOCAL, libc::RTPROT_STATIC];
         let [scope, kind] = [libc::RT_SCOPE_HOST, libc::RTN_LOCAL];
-        // `struct rtmsg`: the prefix has no bits.
+        // `struct rtmsg`.
         let header = [
             family as u8,
-            0,
+            prefix,
             0,
             0,
             table,
@@ -216,6 +221,9 @@ impl Socket {
         let how = ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let mut request = Request::new(libc::RTM_NEWROUTE, how, &header);
         request.number(libc::RTA_OIF, LOOPBACK);
+        if prefix > 0 {
+            request.attribute(libc::RTA_DST, &octets);
+        }
         match source {
             Some(IpAddr::V4(ip)) => request.attribute(libc::RTA_PREFSRC, &ip.octets()),
             Some(IpAddr::V6(ip)) => request.attribute(libc::RTA_PREFSRC, &ip.octets()),

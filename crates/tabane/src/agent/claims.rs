@@ -1,8 +1,9 @@
 //! Ports that programs ask for.
 
 use super::hosted::{Claimant, Denied};
-use super::words::{Claim, ToSupervisor};
-use super::{Agent, EACCES, EADDRINUSE, Kind, token};
+use super::place::Place;
+use super::words::{Claim, EACCES, EADDRINUSE, ToSupervisor};
+use super::{Agent, Kind, UNSAID_MAX, token};
 
 /// Programs that wait until it is known whether another one still has the port they want; further
 /// ones are told that it has.
@@ -68,7 +69,12 @@ impl Agent {
     }
 
     fn asks_whether_taken(&mut self, other: usize) -> bool {
-        self.claims.len() < CLAIMS_MAX && self.tell(other, &ToSupervisor::Look)
+        if self.claims.len() >= CLAIMS_MAX {
+            return false;
+        }
+        // One that is gone cannot be asked any more; when that is noticed its ports are free.
+        let is_going = |place: &Place| place.unsaid.len() < UNSAID_MAX;
+        self.tell(other, &ToSupervisor::Look) || self.places.get(other).is_some_and(is_going)
     }
 
     fn answer_claim(&mut self, index: usize, id: u64, result: Result<u16, Denied>) {

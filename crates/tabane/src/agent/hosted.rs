@@ -1,7 +1,7 @@
 //! Ports of programs, repeated in this node's own network namespace, so that others reach them as if
 //! there were no `tabane run`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,9 +11,9 @@ use tabane_io::capture::{Datagrams, Sharing, accept_plainly, listen_plainly};
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
+use super::Opening;
 use super::correspondents::Correspondents;
-use super::words::{Claim, Transport};
-use super::{EACCES, Opening};
+use super::words::{Claim, EACCES, Transport};
 
 /// Ports of all programs together; further ones are reached by other programs under `tabane run`
 /// alone (TCP), or as through a NAT (UDP).
@@ -247,11 +247,11 @@ impl Hosted {
         self.retain(|it| (it.place, it.transport, it.address.port()) != (place, transport, port));
     }
 
-    /// Whether a program of this place has this port.
-    pub fn has(&self, place: usize, transport: Transport, port: u16) -> bool {
-        let wanted = (place, transport, port);
-        let mut ports = self.ports.iter();
-        ports.any(|(_, it)| (it.place, it.transport, it.address.port()) == wanted)
+    /// The places whose programs have this port.
+    pub fn places_at(&self, transport: Transport, port: u16) -> HashSet<usize> {
+        let ports = self.ports.iter().map(|(_, it)| it);
+        let at = ports.filter(|it| (it.transport, it.address.port()) == (transport, port));
+        at.map(|it| it.place).collect()
     }
 
     /// No program listens at this port any more. Returns whether one did.

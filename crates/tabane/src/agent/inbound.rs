@@ -10,7 +10,7 @@ use tabane_io::poll::Interest;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::{
-    CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, OPENING_BYTES_MAX, Opening,
+    CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, CODE_RESET, OPENING_BYTES_MAX, Opening,
 };
 use super::relay::{Far, give_up, reset_far};
 use super::words::{ToSupervisor, Transport};
@@ -121,7 +121,8 @@ impl Agent {
         let begun = self.places.iter().filter(|(_, place)| place.has_begun());
         let mut places: Vec<_> = begun.map(|(index, _)| index).collect();
         // Those that have said that they listen there are asked first.
-        places.sort_by_key(|place| self.hosted.has(*place, Transport::Tcp, port));
+        let listening = self.hosted.places_at(Transport::Tcp, port);
+        places.sort_by_key(|place| listening.contains(place));
         inbound.places = places;
         self.ask(now, node, index);
     }
@@ -163,9 +164,9 @@ impl Agent {
     fn connect_spare(&mut self, place: usize, opening: Opening) -> Option<io::Result<TcpStream>> {
         let speaker = self.take_spare(place, opening.to.is_ipv6())?;
         let connected = speaker.connect(opening.from, opening.to);
-        match connected {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-            connected => Some(connected),
+        match connected.as_ref().map_err(io::Error::kind) {
+            Err(io::ErrorKind::PermissionDenied | io::ErrorKind::AddrInUse) => None,
+            _ => Some(connected),
         }
     }
 
@@ -240,7 +241,12 @@ impl Agent {
             return;
         };
         let _ = self.poller.deregister(&near);
-        if !matches!(near.take_error(), Ok(None)) {
+        let error = near.take_error();
+        if matches!(&error, Ok(Some(error)) if error.kind() == io::ErrorKind::ConnectionReset) {
+            // A program had accepted it, and has reset it already.
+            return self.refuse(now, node, index, CODE_RESET);
+        }
+        if !matches!(error, Ok(None)) {
             return self.ask_next(now, node, index);
         }
         let place = inbound.asks();

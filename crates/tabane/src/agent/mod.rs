@@ -27,7 +27,7 @@ mod words;
 use core::time::Duration;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 
 use slab::Slab;
@@ -38,17 +38,18 @@ use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 pub use opening::{CODE_REFUSED, Opening, SERVICE_TCP};
+pub use relay::give_up;
 pub use stats::AgentStats;
 pub use urgent::Announcement;
-pub use words::{Claim, ToAgent, ToSupervisor, Transport};
+pub use words::{Claim, EACCES, ToAgent, ToSupervisor, Transport};
 
 use claims::Waiting;
 use flows::Flows;
 use hosted::Hosted;
 use inbound::Inbound;
 use opening::CODE_RESET;
-use place::{Awaited, Place};
-use relay::{Relay, Told, give_up};
+use place::{Ends, Place};
+use relay::{Relay, Told};
 use room::Room;
 use urgent::SERVICE_URGENT;
 
@@ -88,14 +89,8 @@ pub const PLACES_MAX: usize = 1024;
 const UNSAID_MAX: usize = 65_536;
 /// Connections at once over all places; further ones are refused.
 pub const RELAYS_MAX: usize = 65_536;
-/// A connection that nobody wants any more is forgotten after this: longer than any kernel
-/// repeats a SYN.
-const HELD_MAX: Duration = Duration::from_secs(150);
 /// An admitted connection comes at once, or the program has given up.
 const ADMITTED_MAX: Duration = Duration::from_secs(5);
-/// What claiming a port fails with if the system does not say.
-const EACCES: i32 = 13;
-const EADDRINUSE: i32 = 98;
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -141,8 +136,8 @@ fn kind_of(token: u64) -> Option<(Kind, usize)> {
 /// Whose a stream is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
-    /// Of a held connection: the place and its ends.
-    Held(usize, SocketAddr, SocketAddr),
+    /// Of a held connection: its place and its ends.
+    Held(usize, Ends),
     Inbound(usize),
     Relay(usize),
     /// It announces an urgent byte of a relay.
@@ -156,8 +151,7 @@ enum Owner {
 struct Attempt {
     plain: TcpStream,
     place: usize,
-    source: SocketAddr,
-    destination: SocketAddr,
+    ends: Ends,
 }
 
 /// Who another node is, by its addresses.
@@ -276,7 +270,11 @@ impl Agent {
                 self.hear(now, node, index);
             }
             Kind::Syn => self.take_syns(now, node, directory, index),
-            Kind::Accept => self.accept(now, node, index),
+            Kind::Accept => {
+                // A SYN that was repeated before its connection stood begins no other one.
+                self.take_syns(now, node, directory, index);
+                self.accept(now, node, index);
+            }
             Kind::Attempt => self.attempted(now, index),
             Kind::Inbound => self.reached(now, node, index),
             Kind::Near | Kind::Plain => {
@@ -330,16 +328,14 @@ impl Agent {
             (Owner::Announcement, Some(_)) => {
                 self.forget_announcement(now, node, peer, stream, CODE_RESET);
             }
-            (Owner::Held(place, source, destination), None) => {
-                self.answered(now, node, place, source, destination);
-            }
-            (Owner::Held(place, source, destination), Some(_)) if is_broken => {
+            (Owner::Held(place, ends), None) => self.answered(now, node, place, ends),
+            (Owner::Held(place, ends), Some(_)) if is_broken => {
                 self.owners.remove(&(peer, stream));
-                self.broke(now, node, place, (source, destination));
+                self.broke(now, node, place, ends);
             }
-            (Owner::Held(place, source, destination), Some(code)) => {
+            (Owner::Held(place, ends), Some(code)) => {
                 self.owners.remove(&(peer, stream));
-                self.turned_away(now, place, source, destination, code);
+                self.turned_away(now, place, ends, code);
             }
         }
         true
@@ -373,11 +369,7 @@ impl Agent {
         self.refuse_waiting(now, node);
         for (_, place) in &mut self.places {
             place.held.retain(|_, held| {
-                let age = now.since(held.since);
-                let keeps = match held.awaited {
-                    Awaited::Admitted(_) => age < ADMITTED_MAX,
-                    _ => age < HELD_MAX,
-                };
+                let keeps = held.is_wanted(now);
                 if !keeps && let Some((peer, stream)) = held.stream() {
                     self.owners.remove(&(peer, stream));
                     give_up(now, node, peer, stream, CODE_RESET);
@@ -385,5 +377,10 @@ impl Agent {
                 keeps
             });
         }
+        let places = &self.places;
+        self.attempts.retain(|_, attempt| {
+            let place = places.get(attempt.place);
+            place.is_some_and(|place| place.held.contains_key(&attempt.ends))
+        });
     }
 }

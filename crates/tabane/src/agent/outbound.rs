@@ -2,24 +2,20 @@
 
 use core::time::Duration;
 use std::io;
-use std::net::SocketAddr;
 
 use tabane_io::capture::{Capture, Syn, Unreachable, connect_plainly, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
-use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, Opening, SERVICE_TCP};
-use super::place::{Awaited, Held, Place};
+use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, CODE_RESET, Opening, SERVICE_TCP};
+use super::place::{Awaited, Ends, Held, Place};
 use super::relay::Far;
 use super::{Agent, Attempt, Directory, Kind, Owner, token};
 
 /// A peer that has been looked for for so long is not just being connected to: it is away, or its
 /// node runs without tabane.
 const PEER_NEW_MAX: Duration = Duration::from_secs(3);
-
-/// Of a connection: its source and its destination.
-type Ends = (SocketAddr, SocketAddr);
 
 impl Agent {
     pub(super) fn take_syns(
@@ -49,25 +45,29 @@ impl Agent {
         index: usize,
         syn: Syn,
     ) {
-        let place = &self.places[index];
-        let (source, destination) = (syn.source, syn.destination);
-        if place.is_own(destination.ip()) || place.held.contains_key(&(source, destination)) {
-            // It stays within, or is repeated while the far end is asked.
+        let place = &mut self.places[index];
+        let to = syn.destination.ip();
+        let ends = (syn.source, syn.destination);
+        if place.is_own(to) {
+            return;
+        }
+        if let Some(held) = place.held.get_mut(&ends) {
+            held.is_repeated(syn, now);
+            if let (Awaited::Admitted(_), Some(capture)) = (&held.awaited, &place.capture) {
+                // It was lost, or what came of it.
+                let _ = capture.admit(&held.syn);
+            }
             return;
         }
         if !self.has_room() {
             // The program's kernel repeats it.
             return;
         }
-        let held = Held {
-            syn,
-            awaited: Awaited::Plain,
-            since: now,
-        };
-        self.places[index].held.insert((source, destination), held);
-        match directory.peer_at(destination.ip()) {
-            Some(peer) => self.ask_peer(now, node, index, (source, destination), peer),
-            None => self.attempt(now, index, source, destination),
+        let held = Held::new(syn, now);
+        self.places[index].held.insert(ends, held);
+        match directory.peer_at(to) {
+            Some(peer) => self.ask_peer(now, node, index, ends, peer),
+            None => self.attempt(now, index, ends),
         }
     }
 
@@ -81,14 +81,11 @@ impl Agent {
         else {
             return;
         };
-        let (source, destination) = ends;
-        let opening = Opening {
-            from: source,
-            to: destination,
-        };
+        let (from, to) = ends;
+        let opening = Opening { from, to };
         if let Some(stream) = open(now, node, peer, &opening) {
             held.awaited = Awaited::Stream(peer, stream);
-            let owner = Owner::Held(place, source, destination);
+            let owner = Owner::Held(place, ends);
             self.owners.insert((peer, stream), owner);
             return;
         }
@@ -98,7 +95,7 @@ impl Agent {
             return;
         }
         held.awaited = Awaited::Plain;
-        self.attempt(now, place, source, destination);
+        self.attempt(now, place, ends);
     }
 
     /// A peer is connected (again): asks it for those who wait for it.
@@ -116,7 +113,7 @@ impl Agent {
             if let Some(held) = self.places[place].held.get_mut(&ends) {
                 held.awaited = Awaited::Plain;
             }
-            self.attempt(now, place, ends.0, ends.1);
+            self.attempt(now, place, ends);
         }
     }
 
@@ -147,27 +144,16 @@ impl Agent {
     }
 
     /// Connects plainly, from this node.
-    pub(super) fn attempt(
-        &mut self,
-        now: Time,
-        place: usize,
-        source: SocketAddr,
-        destination: SocketAddr,
-    ) {
+    fn attempt(&mut self, now: Time, place: usize, ends: Ends) {
         let entry = self.attempts.vacant_entry();
         let token = token(Kind::Attempt, entry.key());
-        let attempt = connect_plainly(destination).and_then(|plain| {
+        let attempt = connect_plainly(ends.1).and_then(|plain| {
             self.poller.register(&plain, token, Interest::Write)?;
-            Ok(Attempt {
-                plain,
-                place,
-                source,
-                destination,
-            })
+            Ok(Attempt { plain, place, ends })
         });
         match attempt {
             Ok(attempt) => drop(entry.insert(attempt)),
-            Err(error) => self.conclude(now, place, source, destination, Err(error)),
+            Err(error) => self.conclude(now, place, ends, Err(error)),
         }
     }
 
@@ -181,28 +167,12 @@ impl Agent {
             Ok(None) => Ok(Far::Plain(attempt.plain)),
             Ok(Some(error)) | Err(error) => Err(error),
         };
-        self.conclude(
-            now,
-            attempt.place,
-            attempt.source,
-            attempt.destination,
-            result,
-        );
+        self.conclude(now, attempt.place, attempt.ends, result);
     }
 
     /// The other agent says whether a program there accepts.
-    pub(super) fn answered(
-        &mut self,
-        now: Time,
-        node: &mut Node,
-        place: usize,
-        source: SocketAddr,
-        destination: SocketAddr,
-    ) {
-        let held = self
-            .places
-            .get(place)
-            .and_then(|p| p.held.get(&(source, destination)));
+    pub(super) fn answered(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends) {
+        let held = self.places.get(place).and_then(|p| p.held.get(&ends));
         let Some(Awaited::Stream(peer, stream)) = held.map(|held| &held.awaited) else {
             return;
         };
@@ -210,55 +180,50 @@ impl Agent {
         match node.read_stream(now, peer, stream, &mut [0]) {
             Ok(read) if read.len == 1 => {
                 let far = Far::Stream(peer, stream);
-                self.conclude(now, place, source, destination, Ok(far));
+                self.conclude(now, place, ends, Ok(far));
             }
-            Ok(read) if !read.fin => {}
-            _ => self.turned_away(now, place, source, destination, CODE_REFUSED),
+            Ok(read) if read.fin => {
+                self.owners.remove(&(peer, stream));
+                self.turned_away(now, place, ends, CODE_REFUSED);
+            }
+            // What it was reset for is told by another event.
+            Ok(_) | Err(_) => {}
         }
     }
 
     /// The other agent has nobody there: perhaps a program that is not under `tabane run`.
-    pub(super) fn turned_away(
-        &mut self,
-        now: Time,
-        place: usize,
-        source: SocketAddr,
-        destination: SocketAddr,
-        code: u32,
-    ) {
+    pub(super) fn turned_away(&mut self, now: Time, place: usize, ends: Ends, code: u32) {
         let Some(p) = self.places.get_mut(place) else {
             return;
         };
-        let Some(held) = p.held.get_mut(&(source, destination)) else {
+        let Some(held) = p.held.get_mut(&ends) else {
             return;
         };
+        if let (CODE_RESET, Some(capture)) = (code, &p.capture) {
+            // A program had accepted it, and has reset it already. What comes out is reset as well.
+            let _ = capture.admit(&held.syn);
+            p.held.remove(&ends);
+            return;
+        }
         if code == CODE_BUSY || code == CODE_NOBODY {
             let error = io::ErrorKind::ConnectionRefused.into();
-            return self.conclude(now, place, source, destination, Err(error));
+            return self.conclude(now, place, ends, Err(error));
         }
         held.awaited = Awaited::Plain;
-        self.attempt(now, place, source, destination);
+        self.attempt(now, place, ends);
     }
 
     /// It is known what the far end says: the program's kernel learns it.
-    pub(super) fn conclude(
-        &mut self,
-        now: Time,
-        place: usize,
-        source: SocketAddr,
-        destination: SocketAddr,
-        result: io::Result<Far>,
-    ) {
+    fn conclude(&mut self, now: Time, place: usize, ends: Ends, result: io::Result<Far>) {
         let Some(place) = self.places.get_mut(place) else {
             return;
         };
         let Some(capture) = &place.capture else {
             return;
         };
-        let key = (source, destination);
         match result {
             Ok(far) => {
-                let Some(held) = place.held.get_mut(&key) else {
+                let Some(held) = place.held.get_mut(&ends) else {
                     return;
                 };
                 // If this fails the program's kernel repeats the SYN, and it is tried anew.
@@ -267,7 +232,7 @@ impl Agent {
                 held.since = now;
             }
             Err(error) => {
-                let Some(held) = place.held.remove(&key) else {
+                let Some(held) = place.held.remove(&ends) else {
                     return;
                 };
                 self.stats.refused += 1;

@@ -1,11 +1,12 @@
 //! A program's network namespace, seen by the agent.
 
+use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use tabane_io::capture::{Capture, Speaker, Syn};
+use tabane_io::capture::{Capture, Speaker, Syn, source_for};
 use tabane_io::credentials::Credentials;
 use tabane_io::handover::Handover;
 use tabane_io::poll::Interest;
@@ -14,10 +15,18 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::opening::CODE_RESET;
 use super::relay::{Far, give_up};
 use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor};
-use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, token};
+use super::{ADMITTED_MAX, Agent, Kind, PLACES_MAX, UNSAID_MAX, token};
 
+/// A kernel repeats a SYN after a second, and then after at most twice as long as before (RFC 6298
+/// sections 2 and 5.5).
+const SYN_PAUSE: Duration = Duration::from_secs(1);
+/// How much later than that a repeated one may be seen. If it is later still, it is one that begins.
+const SYN_LATE_MAX: Duration = Duration::from_secs(1);
 /// Sockets of each kind that a place has ready.
 const SPARES: usize = 8;
+
+/// Of a connection: its source and its destination.
+pub type Ends = (SocketAddr, SocketAddr);
 
 /// What a connection that begins here waits for.
 #[derive(Debug)]
@@ -38,9 +47,38 @@ pub struct Held {
     pub syn: Syn,
     pub awaited: Awaited,
     pub since: Time,
+    /// When the program's kernel last sent the SYN.
+    seen: Time,
+    /// How long it had not sent it before.
+    pause: Duration,
 }
 
 impl Held {
+    /// A SYN that was sent just now.
+    pub const fn new(syn: Syn, now: Time) -> Held {
+        Held {
+            syn,
+            awaited: Awaited::Plain,
+            since: now,
+            seen: now,
+            pause: SYN_PAUSE,
+        }
+    }
+
+    /// The program's kernel has sent it again, or a program that gave up begins anew.
+    pub fn is_repeated(&mut self, syn: Syn, now: Time) {
+        self.pause = now.since(self.seen).max(SYN_PAUSE);
+        (self.syn, self.seen) = (syn, now);
+    }
+
+    /// Whether somebody still waits for an answer: who does not has given up connecting.
+    pub fn is_wanted(&self, now: Time) -> bool {
+        match self.awaited {
+            Awaited::Admitted(_) => now.since(self.since) < ADMITTED_MAX,
+            _ => now.since(self.seen) < self.pause * 2 + SYN_LATE_MAX,
+        }
+    }
+
     /// The node that it waits for.
     pub const fn awaits_peer(&self) -> Option<PeerId> {
         match self.awaited {
@@ -73,9 +111,11 @@ pub struct Place {
     /// Its sockets, once its supervisor has handed them over.
     pub capture: Option<Capture>,
     own: Vec<IpAddr>,
+    /// The same with the lengths of their networks' prefixes.
+    networks: Vec<(IpAddr, u8)>,
     /// What its supervisor had no room for.
     pub unsaid: VecDeque<Vec<u8>>,
-    pub held: HashMap<(SocketAddr, SocketAddr), Held>,
+    pub held: HashMap<Ends, Held>,
     /// Sockets of IPv4 and of IPv6 that can speak for programs of other nodes.
     spares: [Spares; 2],
 }
@@ -104,6 +144,7 @@ impl Place {
             program: None,
             capture: None,
             own: Vec::new(),
+            networks: Vec::new(),
             unsaid: VecDeque::new(),
             held: HashMap::new(),
             spares: Default::default(),
@@ -132,9 +173,7 @@ impl Place {
 
     /// The address that packets to another one come from, if the program does not choose.
     pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
-        let is_v4 = destination.is_ipv4();
-        let mut own = self.own.iter().copied();
-        own.find(|address| address.is_ipv4() == is_v4)
+        source_for(&self.networks, destination)
     }
 
     /// Whether packets to this address never leave the namespace.
@@ -223,7 +262,8 @@ impl Agent {
                 Some(ToAgent::Begin { own, pid, command }) => {
                     let command = command.chars().take(COMMAND_CHARS_MAX).collect();
                     place.program = Some(Program { pid, command });
-                    place.own = own;
+                    place.own = own.iter().map(|(address, _)| *address).collect();
+                    place.networks = own;
                     if self.begin_place(index, descriptors).is_err() {
                         break;
                     }

@@ -84,16 +84,21 @@ impl Agent {
 
     /// Resets what has waited too long for a link to its far end.
     pub(super) fn reset_cut_off(&mut self, now: Time, node: &mut Node, at_most: Duration) {
-        let mut peers: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        let is_cut_off =
+            |peer| without_links(now, node, peer).is_some_and(|lasts| lasts >= at_most);
+        // `None` of a peer that is not.
+        let mut relays_of: BTreeMap<PeerId, Option<Vec<usize>>> = BTreeMap::new();
         for (index, relay) in &self.relays {
-            if let Some((peer, _)) = relay.stream() {
-                peers.entry(peer).or_default().push(index);
+            let Some((peer, _)) = relay.stream() else {
+                continue;
+            };
+            let relays = relays_of.entry(peer);
+            if let Some(relays) = relays.or_insert_with(|| is_cut_off(peer).then(Vec::new)) {
+                relays.push(index);
             }
         }
-        for (peer, relays) in peers {
-            if without_links(now, node, peer).is_none_or(|lasts| lasts < at_most) {
-                continue;
-            }
+        let cut_off = relays_of.into_iter();
+        for (peer, relays) in cut_off.filter_map(|(peer, relays)| Some((peer, relays?))) {
             log::line(format!(
                 "{}: no link to it has worked for {} s: {} connections of programs are reset",
                 node.peer_name(peer).unwrap_or("?"),

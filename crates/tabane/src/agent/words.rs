@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 /// Longest name of a program; what is longer is cut.
 pub const COMMAND_CHARS_MAX: usize = 64;
 
+/// What claiming a port fails with if the system does not say (errno.h).
+pub const EACCES: i32 = 13;
+/// Another program has the port (errno.h).
+pub const EADDRINUSE: i32 = 98;
+
 /// What a port is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -40,8 +45,8 @@ pub struct Claim {
 pub enum ToAgent {
     /// With the sockets of a namespace; also to another agent, when the one before is gone.
     Begin {
-        /// Its addresses, which stay within.
-        own: Vec<IpAddr>,
+        /// Its addresses, which stay within, and the lengths of their networks' prefixes.
+        own: Vec<(IpAddr, u8)>,
         /// The process that it was made for.
         pid: u32,
         /// What that runs.
@@ -119,7 +124,7 @@ pub enum ToSupervisor {
 
 impl ToAgent {
     /// [`ToAgent::Begin`] for a program by its path.
-    pub fn begin(own: Vec<IpAddr>, pid: u32, program: &OsStr) -> ToAgent {
+    pub fn begin(own: Vec<(IpAddr, u8)>, pid: u32, program: &OsStr) -> ToAgent {
         let name = Path::new(program).file_name().unwrap_or(program);
         let name = name.to_string_lossy();
         ToAgent::Begin {

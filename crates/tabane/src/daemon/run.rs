@@ -23,7 +23,7 @@ use super::nic::Nic;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
-use crate::agent::{self, Agent, CODE_REFUSED, Directory, find_daemon};
+use crate::agent::{self, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
@@ -256,9 +256,7 @@ impl Daemon {
             return;
         }
         if let OpEvent::StreamOpened { id, .. } = event {
-            // What is refused may be gone already.
-            let _ = node.reset_stream(now, peer, id, CODE_REFUSED);
-            let _ = node.stop_stream(now, peer, id, CODE_REFUSED);
+            give_up(now, node, peer, id, CODE_REFUSED);
         }
     }
 

@@ -11,7 +11,7 @@ use tabane_io::handover::Handover;
 use tabane_io::socket_calls::{self, SocketCall, SocketCalls};
 
 use super::ports;
-use crate::agent::{Claim, ToAgent, Transport};
+use crate::agent::{Claim, EACCES, ToAgent, Transport};
 
 /// How often another port is tried if one that is free outside is not free here.
 const TRIES_MAX: u32 = 8;
@@ -19,8 +19,6 @@ const TRIES_MAX: u32 = 8;
 const USED_WITHIN: Duration = Duration::from_secs(10);
 /// Addresses of a port that a new agent is asked for.
 const CLAIMS_OF_PORT_MAX: usize = 16;
-/// What a call fails with if the system does not say.
-const EACCES: i32 = 13;
 
 /// A call that waits.
 #[derive(Debug)]

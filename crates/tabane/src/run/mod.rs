@@ -22,7 +22,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use clap::Args;
-use tabane_cluster::{Cluster, DEFAULT_PATH, NodeIndex, plain};
+use tabane_cluster::{Cluster, DEFAULT_PATH, InterfaceAddress, NodeIndex, plain};
 use tabane_io::capture::{Capture, Namespace};
 use tabane_io::handover::Handover;
 use tabane_io::process::{Watched, leave_behind};
@@ -95,14 +95,15 @@ fn prepare(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> Result<(), Strin
     // Before this process leaves the network namespace in which the agent has its name.
     let finder = Finder::leave(cluster, me)
         .map_err(|error| format!("no process can be left behind: {}", plain(&error)))?;
-    let own = addresses_for_programs(cluster, me);
-    let namespace =
-        Namespace::enter(&with_prefixes(cluster, me)).map_err(|error| error.to_string())?;
+    // Those that are not there yet have no network.
+    let own = with_prefixes(cluster, me, &cli::own_addresses().unwrap_or_default());
+    let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
     if let Err(error) = namespace.add_names(names(cluster)) {
         // Programs find the nodes by their addresses all the same.
         cli::warn(error);
     }
-    let capture = Capture::open(&own).map_err(|error| {
+    let addresses: Vec<_> = own.iter().map(|(address, _)| *address).collect();
+    let capture = Capture::open(&addresses).map_err(|error| {
         format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy)")
     })?;
     let begin = ToAgent::begin(own, std::process::id(), &args.program[0]);
@@ -206,18 +207,19 @@ fn names(cluster: &Cluster) -> impl Iterator<Item = (&str, IpAddr)> {
 }
 
 /// The addresses of node `me` at which programs of other nodes look for it: that of its virtual
-/// NIC first, which is the source of what they send.
+/// NIC first.
 pub fn addresses_for_programs(cluster: &Cluster, me: NodeIndex) -> Vec<IpAddr> {
-    let addresses = with_prefixes(cluster, me).into_iter();
+    let addresses = with_prefixes(cluster, me, &[]).into_iter();
     addresses.map(|(address, _)| address).collect()
 }
 
-/// The same, with the lengths of their networks' prefixes, as far as the cluster file tells.
-fn with_prefixes(cluster: &Cluster, me: NodeIndex) -> Vec<(IpAddr, u8)> {
+/// The same, with the lengths of their networks' prefixes, which of links the devices `here` tell.
+fn with_prefixes(cluster: &Cluster, me: NodeIndex, here: &[InterfaceAddress]) -> Vec<(IpAddr, u8)> {
     let node = &cluster.nodes[me];
-    let whole = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
-    let links = node
-        .addresses()
-        .map(|(_, address)| (address, whole(address)));
+    let links = node.addresses().map(|(_, address)| {
+        let known = here.iter().find(|known| known.address == address);
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        (address, known.map_or(whole, |known| known.prefix))
+    });
     node.vnic.into_iter().chain(links).collect()
 }

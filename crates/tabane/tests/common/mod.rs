@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tabane_lab::cluster::{
-    Cluster, ClusterConfig, PATIENCE, Program, output, path_state, socket_address,
+    Cluster, ClusterConfig, PATIENCE, Program, all_paths_up, output, path_state, socket_address,
 };
 use tabane_lab::{Lab, LabConfig, LinkSpec};
 
@@ -31,6 +31,23 @@ pub fn cluster_on(config: &LabConfig) -> Cluster {
 
 pub fn lab(config: &LabConfig) -> Lab {
     Lab::up(config).expect("the lab comes up")
+}
+
+/// `tabane up` on a node, started by another program with these words.
+pub fn up_behind(cluster: &Cluster, node: usize, words: &[&str]) -> Command {
+    let mut up = cluster.lab().command(node, words[0]);
+    up.args(&words[1..]).arg(tabane());
+    up.arg("up").arg("--config").arg(cluster.file());
+    up
+}
+
+/// Starts it, and waits until all its paths are up.
+pub fn start_behind(cluster: &mut Cluster, node: usize, words: &[&str]) {
+    let up = up_behind(cluster, node, words);
+    cluster.start_as(node, up).expect("starts");
+    cluster
+        .wait_status(node, "all paths are up", all_paths_up)
+        .expect("status");
 }
 
 /// Slow enough that a transfer lasts while things happen to it.

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
-use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, all_paths_up, output};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
 use tabane_lab::{LabConfig, LinkSpec};
 
 use crate::common::*;
@@ -19,19 +19,9 @@ fn a_daemon_that_uses_all_of_a_processor() {
     let mut cluster = Cluster::new(lab(&config), tabane(), ClusterConfig::default()).expect("file");
     cluster.start(1).expect("starts");
     // On one processor with another program that never rests.
-    let on_first = |cluster: &Cluster, program: &std::path::Path| {
-        let mut command = cluster.lab().command(0, "taskset");
-        command.args(["-c", "0"]).arg(program);
-        command
-    };
-    let mut up = on_first(&cluster, tabane());
-    up.arg("up").arg("--config").arg(cluster.file());
-    let mut hog = on_first(&cluster, "sh".as_ref());
-    hog.args(["-c", "while :; do :; done"]);
-    cluster.start_as(0, up).expect("starts");
-    cluster
-        .wait_status(0, "all is up", all_paths_up)
-        .expect("status");
+    start_behind(&mut cluster, 0, &["taskset", "-c", "0"]);
+    let mut hog = cluster.lab().command(0, "taskset");
+    hog.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
     let hog = Program::start_quiet("sh", hog).expect("starts");
     // As much as can be sent, all the time.
     eventually("the processor is named", || {
@@ -50,20 +40,13 @@ fn with_small_buffers() -> (Cluster, bool) {
     };
     let mut cluster = Cluster::new(lab(&LabConfig::default()), tabane(), config).expect("file");
     cluster.start(1).expect("starts");
-    let mut up = cluster.lab().command(0, "setpriv");
-    up.args([
+    let without_privileges = [
+        "setpriv",
         "--bounding-set=-all",
         "--inh-caps=-all",
         "--ambient-caps=-all",
-    ]);
-    up.arg(tabane())
-        .arg("up")
-        .arg("--config")
-        .arg(cluster.file());
-    cluster.start_as(0, up).expect("starts");
-    cluster
-        .wait_status(0, "all is up", all_paths_up)
-        .expect("status");
+    ];
+    start_behind(&mut cluster, 0, &without_privileges);
     let limit = fs::read_to_string("/proc/sys/net/core/rmem_max").expect("is read");
     let limit: usize = limit.trim().parse().expect("a number");
     (cluster, limit < RECEIVE_BUFFER_BYTES)

@@ -1,6 +1,7 @@
 """What programs expect of connecting and of listening, case by case."""
 
 import os
+import select
 import signal
 import socket
 import struct
@@ -134,6 +135,157 @@ class SlowAccept(ConnectingCase):
             others[n].sendall(b"number %d" % n)
         first.sendall(b"!")
         say(read_all(first))
+
+
+class FullBacklog(ConnectingCase):
+    """As many connections as the backlog allows stand; who comes then waits, and times out."""
+
+    backlog = 1
+
+    def serve(self):
+        l = self.listener()
+        told = socket.create_server((self.address, self.port + 5000), family=self.family)
+        say("ready")
+        told.accept()[0].close()
+        said = []
+        while said[-1:] != [b"last"]:
+            # Of one that was given up there may be nothing but its end.
+            said.append(error(lambda: read_all(l.accept()[0])))
+        say([data for data in said if isinstance(data, bytes) and data])
+
+    def connect(self):
+        standing = [self.connected() for _ in range(2)]
+        s = self.socket()
+        s.settimeout(None)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 1)
+        say(error(lambda: s.connect((self.address, self.port))))
+        for s in standing:
+            s.sendall(b"stood")
+            s.close()
+        socket.create_connection((self.address, self.port + 5000)).close()
+        last = self.connected()
+        last.sendall(b"last")
+        last.close()
+
+
+class WaitsForBacklog(ConnectingCase):
+    """Who comes when the backlog is full is connected once there is room."""
+
+    # One more than the backlog stand; more than so many at once would be answered by SYN cookies, with
+    # which Linux forgets what it has no room for.
+    backlog = 3
+    STANDING, WAITING = 4, 3
+
+    def serve(self):
+        l = self.listener()
+        told = socket.create_server((self.address, self.port + 5000), family=self.family)
+        say("ready")
+        told.accept()[0].close()
+        for _ in range(self.STANDING + self.WAITING):
+            l.accept()[0].sendall(b"welcome")
+        say("all served")
+
+    def connect(self):
+        standing = [self.connected() for _ in range(self.STANDING)]
+        waiting = [socket.socket(self.family) for _ in range(self.WAITING)]
+        for s in waiting:
+            s.setblocking(False)
+            say(error(lambda: s.connect((self.address, self.port))))
+        say(len(select.select([], waiting, [], 0.3)[1]))
+        socket.create_connection((self.address, self.port + 5000)).close()
+        for s in standing + waiting:
+            select.select([s], [], [], PATIENCE)
+            say(s.recv(100))
+
+
+class ResetAtOnce(ConnectingCase):
+    """Connections that are reset as soon as they are accepted: they were not refused, and are accepted once."""
+
+    COUNT = 50
+
+    def serve(self):
+        l = self.listener()
+        say("ready")
+        for _ in range(self.COUNT):
+            s = l.accept()[0]
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+        s = l.accept()[0]
+        say(read_all(s))
+
+    def connect(self):
+        for _ in range(self.COUNT):
+            # The reset may be there before connect() has returned.
+            say(error(lambda: self.connected().recv(1)))
+        with self.connected() as s:
+            s.sendall(b"last")
+
+
+class SamePort(ConnectingCase):
+    """A client's port may be one that the server listens at."""
+
+    def serve(self):
+        l = socket.create_server(("", self.port), family=self.family)
+        say("ready")
+        s = l.accept()[0]
+        say(s.getpeername()[1] == self.port)
+        self.accepted(s)
+
+    def connect(self):
+        s = self.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("", self.port))
+        s.connect((self.address, self.port))
+        self.talk(s)
+
+
+class Killed(ConnectingCase):
+    """A program that is killed: its connections end, or are reset if it had not read all."""
+
+    def serve(self):
+        l = self.listener()
+        say("ready")
+        for unread in b"", b"unread":
+            s = l.accept()[0]
+            s.sendall(b"read")
+            s.recv(1)
+            s.sendall(unread)
+            say(error(lambda: read_all(s)))
+
+    def connect(self):
+        for unread in 0, 6:
+            pid = os.fork()
+            if pid == 0:
+                s = self.connected()
+                s.recv(4)
+                s.sendall(b"!")
+                s.recv(unread, socket.MSG_PEEK | socket.MSG_WAITALL)
+                os.kill(os.getpid(), signal.SIGKILL)
+            say(os.waitpid(pid, 0)[1])
+
+
+class KilledServer(ConnectingCase):
+    """The same of a server: whoever connects afterwards is refused."""
+
+    def serve(self):
+        l = self.listener()
+        say("ready")
+        pid = os.fork()
+        if pid == 0:
+            s = l.accept()[0]
+            s.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        l.close()
+        say(os.waitpid(pid, 0)[1])
+
+    def connect(self):
+        s = self.connected()
+        s.sendall(b"four")
+        say(error(lambda: read_all(s)))
+        # Its listener is closed a moment later.
+        while error(self.connected) != "ECONNREFUSED":
+            pass
+        say("refused")
 
 
 class Linger(ConnectingCase):

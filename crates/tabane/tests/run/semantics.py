@@ -21,6 +21,8 @@ sys.dont_write_bytecode = True
 
 import connecting  # noqa: E402
 import datagrams  # noqa: E402
+import options  # noqa: E402
+import ring  # noqa: E402
 import urgent  # noqa: E402
 from case import MB, PATIENCE, Case, error, pattern, read_all, say  # noqa: E402
 
@@ -549,7 +551,14 @@ class Multipath(Case):
         return s
 
 
-KINDS = [Case, connecting.ConnectingCase, datagrams.DatagramCase, urgent.UrgentCase]
+KINDS = [
+    Case,
+    connecting.ConnectingCase,
+    datagrams.DatagramCase,
+    urgent.UrgentCase,
+    ring.RingCase,
+    options.OptionCase,
+]
 CASES = {c.__name__: c for kind in KINDS for c in kind.__subclasses__() if c not in KINDS}
 
 if __name__ == "__main__":

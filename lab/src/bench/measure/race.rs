@@ -39,10 +39,7 @@ pub fn race(
     for arena in &arenas {
         let way = arena.way();
         // There is no TCP whose congestion control could be chosen.
-        let count = match way {
-            Way::Library { .. } => 1,
-            _ => congestions.len(),
-        };
+        let count = if way.is_tcp() { congestions.len() } else { 1 };
         for &congestion in &congestions[..count] {
             let outcomes = Vec::new();
             entries.push((
@@ -71,9 +68,9 @@ pub fn race(
 
 /// Run one stream once, by iperf3 where there is TCP. If that fails it is told and counts as 0 Gb/s.
 pub fn outcome(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, LabError> {
-    let outcome = match arena.way() {
-        Way::Library { .. } => streams::run(settings, arena, load),
-        _ => iperf::run(arena, load),
+    let outcome = match arena.way().is_tcp() {
+        true => iperf::run(arena, load),
+        false => streams::run(settings, arena, load),
     };
     outcome.or_else(|error| match error {
         LabError::MissingTool { .. } => Err(error),

@@ -79,9 +79,9 @@ pub fn one_way(settings: &Settings) -> Result<Report, LabError> {
 
 /// The library has no TCP whose congestion control could be chosen.
 fn congestions(way: Way) -> &'static [Congestion] {
-    match way {
-        Way::Library { .. } => &BOTH[..1],
-        _ => &BOTH,
+    match way.is_tcp() {
+        true => &BOTH,
+        false => &BOTH[..1],
     }
 }
 
@@ -138,7 +138,7 @@ pub fn both_ways(settings: &Settings) -> Result<Report, LabError> {
 pub fn unshaped(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::unshaped(); 2]);
     let ways = ALL.into_iter().filter(|way| *way != Way::BalanceRr);
-    let ways: Vec<_> = ways.collect();
+    let ways: Vec<_> = ways.chain([Way::Datagrams]).collect();
     let entries = race(settings, &config, &ways, &BOTH, false)?;
     let mut goals = Vec::new();
     for (way, least) in [
@@ -195,9 +195,9 @@ fn table(title: &str, entries: &[Entry], base: Way) -> Table {
 }
 
 fn name(entry: &Entry) -> String {
-    match entry.way {
-        Way::Library { .. } => entry.way.to_string(),
-        _ => format!("{}, {}", entry.way, entry.congestion),
+    match entry.way.is_tcp() {
+        false => entry.way.to_string(),
+        true => format!("{}, {}", entry.way, entry.congestion),
     }
 }
 

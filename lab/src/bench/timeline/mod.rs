@@ -11,7 +11,7 @@ mod recorded;
 mod send;
 
 pub use analysis::{Failover, judge};
-pub use receive::receive;
+pub use receive::{Noting, receive};
 pub use recorded::{Recorded, csv};
 pub use send::send;
 

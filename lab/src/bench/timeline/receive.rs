@@ -21,16 +21,15 @@ pub fn receive(listener: &Listener, content: Content) -> Timeline {
 
 /// Note what comes on a connection, until its end.
 pub fn take(stream: &Stream, content: Content) -> Timeline {
-    let mut timeline = Timeline::default();
-    if let Err(error) = read_all(stream, content, &mut timeline) {
-        timeline.error = Some(error.to_string());
+    let mut noting = Noting::default();
+    if let Err(error) = read_all(stream, content, &mut noting) {
+        noting.timeline.error = Some(error.to_string());
     }
-    timeline
+    noting.timeline
 }
 
-fn read_all(mut stream: &Stream, content: Content, timeline: &mut Timeline) -> std::io::Result<()> {
+fn read_all(mut stream: &Stream, content: Content, noting: &mut Noting) -> std::io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    let mut last_ns = 0;
     loop {
         let length = match stream.read(&mut buffer) {
             Ok(0) => return Ok(()),
@@ -38,16 +37,37 @@ fn read_all(mut stream: &Stream, content: Content, timeline: &mut Timeline) -> s
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        let now_ns = monotonic_ns();
-        if last_ns == 0 {
-            timeline.first_ns = now_ns;
-        } else if now_ns - last_ns >= PAUSE_NOTED_NS {
-            timeline.pauses.push((last_ns, now_ns));
-        }
-        last_ns = now_ns;
+        let timeline = &mut noting.timeline;
         if content == Content::Counted && timeline.wrong_at.is_none() {
             timeline.wrong_at = first_wrong(&buffer[..length], timeline.bytes);
         }
+        noting.note(length);
+    }
+}
+
+/// A timeline in the making.
+#[derive(Default)]
+pub struct Noting {
+    /// What was noted.
+    pub timeline: Timeline,
+    last_ns: u64,
+}
+
+impl Noting {
+    /// Whether anything has come.
+    pub fn has_begun(&self) -> bool {
+        self.last_ns != 0
+    }
+
+    /// So many bytes come now.
+    pub fn note(&mut self, length: usize) {
+        let (now_ns, timeline) = (monotonic_ns(), &mut self.timeline);
+        if self.last_ns == 0 {
+            timeline.first_ns = now_ns;
+        } else if now_ns - self.last_ns >= PAUSE_NOTED_NS {
+            timeline.pauses.push((self.last_ns, now_ns));
+        }
+        self.last_ns = now_ns;
         timeline.bytes += length as u64;
         let bin = ((now_ns - timeline.first_ns) / BIN_NS) as usize;
         if timeline.bins.len() <= bin {

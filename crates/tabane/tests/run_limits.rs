@@ -1,0 +1,175 @@
+//! `tabane run` where there are more ports and pairs of UDP ends than may be, and where a port is
+//! root's.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use common::*;
+use tabane_lab::cluster::{Cluster, PATIENCE, Program, output};
+
+/// What the programs of these tests share.
+const PRELUDE: &str = "\
+import errno, resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+";
+
+/// A program in Python under `tabane run` on a node; `user` is what changes who runs it.
+fn under_run(cluster: &Cluster, node: usize, user: &[&str], script: &str) -> Command {
+    let tabane = tabane().display().to_string();
+    let file = cluster.file().display().to_string();
+    let run = [&tabane, "run", "--config", &file, "--"];
+    plainly(cluster, node, &[user, &run].concat(), script)
+}
+
+fn plainly(cluster: &Cluster, node: usize, before: &[&str], script: &str) -> Command {
+    let words = [before, &["python3", "-c"]].concat();
+    let mut command = cluster.lab().command(node, words[0]);
+    command
+        .args(&words[1..])
+        .arg(format!("{PRELUDE}{script}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// Starts a server, and waits until it has said that it is ready.
+fn serve(command: Command) -> Program {
+    let mut server = Program::start("server", command).expect("starts");
+    let mut said = String::new();
+    let mut stdout = BufReader::new(server.take_stdout().expect("is piped"));
+    stdout.read_line(&mut said).expect("can be read");
+    assert_eq!(said, "ready\n");
+    server
+}
+
+fn said_by(command: Command) -> String {
+    let said = output("python3", command, PATIENCE).expect("ends");
+    text(&said.stdout) + &text(&said.stderr)
+}
+
+fn limit_hit(cluster: &Cluster, node: usize, limit: &str, times: u64) {
+    let status = cluster.status(node).expect("status");
+    assert_eq!(status["node"]["limits_hit"][limit], times, "{status:#}");
+    let line = format!("limit hit: {limit} ");
+    let told = || cluster.log(node).matches(&line).count();
+    eventually("the log tells it once", || told() == 1);
+}
+
+/// The one too many is reached by programs under `tabane run` all the same, and by no others.
+#[test]
+fn there_are_so_many_ports_and_no_more() {
+    let cluster = cluster();
+    let server = "\
+listeners = [socket.create_server(('', 10000 + n)) for n in range(4097)]
+print('ready', flush=True)
+while True:
+    listeners[-1].accept()[0].sendall(b'reached')
+";
+    let _server = serve(under_run(&cluster, 1, &[], server));
+    let status = cluster.status(1).expect("status");
+    assert_eq!(status["node"]["run"]["ports"], 4096);
+    limit_hit(&cluster, 1, "run_ports_full", 1);
+    let client = format!(
+        "\
+try:
+    print(socket.create_connection(('{}', 14096)).recv(100))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+",
+        cluster.address(1)
+    );
+    assert_eq!(
+        said_by(under_run(&cluster, 0, &[], &client)),
+        "b'reached'\n"
+    );
+    assert_eq!(
+        said_by(plainly(&cluster, 0, &[], &client)),
+        "ECONNREFUSED\n"
+    );
+}
+
+/// The pair that was silent longest is forgotten; what it says next begins it anew.
+#[test]
+fn there_are_so_many_pairs_of_ends_and_no_more() {
+    let cluster = cluster();
+    let address = cluster.address(1);
+    let server = format!(
+        "\
+import select
+sockets = [socket.socket(type=socket.SOCK_DGRAM) for _ in range(2)]
+for n, s in enumerate(sockets):
+    s.bind(('{address}', 9999 + n))
+print('ready', flush=True)
+while True:
+    for s in select.select(sockets, [], [])[0]:
+        s.sendto(*s.recvfrom(100))
+"
+    );
+    let _server = serve(plainly(&cluster, 1, &[], &server));
+    let client = format!(
+        "\
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.settimeout(30)
+def echoed(data, port):
+    s.sendto(data, ('{address}', port))
+    return s.recvfrom(100)
+print(echoed(b'first', 10000), flush=True)
+for n in range(4095):
+    s.sendto(b'x', ('{address}', 10001 + n))
+    # So that none is lost for want of room.
+    if n % 64 == 0:
+        echoed(b'paced', 9999)
+print(echoed(b'again', 10000), flush=True)
+sys.stdin.read()
+"
+    );
+    let mut command = under_run(&cluster, 0, &[], &client);
+    command.stdin(Stdio::piped());
+    let mut client = Program::start("client", command).expect("starts");
+    let mut stdout = BufReader::new(client.take_stdout().expect("is piped"));
+    for word in ["first", "again"] {
+        let mut said = String::new();
+        stdout.read_line(&mut said).expect("can be read");
+        assert_eq!(said, format!("(b'{word}', ('{address}', 10000))\n"));
+    }
+    let status = cluster.status(0).expect("status");
+    assert_eq!(status["node"]["run"]["datagram_flows"], 4096);
+    limit_hit(&cluster, 0, "run_flows_full", 2);
+}
+
+/// Below 1024, root may, and nobody else; as without `tabane run`.
+#[test]
+fn ports_of_root_are_roots() {
+    const ORDINARY: [&str; 4] = ["unshare", "--user", "--map-user=1000", "--map-group=1000"];
+    let server = "\
+try:
+    datagrams = socket.socket(type=socket.SOCK_DGRAM)
+    datagrams.bind(('', 80))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+try:
+    listener = socket.create_server(('', 80))
+    print('ready', flush=True)
+    listener.accept()[0].sendall(b'reached')
+except OSError as e:
+    print(errno.errorcode[e.errno])
+";
+    let cluster = cluster();
+    let refused = "EACCES\nEACCES\n";
+    assert_eq!(said_by(plainly(&cluster, 1, &ORDINARY, server)), refused);
+    assert_eq!(said_by(under_run(&cluster, 1, &ORDINARY, server)), refused);
+    let client = format!(
+        "print(socket.create_connection(('{}', 80)).recv(100))",
+        cluster.address(1)
+    );
+    for client in [
+        plainly(&cluster, 0, &[], &client),
+        under_run(&cluster, 0, &[], &client),
+    ] {
+        let _server = serve(under_run(&cluster, 1, &[], server));
+        assert_eq!(said_by(client), "b'reached'\n");
+    }
+}
