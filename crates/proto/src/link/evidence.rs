@@ -101,8 +101,12 @@ impl Silence {
         } else {
             EVIDENCE_STEP / 8
         };
-        let missing = limit.saturating_sub(self.evidence);
-        self.check_at = now + missing.min(limit / 2).max(least);
+        let wanted = match self.half_way {
+            None => limit / 2,
+            Some(_) => limit,
+        };
+        let missing = wanted.saturating_sub(self.evidence);
+        self.check_at = now + missing.max(least);
         self.evidence >= limit
     }
 

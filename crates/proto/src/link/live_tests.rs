@@ -101,6 +101,27 @@ fn content_of_a_failed_path_is_released_at_once() {
     assert_eq!(fates.len(), 1, "once");
 }
 
+/// The other end waits for it, and twice as long is all the time that an application has.
+#[test]
+fn what_a_silent_path_carries_does_not_wait_for_its_failure() {
+    for seed in 0..10 {
+        let mut toy = pair(Wire::new(500.0, us(50)), seed, true);
+        toy.run_for(us(277 * seed));
+        toy.both(0, |w| w.silent = true);
+        let from = toy.now;
+        let released = toy.run_until(from + ms(14), |t| {
+            t.ends[0].paths[0].stats().in_flight_bytes < 10_000
+        });
+        assert!(released, "{:?}", toy.ends[0].paths[0].stats());
+        assert_eq!(toy.state(0, 0), PathState::Suspect, "not failed yet");
+        // It need not fail: what was carried twice arrives, and nothing is wrong.
+        toy.both(0, |w| w.silent = false);
+        toy.run_for(ms(50));
+        assert_eq!(toy.state(0, 0), PathState::Up);
+        assert!(failures(&toy).is_empty(), "{:?}", failures(&toy));
+    }
+}
+
 #[test]
 fn a_path_that_works_one_way_is_failed_at_both_ends() {
     for silent in 0..2 {

@@ -6,8 +6,9 @@
 //! - *unprobed*: probes bring nothing back on this path (a path that works one way only).
 //!
 //! A silence makes the path suspect first: it is probed at a quick pace and
-//! given nothing new. It fails when the silence stands out for long enough and
-//! enough packets were lost in a row that chance is ruled out.
+//! given nothing new. After half of the silence that fails it, what it carries
+//! is carried elsewhere, too. It fails when the silence stands out for long
+//! enough and enough packets were lost in a row that chance is ruled out.
 
 use core::time::Duration;
 
@@ -266,8 +267,8 @@ impl Liveness {
         }
         let least = rtt.silence();
         let needed = u64::from(t::unanswered_packets(counts.loss_ratio));
-        let silent = self.unanswered.check(now, least, 0) && !self.may_wait_in_queue(now, counts);
-        if silent && self.overdue && counts.unanswered >= needed {
+        let silent = self.unanswered.check(now, least, 0) && self.stands_out(now, counts);
+        if silent && counts.unanswered >= needed {
             return Some(match counts.content_waits {
                 true => Witness::UnackedAge,
                 false => Witness::ProbeTimeout,
@@ -289,6 +290,14 @@ impl Liveness {
             .filter_map(Silence::since)
             .any(|since| now.since(since) >= t::SILENCE_ALONE.max(least * 4));
         (alone && self.unprobed_count >= enough).then_some(Witness::ProbeTimeout)
+    }
+
+    /// Whether what was sent goes unanswered while others are answered, for at least half as long as fails the path:
+    /// what it carries had better not wait for the other half. Chance is not ruled out; then a window's worth is
+    /// carried twice.
+    pub fn stands_out(&self, now: Time, counts: &Counts) -> bool {
+        let half_way = self.unanswered.half_way().is_some();
+        half_way && self.overdue && !self.may_wait_in_queue(now, counts)
     }
 
     /// Whether answers may merely stand in the peer's queue: packets come from there, and only probes wait for an

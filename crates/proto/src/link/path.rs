@@ -523,13 +523,18 @@ impl Path {
         }
     }
 
-    /// Gives everything up that is in flight.
-    pub(super) fn release_all(&mut self, fates: &mut Vec<(Content, Fate)>) {
+    /// Has everything that is in flight carried elsewhere; it may arrive nevertheless.
+    pub(super) fn release(&mut self, fates: &mut Vec<(Content, Fate)>) {
         let lost = self
             .sent
             .lose(u64::MAX, usize::MAX, State::TimedOut, |_| true, fates);
         self.stats.packets_lost += u64::from(lost.packets);
         self.stats.bytes_lost += lost.bytes;
+    }
+
+    /// Gives everything up that is in flight: the path has failed.
+    pub(super) fn release_all(&mut self, fates: &mut Vec<(Content, Fate)>) {
+        self.release(fates);
         self.timeouts = 0;
     }
 

@@ -212,6 +212,8 @@ impl Path {
         };
         if let Some(witness) = self.liveness.judge(now, &self.rtt, &counts) {
             self.fail(now, witness, fates);
+        } else if !self.liveness.is_down() && self.liveness.stands_out(now, &counts) {
+            self.release(fates);
         }
     }
 
