@@ -208,8 +208,12 @@ impl Lab {
             .collect();
         let holder_pid = self.summary.holder;
         // Some have left for namespaces of their own.
-        let mut programs = processes::inside(&inodes);
-        programs.extend(processes::marked(&self.summary.token));
+        let mut programs = processes::marked(&self.summary.token);
+        let inside = processes::inside(&inodes);
+        // Without the holder the namespaces' numbers may be those of another lab by now.
+        if !sys::wait_end(holder.as_fd(), Duration::ZERO) {
+            programs.extend(inside);
+        }
         programs.retain(|&pid| pid != holder_pid);
         processes::end(&programs);
         self.netlinks.clear();
@@ -422,4 +426,36 @@ fn token() -> String {
     let maker = std::process::id();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!("{maker}-{}-{}", sys::monotonic_ns(), boot.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    /// The kernel gives a namespace's number to the next one as soon as it is free.
+    #[test]
+    fn a_lab_that_is_gone_ends_no_programs_of_the_lab_that_got_its_namespaces_numbers() {
+        let lab = Lab::up(&LabConfig::default()).expect("up");
+        let mut program = lab.command(0, "cat");
+        let mut program = program.stdin(Stdio::piped()).spawn().expect("starts");
+        let mut holder = Command::new("true").spawn().expect("starts");
+        let ended = sys::pidfd(holder.id()).expect("is known until it is waited for");
+        assert!(sys::wait_end(ended.as_fd(), END_TIMEOUT));
+
+        let gone = Summary {
+            name: unique_name(),
+            holder: holder.id(),
+            token: token(),
+            ..lab.summary.clone()
+        };
+        let gone = Lab::of(gone, None).expect("opens");
+        gone.down().expect("is no error");
+        holder.wait().expect("has ended");
+
+        // It would have ended by a signal.
+        drop(program.stdin.take());
+        assert!(program.wait().expect("ends").success());
+    }
 }
