@@ -196,10 +196,10 @@ impl Hub {
             .is_some_and(|driver| due.is_some_and(|at| at < driver.until));
         // A helper that sleeps may have to look after a timer now.
         let sleeps = state.helper_sleeps || state.sockets.has_tasks;
-        let helper = state
-            .helper
-            .clone()
-            .filter(|_| state.driver.is_none() && sleeps);
+        let helper = match state.driver {
+            None if sleeps => state.helper.clone(),
+            _ => None,
+        };
         let awake = state.sockets.take_woken();
         // One of them may be the driver, who sleeps otherwise than its waker thinks.
         let kicks = kicks || (state.driver.is_some() && !awake.is_empty());

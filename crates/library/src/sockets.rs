@@ -220,6 +220,7 @@ impl Sockets {
         self.mail_waiters.wake(&mut self.woken);
     }
 
+    /// Keeps an event until the program asks; if there are too many, the oldest goes and is counted.
     pub fn tell(&mut self, event: Event) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();

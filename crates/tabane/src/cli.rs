@@ -178,7 +178,7 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Demo(args) => return run_demo(&args),
         Command::Run(args) => run_program(&args),
         Command::Agent(args) => match as_node(&args.config, args.node.as_deref()) {
-            Ok((cluster, me)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
+            Ok((cluster, me, _)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
             Err(error) => report(&error),
         },
         Command::Bulk(args) => run_bulk(&args),
@@ -231,25 +231,28 @@ fn run_up(args: &UpArgs) -> u8 {
 
 fn run_bulk(args: &BulkArgs) -> u8 {
     match as_node(&args.config, args.node.as_deref()) {
-        Ok((cluster, me)) => bulk::run(args, cluster, me),
+        Ok((cluster, me, _)) => bulk::run(args, cluster, me),
         Err(error) => report(&error),
     }
 }
 
 fn run_program(args: &RunArgs) -> u8 {
     match as_node(&args.config, args.node.as_deref()) {
-        Ok((cluster, me)) => run::run(args, &cluster, me),
+        Ok((cluster, me, here)) => run::run(args, &cluster, me, &here),
         Err(error) => report(&error),
     }
 }
 
-/// The cluster, and which of its nodes this machine is. The rest of what `up` checks is of the
-/// virtual NIC, or may be as it is.
-fn as_node(config: &Path, node: Option<&str>) -> Result<(Cluster, NodeIndex), ConfigError> {
-    let own = own_addresses().unwrap_or_default();
+/// The cluster, which of its nodes this machine is, and the addresses that it has. The rest of what
+/// `up` checks is of the virtual NIC, or may be as it is.
+fn as_node(
+    config: &Path,
+    node: Option<&str>,
+) -> Result<(Cluster, NodeIndex, Vec<InterfaceAddress>), ConfigError> {
+    let here = own_addresses().unwrap_or_default();
     let (cluster, _) = Cluster::load(config)?;
-    let me = tabane_cluster::identify(&cluster, &own, node)?;
-    Ok((cluster, me))
+    let me = tabane_cluster::identify(&cluster, &here, node)?;
+    Ok((cluster, me, here))
 }
 
 fn run_status(args: &StatusArgs) -> u8 {

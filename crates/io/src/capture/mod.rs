@@ -107,8 +107,7 @@ impl Capture {
             own: own.to_vec(),
             mark: MARK,
             mark_inward: MARK_INWARD,
-            tcp_port: port_of(&capture.listener)?,
-            udp_port: port_of(&capture.datagrams)?,
+            port: PORT,
         };
         rules.apply()?;
         Ok(capture)
@@ -515,11 +514,6 @@ fn send(socket: &Socket, packet: &[u8], to: IpAddr) -> io::Result<()> {
     // The port means nothing to a raw socket; IPv6 insists on 0.
     socket.send_to(packet, &SockAddr::from(SocketAddr::new(to, 0)))?;
     Ok(())
-}
-
-fn port_of(socket: &Socket) -> io::Result<u16> {
-    let address = socket.local_addr()?.as_socket();
-    Ok(address.map_or(0, |address| address.port()))
 }
 
 /// Binds a socket for any address to a port that the namespace's programs do not miss.

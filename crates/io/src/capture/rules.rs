@@ -47,10 +47,8 @@ pub struct Rules {
     pub mark: u32,
     /// What packets bear that speak for other hosts: they go their way.
     pub mark_inward: u32,
-    /// Where the listener for those listens, on any address.
-    pub tcp_port: u16,
-    /// Where the socket for datagrams is bound, on any address.
-    pub udp_port: u16,
+    /// Where the listener for those listens and the socket for datagrams is bound, on any address.
+    pub port: u16,
 }
 
 impl Rules {
@@ -93,7 +91,7 @@ impl Rules {
                 meta_is(list, META_MARK, &self.mark.to_ne_bytes());
                 meta_is(list, META_NFPROTO, &[family as u8]);
                 meta_is(list, META_L4PROTO, &[libc::IPPROTO_TCP as u8]);
-                to_port(list, family as u32, self.tcp_port);
+                to_port(list, family as u32, self.port);
                 verdict(list, ACCEPT);
             }));
         }
@@ -108,7 +106,7 @@ impl Rules {
                 on_loopback(list);
                 meta_is(list, META_NFPROTO, &[family as u8]);
                 meta_is(list, META_L4PROTO, &[libc::IPPROTO_UDP as u8]);
-                to_port(list, family as u32, self.udp_port);
+                to_port(list, family as u32, self.port);
                 verdict(list, ACCEPT);
             }));
         }

@@ -62,7 +62,7 @@ impl Agent {
         let who = Claimant {
             place: index,
             uid: place.uid,
-            own: place.own(),
+            has_address: place.has(claim.address.ip()),
         };
         let token = |port| token(Kind::Hosted, port);
         self.hosted.claim(who, claim, &self.poller, token)

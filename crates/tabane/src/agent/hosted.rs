@@ -24,13 +24,13 @@ const ROOT: u32 = 0;
 
 /// Whose program it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Claimant<'a> {
+pub struct Claimant {
     /// Its place.
     pub place: usize,
     /// Its user.
     pub uid: u32,
-    /// The addresses it has.
-    pub own: &'a [IpAddr],
+    /// Whether the address that it claims is one of its place's own.
+    pub has_address: bool,
 }
 
 /// A port cannot be had.
@@ -75,7 +75,7 @@ impl Hosted {
     /// [`Denied`].
     pub fn claim(
         &mut self,
-        who: Claimant<'_>,
+        who: Claimant,
         claim: &Claim,
         poller: &Poller,
         token: impl Fn(usize) -> u64,
@@ -101,10 +101,7 @@ impl Hosted {
         let socket = match socket {
             Ok(socket) => socket,
             // The virtual NIC is not there, if only this user's programs have a daemon.
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrNotAvailable
-                    && who.own.contains(&address.ip()) =>
-            {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable && who.has_address => {
                 return Ok(address.port());
             }
             Err(error) => return Err(self.denied(who.place, claim, error)),
@@ -132,7 +129,7 @@ impl Hosted {
     }
 
     /// Ports are shared among the programs of one user: to the kernel, all of them are the agent's.
-    fn sharing(&self, who: Claimant<'_>, claim: &Claim) -> Sharing {
+    fn sharing(&self, who: Claimant, claim: &Claim) -> Sharing {
         let is_others = self.ports.iter().any(|(_, port)| {
             port.uid != who.uid
                 && port.transport == claim.transport

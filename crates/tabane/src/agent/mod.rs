@@ -89,8 +89,6 @@ pub const PLACES_MAX: usize = 1024;
 const UNSAID_MAX: usize = 65_536;
 /// Connections at once over all places; further ones are refused.
 pub const RELAYS_MAX: usize = 65_536;
-/// An admitted connection comes at once, or the program has given up.
-const ADMITTED_MAX: Duration = Duration::from_secs(5);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 

@@ -15,8 +15,10 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::opening::CODE_RESET;
 use super::relay::{Far, give_up};
 use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor};
-use super::{ADMITTED_MAX, Agent, Kind, PLACES_MAX, UNSAID_MAX, token};
+use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, token};
 
+/// An admitted connection comes at once, or the program has given up.
+const ADMITTED_MAX: Duration = Duration::from_secs(5);
 /// A kernel repeats a SYN after a second, and then after at most twice as long as before (RFC 6298
 /// sections 2 and 5.5).
 const SYN_PAUSE: Duration = Duration::from_secs(1);
@@ -110,9 +112,8 @@ pub struct Place {
     pub program: Option<Program>,
     /// Its sockets, once its supervisor has handed them over.
     pub capture: Option<Capture>,
-    own: Vec<IpAddr>,
-    /// The same with the lengths of their networks' prefixes.
-    networks: Vec<(IpAddr, u8)>,
+    /// The addresses it has, with the lengths of their networks' prefixes.
+    own: Vec<(IpAddr, u8)>,
     /// What its supervisor had no room for.
     pub unsaid: VecDeque<Vec<u8>>,
     pub held: HashMap<Ends, Held>,
@@ -144,7 +145,6 @@ impl Place {
             program: None,
             capture: None,
             own: Vec::new(),
-            networks: Vec::new(),
             unsaid: VecDeque::new(),
             held: HashMap::new(),
             spares: Default::default(),
@@ -166,19 +166,19 @@ impl Place {
         self.capture.is_some()
     }
 
-    /// The addresses it has.
-    pub fn own(&self) -> &[IpAddr] {
-        &self.own
+    /// Whether this address is one of its own.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.own.iter().any(|(own, _)| *own == address)
     }
 
     /// The address that packets to another one come from, if the program does not choose.
     pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
-        source_for(&self.networks, destination)
+        source_for(&self.own, destination)
     }
 
     /// Whether packets to this address never leave the namespace.
     pub fn is_own(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.own.contains(&address)
+        address.is_loopback() || self.has(address)
     }
 }
 
@@ -214,7 +214,8 @@ impl Agent {
         }
     }
 
-    /// Says something to the supervisor of a place, now or when it has room; `false`: it is gone.
+    /// Says something to the supervisor of a place, now or when it has room. `false`: it is gone, or
+    /// has not listened for long.
     pub(super) fn tell(&mut self, index: usize, words: &ToSupervisor) -> bool {
         let Some(place) = self.places.get_mut(index) else {
             return false;
@@ -234,6 +235,7 @@ impl Agent {
         is_there
     }
 
+    /// The supervisor of a place may have room again for what is left to be said.
     pub(super) fn go_on_saying(&mut self, index: usize, has_room: bool) {
         let Some(place) = self.places.get_mut(index).filter(|_| has_room) else {
             return;
@@ -262,8 +264,7 @@ impl Agent {
                 Some(ToAgent::Begin { own, pid, command }) => {
                     let command = command.chars().take(COMMAND_CHARS_MAX).collect();
                     place.program = Some(Program { pid, command });
-                    place.own = own.iter().map(|(address, _)| *address).collect();
-                    place.networks = own;
+                    place.own = own;
                     if self.begin_place(index, descriptors).is_err() {
                         break;
                     }
@@ -304,7 +305,7 @@ impl Agent {
         place.supervisor.send(&ToSupervisor::Go.encode(), &[])?;
         for is_v6 in [false, true] {
             let place = &self.places[index];
-            if place.own.iter().any(|address| address.is_ipv6() == is_v6) {
+            if place.own.iter().any(|(own, _)| own.is_ipv6() == is_v6) {
                 self.fill_spares(index, is_v6);
             }
         }

@@ -22,7 +22,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use clap::Args;
-use tabane_cluster::{Cluster, DEFAULT_PATH, InterfaceAddress, NodeIndex, plain};
+use tabane_cluster::{Cluster, DEFAULT_PATH, InterfaceAddress, NodeIndex, NodeSpec, plain};
 use tabane_io::capture::{Capture, Namespace};
 use tabane_io::handover::Handover;
 use tabane_io::process::{Watched, leave_behind};
@@ -60,9 +60,10 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// Becomes the program; returns only if that fails, with the exit code.
-pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> u8 {
-    if let Err(message) = prepare(args, cluster, me) {
+/// Becomes the program, on node `me`, whose machine has the addresses `here`; returns only if that
+/// fails, with the exit code.
+pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex, here: &[InterfaceAddress]) -> u8 {
+    if let Err(message) = prepare(args, cluster, me, here) {
         return cli::failure(message);
     }
     let (program, arguments) = match args.program.split_first() {
@@ -91,12 +92,17 @@ fn is_there(program: &Path) -> bool {
 }
 
 /// Moves this process to where its connections are caught.
-fn prepare(args: &RunArgs, cluster: &Cluster, me: NodeIndex) -> Result<(), String> {
+fn prepare(
+    args: &RunArgs,
+    cluster: &Cluster,
+    me: NodeIndex,
+    here: &[InterfaceAddress],
+) -> Result<(), String> {
     // Before this process leaves the network namespace in which the agent has its name.
     let finder = Finder::leave(cluster, me)
         .map_err(|error| format!("no process can be left behind: {}", plain(&error)))?;
     // Those that are not there yet have no network.
-    let own = with_prefixes(cluster, me, &cli::own_addresses().unwrap_or_default());
+    let own = addresses_for_programs(&cluster.nodes[me], here);
     let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
     if let Err(error) = namespace.add_names(names(cluster)) {
         // Programs find the nodes by their addresses all the same.
@@ -199,23 +205,16 @@ fn hand_over(
 
 /// What the nodes are called, and where programs find them: the virtual NIC, or else the first link.
 fn names(cluster: &Cluster) -> impl Iterator<Item = (&str, IpAddr)> {
-    let indices = 0..cluster.nodes.len();
-    indices.filter_map(|node| {
-        let address = addresses_for_programs(cluster, node).into_iter().next()?;
-        Some((cluster.nodes[node].name.as_str(), address))
+    cluster.nodes.iter().filter_map(|node| {
+        let vnic = node.vnic.map(|(address, _)| address);
+        let address = vnic.or_else(|| Some(node.addresses().next()?.1))?;
+        Some((node.name.as_str(), address))
     })
 }
 
-/// The addresses of node `me` at which programs of other nodes look for it: that of its virtual
-/// NIC first.
-pub fn addresses_for_programs(cluster: &Cluster, me: NodeIndex) -> Vec<IpAddr> {
-    let addresses = with_prefixes(cluster, me, &[]).into_iter();
-    addresses.map(|(address, _)| address).collect()
-}
-
-/// The same, with the lengths of their networks' prefixes, which of links the devices `here` tell.
-fn with_prefixes(cluster: &Cluster, me: NodeIndex, here: &[InterfaceAddress]) -> Vec<(IpAddr, u8)> {
-    let node = &cluster.nodes[me];
+/// The addresses of a node at which programs of other nodes look for it: that of its virtual NIC
+/// first. With the lengths of their networks' prefixes, which of links the devices `here` tell.
+fn addresses_for_programs(node: &NodeSpec, here: &[InterfaceAddress]) -> Vec<(IpAddr, u8)> {
     let links = node.addresses().map(|(_, address)| {
         let known = here.iter().find(|known| known.address == address);
         let whole = if address.is_ipv4() { 32 } else { 128 };
