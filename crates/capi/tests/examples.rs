@@ -1,92 +1,35 @@
 //! The examples in C, on two nodes of a lab, as a reader of them would run them.
 
 mod common;
+#[path = "../../library/tests/example/mod.rs"]
+mod example;
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use common::{C, Workshop, package};
-use tabane_lab::cluster::{Dialogue, LibraryNodes};
-use tabane_lab::{Fault, LabConfig};
 
-/// Two nodes, and an example.
-struct Place {
-    nodes: LibraryNodes,
-    program: PathBuf,
-    // Goes last: the programs of it run until then.
-    _workshop: Workshop,
-}
-
-impl Place {
-    fn new(example: &str) -> Place {
-        let nodes = LibraryNodes::up(&LabConfig::default()).expect("the lab comes up");
-        let workshop = Workshop::new();
-        let source = package("examples").join(example).with_extension("c");
-        let program = workshop.program(C, &source, example);
-        Place {
-            nodes,
-            program,
-            _workshop: workshop,
-        }
-    }
-
-    /// The example, serving.
-    fn serve(&self, node: usize, arguments: &[&str]) -> Dialogue {
-        let serving = self.nodes.serve(node, &self.program, arguments);
-        serving.expect("serves")
-    }
-
-    fn run(&self, node: usize, arguments: &[&str]) -> String {
-        let said = self.nodes.run(node, &self.program, arguments);
-        said.expect("ends well")
-    }
+/// Compiles an example, which is there until `does` has returned.
+fn compiled(name: &str, does: impl FnOnce(&Path)) {
+    let workshop = Workshop::new();
+    let source = package("examples").join(name).with_extension("c");
+    does(&workshop.program(C, &source, name));
 }
 
 #[test]
 fn echo() {
-    let place = Place::new("echo");
-    let _server = place.serve(1, &["serve"]);
-    for text in ["hello", "over two links"] {
-        assert_eq!(place.run(0, &["n1", text]).trim_end(), text);
-    }
+    compiled("echo", example::echoes);
 }
 
 #[test]
 fn copy() {
-    let place = Place::new("copy");
-    let (source, target) = (place.nodes.path("source"), place.nodes.path("target"));
-    let content: Vec<u8> = (0..20_000_000u32).map(|n| (n % 251) as u8).collect();
-    fs::write(&source, &content).expect("is written");
-    let mut receiver = place.serve(1, &["receive", &target.to_string_lossy()]);
-    let said = place.run(0, &["n1", &source.to_string_lossy()]);
-    assert!(said.starts_with("sent 20000000 bytes"), "{said}");
-    let received = receiver.says("received 20000000 bytes from n0");
-    received.expect("is said");
-    assert!(receiver.wait().expect("ends").success());
-    assert!(fs::read(&target).expect("is there") == content);
+    compiled("copy", example::copies);
 }
 
 #[test]
 fn failover() {
-    let place = Place::new("failover");
-    let mut receiver = place.serve(1, &[]);
-    let mut sender = place.serve(0, &["n1"]);
-    sender.says("link 1 to n1 is up").expect("is said");
-    let lab = place.nodes.lab();
-    for link in 0..2 {
-        lab.fail(link, Fault::Silent, None).expect("fails");
-        let down = sender.says(&format!("link {link} to n1 is down"));
-        down.expect("is said");
-        lab.heal(link).expect("heals");
-        let up = sender.says(&format!("link {link} to n1 is up"));
-        up.expect("is said");
-    }
-    // Their end is the end of their input.
-    sender.end_input();
-    receiver.end_input();
-    sender.says("sent ").expect("is said");
-    let received = receiver.says("received ").expect("is said");
-    assert!(received.contains("messages in order"), "{received}");
-    assert!(sender.wait().expect("ends").success());
-    assert!(receiver.wait().expect("ends").success());
+    let is_up = |link| format!("link {link} to n1 is up");
+    let is_down = |link| format!("link {link} to n1 is down");
+    compiled("failover", |program| {
+        example::survives_failures(program, is_up, is_down);
+    });
 }
