@@ -71,8 +71,7 @@ fn what_cannot_be_done_is_said() {
         (&["--to", "n0"], "n0 is this node"),
         (&[], "nothing to do"),
     ] {
-        let mut command = cluster.tabane(0);
-        command.arg("bulk").arg("--config").arg(cluster.file());
+        let mut command = tabane_behind(&cluster, 0, &[], "bulk");
         command.args(args);
         let said = output("tabane bulk", command, tabane_lab::cluster::PATIENCE).expect("ends");
         assert_eq!(said.status.code(), Some(1));

@@ -128,8 +128,7 @@ fn a_peer_that_is_paused_comes_back() {
 #[test]
 fn a_second_daemon_is_refused_and_does_no_harm() {
     let cluster = cluster();
-    let mut second = cluster.tabane(0);
-    second.arg("up").arg("--config").arg(cluster.file());
+    let second = up_behind(&cluster, 0, &[]);
     let refused = output("tabane up", second, PATIENCE).expect("ends");
     let said = text(&refused.stderr);
     assert!(!refused.status.success(), "{said}");

@@ -18,21 +18,19 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 /// A program in Python under `tabane run` on a node; `user` is what changes who runs it.
 fn under_run(cluster: &Cluster, node: usize, user: &[&str], script: &str) -> Command {
-    let tabane = tabane().display().to_string();
-    let file = cluster.file().display().to_string();
-    let run = [&tabane, "run", "--config", &file, "--"];
-    plainly(cluster, node, &[user, &run].concat(), script)
+    let mut run = tabane_behind(cluster, node, user, "run");
+    run.args(["--", "python3"]);
+    with_script(run, script)
 }
 
-fn plainly(cluster: &Cluster, node: usize, before: &[&str], script: &str) -> Command {
-    let words = [before, &["python3", "-c"]].concat();
-    let mut command = cluster.lab().command(node, words[0]);
-    command
-        .args(&words[1..])
-        .arg(format!("{PRELUDE}{script}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    command
+fn plainly(cluster: &Cluster, node: usize, user: &[&str], script: &str) -> Command {
+    with_script(behind(cluster, node, user, "python3"), script)
+}
+
+fn with_script(mut python: Command, script: &str) -> Command {
+    python.arg("-c").arg(format!("{PRELUDE}{script}"));
+    python.stdin(Stdio::null()).stdout(Stdio::piped());
+    python
 }
 
 /// Starts a server, and waits until it has said that it is ready.

@@ -27,8 +27,7 @@ fn the_manager_is_told_of_the_start_every_interval_and_the_end() {
     let manager = UnixDatagram::bind(&socket).expect("is bound");
     manager.set_read_timeout(Some(PATIENCE)).expect("is set");
 
-    let mut up = cluster.tabane(0);
-    up.arg("up").arg("--config").arg(cluster.file());
+    let mut up = up_behind(&cluster, 0, &[]);
     up.env("NOTIFY_SOCKET", &socket)
         .env("WATCHDOG_USEC", "100000");
     cluster.start_as(0, up).expect("starts");

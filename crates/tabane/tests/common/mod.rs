@@ -33,12 +33,24 @@ pub fn lab(config: &LabConfig) -> Lab {
     Lab::up(config).expect("the lab comes up")
 }
 
-/// `tabane up` on a node, started by another program with these words.
+/// A program on a node, started by another one with these words, if there are any.
+pub fn behind(cluster: &Cluster, node: usize, words: &[&str], program: &str) -> Command {
+    let words = [words, &[program]].concat();
+    let mut command = cluster.lab().command(node, words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// The same for `tabane` with a command of its own and the cluster file.
+pub fn tabane_behind(cluster: &Cluster, node: usize, words: &[&str], own: &str) -> Command {
+    let mut command = behind(cluster, node, words, env!("CARGO_BIN_EXE_tabane"));
+    command.arg(own).arg("--config").arg(cluster.file());
+    command
+}
+
+/// `tabane up` on a node, started as [`behind`] says.
 pub fn up_behind(cluster: &Cluster, node: usize, words: &[&str]) -> Command {
-    let mut up = cluster.lab().command(node, words[0]);
-    up.args(&words[1..]).arg(tabane());
-    up.arg("up").arg("--config").arg(cluster.file());
-    up
+    tabane_behind(cluster, node, words, "up")
 }
 
 /// Starts it, and waits until all its paths are up.

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 use tabane_lab::cluster::{Cluster, PATIENCE, output};
 
-use crate::common::text;
+use crate::common::{tabane_behind, text};
 
 /// What doctor said, and how it ended.
 pub struct Diagnosis {
@@ -20,8 +20,7 @@ pub fn doctor(cluster: &Cluster, node: usize) -> Diagnosis {
 
 /// Doctor on a node, with more arguments.
 pub fn doctor_with(cluster: &Cluster, node: usize, args: &[&str]) -> Diagnosis {
-    let mut command = cluster.tabane(node);
-    command.arg("doctor").arg("--config").arg(cluster.file());
+    let mut command = tabane_behind(cluster, node, &[], "doctor");
     command.arg("--json").args(args);
     if !args.contains(&"--seconds") {
         command.args(["--seconds", "1"]);
@@ -29,16 +28,17 @@ pub fn doctor_with(cluster: &Cluster, node: usize, args: &[&str]) -> Diagnosis {
     diagnose(command)
 }
 
+/// What starts a program without any privileges.
+pub const WITHOUT_PRIVILEGES: [&str; 4] = [
+    "setpriv",
+    "--bounding-set=-all",
+    "--inh-caps=-all",
+    "--ambient-caps=-all",
+];
+
 /// Doctor on a node, without any privileges.
 pub fn doctor_unprivileged(cluster: &Cluster, node: usize) -> Diagnosis {
-    let mut command = cluster.lab().command(node, "setpriv");
-    command.args([
-        "--bounding-set=-all",
-        "--inh-caps=-all",
-        "--ambient-caps=-all",
-    ]);
-    command.arg(crate::common::tabane()).arg("doctor");
-    command.arg("--config").arg(cluster.file());
+    let mut command = tabane_behind(cluster, node, &WITHOUT_PRIVILEGES, "doctor");
     command.args(["--json", "--seconds", "1"]);
     diagnose(command)
 }

@@ -40,13 +40,7 @@ fn with_small_buffers() -> (Cluster, bool) {
     };
     let mut cluster = Cluster::new(lab(&LabConfig::default()), tabane(), config).expect("file");
     cluster.start(1).expect("starts");
-    let without_privileges = [
-        "setpriv",
-        "--bounding-set=-all",
-        "--inh-caps=-all",
-        "--ambient-caps=-all",
-    ];
-    start_behind(&mut cluster, 0, &without_privileges);
+    start_behind(&mut cluster, 0, &WITHOUT_PRIVILEGES);
     let limit = fs::read_to_string("/proc/sys/net/core/rmem_max").expect("is read");
     let limit: usize = limit.trim().parse().expect("a number");
     (cluster, limit < RECEIVE_BUFFER_BYTES)
@@ -70,8 +64,7 @@ fn small_socket_buffers_that_lose_packets() {
     const SIGSTOP: i32 = 19;
     const SIGCONT: i32 = 18;
     let (cluster, are_small) = with_small_buffers();
-    let mut command = cluster.tabane(0);
-    command.arg("doctor").arg("--config").arg(cluster.file());
+    let mut command = tabane_behind(&cluster, 0, &[], "doctor");
     command.args(["--json", "--seconds", "3"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut doctor = Program::start("tabane doctor", command).expect("starts");

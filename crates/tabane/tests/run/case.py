@@ -59,6 +59,15 @@ class Case:
         s.listen(self.backlog)
         return s
 
+    def told_at(self):
+        """Where the server is told how far the client is."""
+        return socket.create_server((self.address, self.port + 5000), family=self.family)
+
+    def tell(self):
+        """Returns when the server has heard it."""
+        with socket.create_connection((self.address, self.port + 5000)) as s:
+            s.recv(1)
+
     def serve(self):
         l = self.listener()
         say("ready")

@@ -144,7 +144,7 @@ class FullBacklog(ConnectingCase):
 
     def serve(self):
         l = self.listener()
-        told = socket.create_server((self.address, self.port + 5000), family=self.family)
+        told = self.told_at()
         say("ready")
         told.accept()[0].close()
         said = []
@@ -162,7 +162,7 @@ class FullBacklog(ConnectingCase):
         for s in standing:
             s.sendall(b"stood")
             s.close()
-        socket.create_connection((self.address, self.port + 5000)).close()
+        self.tell()
         last = self.connected()
         last.sendall(b"last")
         last.close()
@@ -178,7 +178,7 @@ class WaitsForBacklog(ConnectingCase):
 
     def serve(self):
         l = self.listener()
-        told = socket.create_server((self.address, self.port + 5000), family=self.family)
+        told = self.told_at()
         say("ready")
         told.accept()[0].close()
         for _ in range(self.STANDING + self.WAITING):
@@ -192,7 +192,7 @@ class WaitsForBacklog(ConnectingCase):
             s.setblocking(False)
             say(error(lambda: s.connect((self.address, self.port))))
         say(len(select.select([], waiting, [], 0.3)[1]))
-        socket.create_connection((self.address, self.port + 5000)).close()
+        self.tell()
         for s in standing + waiting:
             select.select([s], [], [], PATIENCE)
             say(s.recv(100))

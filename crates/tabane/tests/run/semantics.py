@@ -443,7 +443,7 @@ class ClosedAndReopened(Case):
 
     def serve(self):
         l = self.listener()
-        told = socket.create_server((self.address, self.port + 5000), family=self.family)
+        told = self.told_at()
         say("ready")
         self.accepted(l.accept()[0])
         l.close()
@@ -452,10 +452,6 @@ class ClosedAndReopened(Case):
         told.accept()[0].close()
         l = self.listener()
         self.accepted(l.accept()[0])
-
-    def tell(self):
-        with socket.create_connection((self.address, self.port + 5000)) as s:
-            s.recv(1)
 
     def connect(self):
         self.talk(self.connected())
