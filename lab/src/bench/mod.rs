@@ -127,6 +127,8 @@ pub enum Measurement {
     Sizes,
     /// Many connections: made one by one, at once, open together
     Connections,
+    /// A program that does nothing: by itself and under `tabane run`
+    Start,
     /// One stream across every failure, millisecond by millisecond
     Timelines,
     /// Where the processor's time goes, by perf; flame graphs with --out

@@ -15,6 +15,7 @@ mod profile;
 mod programs;
 mod race;
 pub mod sizes;
+mod start;
 pub mod throughput;
 mod timelines;
 mod unequal;
@@ -49,6 +50,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Mpi => programs::mpi(settings),
         Measurement::Sizes => sizes::measure(settings),
         Measurement::Connections => connections::measure(settings),
+        Measurement::Start => start::measure(settings),
         Measurement::Profile => profile::measure(settings),
         Measurement::Timelines => timelines::measure(settings),
     }
