@@ -1,5 +1,5 @@
-//! `tabane run` where there are more ports and pairs of UDP ends than may be, and where a port is
-//! root's.
+//! `tabane run` where there are more ports and pairs of UDP ends than may be, where a port is root's,
+//! and where the machine has other limits than the kernel's defaults.
 
 mod common;
 
@@ -15,6 +15,9 @@ import errno, resource, socket, sys
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 ";
+
+/// Whoever runs the test is an ordinary user.
+const ORDINARY: [&str; 4] = ["unshare", "--user", "--map-user=1000", "--map-group=1000"];
 
 /// A program in Python under `tabane run` on a node; `user` is what changes who runs it.
 fn under_run(cluster: &Cluster, node: usize, user: &[&str], script: &str) -> Command {
@@ -141,7 +144,6 @@ sys.stdin.read()
 /// Below 1024, root may, and nobody else; as without `tabane run`.
 #[test]
 fn ports_of_root_are_roots() {
-    const ORDINARY: [&str; 4] = ["unshare", "--user", "--map-user=1000", "--map-group=1000"];
     let server = "\
 try:
     datagrams = socket.socket(type=socket.SOCK_DGRAM)
@@ -170,4 +172,37 @@ except OSError as e:
         let _server = serve(under_run(&cluster, 1, &[], server));
         assert_eq!(said_by(client), "b'reached'\n");
     }
+}
+
+/// What an operator has set for the machine's sockets holds for those of the program.
+#[test]
+fn settings_of_the_machine_hold() {
+    let set = [
+        ("core/somaxconn", "7"),
+        ("ipv4/ip_unprivileged_port_start", "80"),
+        ("ipv4/ip_local_port_range", "2000\t2099"),
+        ("ipv4/tcp_keepalive_time", "77"),
+    ];
+    let server = "\
+listener = socket.create_server(('', 80))
+near = socket.create_connection(('127.0.0.1', 80))
+port = near.getsockname()[1]
+print('port 80,', 'from 20..,' if 2000 <= port < 2100 else port)
+print(near.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 's')
+waiting = [near]
+try:
+    while True:
+        waiting.append(socket.create_connection(('127.0.0.1', 80), 1))
+except OSError as e:
+    print(len(waiting), type(e).__name__)
+";
+    let cluster = cluster();
+    for (name, value) in set {
+        let mut sysctl = cluster.lab().command(1, "sh");
+        sysctl.args(["-c", "echo \"$1\" > /proc/sys/net/$0", name, value]);
+        assert!(sysctl.status().expect("starts").success(), "{name}");
+    }
+    let said = said_by(plainly(&cluster, 1, &ORDINARY, server));
+    assert!(said.starts_with("port 80, from 20..,\n77 s\n8 "), "{said}");
+    assert_eq!(said_by(under_run(&cluster, 1, &ORDINARY, server)), said);
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::netlink::RouteSocket;
 use crate::netlink::route::LinkSettings;
@@ -24,6 +24,20 @@ const DEVICE_END: &str = "tab0-end";
 /// What TCP connections inside use: over loopback, where nothing is lost, BBR (a host's default,
 /// maybe) is three times slower.
 const CONGESTION_CONTROL: &str = "cubic";
+
+/// Settings of a network namespace that a program notices by its own sockets. A new one has the
+/// kernel's defaults (ip-sysctl.rst, net.rst).
+const SETTINGS: [&str; 9] = [
+    "core/somaxconn",
+    "ipv4/ip_unprivileged_port_start",
+    "ipv4/ip_local_port_range",
+    "ipv4/ip_local_reserved_ports",
+    "ipv4/tcp_syn_retries",
+    "ipv4/tcp_fin_timeout",
+    "ipv4/tcp_keepalive_time",
+    "ipv4/tcp_keepalive_intvl",
+    "ipv4/tcp_keepalive_probes",
+];
 
 /// A step of making a namespace failed.
 #[derive(Debug)]
@@ -63,6 +77,7 @@ impl Namespace {
     /// The kernel does not permit it, or lacks something.
     pub fn enter(own: &[(IpAddr, u8)]) -> Result<Namespace, NamespaceError> {
         const PLACES: libc::c_int = libc::CLONE_NEWNET | libc::CLONE_NEWNS;
+        let settings = SETTINGS.map(|name| (name, setting(name)));
         // SAFETY: take no arguments, cannot fail.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         // SAFETY: takes no pointers.
@@ -86,6 +101,12 @@ impl Namespace {
         // What the host mounts later is seen here, too; what is mounted here stays here.
         mount(None, c"/", libc::MS_REC | libc::MS_SLAVE)
             .map_err(NamespaceError::step("make a mount namespace"))?;
+        // Twice, for the kernel checks one against another. Some kernels keep some from ordinary users.
+        for (name, value) in settings.iter().chain(&settings) {
+            if let Some(value) = value.as_ref().filter(|_| *value != setting(name)) {
+                let _ = fs::write(setting_path(name), value);
+            }
+        }
         furnish(own)?;
         Ok(Namespace(()))
     }
@@ -118,6 +139,15 @@ impl Namespace {
         let _ = fs::remove_file(&own);
         mounted.map_err(step())
     }
+}
+
+fn setting_path(name: &str) -> PathBuf {
+    Path::new("/proc/sys/net").join(name)
+}
+
+/// As this network namespace has it; `None` if the kernel does not know it.
+fn setting(name: &str) -> Option<Vec<u8>> {
+    fs::read(setting_path(name)).ok()
 }
 
 /// mount(2) without file system and data.
