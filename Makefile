@@ -94,6 +94,8 @@ deb: man ## a Debian package, into target/debian
 	@tools/setup.sh deb
 	gzip -9n $(TARGET)/release/generated/man?/*
 	gzip -9nc CHANGELOG.md >$(TARGET)/release/generated/changelog.gz
+	tools/licences.py >$(TARGET)/release/generated/THIRD-PARTY
+	gzip -9n $(TARGET)/release/generated/THIRD-PARTY
 	rm -rf $(TARGET)/release/generated/library
 	DESTDIR=$(TARGET)/release/generated/library PREFIX=/usr tools/install.sh library $(BINARY)
 	strip --strip-unneeded $(TARGET)/release/generated/library/usr/lib/libtabane.so.0

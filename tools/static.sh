@@ -30,6 +30,7 @@ else
 fi
 program=$directory/static/tabane
 install -D -m 755 "$directory/$built" "$program"
+tools/licences.py ${target:+"$target"} >"$directory/static/THIRD-PARTY"
 
 if libraries=$(ldd "$program" 2>/dev/null) && grep -q '=>' <<<"$libraries"; then
     printf 'static: %s still needs libraries:\n%s\n' "$program" "$libraries" >&2
