@@ -178,7 +178,7 @@ impl Poller {
         events: &mut [libc::epoll_event; READY_MAX],
     ) -> io::Result<usize> {
         let timeout = timeout.map(|t| libc::timespec {
-            tv_sec: t.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_sec: t.as_secs().min(i32::MAX as u64) as _,
             tv_nsec: t.subsec_nanos().into(),
         });
         let timeout = timeout

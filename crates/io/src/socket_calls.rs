@@ -19,10 +19,10 @@ const FLAG_WAIT_KILLABLE_RECV: libc::c_long = 1 << 5;
 const RETURN_USER_NOTIF: u32 = 0x7fc0_0000;
 const RETURN_ALLOW: u32 = 0x7fff_0000;
 const RESPONSE_CONTINUE: u32 = 1;
-const IOCTL_RECEIVE: libc::c_ulong = 0xc050_2100;
-const IOCTL_SEND: libc::c_ulong = 0xc018_2101;
-const IOCTL_ID_VALID: libc::c_ulong = 0x4008_2102;
-const IOCTL_SET_FLAGS: libc::c_ulong = 0x4008_2104;
+const IOCTL_RECEIVE: libc::Ioctl = 0xc050_2100_u32 as _;
+const IOCTL_SEND: libc::Ioctl = 0xc018_2101_u32 as _;
+const IOCTL_ID_VALID: libc::Ioctl = 0x4008_2102_u32 as _;
+const IOCTL_SET_FLAGS: libc::Ioctl = 0x4008_2104_u32 as _;
 /// Who is told wakes up where the caller falls asleep.
 const SYNC_WAKE_UP: u64 = 1;
 #[cfg(target_arch = "x86_64")]

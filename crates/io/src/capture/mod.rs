@@ -67,7 +67,7 @@ const TCP_REPAIR: libc::c_int = 19;
 const TCP_REPAIR_ON: libc::c_int = 1;
 const TCP_REPAIR_OFF_NO_PROBE: libc::c_int = -1;
 // asm-generic/sockios.h
-const SIOCATMARK: libc::c_ulong = 0x8905;
+const SIOCATMARK: libc::Ioctl = 0x8905;
 
 /// The sockets, in the order in which they are handed on.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 use std::{error, fmt, mem};
 
 use super::message::{Message, Request, attributes, messages, text, u32_at};
@@ -13,7 +14,7 @@ const RECEIVE_BYTES: usize = 64 << 10;
 
 /// Longest wait for the kernel's answer. It answers within the call; this only
 /// keeps us from hanging should it not.
-const ANSWER_TIMEOUT_S: libc::time_t = 5;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// linux/netlink.h; not in the libc crate.
 const NLMSGERR_ATTR_MSG: u16 = 1;
@@ -87,7 +88,7 @@ impl Socket {
         set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)?;
         set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1)?;
         let timeout = libc::timeval {
-            tv_sec: ANSWER_TIMEOUT_S,
+            tv_sec: ANSWER_TIMEOUT.as_secs() as _,
             tv_usec: 0,
         };
         set_option(&socket.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
