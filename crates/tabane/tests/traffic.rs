@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use serde_json::Value;
-use tabane_lab::cluster::{Cluster, path};
+use tabane_lab::cluster::{Cluster, PATIENCE, output, path};
 use tabane_lab::{LabConfig, LinkSpec};
 
 /// iperf3 stops reading when its client has written all, so that what it counts
@@ -65,6 +65,46 @@ fn packets_of_every_size() {
         0, 1, 56, 1372, 1400, 1472, 1473, 2000, 9000, 30_000, 61_000, 65_000,
     ] {
         assert_eq!(pings(&cluster, 0, 1, 3, size), 3, "{size} bytes");
+    }
+}
+
+/// However long the packets that TCP makes, the other host's IP takes all of them.
+#[test]
+fn streams_of_both_families() {
+    let cluster = cluster();
+    let on_node = |node, program: &str, args: &[&str]| {
+        let mut command = cluster.lab().command(node, program);
+        let said = output(
+            program,
+            {
+                command.args(args);
+                command
+            },
+            PATIENCE,
+        )
+        .expect("ends");
+        assert!(said.status.success(), "{}", text(&said.stderr));
+        text(&said.stdout)
+    };
+    for (node, address) in ["fd99::1/64", "fd99::2/64"].into_iter().enumerate() {
+        on_node(
+            node,
+            "ip",
+            &["address", "add", address, "dev", "tab0", "nodad"],
+        );
+    }
+    for address in [&cluster.address(1).to_string(), "fd99::2"] {
+        let report = iperf_to(&cluster, address, &["-n", "40M"]);
+        assert!(received_bytes(&report) > 10e6, "{address}: {report:#}");
+    }
+    let counted = on_node(1, "cat", &["/proc/net/snmp6"]);
+    let counter = |name: &str| {
+        let line = counted.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+    };
+    assert!(counter("Ip6InReceives").is_some_and(|packets| packets > 100));
+    for refused in ["Ip6InHdrErrors", "Ip6InTruncatedPkts"] {
+        assert_eq!(counter(refused), Some(0), "{refused}");
     }
 }
 

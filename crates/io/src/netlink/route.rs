@@ -17,6 +17,8 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const ADDR_GEN_MODE_NONE: u8 = 1;
+/// The largest packet that is no BIG TCP (linux/netdevice.h).
+const GSO_LEGACY_MAX_SIZE: u32 = 65_536;
 
 const ACK: i32 = libc::NLM_F_ACK;
 
@@ -100,13 +102,15 @@ impl Socket {
     }
 
     /// Sets the largest packets the stack may hand to (GSO) and join from (GRO)
-    /// the device. More than 64 KiB is BIG TCP: IPv6 since Linux 5.19, IPv4
-    /// since 6.3 (older ones ignore that half).
+    /// the device. More than 64 KiB is BIG TCP, which is left to IPv4 (since Linux 6.3; older
+    /// ones ignore that half). One of IPv6 has its length in a header of its own, which the kernel
+    /// takes away where we hand such a packet to it (`ipv6_gso_segment`, for it trusts no sizes of
+    /// others'), and then does not know the length.
     pub(crate) fn set_offload_bytes(&mut self, index: u32, bytes: u32) -> Result<(), Refused> {
         let mut request = Request::new(libc::RTM_SETLINK, ACK, &link_header(index, 0, 0));
         request
-            .number(IFLA_GSO_MAX_SIZE, bytes)
-            .number(IFLA_GRO_MAX_SIZE, bytes)
+            .number(IFLA_GSO_MAX_SIZE, bytes.min(GSO_LEGACY_MAX_SIZE))
+            .number(IFLA_GRO_MAX_SIZE, bytes.min(GSO_LEGACY_MAX_SIZE))
             .number(IFLA_GSO_IPV4_MAX_SIZE, bytes)
             .number(IFLA_GRO_IPV4_MAX_SIZE, bytes);
         self.execute(request)

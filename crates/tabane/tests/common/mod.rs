@@ -99,13 +99,18 @@ pub fn pings(cluster: &Cluster, from: usize, to: usize, count: usize, size: usiz
 
 /// One transfer by iperf3 from node 0 to node 1; its report.
 pub fn iperf(cluster: &Cluster, args: &[&str]) -> Value {
+    iperf_to(cluster, &cluster.address(1).to_string(), args)
+}
+
+/// The same to another address of node 1.
+pub fn iperf_to(cluster: &Cluster, address: &str, args: &[&str]) -> Value {
     const PORT: u16 = 5201;
     let mut server = cluster.lab().command(1, "iperf3");
     server.args(["-s", "-1"]);
     let mut server = Program::start_quiet("iperf3", server).expect("iperf3 starts");
     server.listens(PORT).expect("iperf3 listens");
     let mut client = cluster.lab().command(0, "iperf3");
-    client.args(["--json", "-c", &cluster.address(1).to_string()]);
+    client.args(["--json", "-c", address]);
     let said = output(
         "iperf3",
         {
