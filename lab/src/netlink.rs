@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use crate::namespace::Place;
 use crate::sys;
@@ -12,7 +13,7 @@ const LINK_BYTES: usize = 16;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MASTER: u16 = 10;
 /// Longest wait for the kernel's answer; it comes at once or never.
-const ANSWER_TIMEOUT_S: libc::time_t = 5;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A change of one device.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +36,7 @@ impl Netlink {
             .pop()
             .ok_or_else(|| io::Error::other("no socket came"))?;
         let timeout = libc::timeval {
-            tv_sec: ANSWER_TIMEOUT_S,
+            tv_sec: ANSWER_TIMEOUT.as_secs() as _,
             tv_usec: 0,
         };
         let size = size_of::<libc::timeval>() as libc::socklen_t;

@@ -172,10 +172,10 @@ pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
 }
 
 /// Have reads, writes and connects of a socket wait no longer than this.
-pub(crate) fn set_timeouts(fd: BorrowedFd, us: libc::suseconds_t) -> io::Result<()> {
+pub(crate) fn set_timeouts(fd: BorrowedFd, at_most: Duration) -> io::Result<()> {
     let timeout = libc::timeval {
-        tv_sec: us / 1_000_000,
-        tv_usec: us % 1_000_000,
+        tv_sec: at_most.as_secs() as _,
+        tv_usec: at_most.subsec_micros().into(),
     };
     let size = size_of::<libc::timeval>() as libc::socklen_t;
     for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
@@ -263,7 +263,7 @@ pub(crate) fn device_index(socket: BorrowedFd, device: &str) -> io::Result<libc:
         }
         check(libc::ioctl(
             socket.as_raw_fd(),
-            libc::SIOCGIFINDEX,
+            libc::SIOCGIFINDEX as _,
             &mut request,
         ))?;
         Ok(request.ifr_ifru.ifru_ifindex)
@@ -322,7 +322,7 @@ pub(crate) fn wake_precisely() {
 pub(crate) fn poll_until(watched: &mut [libc::pollfd], until_ns: Option<u64>) {
     let left_ns = until_ns.map(|until| until.saturating_sub(monotonic_ns()));
     let timeout = left_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     });
     let timeout = timeout

@@ -232,6 +232,21 @@ fn a_program_is_itself() {
     }
 }
 
+/// A script that starts programs so may itself be started so.
+#[test]
+fn one_within_another_changes_nothing() {
+    let cluster = cluster();
+    let (tabane, file) = (tabane().display(), cluster.file().display().to_string());
+    let place = "readlink /proc/self/ns/net";
+    let run = format!("{tabane} run --config {file} --");
+    let script = format!("{place}; {run} {place}; {run} getent hosts n1; {run} sh -c 'exit 7'");
+    let (code, said) = run_of(&cluster, 0, &script);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((code, lines.len()), (Some(7), 3), "{said}");
+    assert_eq!(lines[0], lines[1]);
+    assert!(lines[2].contains(&cluster.address(1).to_string()), "{said}");
+}
+
 #[test]
 fn nodes_are_found_by_their_names() {
     let cluster = cluster();

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::netlink::RouteSocket;
 use crate::netlink::route::LinkSettings;
+use crate::netlink::{RouteSocket, interfaces};
 use crate::sys::check;
 
 /// `lo` is the first device of every network namespace.
@@ -148,6 +148,14 @@ fn setting_path(name: &str) -> PathBuf {
 /// As this network namespace has it; `None` if the kernel does not know it.
 fn setting(name: &str) -> Option<Vec<u8>> {
     fs::read(setting_path(name)).ok()
+}
+
+/// Whether this process is in such a namespace already.
+///
+/// # Errors
+/// As [`interfaces`].
+pub fn is_inside() -> io::Result<bool> {
+    Ok(interfaces()?.iter().any(|device| device.name == DEVICE_END))
 }
 
 /// mount(2) without file system and data.

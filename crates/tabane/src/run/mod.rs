@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use clap::Args;
 use tabane_cluster::{Cluster, DEFAULT_PATH, InterfaceAddress, NodeIndex, NodeSpec, plain};
-use tabane_io::capture::{Capture, Namespace};
+use tabane_io::capture::{Capture, Namespace, is_inside};
 use tabane_io::handover::Handover;
 use tabane_io::process::{Watched, leave_behind};
 use tabane_io::socket_calls::SocketCalls;
@@ -63,7 +63,10 @@ pub struct RunArgs {
 /// Becomes the program, on node `me`, whose machine has the addresses `here`; returns only if that
 /// fails, with the exit code.
 pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex, here: &[InterfaceAddress]) -> u8 {
-    if let Err(message) = prepare(args, cluster, me, here) {
+    // Started by a program that is, it is where it ought to be.
+    if !is_inside().unwrap_or(false)
+        && let Err(message) = prepare(args, cluster, me, here)
+    {
         return cli::failure(message);
     }
     let (program, arguments) = match args.program.split_first() {

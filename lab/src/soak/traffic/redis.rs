@@ -16,7 +16,7 @@ use crate::sys;
 
 const PORT: u16 = 6379;
 /// How long one call waits before it looks whether to go on waiting.
-const LOOK_US: libc::suseconds_t = 100_000;
+const LOOK: Duration = Duration::from_millis(100);
 /// Between one check and the next, as a program that does something else too.
 const PAUSE: Duration = Duration::from_millis(5);
 const KEYS: u64 = 64;
@@ -135,7 +135,7 @@ impl<'t, 'a> Client<'t, 'a> {
         let stream = (libc::AF_INET, libc::SOCK_STREAM, 0);
         let sockets = traffic.cluster.lab().node(from).sockets(&[stream])?;
         let socket = sockets.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
-        sys::set_timeouts(socket.as_fd(), LOOK_US)?;
+        sys::set_timeouts(socket.as_fd(), LOOK)?;
         let IpAddr::V4(address) = traffic.cluster.address(to) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
