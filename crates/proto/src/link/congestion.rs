@@ -253,6 +253,10 @@ impl Congestion {
     pub fn on_ack(&mut self, now: Time, sample: &AckSample, rtt: &Rtt) -> Option<Duration> {
         let limited =
             self.drain.is_none() && self.window_full_at.is_some_and(|at| at >= sample.sent);
+        if limited && self.rounds_filled == 0 {
+            // What it carried until now said nothing of what it can.
+            self.startup = true;
+        }
         let rate = if self.startup {
             sample.rate
         } else {

@@ -87,6 +87,26 @@ fn full_rate_within_a_few_round_trips() {
     }
 }
 
+/// A way that carried next to nothing, behind the queue of others, is not known to be slow: bulk starts up on it.
+#[test]
+fn small_talk_that_waited_says_nothing_of_the_rate() {
+    let mut toy = Toy::new(&[Wire::new(1000.0, us(50))], 1);
+    toy.run_for(ms(500));
+    for _ in 0..100 {
+        let now = toy.now;
+        toy.wires[0][0].crowd(now, ms(12));
+        toy.ends[0].backlog = 200;
+        toy.run_for(ms(13));
+    }
+    toy.run_for(ms(50));
+    toy.ends[0].backlog = u64::MAX;
+    toy.run_for(ms(1));
+    assert!(!toy.ends[0].paths[0].rate_is_settled(), "it has only begun");
+    toy.run_for(ms(9));
+    let (share, _) = share(&mut toy, ms(20));
+    assert!(share > 0.95, "{share}");
+}
+
 #[test]
 fn random_loss_costs_only_what_is_lost() {
     for (delay, loss, least) in [
