@@ -37,6 +37,7 @@ pub use rules::Rules;
 pub use syn::Syn;
 
 use crate::sys::{check, packet_address, set_option};
+use namespace::CONGESTION_CONTROL;
 use syn::SYN_BYTES_MAX;
 
 /// What a SYN bears that is sent once more.
@@ -314,6 +315,7 @@ impl Speaker {
         make_transparent(&socket, is_v6)?;
         socket.set_mark(MARK_INWARD)?;
         socket.set_out_of_band_inline(true)?;
+        choose_congestion_control(&socket);
         socket.set_reuse_address(true)?;
         socket.set_tcp_nodelay(true)?;
         Ok(Speaker(socket))
@@ -531,11 +533,19 @@ fn listener() -> io::Result<Socket> {
     listener.set_only_v6(false)?;
     make_transparent(&listener, true)?;
     make_transparent(&listener, false)?;
-    // Its connections have it from there.
+    // Its connections have these from there.
     listener.set_out_of_band_inline(true)?;
+    choose_congestion_control(&listener);
     bind_aside(&listener)?;
     listener.listen(BACKLOG)?;
     Ok(listener)
+}
+
+/// The namespace's routes choose it only for sockets that speak to other hosts' addresses, as the
+/// programs' do, and not for ours, which speak to the programs.
+fn choose_congestion_control(socket: &Socket) {
+    // Another one only takes more of the processor.
+    let _ = socket.set_tcp_congestion(CONGESTION_CONTROL.as_bytes());
 }
 
 pub(super) fn make_transparent(socket: &Socket, is_v6: bool) -> io::Result<()> {

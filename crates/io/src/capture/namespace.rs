@@ -23,7 +23,7 @@ const DEVICE: &str = "tab0";
 const DEVICE_END: &str = "tab0-end";
 /// What TCP connections inside use: over loopback, where nothing is lost, BBR (a host's default,
 /// maybe) is three times slower.
-const CONGESTION_CONTROL: &str = "cubic";
+pub(super) const CONGESTION_CONTROL: &str = "cubic";
 /// The longest packets on `lo` (BIG TCP): each costs the same, however long it is.
 const LOOPBACK_PACKET_BYTES: u32 = 200_000;
 
