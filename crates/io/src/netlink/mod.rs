@@ -2,21 +2,27 @@
 //! as they happen ([`LinkMonitor`]); and whom it knows on them ([`Neighbours`]).
 //! All see the network namespace of the thread that asks (or asked first).
 
+mod host_routes;
 mod interfaces;
 mod message;
 mod monitor;
+mod mptcp;
 mod neighbours;
 pub(crate) mod route;
 mod socket;
+mod subflows;
 mod tcp;
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
 
+pub use host_routes::{HostRoute, HostRoutes};
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
 pub use monitor::{Change, LinkMonitor};
+pub use mptcp::{MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths};
 pub use neighbours::{Neighbour, Neighbours, neighbours};
+pub use subflows::{Subflow, Subflows};
 pub use tcp::{TcpConnection, tcp_connections};
 
 pub(crate) use message::Request;

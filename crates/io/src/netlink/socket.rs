@@ -83,6 +83,11 @@ impl Socket {
         Socket::asking(libc::NETLINK_NETFILTER)
     }
 
+    /// As [`Socket::new`], of NETLINK_GENERIC, which has families by name (netlink(7)).
+    pub(crate) fn generic() -> io::Result<Socket> {
+        Socket::asking(libc::NETLINK_GENERIC)
+    }
+
     fn asking(family: libc::c_int) -> io::Result<Socket> {
         let socket = Socket::open(family, 0, 0)?;
         set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)?;
@@ -198,6 +203,18 @@ impl Socket {
                 }
             }
         }
+    }
+
+    /// Has the kernel say one thing; the request must carry `NLM_F_ACK`.
+    pub(crate) fn ask<T>(
+        &mut self,
+        request: Request,
+        read: impl Fn(Message<'_>) -> Option<T>,
+    ) -> Result<Option<T>, Refused> {
+        let mut found = None;
+        self.send(request)?;
+        self.collect(&mut |message| found = read(message).or(found.take()))?;
+        Ok(found)
     }
 
     /// Has the kernel list things: `make` makes the request, which must carry

@@ -13,7 +13,9 @@ use super::socket::Socket;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 /// `TCP_ESTABLISHED` as a bit in a set of states.
-const ESTABLISHED: u32 = 1 << 1;
+pub(super) const ESTABLISHED: u32 = 1 << 1;
+/// The same of `TCP_SYN_SENT`.
+pub(super) const SYN_SENT: u32 = 1 << 2;
 /// `struct inet_diag_req_v2` and `struct inet_diag_msg`.
 const REQUEST_BYTES: usize = 56;
 const ANSWER_BYTES: usize = 72;
@@ -50,40 +52,33 @@ pub fn tcp_connections() -> io::Result<Vec<TcpConnection>> {
     let mut socket = Socket::diagnosis()?;
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        let make = || request(family as u8);
+        let make = || request(family as u8, ESTABLISHED);
         found.extend(socket.dump(make, TcpConnection::read)?);
     }
     Ok(found)
 }
 
-fn request(family: u8) -> Request {
+/// Asks for all connections of an address family in a set of states.
+pub(super) fn request(family: u8, states: u32) -> Request {
     let mut body = [0; REQUEST_BYTES];
     body[0] = family;
     body[1] = libc::IPPROTO_TCP as u8;
     body[2] = 1 << (INET_DIAG_INFO - 1);
-    body[4..8].copy_from_slice(&ESTABLISHED.to_ne_bytes());
+    body[4..8].copy_from_slice(&states.to_ne_bytes());
     Request::new(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &body)
 }
 
 impl TcpConnection {
     fn read(message: Message<'_>) -> Option<TcpConnection> {
-        let body = message.body;
-        let address_bytes = match i32::from(*body.first()?) {
-            libc::AF_INET => 4,
-            libc::AF_INET6 => 16,
-            _ => return None,
-        };
-        // Ports and addresses are in network order.
-        let port = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
-        let ip = |at: usize| -> Option<IpAddr> { read_ip(body.get(at..at + address_bytes)?) };
-        let info = attributes(body.get(ANSWER_BYTES..)?)
+        let info = attributes(details(message)?)
             .find(|(kind, _)| *kind == INET_DIAG_INFO)
             .map_or(&[][..], |(_, value)| value);
+        let (body, (local, remote)) = (message.body, ends(message)?);
         // Older kernels have a shorter tcp_info: what is not there is zero.
         let number = |at| u64_at(info, at).unwrap_or(0);
         Some(TcpConnection {
-            local: SocketAddr::new(ip(8)?.to_canonical(), port(4)?),
-            remote: SocketAddr::new(ip(24)?.to_canonical(), port(6)?),
+            local,
+            remote,
             unread_bytes: u32_at(body, 56)?,
             unacked_bytes: u32_at(body, 60)?,
             acked_bytes: number(120),
@@ -93,6 +88,28 @@ impl TcpConnection {
             send_buffer_limited: Duration::from_micros(number(184)),
         })
     }
+}
+
+/// Both ends of the connection that an answer is about, this one first.
+pub(super) fn ends(message: Message<'_>) -> Option<(SocketAddr, SocketAddr)> {
+    let body = message.body;
+    let address_bytes = match i32::from(*body.first()?) {
+        libc::AF_INET => 4,
+        libc::AF_INET6 => 16,
+        _ => return None,
+    };
+    // Ports and addresses are in network order.
+    let port = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
+    let ip = |at: usize| -> Option<IpAddr> { read_ip(body.get(at..at + address_bytes)?) };
+    Some((
+        SocketAddr::new(ip(8)?.to_canonical(), port(4)?),
+        SocketAddr::new(ip(24)?.to_canonical(), port(6)?),
+    ))
+}
+
+/// The attributes of an answer.
+pub(super) fn details(message: Message<'_>) -> Option<&[u8]> {
+    message.body.get(ANSWER_BYTES..)
 }
 
 #[cfg(test)]

@@ -239,3 +239,154 @@ fn nonsense_never_panics() {
         read_changes(&bytes, &mut changes);
     }
 }
+
+/// Has `lo` pass packets.
+fn loopback_up() -> Socket {
+    let mut socket = Socket::new().unwrap();
+    let index = socket.link("lo").unwrap().unwrap().index;
+    let up = LinkSettings {
+        up: true,
+        ..Default::default()
+    };
+    socket.set_link(index, up).unwrap();
+    socket
+}
+
+#[test]
+fn endpoints_and_limits_are_set_and_put_back() {
+    isolated(
+        "netlink::tests::endpoints_and_limits_are_set_and_put_back",
+        || {
+            let mut paths = MptcpPaths::open().unwrap();
+            assert_eq!(paths.endpoints().unwrap(), []);
+            let before = paths.limits().unwrap();
+            let wanted = MptcpLimits {
+                subflows: 5,
+                add_addr_accepted: 6,
+            };
+            assert_ne!(before, wanted);
+            paths.set_limits(wanted).unwrap();
+            assert_eq!(paths.limits().unwrap(), wanted);
+            paths.set_limits(before).unwrap();
+            for address in [IpAddr::from(ADDRESS), "fd00::7".parse().unwrap()] {
+                paths.announce(address, 240).unwrap();
+                let twice = paths.announce(address, 240).unwrap_err();
+                assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists, "{twice}");
+                let taken = paths.announce([10, 9, 9, 9].into(), 240).unwrap_err();
+                assert_eq!(taken.kind(), std::io::ErrorKind::ResourceBusy, "{taken}");
+                let [endpoint] = paths.endpoints().unwrap()[..] else {
+                    panic!("one endpoint");
+                };
+                assert_eq!(
+                    (endpoint.address, endpoint.is_plain_signal),
+                    (address, true)
+                );
+                paths.withdraw(&endpoint).unwrap();
+                assert!(paths.withdraw(&endpoint).is_err(), "it is gone");
+                assert_eq!(paths.endpoints().unwrap(), []);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_route_to_one_address_is_made_changed_and_removed() {
+    isolated(
+        "netlink::tests::a_route_to_one_address_is_made_changed_and_removed",
+        || {
+            let mut socket = loopback_up();
+            socket.add_veth("a", "b", None).unwrap();
+            let up = LinkSettings {
+                up: true,
+                ..Default::default()
+            };
+            for name in ["a", "b"] {
+                let index = socket.link(name).unwrap().unwrap().index;
+                socket.set_link(index, up).unwrap();
+            }
+            let index = socket.link("a").unwrap().unwrap().index;
+            socket.add_address(index, ADDRESS.into(), 24).unwrap();
+            let neighbour = IpAddr::from([10, 1, 2, 4]);
+            let mut routes = HostRoutes::open().unwrap();
+            assert!(routes.lookup([10, 9, 9, 9].into()).is_err());
+            let direct = routes.lookup(neighbour).unwrap();
+            assert_eq!((direct.via, direct.device), (None, Some(index)));
+            assert_eq!(direct.source, Some(ADDRESS.into()));
+            let quick = direct.with_least_timeout(std::time::Duration::from_millis(20));
+            routes.add(&quick).unwrap();
+            assert_eq!(routes.lookup(neighbour).unwrap(), quick);
+            let detour = HostRoute {
+                to: [10, 9, 9, 9].into(),
+                via: Some(neighbour),
+                device: None,
+                ..quick.clone()
+            };
+            routes.add(&detour).unwrap();
+            let twice = routes.add(&detour).unwrap_err();
+            assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists, "{twice}");
+            let found = routes.lookup(detour.to).unwrap();
+            assert_eq!((found.via, found.device), (detour.via, Some(index)));
+            routes
+                .replace(&HostRoute {
+                    via: None,
+                    device: Some(index),
+                    ..detour.clone()
+                })
+                .unwrap();
+            assert_eq!(routes.lookup(detour.to).unwrap().via, None);
+            assert_eq!(routes.list().unwrap(), [neighbour, detour.to]);
+            for to in [neighbour, detour.to] {
+                routes.delete(to).unwrap();
+                assert!(routes.delete(to).is_err(), "it is gone");
+            }
+            assert!(routes.list().unwrap().is_empty());
+        },
+    );
+}
+
+#[test]
+fn the_subflows_of_a_connection_are_listed() {
+    isolated(
+        "netlink::tests::the_subflows_of_a_connection_are_listed",
+        || {
+            use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+            use std::io::{Read, Write};
+            loopback_up();
+            let mut paths = MptcpPaths::open().unwrap();
+            let limits = MptcpLimits {
+                subflows: 2,
+                add_addr_accepted: 2,
+            };
+            paths.set_limits(limits).unwrap();
+            paths.announce([127, 0, 0, 2].into(), 9).unwrap();
+            let mptcp = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+            let listener = mptcp();
+            let any: std::net::SocketAddr = "0.0.0.0:4000".parse().unwrap();
+            listener.bind(&SockAddr::from(any)).unwrap();
+            listener.listen(1).unwrap();
+            let mut client = mptcp();
+            let first: std::net::SocketAddr = "127.0.0.1:4000".parse().unwrap();
+            client.connect(&first.into()).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let mut exchange = || {
+                client.write_all(b"x").unwrap();
+                server.read_exact(&mut [0]).unwrap();
+                server.write_all(b"y").unwrap();
+                client.read_exact(&mut [0]).unwrap();
+            };
+            let mut subflows = Subflows::open().unwrap();
+            let second: std::net::SocketAddr = "127.0.0.2:4000".parse().unwrap();
+            let mut to = |wanted| loop {
+                exchange();
+                let all = subflows.list().unwrap();
+                let found: Vec<_> = all.into_iter().filter(|s| s.remote == wanted).collect();
+                if let [found] = found[..] {
+                    break found;
+                }
+            };
+            let (old, new) = (to(first), to(second));
+            assert_eq!(old.connection, new.connection);
+            assert_ne!(old.connection, 0);
+        },
+    );
+}

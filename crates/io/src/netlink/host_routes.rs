@@ -1,0 +1,207 @@
+//! Routes to single addresses: how what is sent to an address that cannot be reached directly reaches
+//! its host all the same, over another network, and how soon TCP notices that it must.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::message::{Message, Request, attributes, u32_at};
+use super::read_ip;
+use super::socket::{Refused, Socket};
+
+/// Marks the routes that are made here (`ip route show proto 77`): a number that rtnetlink.h gives
+/// to nobody.
+const PROTOCOL: u8 = 77;
+
+// linux/rtnetlink.h; not in the libc crate.
+const METRIC_LOCK: u16 = 1;
+const METRIC_RTO_MIN: u16 = 13;
+/// `struct rtmsg`.
+const HEADER_BYTES: usize = 12;
+/// Where it has the protocol and the kind of route.
+const HEADER_PROTOCOL: usize = 5;
+const HEADER_KIND: usize = 7;
+/// Where it has flags, and the one that asks for a route as it was made (`RTM_F_FIB_MATCH`).
+const HEADER_FLAGS: usize = 8;
+const FIB_MATCH: u32 = 0x2000;
+
+/// A route to one address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostRoute {
+    /// Whom it leads to.
+    pub to: IpAddr,
+    /// Where packets are handed to; `None`: to the address itself, which is on the device's network.
+    pub via: Option<IpAddr>,
+    /// The device's number; `None`: that whose network has `via`.
+    pub device: Option<u32>,
+    /// Whom they come from, if the sender does not say; `None`: the kernel chooses.
+    pub source: Option<IpAddr>,
+    /// What else the kernel keeps of it (`RTA_METRICS`): kinds and values.
+    pub metrics: Vec<(u16, Vec<u8>)>,
+}
+
+impl HostRoute {
+    /// Has TCP send again what is not acknowledged after so long, at the least (`rto_min`). The other
+    /// end delays its acknowledgements less if its route says the same (Linux 6.4).
+    #[must_use]
+    pub fn with_least_timeout(mut self, timeout: Duration) -> HostRoute {
+        let is_other = |(kind, _): &(u16, Vec<u8>)| ![METRIC_LOCK, METRIC_RTO_MIN].contains(kind);
+        let lock = self.metrics.iter().find(|(kind, _)| *kind == METRIC_LOCK);
+        let lock = lock.and_then(|(_, bits)| u32_at(bits, 0)).unwrap_or(0) | 1 << METRIC_RTO_MIN;
+        self.metrics.retain(is_other);
+        let ms = timeout.as_millis() as u32;
+        let set = [(METRIC_LOCK, lock), (METRIC_RTO_MIN, ms)];
+        let bytes = |(kind, value): (u16, u32)| (kind, value.to_ne_bytes().to_vec());
+        self.metrics.extend(set.map(bytes));
+        self
+    }
+}
+
+/// What makes and removes them, in the network namespace that it was opened in.
+#[derive(Debug)]
+pub struct HostRoutes {
+    socket: Socket,
+}
+
+impl HostRoutes {
+    /// # Errors
+    /// The kernel refuses the socket.
+    pub fn open() -> io::Result<HostRoutes> {
+        let socket = Socket::new()?;
+        Ok(HostRoutes { socket })
+    }
+
+    /// The route that packets to an address take now, made one to that address alone.
+    ///
+    /// # Errors
+    /// There is none, or none to another host.
+    pub fn lookup(&mut self, to: IpAddr) -> io::Result<HostRoute> {
+        let (family, prefix, octets) = parts(to);
+        let mut header = [0; HEADER_BYTES];
+        header[..2].copy_from_slice(&[family, prefix]);
+        header[HEADER_FLAGS..].copy_from_slice(&FIB_MATCH.to_ne_bytes());
+        let mut request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_ACK, &header);
+        request.attribute(libc::RTA_DST, &octets);
+        let found = self.socket.ask(request, |message| read(message, to))?;
+        found.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
+    }
+
+    /// Makes one.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`]: there is a route to that address alone, this one or
+    /// another. Needs CAP_NET_ADMIN.
+    pub fn add(&mut self, route: &HostRoute) -> io::Result<()> {
+        let how = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        self.execute(write(libc::RTM_NEWROUTE, how, route))
+    }
+
+    /// Makes one in place of the one to the same address, whoever made that.
+    ///
+    /// # Errors
+    /// Needs CAP_NET_ADMIN.
+    pub fn replace(&mut self, route: &HostRoute) -> io::Result<()> {
+        let how = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        self.execute(write(libc::RTM_NEWROUTE, how, route))
+    }
+
+    /// Removes the one to an address; no other than one made here.
+    ///
+    /// # Errors
+    /// There is none. Needs CAP_NET_ADMIN.
+    pub fn delete(&mut self, to: IpAddr) -> io::Result<()> {
+        let (family, prefix, octets) = parts(to);
+        let mut header = [0; HEADER_BYTES];
+        header[..2].copy_from_slice(&[family, prefix]);
+        header[4..7].copy_from_slice(&[libc::RT_TABLE_MAIN, PROTOCOL, libc::RT_SCOPE_NOWHERE]);
+        let mut request = Request::new(libc::RTM_DELROUTE, libc::NLM_F_ACK, &header);
+        request.attribute(libc::RTA_DST, &octets);
+        self.execute(request)
+    }
+
+    /// Where those that were made here lead to.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn list(&mut self) -> io::Result<Vec<IpAddr>> {
+        let make = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; HEADER_BYTES]);
+        let read = |message: Message<'_>| {
+            let body = message.body;
+            if *body.get(HEADER_PROTOCOL)? != PROTOCOL {
+                return None;
+            }
+            let mut attributes = attributes(body.get(HEADER_BYTES..)?);
+            read_ip(attributes.find(|(kind, _)| *kind == libc::RTA_DST)?.1)
+        };
+        Ok(self.socket.dump(make, read)?)
+    }
+
+    fn execute(&mut self, request: Request) -> io::Result<()> {
+        self.socket
+            .execute(request)
+            .map_err(|refused: Refused| refused.into())
+    }
+}
+
+/// Family, length of the prefix that is the address itself, and octets.
+fn parts(address: IpAddr) -> (u8, u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(ip) => (libc::AF_INET as u8, 32, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (libc::AF_INET6 as u8, 128, ip.octets().to_vec()),
+    }
+}
+
+fn write(kind: u16, how: i32, route: &HostRoute) -> Request {
+    let (family, prefix, octets) = parts(route.to);
+    let scope = match route.via {
+        None if route.to.is_ipv4() => libc::RT_SCOPE_LINK,
+        _ => libc::RT_SCOPE_UNIVERSE,
+    };
+    let mut header = [0; HEADER_BYTES];
+    header[..2].copy_from_slice(&[family, prefix]);
+    header[4..8].copy_from_slice(&[libc::RT_TABLE_MAIN, PROTOCOL, scope, libc::RTN_UNICAST]);
+    let mut request = Request::new(kind, how, &header);
+    request.attribute(libc::RTA_DST, &octets);
+    if let Some(source) = route.source {
+        request.attribute(libc::RTA_PREFSRC, &parts(source).2);
+    }
+    if let Some(via) = route.via {
+        request.attribute(libc::RTA_GATEWAY, &parts(via).2);
+    }
+    if let Some(device) = route.device {
+        request.number(libc::RTA_OIF, device);
+    }
+    request.nested(libc::RTA_METRICS, |metrics| {
+        for (kind, value) in &route.metrics {
+            metrics.attribute(*kind, value);
+        }
+    });
+    request
+}
+
+fn read(message: Message<'_>, to: IpAddr) -> Option<HostRoute> {
+    let body = message.body;
+    if *body.get(HEADER_KIND)? != libc::RTN_UNICAST {
+        return None;
+    }
+    let (mut via, mut device, mut source, mut metrics) = (None, None, None, Vec::new());
+    for (kind, value) in attributes(body.get(HEADER_BYTES..)?) {
+        match kind {
+            libc::RTA_GATEWAY => via = read_ip(value),
+            libc::RTA_OIF => device = u32_at(value, 0),
+            libc::RTA_PREFSRC => source = read_ip(value),
+            libc::RTA_METRICS => {
+                let own = |(kind, value): (u16, &[u8])| (kind, value.to_vec());
+                metrics.extend(attributes(value).map(own));
+            }
+            _ => {}
+        }
+    }
+    Some(HostRoute {
+        to,
+        via,
+        device,
+        source,
+        metrics,
+    })
+}
