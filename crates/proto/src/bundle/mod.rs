@@ -134,6 +134,8 @@ pub(crate) struct Bundle {
     was_up: bool,
     restarted: bool,
     stopped: bool,
+    /// Others than this bundle have packets on the paths.
+    watched: bool,
     explorer: Explorer,
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
@@ -184,6 +186,7 @@ impl Bundle {
             was_up: false,
             restarted: false,
             stopped: false,
+            watched: false,
             explorer: Explorer::new(now),
             busy_until: None,
             twins: Twins::default(),
@@ -221,6 +224,16 @@ impl Bundle {
             content_bytes: 0,
             granted_at: Time::ZERO,
         });
+        self.watch(self.watched);
+    }
+
+    /// Whether others than this bundle have packets on its paths, so that a failure is to be found
+    /// as soon as under load.
+    pub fn watch(&mut self, watched: bool) {
+        self.watched = watched;
+        for p in self.paths.iter_mut().flatten() {
+            p.path.watch(watched);
+        }
     }
 
     /// The link of a path is another one now, if it is there.
@@ -302,6 +315,7 @@ impl Bundle {
                 let id = LinkId(index as u8);
                 let config = Self::path_config(&link, self.peer_buffer_bytes);
                 path.path = Path::new(id, now, &config);
+                path.path.watch(self.watched);
                 path.sent_told_at = Time::ZERO;
             }
         }

@@ -102,6 +102,8 @@ pub struct Liveness {
     last_arrival: Time,
     last_progress: Option<Time>,
     keepalive: Duration,
+    /// Somebody else's packets are on the path: it is asked as if it were under load.
+    watched: bool,
     untested_wait: Duration,
     suspect_probes: u32,
     probe_wanted: bool,
@@ -131,6 +133,7 @@ impl Liveness {
             last_arrival: now,
             last_progress: None,
             keepalive: t::KEEPALIVE,
+            watched: false,
             untested_wait: t::PROBE_UNTESTED,
             suspect_probes: 0,
             probe_wanted: false,
@@ -389,6 +392,18 @@ impl Liveness {
         self.probe_wanted = true;
     }
 
+    /// Whether the path is to be asked as if it were under load, though nothing is carried on it.
+    pub const fn watch(&mut self, watched: bool) {
+        self.watched = watched;
+    }
+
+    const fn keepalive(&self) -> Duration {
+        match self.watched {
+            true => t::KEEPALIVE_WATCHED,
+            false => self.keepalive,
+        }
+    }
+
     /// When the next probe is due.
     pub fn probe_at(&self, rtt: &Rtt) -> Time {
         let Some(last) = self.probes.last_sent() else {
@@ -398,7 +413,7 @@ impl Liveness {
             PathState::Untested => last + self.untested_wait,
             PathState::Suspect => last + self.suspect_wait(rtt),
             // What only arrives says nothing of the way there.
-            PathState::Up => last.max(self.last_progress.unwrap_or(last)) + self.keepalive,
+            PathState::Up => last.max(self.last_progress.unwrap_or(last)) + self.keepalive(),
             PathState::Down if self.answered_since.is_some() => last + t::PROBE_RETURNING,
             PathState::Down if last.since(self.eager_since) < t::PROBE_DOWN_EAGER => {
                 last + t::PROBE_DOWN
@@ -432,7 +447,7 @@ impl Liveness {
             PathState::Suspect => self.suspect_probes += 1,
             PathState::Up => {
                 self.suspect_probes = 0;
-                if !self.probe_wanted {
+                if !self.probe_wanted && !self.watched {
                     self.keepalive = (self.keepalive * 2).min(t::KEEPALIVE_MAX);
                 }
             }

@@ -116,6 +116,11 @@ impl Path {
         self.liveness.lacks_comparison(now)
     }
 
+    /// Whether others than this bundle have packets on the path, so that it is asked as if it were under load.
+    pub const fn watch(&mut self, watched: bool) {
+        self.liveness.watch(watched);
+    }
+
     /// Asks for a probe at once (at most one per millisecond is sent).
     pub const fn request_probe(&mut self) {
         self.liveness.request_probe();

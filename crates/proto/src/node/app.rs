@@ -86,6 +86,17 @@ impl Node {
         bundles.any(|b| b.ops.pending() != Pending::None)
     }
 
+    /// Whether others than this node's bundle have packets on the paths to `peer` (the kernel's own
+    /// connections), so that a failure of one is to be found as soon as under load though the bundle
+    /// is idle. Costs a probe and an answer per path every
+    /// [`KEEPALIVE_WATCHED`](crate::link::thresholds::KEEPALIVE_WATCHED).
+    pub fn watch(&mut self, peer: PeerId, watched: bool) {
+        if let Ok(bundle) = self.bundle(peer) {
+            bundle.watch(watched);
+            self.touch(peer);
+        }
+    }
+
     /// Who ran out of what it sends since this was last asked.
     pub fn take_ran_out(&mut self) -> RanOut {
         core::mem::take(&mut self.shared.ran_out)
