@@ -19,6 +19,7 @@ pub(super) struct Document {
     pub(super) wire: Wire,
     pub(super) port: u16,
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) mptcp: bool,
     pub(super) run: RunSpec,
     pub(super) nodes: Vec<NodeSpec>,
 }
@@ -31,6 +32,7 @@ const KEYS: &[&str] = &[
     "wire",
     "port",
     "metrics",
+    "mptcp",
     "run",
     "node",
 ];
@@ -70,6 +72,7 @@ pub(super) fn read(
         wire: read_wire(root, findings),
         port: read_port(root, findings),
         metrics: metrics::read(root, findings),
+        mptcp: read_mptcp(root, findings),
         run: run::read(root, findings),
         nodes: read_nodes(root, findings),
     })
@@ -319,6 +322,20 @@ fn read_port(root: &DeTable<'_>, findings: &mut Findings) -> u16 {
             ),
         );
         DEFAULT_PORT
+    })
+}
+
+fn read_mptcp(root: &DeTable<'_>, findings: &mut Findings) -> bool {
+    let Some((value, line)) = entry(root, "mptcp", findings) else {
+        return false;
+    };
+    value.as_bool().unwrap_or_else(|| {
+        findings.error(
+            line,
+            "mptcp is neither true nor false",
+            "write `mptcp = true` to have tabane steer the kernel's Multipath TCP, or leave it out",
+        );
+        false
     })
 }
 

@@ -69,6 +69,8 @@ pub struct Cluster {
     pub port: u16,
     /// Where every node serves its metrics, if they are wanted.
     pub metrics: Option<SocketAddr>,
+    /// Is the kernel's Multipath TCP steered?
+    pub mptcp: bool,
     /// What becomes of the connections of programs under `tabane run`.
     pub run: RunSpec,
     /// All nodes, at least two, in the order of the file.
@@ -201,6 +203,7 @@ impl Cluster {
             wire: document.wire,
             port: document.port,
             metrics: document.metrics,
+            mptcp: document.mptcp,
             run: document.run,
             nodes: document.nodes,
         });

@@ -22,6 +22,7 @@ fn the_shortest_file() {
     assert_eq!(cluster.wire, Wire::Encrypted);
     assert_eq!(cluster.port, DEFAULT_PORT);
     assert_eq!(cluster.metrics_of(0), None);
+    assert!(!cluster.mptcp);
     assert_eq!(cluster.run.all_links_down, ALL_LINKS_DOWN);
     let names: Vec<_> = cluster.nodes.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["n0", "n1"]);
@@ -34,12 +35,13 @@ fn the_shortest_file() {
 #[test]
 fn every_key() {
     let cluster = good(
-        "{KEY}wire = \"plain\"\nport = 9000\nmetrics = 9577\n\
+        "{KEY}wire = \"plain\"\nport = 9000\nmetrics = 9577\nmptcp = true\n\
          [[node]]\nname = \"rack-1.node_A\"\nlinks = [\"fd00:0:0:1::1\",\n\"10.1.0.1\"]\nvnic = \"10.99.0.1/24\"\n\
          [[node]]\nname = \"2\"\nlinks = [\"\", \"10.1.0.2\"]\nvnic = \"10.99.0.2/24\"\nmetrics = \"[::]:80\"\n",
     );
     assert_eq!(cluster.wire, Wire::Plain);
     assert_eq!(cluster.port, 9000);
+    assert!(cluster.mptcp);
     let [a, b] = &cluster.nodes[..] else {
         panic!("two nodes")
     };
