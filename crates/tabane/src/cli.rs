@@ -14,7 +14,7 @@ use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
 use crate::run::{self, RunArgs};
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, top};
+use crate::{daemon, doctor, exit_codes, init, manual, steer, top};
 
 mod panic;
 
@@ -87,6 +87,9 @@ pub enum Command {
     /// Be the daemon of this user's programs under `tabane run`, as long as there are any
     #[command(hide = true)]
     Agent(UpArgs),
+    /// Steer the kernel's Multipath TCP for the daemon at the other end of standard input
+    #[command(hide = true)]
+    Keeper,
     /// Write the manual pages and the shells' completions into a directory
     ///
     /// For those who package or install the program: man1, man5, completions.
@@ -182,6 +185,7 @@ fn obey(cli: Cli) -> ExitCode {
             Err(error) => report(&error),
         },
         Command::Bulk(args) => run_bulk(&args),
+        Command::Keeper => steer::keep(),
         Command::Generate { directory } => {
             manual::generate(&directory).map_or_else(failure, |()| exit_codes::OK)
         }

@@ -15,5 +15,6 @@ pub mod manual;
 pub mod metrics;
 pub mod run;
 pub mod status;
+pub mod steer;
 pub mod top;
 pub mod vswitch;

@@ -17,7 +17,16 @@ fn file_only(nodes: usize, wire: Wire) -> Cluster {
         ..LabConfig::default()
     };
     let lab = Lab::up(&config).expect("the lab comes up");
-    Cluster::new(lab, tabane(), ClusterConfig { wire, vnic: false }).expect("a cluster file")
+    Cluster::new(
+        lab,
+        tabane(),
+        ClusterConfig {
+            wire,
+            vnic: false,
+            ..ClusterConfig::default()
+        },
+    )
+    .expect("a cluster file")
 }
 
 fn bulk(cluster: &Cluster, node: usize, args: &[&str]) -> Program {

@@ -86,11 +86,19 @@ impl Arena {
         let lab = Lab::up(config)?;
         let place = match way {
             Way::Tabane(wire) | Way::Run(wire) => {
-                let config = ClusterConfig { wire, vnic: true };
+                let config = ClusterConfig {
+                    wire,
+                    vnic: true,
+                    ..ClusterConfig::default()
+                };
                 Place::Tabane(Cluster::up(lab, tabane, config)?)
             }
             Way::Library { wire, .. } => {
-                let config = ClusterConfig { wire, vnic: false };
+                let config = ClusterConfig {
+                    wire,
+                    vnic: false,
+                    ..ClusterConfig::default()
+                };
                 Place::Daemonless(Cluster::new(lab, tabane, config)?)
             }
             Way::Mptcp => {
@@ -112,7 +120,11 @@ impl Arena {
     /// # Errors
     /// As [`Arena::up`].
     pub fn connected(wire: Wire, config: &LabConfig, tabane: &Path) -> Result<Arena, LabError> {
-        let cluster = ClusterConfig { wire, vnic: true };
+        let cluster = ClusterConfig {
+            wire,
+            vnic: true,
+            ..ClusterConfig::default()
+        };
         Ok(Arena {
             way: Way::Tabane(wire),
             place: Place::Tabane(Cluster::connected(Lab::up(config)?, tabane, cluster)?),

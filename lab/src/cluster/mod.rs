@@ -53,6 +53,8 @@ pub struct ClusterConfig {
     pub wire: Wire,
     /// Whether nodes have a virtual NIC: `10.99.0.(k+1)/24` on node `k`.
     pub vnic: bool,
+    /// Whether `tabane up` steers the kernel's Multipath TCP.
+    pub mptcp: bool,
 }
 
 impl Default for ClusterConfig {
@@ -60,6 +62,7 @@ impl Default for ClusterConfig {
         ClusterConfig {
             wire: Wire::Encrypted,
             vnic: true,
+            mptcp: false,
         }
     }
 }
@@ -138,6 +141,9 @@ impl Cluster {
         }
         let mut text = fs::read_to_string(&file).map_err(LabError::io("the cluster file"))?;
         let _ = writeln!(text, "wire = \"{}\"", config.wire);
+        if config.mptcp {
+            text += "mptcp = true\n";
+        }
         for node in 0..self.lab.nodes() {
             text += &node_table(&self.lab, node);
             if config.vnic {

@@ -10,6 +10,7 @@ mod refused;
 mod reload;
 mod report;
 mod run;
+mod steering;
 
 pub use nic::NAME as NIC_NAME;
 pub use run::{ALREADY, Life, up};

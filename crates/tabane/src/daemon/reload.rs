@@ -147,6 +147,7 @@ impl Daemon {
             nic.set_peers(own, &super::run::peers_with_nic(&new, &peers));
         }
         (self.cluster, self.me, self.peers) = (new, me, peers);
+        self.set_helm(turn);
     }
 }
 
@@ -255,6 +256,12 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
         words.push(match metrics {
             Some(address) => format!("metrics are at {address}"),
             None => "metrics are served no more".to_owned(),
+        });
+    }
+    if old.mptcp != new.mptcp {
+        words.push(match new.mptcp {
+            true => "Multipath TCP is steered".to_owned(),
+            false => "Multipath TCP is steered no more".to_owned(),
         });
     }
     if old.run != new.run {
@@ -373,6 +380,8 @@ links = ["10.77.0.3"]
             &format!("KEY\nsecond_key = \"{}\"", "ab".repeat(31) + "cd"),
         );
         assert_eq!(told(&cluster(&second)), ["accepts another second key"]);
+        let mptcp = OLD.replace("KEY", "KEY\nmptcp = true");
+        assert_eq!(told(&cluster(&mptcp)), ["Multipath TCP is steered"]);
         let run = format!("{OLD}[run]\nall_links_down_s = 7\n");
         assert_eq!(
             told(&cluster(&run)),

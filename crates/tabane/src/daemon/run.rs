@@ -23,6 +23,7 @@ use super::nic::Nic;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
+use super::steering::Helm;
 use crate::agent::{self, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
@@ -32,7 +33,9 @@ use crate::status::{self, Caller, ControlServer, Request, Response, SOCKET_NAME}
 /// The host's descriptors, as the loop numbers them; the control server has several.
 const TOKEN_SIGNALS: u64 = HOST_TOKENS;
 const TOKEN_NIC: u64 = HOST_TOKENS + 1;
-const TOKEN_CONTROL: u64 = HOST_TOKENS + 2;
+/// The keeper of Multipath TCP.
+pub(super) const TOKEN_KEEPER: u64 = HOST_TOKENS + 2;
+const TOKEN_CONTROL: u64 = HOST_TOKENS + 3;
 
 /// How long a daemon lives, and for whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,6 +113,7 @@ pub(super) struct Daemon {
     pub redundancy: Watch,
     pub refused: Refused,
     pub manager: Manager,
+    pub helm: Helm,
     control: Option<ControlServer>,
     pub metrics: Option<MetricsServer>,
     signals: Signals,
@@ -151,6 +155,8 @@ impl Daemon {
         let metrics = cluster.metrics_of(me).filter(|_| life == Life::UntilTold);
         let metrics = metrics.map(serve_metrics).transpose()?;
         let started = engine.now();
+        let steers = cluster.mptcp && life == Life::UntilTold;
+        let helm = steers.then(|| Helm::start(engine.poller(), TOKEN_KEEPER, started));
         let daemon = Daemon {
             cluster: cluster.clone(),
             me,
@@ -163,6 +169,7 @@ impl Daemon {
             redundancy: Watch::default(),
             refused: Refused::new(started),
             manager: Manager::from_environment(),
+            helm: helm.unwrap_or_default(),
             control: Some(control),
             metrics,
             signals,
@@ -192,6 +199,7 @@ impl Daemon {
         let now = engine.now();
         engine.node.close(now);
         engine.flush();
+        self.helm.stop(engine.poller());
         log::line("stopped");
         Ok(())
     }
@@ -258,6 +266,11 @@ impl Daemon {
         if let OpEvent::StreamOpened { id, .. } = event {
             give_up(now, node, peer, id, CODE_REFUSED);
         }
+    }
+
+    /// Whether it is here for everybody.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.life == Life::UntilTold
     }
 
     fn name(&self, peer: PeerId) -> String {
@@ -430,6 +443,7 @@ impl Host for Daemon {
         {
             log::line(text);
         }
+        self.helm.event(now, &event);
         let told = self.redundancy.event(now, node, &event);
         self.tell_redundancy(told);
         match (event, &mut self.agent) {
@@ -462,6 +476,7 @@ impl Host for Daemon {
                     }
                 }
             }
+            TOKEN_KEEPER => self.steered(turn),
             TOKEN_NIC => {
                 if let Some(nic) = &mut self.nic {
                     nic.ready();
@@ -497,6 +512,7 @@ impl Host for Daemon {
     }
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
+        self.draw(node);
         let Some(nic) = &mut self.nic else {
             return self.is_eager;
         };

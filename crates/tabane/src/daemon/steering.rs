@@ -1,0 +1,180 @@
+//! What the daemon tells the keeper of Multipath TCP, and has of it.
+
+use core::time::Duration;
+
+use tabane_engine::Turn;
+use tabane_io::clock;
+use tabane_io::poll::{Interest, Poller};
+use tabane_proto::link::PathState;
+use tabane_proto::{Event, Node, PeerId, PeerState, PeerStats, Time};
+
+use super::log;
+use super::run::{Daemon, TOKEN_KEEPER};
+use crate::steer::{PathPicture, PeerPicture, Picture, Report, Steering};
+
+/// A path that was never answered has failed when the peer has been there for this long.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// The keeper, if it is wanted and there.
+#[derive(Debug, Default)]
+pub struct Helm {
+    steering: Option<Steering>,
+    /// When the links are to be told anew.
+    draw_at: Option<Time>,
+}
+
+impl Helm {
+    /// Starts a keeper. Without one everything else works.
+    pub fn start(poller: &Poller, token: u64, now: Time) -> Helm {
+        let started = Steering::start().and_then(|steering| {
+            poller.register(&steering, token, Interest::Read)?;
+            Ok(steering)
+        });
+        match started {
+            Ok(steering) => Helm {
+                steering: Some(steering),
+                draw_at: Some(now),
+            },
+            Err(error) => {
+                log::line(format!("Multipath TCP is not steered: {error}"));
+                Helm::default()
+            }
+        }
+    }
+
+    /// What the keeper has seen and done; `None`: nothing is steered.
+    pub fn report(&self) -> Option<&Report> {
+        self.steering.as_ref().map(|steering| &steering.report)
+    }
+
+    /// Whether it is there.
+    pub fn is_steering(&self) -> bool {
+        self.steering.is_some()
+    }
+
+    /// Something happened to a peer or a path.
+    pub fn event(&mut self, now: Time, event: &Event) {
+        if matches!(
+            event,
+            Event::PeerUp { .. }
+                | Event::PeerDown { .. }
+                | Event::LinkUp { .. }
+                | Event::LinkDown { .. }
+        ) {
+            self.draw_at = Some(now);
+        }
+    }
+
+    /// The cluster is another one.
+    pub fn redraw(&mut self, now: Time) {
+        self.draw_at = Some(now);
+    }
+
+    /// Has everything put back.
+    pub fn stop(&mut self, poller: &Poller) {
+        if let Some(steering) = self.steering.take() {
+            let _ = poller.deregister(&steering);
+            steering.stop();
+        }
+    }
+}
+
+impl Daemon {
+    /// Tells the keeper how the links are, if that is due.
+    pub(super) fn draw(&mut self, node: &Node) {
+        let Some(mut steering) = self.helm.steering.take() else {
+            return;
+        };
+        let now = Time::from_ns(clock::now_ns());
+        if self.helm.draw_at.is_some_and(|at| at <= now) {
+            let (picture, is_settling) = self.picture(now, node);
+            self.helm.draw_at = is_settling.then(|| now + SETTLING);
+            steering.draw(picture);
+        } else {
+            steering.push();
+        }
+        self.helm.steering = Some(steering);
+    }
+
+    /// How the links are; and whether that may change without an event.
+    fn picture(&self, now: Time, node: &Node) -> (Picture, bool) {
+        let own = &self.cluster.nodes[self.me];
+        let mut is_settling = false;
+        let peer = |(id, index): &(PeerId, usize)| {
+            let spec = &self.cluster.nodes[*index];
+            let stats = node.peer_stats(*id)?;
+            let paths = stats.paths.iter().filter_map(|path| {
+                let link = path.link.index();
+                let works = works(now, &stats, path.state);
+                is_settling |= works.is_none() && stats.state == PeerState::Up;
+                Some(PathPicture {
+                    own: own.links.get(link).copied().flatten()?,
+                    peer: spec.links.get(link).copied().flatten()?,
+                    works,
+                })
+            });
+            Some(PeerPicture {
+                name: spec.name.clone(),
+                paths: paths.collect(),
+            })
+        };
+        let peers = self.peers.iter().filter_map(peer).collect();
+        let links = own.addresses().map(|(_, address)| address).collect();
+        (Picture { links, peers }, is_settling)
+    }
+
+    /// The keeper says something.
+    pub(super) fn steered(&mut self, turn: &mut Turn<'_>) {
+        let Some(mut steering) = self.helm.steering.take() else {
+            return;
+        };
+        match steering.ready() {
+            Ok(said) => {
+                said.iter().for_each(log::line);
+                for (peer, index) in &self.peers {
+                    let serves = steering.serves(&self.cluster.nodes[*index].name);
+                    turn.node.watch(*peer, serves);
+                }
+                self.helm.steering = Some(steering);
+            }
+            Err(why) => {
+                log::line(format!("Multipath TCP is not steered: {why}"));
+                self.helm.steering = Some(steering);
+                self.leave_helm(turn);
+            }
+        }
+    }
+
+    /// The cluster file was read anew.
+    pub(super) fn set_helm(&mut self, turn: &mut Turn<'_>) {
+        match (
+            self.cluster.mptcp && self.is_for_all(),
+            self.helm.is_steering(),
+        ) {
+            (false, true) => self.leave_helm(turn),
+            (true, false) => self.helm = Helm::start(turn.poller, TOKEN_KEEPER, turn.now),
+            (true, true) => self.helm.redraw(turn.now),
+            (false, false) => {}
+        }
+    }
+
+    /// Steers no more.
+    pub(super) fn leave_helm(&mut self, turn: &mut Turn<'_>) {
+        self.helm.stop(turn.poller);
+        for (peer, _) in &self.peers {
+            turn.node.watch(*peer, false);
+        }
+    }
+}
+
+/// Whether a path works, as far as anybody can tell.
+fn works(now: Time, peer: &PeerStats, path: PathState) -> Option<bool> {
+    if peer.state != PeerState::Up {
+        return None;
+    }
+    match path {
+        PathState::Up | PathState::Suspect => Some(true),
+        PathState::Down => Some(false),
+        PathState::Untested => (now.since(peer.since) > SETTLING).then_some(false),
+    }
+}

@@ -1,0 +1,139 @@
+//! `tabane keeper`: the process that steers. The daemon tells it how the links are; when the daemon
+//! is gone, however it ended, it puts back what it found and ends.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use tabane_io::process::ignore_termination;
+
+use super::kernel::Kernel;
+use super::{Picture, Report};
+use crate::exit_codes;
+
+/// How often connections are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often it is looked whether the last endpoint can go.
+const LINGER_EVERY: Duration = Duration::from_millis(200);
+/// The name (of this network namespace) of the one that lingers.
+const NAME: &str = "tabane-keeper";
+/// How long the predecessor has to go.
+const SUCCESSION_MAX: Duration = Duration::from_secs(2);
+
+/// Is the keeper of the daemon at the other end of standard input.
+pub fn keep() -> u8 {
+    ignore_termination();
+    match io::stdin().as_fd().try_clone_to_owned() {
+        Ok(fd) => serve(&UnixStream::from(fd)),
+        Err(_) => exit_codes::FAILURE,
+    }
+}
+
+fn serve(daemon: &UnixStream) -> u8 {
+    let heir = succeed();
+    let mut kernel = match Kernel::open() {
+        Ok(kernel) => kernel,
+        Err(why) => return fail(daemon, why),
+    };
+    let mut reader = BufReader::new(daemon);
+    let mut line = Vec::new();
+    let (mut last, mut report) = (Report::default(), Report::default());
+    let mut next = Instant::now();
+    loop {
+        match read_picture(&mut reader, &mut line, next) {
+            Ok(Some(picture)) => {
+                if let Err(why) = kernel.set_picture(&picture) {
+                    kernel.put_back();
+                    return fail(daemon, why);
+                }
+            }
+            Ok(None) => {}
+            Err(_) => break,
+        }
+        if Instant::now() >= next {
+            // If they cannot be told, those that were there are thought to be yet.
+            let connections = kernel.connections();
+            report.connections = connections.unwrap_or(report.connections);
+            next = Instant::now() + LOOK_EVERY;
+        }
+        report.detours = kernel.detours();
+        report.said = kernel.take_said();
+        if report != last && say(daemon, &report).is_err() {
+            break;
+        }
+        report.said.clear();
+        last.clone_from(&report);
+    }
+    let mut is_needed = kernel.put_back();
+    let _ = daemon.shutdown(std::net::Shutdown::Both);
+    while is_needed && !heir.as_ref().is_some_and(|heir| heir.accept().is_ok()) {
+        std::thread::sleep(LINGER_EVERY);
+        is_needed = kernel.put_back();
+    }
+    exit_codes::OK
+}
+
+fn fail(daemon: &UnixStream, why: String) -> u8 {
+    let failed = Some(why);
+    let report = Report {
+        failed,
+        ..Report::default()
+    };
+    let _ = say(daemon, &report);
+    exit_codes::FAILURE
+}
+
+fn say(mut daemon: &UnixStream, report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    daemon.write_all(&line)
+}
+
+/// The newest picture, if one comes until then.
+///
+/// # Errors
+/// The daemon is gone.
+fn read_picture(
+    reader: &mut BufReader<&UnixStream>,
+    line: &mut Vec<u8>,
+    until: Instant,
+) -> io::Result<Option<Picture>> {
+    loop {
+        let wait = until.saturating_duration_since(Instant::now());
+        let wait = wait.max(Duration::from_millis(1));
+        reader.get_ref().set_read_timeout(Some(wait))?;
+        match reader.read_until(b'\n', line) {
+            Ok(_) if line.last() == Some(&b'\n') => {}
+            Ok(_) => return Err(ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        // A newer one makes this one void.
+        if !reader.buffer().contains(&b'\n') {
+            let picture = serde_json::from_slice(line)?;
+            line.clear();
+            return Ok(Some(picture));
+        }
+        line.clear();
+    }
+}
+
+/// Has a predecessor go that waits for connections to end: its endpoints are this one's now.
+fn succeed() -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(NAME).ok()?;
+    let until = Instant::now() + SUCCESSION_MAX;
+    loop {
+        match UnixListener::bind_addr(&name) {
+            Ok(listener) => {
+                listener.set_nonblocking(true).ok()?;
+                return Some(listener);
+            }
+            Err(_) if Instant::now() > until => return None,
+            Err(_) => drop(UnixStream::connect_addr(&name)),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,273 @@
+//! Makes the kernel be as the plan says, and puts back what it was.
+//!
+//! What is made here bears a mark, so that nothing of the operator's is ever touched: endpoints have
+//! numbers of a range of their own, routes a protocol of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tabane_cluster::plain;
+use tabane_io::netlink::{
+    HostRoute, HostRoutes, MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths, Subflows,
+};
+
+use super::plan::{Picture, Way, ways};
+
+/// The numbers of the endpoints that are made here.
+const FIRST_ID: u8 = 240;
+/// What TCP waits at least before it sends again what is not acknowledged, on the way to a peer: a
+/// failure is known after about as long, and what was lost with it is sent again on the detour. (It
+/// is 200 ms otherwise, a guard against acknowledgements that are delayed; the peer's kernel delays
+/// them less, since its route back says the same.)
+const LEAST_TIMEOUT: Duration = Duration::from_millis(20);
+/// Whether the kernel has MPTCP switched on, in this network namespace.
+const SWITCH: &str = "/proc/sys/net/mptcp/enabled";
+
+/// The kernel's MPTCP in this network namespace, and its routes.
+pub struct Kernel {
+    paths: MptcpPaths,
+    routes: HostRoutes,
+    subflows: Subflows,
+    /// The limits that were found, and those set instead.
+    limits: Option<(MptcpLimits, MptcpLimits)>,
+    picture: Picture,
+    /// The routes made here: the way, and what the route was without.
+    made: BTreeMap<IpAddr, (Way, HostRoute)>,
+    /// What was said already, so that it is said once.
+    told: BTreeSet<String>,
+    /// What the log should say.
+    said: Vec<String>,
+}
+
+impl Kernel {
+    /// # Errors
+    /// In words for people: this kernel has no MPTCP, or it is switched off.
+    pub fn open() -> Result<Kernel, String> {
+        let paths = MptcpPaths::open().map_err(|error| match error.kind() {
+            ErrorKind::NotFound => "this kernel has no Multipath TCP (CONFIG_MPTCP)".to_owned(),
+            _ => plain(&error),
+        })?;
+        if std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "0") {
+            return Err(
+                "it is switched off; `sysctl -w net.mptcp.enabled=1` switches it on".to_owned(),
+            );
+        }
+        let trouble = |error: io::Error| format!("netlink: {}", plain(&error));
+        let mut routes = HostRoutes::open().map_err(trouble)?;
+        // Of one that was killed.
+        for to in routes.list().map_err(trouble)? {
+            let _ = routes.delete(to);
+        }
+        Ok(Kernel {
+            paths,
+            routes,
+            subflows: Subflows::open().map_err(trouble)?,
+            limits: None,
+            picture: Picture::default(),
+            made: BTreeMap::new(),
+            told: BTreeSet::new(),
+            said: Vec::new(),
+        })
+    }
+
+    /// The links are in another state now, or others.
+    ///
+    /// # Errors
+    /// In words for people: the kernel does not let us.
+    pub fn set_picture(&mut self, picture: &Picture) -> Result<(), String> {
+        // What matters most first.
+        self.set_routes(&ways(picture));
+        self.raise_limits(picture.links.len())?;
+        if let Err(error) = self.set_endpoints(&picture.links) {
+            self.tell(format!("Multipath TCP: endpoints: {}", plain(&error)));
+        }
+        self.picture = picture.clone();
+        Ok(())
+    }
+
+    /// What the log should say; once.
+    pub fn take_said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// The peers' addresses that are reached by another link than their own.
+    pub fn detours(&self) -> usize {
+        let ways = self.made.values().map(|(way, _)| way);
+        ways.filter(|way| matches!(way, Way::Detour { .. })).count()
+    }
+
+    fn tell(&mut self, text: String) {
+        if self.told.insert(text.clone()) {
+            self.said.push(text);
+        }
+    }
+
+    /// A connection takes as many paths as this node has links.
+    fn raise_limits(&mut self, links: usize) -> Result<(), String> {
+        let refused = |error: io::Error| match error.kind() {
+            ErrorKind::PermissionDenied => "it takes CAP_NET_ADMIN".to_owned(),
+            _ => format!("limits: {}", plain(&error)),
+        };
+        let now = self.paths.limits().map_err(refused)?;
+        let links = (links as u32).min(MPTCP_LIMIT_MAX);
+        let wanted = MptcpLimits {
+            subflows: now.subflows.max(links),
+            add_addr_accepted: now.add_addr_accepted.max(links),
+        };
+        if wanted != now {
+            self.paths.set_limits(wanted).map_err(refused)?;
+            let found = self.limits.map_or(now, |(found, _)| found);
+            self.limits = Some((found, wanted));
+        }
+        Ok(())
+    }
+
+    /// Has connections tell their peers of these addresses. Those of links that have failed, too:
+    /// they are reached all the same, and the link is used as soon as it returns.
+    fn set_endpoints(&mut self, links: &[IpAddr]) -> io::Result<()> {
+        let endpoints = self.paths.endpoints()?;
+        let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
+        let gone = ours.filter(|endpoint| !links.contains(&endpoint.address));
+        self.withdraw(gone)?;
+        let is_there = |link: &&IpAddr| endpoints.iter().any(|e| e.address == **link);
+        for link in links.iter().filter(|link| !is_there(link)) {
+            let is_free = |id: &u8| !endpoints.iter().any(|endpoint| endpoint.id == *id);
+            // One that was free a moment ago is now the link's before.
+            for id in (FIRST_ID..=u8::MAX).filter(is_free) {
+                match self.paths.announce(*link, id) {
+                    Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
+                    result => {
+                        result?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes endpoints away, but for those that connections have subflows from: the kernel would end
+    /// these, also the last one of a connection. Returns how many are left.
+    fn withdraw<'a>(
+        &mut self,
+        endpoints: impl Iterator<Item = &'a MptcpEndpoint>,
+    ) -> io::Result<usize> {
+        let mut endpoints = endpoints.peekable();
+        if endpoints.peek().is_none() {
+            return Ok(0);
+        }
+        let subflows = self.subflows.list()?;
+        let mut left = 0;
+        for endpoint in endpoints {
+            let own = endpoint.address;
+            if subflows.iter().any(|subflow| subflow.local.ip() == own) {
+                left += 1;
+            } else {
+                // Somebody else may have been quicker.
+                let _ = self.paths.withdraw(endpoint);
+            }
+        }
+        Ok(left)
+    }
+
+    fn set_routes(&mut self, ways: &BTreeMap<IpAddr, Way>) {
+        // The kernel removes them, too, with a device or an address.
+        let present: BTreeSet<_> = self.routes.list().unwrap_or_default().into_iter().collect();
+        for (to, _) in self.made.extract_if(.., |to, _| !ways.contains_key(to)) {
+            let _ = self.routes.delete(to);
+        }
+        for (to, way) in ways {
+            let before = self.made.get(to).filter(|_| present.contains(to)).cloned();
+            if before.as_ref().is_some_and(|(before, _)| before == way) {
+                continue;
+            }
+            self.made.remove(to);
+            match self.set_route(*to, *way, before.map(|(_, base)| base)) {
+                Ok(base) => drop(self.made.insert(*to, (*way, base))),
+                // The operator's, who knows better.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => self.tell(format!("route to {to}: {}", plain(&error))),
+            }
+        }
+    }
+
+    /// Makes a route, or another of one that has been made; `base` is what it was without. Returns
+    /// that.
+    fn set_route(
+        &mut self,
+        to: IpAddr,
+        way: Way,
+        base: Option<HostRoute>,
+    ) -> io::Result<HostRoute> {
+        let is_new = base.is_none();
+        let base = base.map_or_else(|| self.routes.lookup(to), Ok)?;
+        let quick = base.clone().with_least_timeout(LEAST_TIMEOUT);
+        let by_way = |source| match way {
+            Way::Direct { .. } => quick.clone(),
+            Way::Detour { via, .. } => HostRoute {
+                via: Some(via),
+                device: None,
+                source: Some(source),
+                ..quick.clone()
+            },
+        };
+        let mut make = |route| match is_new {
+            true => self.routes.add(&route),
+            false => self.routes.replace(&route),
+        };
+        match way {
+            Way::Direct { own } => make(by_way(own))?,
+            Way::Detour { own, other, .. } => match make(by_way(own)) {
+                // It may be gone from its device.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => make(by_way(other))?,
+                result => result?,
+            },
+        }
+        Ok(base)
+    }
+
+    /// How many connections there are to each peer, by its name. One that is being opened counts as
+    /// one.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn connections(&mut self) -> io::Result<BTreeMap<String, usize>> {
+        let mut whose = BTreeMap::new();
+        for peer in &self.picture.peers {
+            whose.extend(peer.paths.iter().map(|path| (path.peer, &peer.name)));
+        }
+        let mut seen = BTreeSet::new();
+        let mut counts = BTreeMap::new();
+        for subflow in self.subflows.list()? {
+            let Some(name) = whose.get(&subflow.remote.ip()) else {
+                continue;
+            };
+            let is_new = subflow.connection == 0 || seen.insert(subflow.connection);
+            *counts.entry((*name).clone()).or_default() += usize::from(is_new);
+        }
+        Ok(counts)
+    }
+
+    /// Puts back what was found, but for endpoints that connections live by; returns whether there
+    /// are any of those.
+    pub fn put_back(&mut self) -> bool {
+        for to in std::mem::take(&mut self.made).into_keys() {
+            let _ = self.routes.delete(to);
+        }
+        if let Some((found, set)) = self.limits.take()
+            && self.paths.limits().is_ok_and(|now| now == set)
+        {
+            let _ = self.paths.set_limits(found);
+        }
+        let endpoints = self.paths.endpoints().unwrap_or_default();
+        let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
+        self.withdraw(ours).unwrap_or(0) > 0
+    }
+}
+
+/// Whether it was made here, by this process or one before.
+fn is_ours(endpoint: &MptcpEndpoint) -> bool {
+    endpoint.is_plain_signal && endpoint.id >= FIRST_ID
+}

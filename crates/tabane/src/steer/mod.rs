@@ -1,0 +1,177 @@
+//! Steers the kernel's own Multipath TCP by the liveness of the links (`mptcp = true`).
+//!
+//! Every connection has a subflow on every link, and keeps it. While a link to a peer has failed,
+//! what is sent to the peer's address there takes another link, by a route, and TCP sends again what
+//! was lost. When the link is back the route is gone, and each subflow has its own link again. So
+//! no subflow is ever ended, which also serves plain TCP, and connections that have one subflow
+//! only. (Ending those on a failed link, and having new ones opened when it returns, is as quick;
+//! but Linux 6.18 then delivered wrong bytes at one return in six under bulk.)
+//!
+//! The daemon draws a [`Picture`] of its links and hands it to a process of its own, the
+//! [`keeper`](keep), which makes the kernel be as the [plan](plan) says, and puts all back
+//! when the daemon is gone, also if it was killed. The keeper tells which peers have connections:
+//! the paths to those are watched as if they were under load.
+
+mod keeper;
+mod kernel;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use keeper::keep;
+pub use plan::{PathPicture, PeerPicture, Picture};
+
+/// How long the keeper has to put things back when the daemon stops.
+const PUTTING_BACK_MAX: Duration = Duration::from_secs(2);
+
+/// What the keeper has seen and done; sent when it is another.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// How many connections there are to each peer, by its name.
+    pub connections: BTreeMap<String, usize>,
+    /// What the log should say.
+    pub said: Vec<String>,
+    /// How many addresses of peers are reached by another link than their own, which has failed.
+    pub detours: usize,
+    /// Why nothing is steered; it ends then.
+    pub failed: Option<String>,
+}
+
+/// The daemon's end.
+#[derive(Debug)]
+pub struct Steering {
+    keeper: Child,
+    stream: UnixStream,
+    /// What is being said, and what is to be said next.
+    outgoing: Vec<u8>,
+    wanted: Option<Picture>,
+    last: Picture,
+    incoming: Vec<u8>,
+    /// What the keeper said last.
+    pub report: Report,
+}
+
+impl Steering {
+    /// Starts a keeper.
+    ///
+    /// # Errors
+    /// The process cannot be made.
+    pub fn start() -> io::Result<Steering> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        // This very program, also if another one has been installed in its place.
+        let mut keeper = Command::new("/proc/self/exe");
+        keeper
+            .arg("keeper")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null());
+        // What is sent to the daemon's group is not for it.
+        keeper.process_group(0);
+        Ok(Steering {
+            keeper: keeper.spawn()?,
+            stream: ours,
+            outgoing: Vec::new(),
+            wanted: None,
+            last: Picture::default(),
+            incoming: Vec::new(),
+            report: Report::default(),
+        })
+    }
+
+    /// The links are like this now.
+    pub fn draw(&mut self, picture: Picture) {
+        if picture != *self.wanted.as_ref().unwrap_or(&self.last) {
+            self.wanted = Some(picture);
+        }
+        self.push();
+    }
+
+    /// Sends what waits, as far as it is taken.
+    pub fn push(&mut self) {
+        loop {
+            if self.outgoing.is_empty() {
+                let Some(picture) = self.wanted.take() else {
+                    return;
+                };
+                self.outgoing = serde_json::to_vec(&picture).unwrap_or_default();
+                self.outgoing.push(b'\n');
+                self.last = picture;
+            }
+            match self.stream.write(&self.outgoing) {
+                Ok(written) => drop(self.outgoing.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Later; or it is gone, which reading tells.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Takes in what the keeper says. Returns what the log should say.
+    ///
+    /// # Errors
+    /// It is gone; in words for people.
+    pub fn ready(&mut self) -> Result<Vec<String>, String> {
+        let mut said = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            match (&self.stream).read(&mut buffer) {
+                Ok(0) => {
+                    let why = self.report.failed.clone();
+                    return Err(why.unwrap_or_else(|| "its keeper has ended".to_owned()));
+                }
+                Ok(length) => self.incoming.extend(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.to_string()),
+            }
+            while let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<_> = self.incoming.drain(..=end).collect();
+                if let Ok(report) = serde_json::from_slice::<Report>(&line) {
+                    said.extend(report.said.iter().cloned());
+                    self.report = report;
+                }
+            }
+        }
+        self.push();
+        Ok(said)
+    }
+
+    /// Whether there are connections to the peer of this name.
+    pub fn serves(&self, peer: &str) -> bool {
+        self.report.connections.get(peer).is_some_and(|n| *n > 0)
+    }
+
+    /// Has everything put back that can be, and waits for it.
+    pub fn stop(mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = self.stream.set_nonblocking(false);
+        let until = Instant::now() + PUTTING_BACK_MAX;
+        let mut buffer = [0; 4096];
+        loop {
+            let wait = until.saturating_duration_since(Instant::now());
+            let _ = self
+                .stream
+                .set_read_timeout(Some(wait.max(Duration::from_millis(1))));
+            match self.stream.read(&mut buffer) {
+                Ok(1..) if !wait.is_zero() => {}
+                _ => break,
+            }
+        }
+        let _ = self.keeper.try_wait();
+    }
+}
+
+impl AsFd for Steering {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,400 @@
+//! `mptcp = true`: the kernel's own Multipath TCP, steered by tabane's liveness.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use common::*;
+use tabane_lab::Fault;
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, Wire, output};
+use tabane_lab::{LabConfig, LinkSpec};
+
+const PORT: u16 = 5001;
+const SOME_BYTES: u64 = 2_000_000;
+
+/// A program on a node, and what it prints.
+fn said(cluster: &Cluster, node: usize, words: &str) -> String {
+    let mut words = words.split(' ');
+    let program = words.next().expect("a program");
+    let mut command = cluster.lab().command(node, program);
+    command.args(words);
+    let done = output("ip", command, PATIENCE).expect("it ends");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    text(&done.stdout)
+}
+
+/// All that steering may change on a node.
+#[derive(Debug, PartialEq, Eq, Clone)]
+struct Kernel {
+    endpoints: String,
+    limits: String,
+    routes: String,
+}
+
+fn kernel(cluster: &Cluster, node: usize) -> Kernel {
+    let routes = said(cluster, node, "ip route");
+    // That of the virtual NIC goes a little after its daemon.
+    let routes = routes.lines().filter(|line| !line.contains("tab0"));
+    Kernel {
+        endpoints: said(cluster, node, "ip mptcp endpoint show"),
+        limits: said(cluster, node, "ip mptcp limits show"),
+        routes: routes.collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// Wait until node 0 reaches node 1's address on this link by another, or by itself, and node 1
+/// likewise.
+fn wait_detour(cluster: &Cluster, link: usize, wanted: bool) {
+    for node in 0..2 {
+        let to = cluster.lab().address(1 - node, link);
+        eventually(&format!("detour to {to}: {wanted}"), || {
+            let route = said(cluster, node, &format!("ip route get {to}"));
+            route.contains(" via ") == wanted
+        });
+    }
+}
+
+/// The links that the connections to [`PORT`] use, seen from node 0.
+fn links_used(cluster: &Cluster) -> Vec<usize> {
+    let listed = said(
+        cluster,
+        0,
+        &format!("ss -tnH state established dport {PORT}"),
+    );
+    let mut links: Vec<usize> = (0..cluster.lab().links())
+        .filter(|link| {
+            let ends = [0, 1].map(|node| format!("{}:", cluster.lab().address(node, *link)));
+            let mut lines = listed.lines();
+            lines.any(|line| ends.iter().all(|end| line.contains(end)))
+        })
+        .collect();
+    links.sort_unstable();
+    links
+}
+
+fn wait_links(cluster: &Cluster, wanted: &[usize]) {
+    let mut seen = Vec::new();
+    eventually(&format!("subflows on {wanted:?}"), || {
+        seen = links_used(cluster);
+        seen == wanted
+    });
+}
+
+/// Bytes on their way over one connection of MPTCP, each checked as it arrives.
+struct Flow {
+    arrived: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+    reader: JoinHandle<()>,
+    sender: Program,
+    receiver: Program,
+}
+
+impl Flow {
+    /// From node 0 to an address of node 1.
+    fn start(cluster: &Cluster, link: usize) -> Flow {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/mptcp/stream.py");
+        let python = |node| {
+            let mut python = cluster.lab().command(node, "python3");
+            python.arg(&script);
+            python
+        };
+        let mut receiver = python(1);
+        receiver.args(["receive", &PORT.to_string()]);
+        receiver.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut receiver = Program::start("stream.py", receiver).expect("starts");
+        receiver.listens(PORT).expect("listens");
+        let mut sender = python(0);
+        let to = cluster.lab().address(1, link).to_string();
+        sender.args(["send", &to, &PORT.to_string()]);
+        sender.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let sender = Program::start("stream.py", sender).expect("starts");
+        let (arrived, ended) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (count, end) = (arrived.clone(), ended.clone());
+        let lines = BufReader::new(receiver.take_stdout().expect("is a pipe")).lines();
+        let reader = thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                end.store(line == "end", Ordering::Relaxed);
+                let bytes = line.split(' ').next().and_then(|word| word.parse().ok());
+                count.fetch_max(bytes.unwrap_or(0), Ordering::Relaxed);
+            }
+        });
+        Flow {
+            arrived,
+            ended,
+            reader,
+            sender,
+            receiver,
+        }
+    }
+
+    /// Wait until another `bytes` have arrived: it goes on.
+    fn flows(&self, bytes: u64) {
+        let wanted = self.arrived.load(Ordering::Relaxed) + bytes;
+        eventually("the stream goes on", || {
+            assert!(!self.reader.is_finished(), "the stream ended");
+            self.arrived.load(Ordering::Relaxed) >= wanted
+        });
+    }
+
+    /// End it: all that was sent arrived.
+    fn finish(mut self) {
+        drop(self.sender.take_stdin());
+        let sent = self.sender.output(PATIENCE).expect("it ends");
+        assert!(sent.status.success(), "{}", text(&sent.stderr));
+        assert!(self.receiver.wait(PATIENCE).expect("ends").success());
+        self.reader.join().expect("what was said was read");
+        assert!(self.ended.load(Ordering::Relaxed));
+        let arrived = self.arrived.load(Ordering::Relaxed).to_string();
+        assert_eq!(text(&sent.stdout).trim(), arrived);
+    }
+}
+
+const STEERED: ClusterConfig = ClusterConfig {
+    wire: Wire::Encrypted,
+    vnic: false,
+    mptcp: true,
+};
+
+fn on(links: usize) -> LabConfig {
+    LabConfig {
+        links: vec![LinkSpec::mbit(200); links],
+        ..LabConfig::default()
+    }
+}
+
+/// A cluster whose daemons steer, and what the kernels of its nodes were like before.
+fn steered(config: &LabConfig) -> (Cluster, Vec<Kernel>) {
+    let mut cluster = Cluster::new(lab(config), tabane(), STEERED).expect("a cluster");
+    let nodes = cluster.lab().nodes();
+    let before = (0..nodes).map(|node| kernel(&cluster, node)).collect();
+    for node in 0..nodes {
+        cluster.start(node).expect("starts");
+    }
+    for node in 0..nodes {
+        let wanted = cluster.lab().links();
+        eventually("all links are announced, all ways known", || {
+            let kernel = kernel(&cluster, node);
+            let ways = kernel.routes.matches(" proto 77 ").count();
+            kernel.endpoints.matches(" signal").count() == wanted && ways == wanted * (nodes - 1)
+        });
+    }
+    (cluster, before)
+}
+
+/// Wait until a node's kernel is as it was.
+fn wait_restored(cluster: &Cluster, node: usize, before: &Kernel) {
+    eventually("all is put back", || kernel(cluster, node) == *before);
+}
+
+fn silence(cluster: &Cluster, link: usize) {
+    cluster
+        .lab()
+        .fail(link, Fault::Silent, None)
+        .expect("fails");
+    wait_detour(cluster, link, true);
+}
+
+fn heal(cluster: &Cluster, link: usize) {
+    cluster.lab().heal(link).expect("heals");
+    wait_detour(cluster, link, false);
+}
+
+/// Bytes that node 1 has received on a link so far.
+fn received(cluster: &Cluster, link: usize) -> u64 {
+    let path = format!("cat /sys/class/net/eth{link}/statistics/rx_bytes");
+    said(cluster, 1, &path).trim().parse().expect("a number")
+}
+
+/// Wait until these links carry the stream, and no other does.
+fn wait_carried(cluster: &Cluster, links: &[usize]) {
+    eventually(&format!("the stream is on {links:?}"), || {
+        let all = 0..cluster.lab().links();
+        let before: Vec<_> = all.clone().map(|link| received(cluster, link)).collect();
+        thread::sleep(std::time::Duration::from_millis(100));
+        let carries = |link: &usize| received(cluster, *link) - before[*link] > 200_000;
+        all.filter(carries).collect::<Vec<_>>() == links
+    });
+}
+
+#[test]
+fn a_stream_survives_failures_of_either_link() {
+    let (mut cluster, before) = steered(&on(2));
+    let flow = Flow::start(&cluster, 0);
+    flow.flows(SOME_BYTES);
+    wait_links(&cluster, &[0, 1]);
+    for (link, fault, node) in [
+        (0, Fault::Silent, None),
+        (1, Fault::Silent, None),
+        (0, Fault::Carrier, None),
+        (1, Fault::OneWay, Some(0)),
+        (0, Fault::OneWay, Some(1)),
+        (1, Fault::Carrier, Some(1)),
+    ] {
+        cluster.lab().fail(link, fault, node).expect("fails");
+        wait_detour(&cluster, link, true);
+        wait_carried(&cluster, &[1 - link]);
+        heal(&cluster, link);
+        wait_carried(&cluster, &[0, 1]);
+    }
+    wait_links(&cluster, &[0, 1]);
+    flow.finish();
+    for (node, before) in before.iter().enumerate() {
+        assert!(cluster.stop(node).expect("stops").success());
+        wait_restored(&cluster, node, before);
+    }
+}
+
+#[test]
+fn a_connection_begun_while_a_link_is_down_has_it_when_it_returns() {
+    let (cluster, _) = steered(&on(2));
+    for link in [0, 1] {
+        silence(&cluster, link);
+        let flow = Flow::start(&cluster, link);
+        flow.flows(SOME_BYTES);
+        heal(&cluster, link);
+        wait_links(&cluster, &[0, 1]);
+        wait_carried(&cluster, &[0, 1]);
+        flow.finish();
+    }
+}
+
+#[test]
+fn three_links_lose_two() {
+    let (cluster, _) = steered(&on(3));
+    let flow = Flow::start(&cluster, 1);
+    flow.flows(SOME_BYTES);
+    wait_links(&cluster, &[0, 1, 2]);
+    silence(&cluster, 0);
+    silence(&cluster, 1);
+    wait_carried(&cluster, &[2]);
+    heal(&cluster, 0);
+    wait_carried(&cluster, &[0, 2]);
+    heal(&cluster, 1);
+    wait_carried(&cluster, &[0, 1, 2]);
+    flow.finish();
+}
+
+#[test]
+fn an_address_goes_and_returns_under_a_stream() {
+    let (cluster, _) = steered(&on(2));
+    let flow = Flow::start(&cluster, 0);
+    flow.flows(SOME_BYTES);
+    wait_links(&cluster, &[0, 1]);
+    address(&cluster, "del");
+    wait_path(&cluster, 1, "down");
+    wait_carried(&cluster, &[0]);
+    address(&cluster, "add");
+    wait_path(&cluster, 1, "up");
+    wait_carried(&cluster, &[0, 1]);
+    flow.finish();
+}
+
+#[test]
+fn a_daemon_that_is_killed_leaves_what_it_found() {
+    let (mut cluster, before) = steered(&on(2));
+    let flow = Flow::start(&cluster, 1);
+    flow.flows(SOME_BYTES);
+    wait_links(&cluster, &[0, 1]);
+    silence(&cluster, 0);
+    for node in 0..2 {
+        cluster.kill(node).expect("is killed");
+    }
+    // Endpoints stay for as long as a connection lives by them: it goes on.
+    wait_detour(&cluster, 0, false);
+    cluster.lab().heal(0).expect("heals");
+    wait_links(&cluster, &[0, 1]);
+    flow.flows(SOME_BYTES);
+    flow.finish();
+    for (node, before) in before.iter().enumerate() {
+        wait_restored(&cluster, node, before);
+    }
+}
+
+#[test]
+fn the_next_daemon_takes_over_what_connections_live_by() {
+    let (mut cluster, before) = steered(&on(2));
+    let flow = Flow::start(&cluster, 0);
+    flow.flows(SOME_BYTES);
+    wait_links(&cluster, &[0, 1]);
+    for node in 0..2 {
+        cluster.kill(node).expect("is killed");
+    }
+    for node in 0..2 {
+        cluster.start(node).expect("starts");
+    }
+    wait_path(&cluster, 1, "up");
+    silence(&cluster, 1);
+    wait_carried(&cluster, &[0]);
+    heal(&cluster, 1);
+    wait_carried(&cluster, &[0, 1]);
+    flow.finish();
+    for (node, before) in before.iter().enumerate() {
+        assert!(cluster.stop(node).expect("stops").success());
+        wait_restored(&cluster, node, before);
+    }
+}
+
+#[test]
+fn what_the_operator_made_stays() {
+    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
+    let own = cluster.lab().address(0, 1);
+    said(
+        &cluster,
+        0,
+        &format!("ip mptcp endpoint add {own} id 7 subflow"),
+    );
+    said(
+        &cluster,
+        0,
+        "ip mptcp limits set subflows 8 add_addr_accepted 8",
+    );
+    said(&cluster, 0, "ip route add 10.77.1.2/32 via 10.77.0.2");
+    let before = kernel(&cluster, 0);
+    for node in 0..2 {
+        cluster.start(node).expect("starts");
+    }
+    let has = |what: &str, part: &str| what.contains(part.trim());
+    eventually("link 0 is announced", || {
+        has(&kernel(&cluster, 0).endpoints, "10.77.0.1 id 240 signal")
+    });
+    wait_path(&cluster, 1, "up");
+    cluster.lab().fail(1, Fault::Silent, None).expect("fails");
+    wait_path(&cluster, 1, "down");
+    eventually("the peer has a detour", || {
+        has(&kernel(&cluster, 1).routes, "10.77.1.1 via 10.77.0.1")
+    });
+    let during = kernel(&cluster, 0);
+    assert!(has(&during.endpoints, &before.endpoints), "{during:?}");
+    assert_eq!(during.limits, before.limits);
+    assert!(
+        has(&during.routes, "10.77.1.2 via 10.77.0.2 dev eth0"),
+        "{during:?}"
+    );
+    assert!(cluster.stop(0).expect("stops").success());
+    wait_restored(&cluster, 0, &before);
+}
+
+#[test]
+fn without_multipath_tcp_the_rest_works() {
+    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
+    said(&cluster, 0, "sysctl -w net.mptcp.enabled=0");
+    let before = kernel(&cluster, 0);
+    for node in 0..2 {
+        cluster.start(node).expect("starts");
+    }
+    wait_path(&cluster, 1, "up");
+    eventually("the log says so", || {
+        let why = "Multipath TCP is not steered: it is switched off; `sysctl";
+        cluster.log(0).contains(why)
+    });
+    assert_eq!(kernel(&cluster, 0), before);
+}
