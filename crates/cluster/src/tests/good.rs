@@ -46,7 +46,7 @@ fn every_key() {
         panic!("two nodes")
     };
     assert_eq!(a.links, [Some(ip("fd00:0:0:1::1")), Some(ip("10.1.0.1"))]);
-    assert_eq!(a.lines.links, [7, 8]);
+    assert_eq!(a.lines.links, [8, 9]);
     assert_eq!(a.vnic, Some((ip("10.99.0.1"), 24)));
     let metrics = [0, 1].map(|node| cluster.metrics_of(node).unwrap().to_string());
     assert_eq!(metrics, ["127.0.0.1:9577", "[::]:80"]);

@@ -104,7 +104,8 @@ impl MptcpPaths {
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`]: there is an endpoint with this address;
-    /// [`io::ErrorKind::ResourceBusy`]: one with this number. Needs
+    /// [`io::ErrorKind::ResourceBusy`]: one with this number, or as many
+    /// as there can be. Needs
     /// CAP_NET_ADMIN over the network namespace.
     pub fn announce(&mut self, address: IpAddr, id: u8) -> io::Result<()> {
         let mut request = self.request(CMD_ADD_ADDR, libc::NLM_F_ACK);

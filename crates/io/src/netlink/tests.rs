@@ -270,7 +270,7 @@ fn endpoints_and_limits_are_set_and_put_back() {
             paths.set_limits(before).unwrap();
             for address in [IpAddr::from(ADDRESS), "fd00::7".parse().unwrap()] {
                 paths.announce(address, 240).unwrap();
-                let twice = paths.announce(address, 240).unwrap_err();
+                let twice = paths.announce(address, 241).unwrap_err();
                 assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists, "{twice}");
                 let taken = paths.announce([10, 9, 9, 9].into(), 240).unwrap_err();
                 assert_eq!(taken.kind(), std::io::ErrorKind::ResourceBusy, "{taken}");

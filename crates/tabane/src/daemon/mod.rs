@@ -13,5 +13,6 @@ mod run;
 mod steering;
 
 pub use nic::NAME as NIC_NAME;
+pub(crate) use report::unix_ms;
 pub use run::{ALREADY, Life, up};
 pub(crate) use run::{add_peers, engine};

@@ -61,6 +61,7 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
             busy_us: turn.busy.as_micros() as u64,
             links: turn.link_status().into_iter().map(link_status).collect(),
             run: daemon.agent.as_ref().map(Agent::status).unwrap_or_default(),
+            mptcp: daemon.helm.report().map(|report| report.status.clone()),
         },
         peers: peers
             .filter_map(|(id, index)| peer_status(daemon, turn, *id, *index))

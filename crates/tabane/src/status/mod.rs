@@ -2,6 +2,7 @@
 
 mod client;
 pub mod control;
+mod mptcp;
 mod refused;
 mod report;
 mod run;
@@ -17,6 +18,7 @@ pub use client::{
     read_answer,
 };
 pub use control::{ReloadReport, Request, Response};
+pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use tabane_cluster::Wire;
 
+use super::mptcp::MptcpStatus;
 use super::refused::RefusedStatus;
 use super::run::RunStatus;
 
@@ -61,6 +62,9 @@ pub struct NodeStatus {
     /// Programs under `tabane run`.
     #[serde(default)]
     pub run: RunStatus,
+    /// The kernel's Multipath TCP, if it is steered.
+    #[serde(default)]
+    pub mptcp: Option<MptcpStatus>,
 }
 
 /// One of the node's own links, as the operating system has it.

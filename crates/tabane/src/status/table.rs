@@ -112,6 +112,9 @@ fn head(report: &StatusReport, out: &mut String) {
     if let Some(summary) = node.run.summary() {
         line(out, &format!("tabane run: {summary}"));
     }
+    if let Some(mptcp) = &node.mptcp {
+        line(out, &format!("Multipath TCP: {}", mptcp.summary()));
+    }
     for (limit, count) in &node.limits_hit {
         line(out, &format!("limit hit: {} {count}", clean(limit)));
     }

@@ -54,11 +54,11 @@ fn serve(daemon: &UnixStream) -> u8 {
         }
         if Instant::now() >= next {
             // If they cannot be told, those that were there are thought to be yet.
-            let connections = kernel.connections();
+            let connections = kernel.look();
             report.connections = connections.unwrap_or(report.connections);
             next = Instant::now() + LOOK_EVERY;
         }
-        report.detours = kernel.detours();
+        report.status.clone_from(&kernel.status);
         report.said = kernel.take_said();
         if report != last && say(daemon, &report).is_err() {
             break;

@@ -14,6 +14,8 @@ use tabane_io::netlink::{
 };
 
 use super::plan::{Picture, Way, ways};
+use crate::daemon::unix_ms;
+use crate::status::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus};
 
 /// The numbers of the endpoints that are made here.
 const FIRST_ID: u8 = 240;
@@ -22,6 +24,8 @@ const FIRST_ID: u8 = 240;
 /// is 200 ms otherwise, a guard against acknowledgements that are delayed; the peer's kernel delays
 /// them less, since its route back says the same.)
 const LEAST_TIMEOUT: Duration = Duration::from_millis(20);
+/// Connections that `tabane status` lists at most: some 20 KB of JSON at each change.
+const LISTED_MAX: usize = 128;
 /// Whether the kernel has MPTCP switched on, in this network namespace.
 const SWITCH: &str = "/proc/sys/net/mptcp/enabled";
 
@@ -35,6 +39,8 @@ pub struct Kernel {
     picture: Picture,
     /// The routes made here: the way, and what the route was without.
     made: BTreeMap<IpAddr, (Way, HostRoute)>,
+    /// What `tabane status` tells.
+    pub status: MptcpStatus,
     /// What was said already, so that it is said once.
     told: BTreeSet<String>,
     /// What the log should say.
@@ -67,6 +73,7 @@ impl Kernel {
             limits: None,
             picture: Picture::default(),
             made: BTreeMap::new(),
+            status: MptcpStatus::default(),
             told: BTreeSet::new(),
             said: Vec::new(),
         })
@@ -79,6 +86,7 @@ impl Kernel {
     pub fn set_picture(&mut self, picture: &Picture) -> Result<(), String> {
         // What matters most first.
         self.set_routes(&ways(picture));
+        self.note_detours();
         self.raise_limits(picture.links.len())?;
         if let Err(error) = self.set_endpoints(&picture.links) {
             self.tell(format!("Multipath TCP: endpoints: {}", plain(&error)));
@@ -90,12 +98,6 @@ impl Kernel {
     /// What the log should say; once.
     pub fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.said)
-    }
-
-    /// The peers' addresses that are reached by another link than their own.
-    pub fn detours(&self) -> usize {
-        let ways = self.made.values().map(|(way, _)| way);
-        ways.filter(|way| matches!(way, Way::Detour { .. })).count()
     }
 
     fn tell(&mut self, text: String) {
@@ -135,15 +137,16 @@ impl Kernel {
         for link in links.iter().filter(|link| !is_there(link)) {
             let is_free = |id: &u8| !endpoints.iter().any(|endpoint| endpoint.id == *id);
             // One that was free a moment ago is now the link's before.
-            for id in (FIRST_ID..=u8::MAX).filter(is_free) {
-                match self.paths.announce(*link, id) {
-                    Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
-                    result => {
-                        result?;
-                        break;
-                    }
-                }
+            let mut ids = (FIRST_ID..=u8::MAX).filter(is_free);
+            let mut announce = || Some(self.paths.announce(*link, ids.next()?));
+            let mut result = announce();
+            while let Some(Err(error)) = &result
+                && error.kind() == ErrorKind::ResourceBusy
+                && let Some(next) = announce()
+            {
+                result = Some(next);
             }
+            result.transpose()?;
         }
         Ok(())
     }
@@ -228,26 +231,58 @@ impl Kernel {
         Ok(base)
     }
 
-    /// How many connections there are to each peer, by its name. One that is being opened counts as
-    /// one.
+    /// The connections to peers: how many to each, by its name, and what `tabane status` tells.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn connections(&mut self) -> io::Result<BTreeMap<String, usize>> {
+    pub fn look(&mut self) -> io::Result<BTreeMap<String, usize>> {
         let mut whose = BTreeMap::new();
         for peer in &self.picture.peers {
             whose.extend(peer.paths.iter().map(|path| (path.peer, &peer.name)));
         }
-        let mut seen = BTreeSet::new();
-        let mut counts = BTreeMap::new();
+        let mut connections: BTreeMap<_, ConnectionStatus> = BTreeMap::new();
         for subflow in self.subflows.list()? {
             let Some(name) = whose.get(&subflow.remote.ip()) else {
                 continue;
             };
-            let is_new = subflow.connection == 0 || seen.insert(subflow.connection);
-            *counts.entry((*name).clone()).or_default() += usize::from(is_new);
+            let (local, remote) = (subflow.local, subflow.remote);
+            // One that is being opened has no number yet.
+            let key = (
+                subflow.connection,
+                (subflow.connection == 0).then_some(local),
+            );
+            let connection = connections.entry(key).or_default();
+            connection.peer.clone_from(name);
+            connection.subflows.push(SubflowStatus { local, remote });
         }
+        let mut counts = BTreeMap::new();
+        for connection in connections.values() {
+            *counts.entry(connection.peer.clone()).or_default() += 1;
+        }
+        self.status.connections = connections.len();
+        self.status.listed = connections.into_values().take(LISTED_MAX).collect();
         Ok(counts)
+    }
+
+    /// Notes which addresses are reached by detours now.
+    fn note_detours(&mut self) {
+        let before = std::mem::take(&mut self.status.detours);
+        for (to, (way, _)) in &self.made {
+            let Way::Detour { via, .. } = *way else {
+                continue;
+            };
+            let known = before.iter().find(|d| d.to == *to && d.via == via);
+            self.status.steered += u64::from(known.is_none());
+            let new = || DetourStatus {
+                to: *to,
+                via,
+                since_unix_ms: unix_ms(),
+            };
+            self.status.detours.push(known.cloned().unwrap_or_else(new));
+        }
+        let now = &self.status.detours;
+        let is_over = |d: &&DetourStatus| !now.iter().any(|n| n.to == d.to && n.via == d.via);
+        self.status.steered += before.iter().filter(is_over).count() as u64;
     }
 
     /// Puts back what was found, but for endpoints that connections live by; returns whether there

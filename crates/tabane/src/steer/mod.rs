@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::status::MptcpStatus;
+
 pub use keeper::keep;
 pub use plan::{PathPicture, PeerPicture, Picture};
 
@@ -40,8 +42,8 @@ pub struct Report {
     pub connections: BTreeMap<String, usize>,
     /// What the log should say.
     pub said: Vec<String>,
-    /// How many addresses of peers are reached by another link than their own, which has failed.
-    pub detours: usize,
+    /// What `tabane status` tells.
+    pub status: MptcpStatus,
     /// Why nothing is steered; it ends then.
     pub failed: Option<String>,
 }

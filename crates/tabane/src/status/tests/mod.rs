@@ -120,6 +120,22 @@ pub(crate) fn example() -> StatusReport {
                 refused: 3,
                 cut_off: 5,
             },
+            mptcp: Some(MptcpStatus {
+                connections: 1,
+                steered: 3,
+                detours: vec![DetourStatus {
+                    to: "10.77.1.2".parse().unwrap(),
+                    via: "10.77.0.2".parse().unwrap(),
+                    since_unix_ms: 1_790_000_000_000,
+                }],
+                listed: vec![ConnectionStatus {
+                    peer: "n1".into(),
+                    subflows: vec![SubflowStatus {
+                        local: "10.77.0.1:40000".parse().unwrap(),
+                        remote: "10.77.0.2:80".parse().unwrap(),
+                    }],
+                }],
+            }),
         },
         peers: vec![
             peer("n1", PeerState::Up, fine),
