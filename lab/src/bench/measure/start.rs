@@ -14,6 +14,7 @@ const REPEATS: usize = 100;
 const CONFIG: ClusterConfig = ClusterConfig {
     wire: Wire::Encrypted,
     vnic: true,
+    mptcp: false,
 };
 
 /// On 2 links of 1 Gb/s, nothing else going on.
