@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use tabane_io::process::ignore_termination;
+use tabane_io::signals::{Signal, Signals};
 
 use super::kernel::Kernel;
 use super::{Picture, Report};
@@ -24,14 +24,14 @@ const SUCCESSION_MAX: Duration = Duration::from_secs(2);
 
 /// Is the keeper of the daemon at the other end of standard input.
 pub fn keep() -> u8 {
-    ignore_termination();
-    match io::stdin().as_fd().try_clone_to_owned() {
-        Ok(fd) => serve(&UnixStream::from(fd)),
-        Err(_) => exit_codes::FAILURE,
+    // Whoever stops a service tells all its processes: this one is to be there until the daemon is not.
+    match (Signals::new(), io::stdin().as_fd().try_clone_to_owned()) {
+        (Ok(mut signals), Ok(fd)) => serve(&UnixStream::from(fd), &mut signals),
+        _ => exit_codes::FAILURE,
     }
 }
 
-fn serve(daemon: &UnixStream) -> u8 {
+fn serve(daemon: &UnixStream, signals: &mut Signals) -> u8 {
     let heir = succeed();
     let mut kernel = match Kernel::open() {
         Ok(kernel) => kernel,
@@ -68,11 +68,19 @@ fn serve(daemon: &UnixStream) -> u8 {
     }
     let mut is_needed = kernel.put_back();
     let _ = daemon.shutdown(std::net::Shutdown::Both);
-    while is_needed && !heir.as_ref().is_some_and(|heir| heir.accept().is_ok()) {
+    let is_succeeded = || heir.as_ref().is_some_and(|heir| heir.accept().is_ok());
+    // The manager of services waits for all processes: what is left is left to the next daemon.
+    while is_needed && !is_succeeded() && !is_told(signals) {
         std::thread::sleep(LINGER_EVERY);
         is_needed = kernel.put_back();
     }
     exit_codes::OK
+}
+
+/// Whether it was told to end, now or before.
+fn is_told(signals: &mut Signals) -> bool {
+    let mut said = std::iter::from_fn(|| signals.read().ok().flatten());
+    said.any(|signal| signal != Signal::Hangup)
 }
 
 fn fail(daemon: &UnixStream, why: String) -> u8 {
@@ -82,6 +90,9 @@ fn fail(daemon: &UnixStream, why: String) -> u8 {
         ..Report::default()
     };
     let _ = say(daemon, &report);
+    // What is not read when this ends would have the daemon read an error instead of the reason.
+    let _ = daemon.set_read_timeout(Some(SUCCESSION_MAX));
+    let _ = io::copy(&mut &*daemon, &mut io::sink());
     exit_codes::FAILURE
 }
 

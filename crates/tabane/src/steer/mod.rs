@@ -127,8 +127,7 @@ impl Steering {
         loop {
             match (&self.stream).read(&mut buffer) {
                 Ok(0) => {
-                    let why = self.report.failed.clone();
-                    return Err(why.unwrap_or_else(|| "its keeper has ended".to_owned()));
+                    return Err("its keeper has ended".to_owned());
                 }
                 Ok(length) => self.incoming.extend(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -141,6 +140,9 @@ impl Steering {
                     said.extend(report.said.iter().cloned());
                     self.report = report;
                 }
+            }
+            if let Some(why) = &self.report.failed {
+                return Err(why.clone());
             }
         }
         self.push();
