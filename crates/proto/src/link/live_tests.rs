@@ -122,6 +122,22 @@ fn what_a_silent_path_carries_does_not_wait_for_its_failure() {
     }
 }
 
+/// Nothing of this bundle is on the path, but packets of others are.
+#[test]
+fn silence_of_a_watched_path_is_found_as_under_load() {
+    for seed in 0..10 {
+        let mut toy = pair(lan(), seed, false);
+        toy.run_for(Duration::from_secs(10));
+        let paths = toy.ends.iter_mut().flat_map(|end| &mut end.paths);
+        paths.for_each(|path| path.watch(true));
+        toy.run_for(ms(20) + us(377 * seed));
+        toy.both(0, |w| w.silent = true);
+        let found = until(&mut toy, 0, PathState::Down, ms(500));
+        assert!(found < ms(45), "{found:?}");
+        assert_eq!(toy.state(0, 1), PathState::Up);
+    }
+}
+
 #[test]
 fn a_path_that_works_one_way_is_failed_at_both_ends() {
     for silent in 0..2 {

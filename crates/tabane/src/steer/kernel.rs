@@ -178,7 +178,10 @@ impl Kernel {
     fn set_routes(&mut self, ways: &BTreeMap<IpAddr, Way>) {
         // The kernel removes them, too, with a device or an address.
         let present: BTreeSet<_> = self.routes.list().unwrap_or_default().into_iter().collect();
-        for (to, _) in self.made.extract_if(.., |to, _| !ways.contains_key(to)) {
+        let is_gone = |to: &&IpAddr| !ways.contains_key(to);
+        let gone: Vec<_> = self.made.keys().filter(is_gone).copied().collect();
+        for to in gone {
+            self.made.remove(&to);
             let _ = self.routes.delete(to);
         }
         for (to, way) in ways {

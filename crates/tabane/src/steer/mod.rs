@@ -8,7 +8,7 @@
 //! but Linux 6.18 then delivered wrong bytes at one return in six under bulk.)
 //!
 //! The daemon draws a [`Picture`] of its links and hands it to a process of its own, the
-//! [`keeper`](keep), which makes the kernel be as the [plan](plan) says, and puts all back
+//! [`keeper`](keep), which makes the kernel be as the [plan] says, and puts all back
 //! when the daemon is gone, also if it was killed. The keeper tells which peers have connections:
 //! the paths to those are watched as if they were under load.
 
