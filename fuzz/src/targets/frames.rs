@@ -2,13 +2,13 @@
 use std::net::IpAddr;
 
 use tabane_cluster::mac_of;
-use tabane_program::vswitch::{VSwitch, flow_of};
+use tabane_program::vswitch::{VSwitch, flow_hash};
 
 /// Feeds it `frame`.
 pub fn run(frame: &[u8]) {
     let ip = |last: u8| IpAddr::from([10, 99, 0, last]);
     let switch = VSwitch::new(mac_of(ip(1)), ip(1), &[(0, ip(2)), (1, ip(3))]);
-    let _ = flow_of(frame);
+    let _ = flow_hash(frame);
     let _ = switch.classify(frame);
     let from_both = switch.accept(frame, 0) && switch.accept(frame, 1);
     assert!(

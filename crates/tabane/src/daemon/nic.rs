@@ -1,6 +1,7 @@
 //! The virtual NIC's place in the loop: frames read from it go to the peers,
 //! frames from the peers are written to it.
 
+use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
 use tabane_proto::{Node, PeerId};
 
-use crate::vswitch::{DropReason, VSwitch, Verdict, flow_of};
+use crate::vswitch::{DropReason, FlowNumbers, VSwitch, Verdict, flow_hash};
 
 /// Its name.
 pub const NAME: &str = "tab0";
@@ -48,6 +49,8 @@ pub struct Nic {
     vnic: Vnic,
     switch: VSwitch,
     peers: Vec<PeerId>,
+    /// To each of the peers.
+    flows: Vec<FlowNumbers>,
     pub counters: NicCounters,
     /// There may be something to read.
     readable: bool,
@@ -88,6 +91,7 @@ impl Nic {
             vnic,
             switch: switch(address.0, peers),
             peers: peers.iter().map(|(peer, _)| *peer).collect(),
+            flows: vec![FlowNumbers::default(); peers.len()],
             counters: NicCounters::default(),
             readable: true,
             paused: false,
@@ -98,8 +102,13 @@ impl Nic {
 
     /// Other nodes have virtual NICs now.
     pub fn set_peers(&mut self, own: IpAddr, peers: &[(PeerId, IpAddr)]) {
+        let mut before: HashMap<PeerId, FlowNumbers> =
+            self.peers.drain(..).zip(self.flows.drain(..)).collect();
         self.switch = switch(own, peers);
-        self.peers = peers.iter().map(|(peer, _)| *peer).collect();
+        for (peer, _) in peers {
+            self.peers.push(*peer);
+            self.flows.push(before.remove(peer).unwrap_or_default());
+        }
     }
 
     /// The device.
@@ -177,7 +186,8 @@ impl Nic {
             self.counters.queue_full += 1;
             Some(frame)
         } else {
-            node.send_frame(now, peer, flow_of(&frame), frame).err()
+            let flow = self.flows[index].number(now, flow_hash(&frame));
+            node.send_frame(now, peer, flow, frame).err()
         };
         if let Some(frame) = unsent {
             node.recycle_frame(frame);

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 
 use tabane_cluster::{Mac, mac_of};
 
-pub use flow::flow_of;
+pub use flow::{FlowNumbers, flow_hash};
 pub use frame::VNET_HDR_BYTES;
 
 use frame::{Arp, ETHERTYPE_ARP, ETHERTYPE_IPV6, Ethernet, Neighbour, NeighbourKind};

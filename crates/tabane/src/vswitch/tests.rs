@@ -2,7 +2,11 @@
 //! known addresses are never asked for on the wire, nobody takes another's
 //! address, and no bytes whatever make it fail.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use tabane_proto::Time;
 
 use super::frame::icmpv6_checksum;
 use super::*;
@@ -11,6 +15,8 @@ use super::*;
 const ETHERNET_BYTES: usize = 14;
 
 const BROADCAST: Mac = [0xff; 6];
+
+const SOME_TIME: Time = Time::from_ms(12_345_678);
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -273,29 +279,81 @@ fn nobody_takes_anothers_address_by_neighbour_discovery() {
     assert!(!accept(&neighbour(137, "fd99::2", "fd99::2")));
 }
 
-fn flow(ethertype: u16, packet: &[u8]) -> u8 {
-    flow_of(&frame(peer_mac(2), own_mac(), ethertype, packet))
+fn flow(ethertype: u16, packet: &[u8]) -> u64 {
+    flow_hash(&frame(peer_mac(2), own_mac(), ethertype, packet))
 }
 
-/// How many numbers 256 different flows get; a perfectly random hash has 162 on
-/// average.
+/// How many of the 256 numbers as many flows get that are all in use: at best, all.
 fn spread(packet: impl Fn(u8) -> (u16, Vec<u8>)) -> usize {
-    let numbers: std::collections::HashSet<u8> = (0..=255)
+    let mut numbers = FlowNumbers::default();
+    let given: HashSet<u8> = (0..=255)
         .map(|i| {
             let (ethertype, packet) = packet(i);
-            flow(ethertype, &packet)
+            numbers.number(Time::from_ms(1), flow(ethertype, &packet))
         })
         .collect();
-    numbers.len()
+    given.len()
 }
 
 #[test]
 fn different_flows_are_spread() {
-    assert!(spread(|port| (0x0800, ipv4(6, 0, 1, &[200, port, 20, 81]))) > 120);
-    assert!(spread(|port| (0x0800, ipv4(17, 0, 1, &[20, 81, 200, port]))) > 120);
-    assert!(spread(|source| (0x0800, ipv4(1, 0, source, &[8, 0]))) > 120);
-    assert!(spread(|port| (0x86dd, ipv6(6, "fd99::1", &[200, port, 20, 81]))) > 120);
-    assert!(spread(|kind| (0x8800 + u16::from(kind), vec![])) > 120);
+    // A perfectly random hash would give 162 on average, and 230 with sets of 16.
+    assert!(spread(|port| (0x0800, ipv4(6, 0, 1, &[200, port, 20, 81]))) > 210);
+    assert!(spread(|port| (0x0800, ipv4(17, 0, 1, &[20, 81, 200, port]))) > 210);
+    assert!(spread(|source| (0x0800, ipv4(1, 0, source, &[8, 0]))) > 210);
+    assert!(spread(|port| (0x86dd, ipv6(6, "fd99::1", &[200, port, 20, 81]))) > 210);
+    assert!(spread(|kind| (0x8800 + u16::from(kind), vec![])) > 210);
+}
+
+#[test]
+fn a_ping_shares_its_number_with_none_of_sixteen_streams() {
+    for seed in 0..500 {
+        let mut random = Random(seed * 2 + 1);
+        let hashes: HashSet<u64> = (0..17).map(|_| random.next()).collect();
+        let mut numbers = FlowNumbers::default();
+        let first: HashSet<u8> = hashes
+            .iter()
+            .map(|h| numbers.number(SOME_TIME, *h))
+            .collect();
+        assert_eq!(first.len(), hashes.len());
+        let later = SOME_TIME + Duration::from_millis(900);
+        assert!(
+            hashes
+                .iter()
+                .all(|h| first.contains(&numbers.number(later, *h)))
+        );
+    }
+}
+
+#[test]
+fn a_flow_keeps_its_number_however_many_others_come() {
+    let mut numbers = FlowNumbers::default();
+    let mut random = Random(7);
+    let (first, shared) = (random.next(), random.next());
+    let mut now = SOME_TIME;
+    let own = numbers.number(now, first);
+    for _ in 0..100_000 {
+        now += Duration::from_micros(50);
+        numbers.number(now, random.next());
+        assert_eq!(numbers.number(now, first), own);
+    }
+    // All numbers are taken: one that came too late has the same each time, too.
+    let number = numbers.number(now, shared);
+    assert_eq!(numbers.number(now, shared), number);
+}
+
+#[test]
+fn numbers_of_flows_that_rest_are_given_again() {
+    let mut numbers = FlowNumbers::default();
+    let mut random = Random(3);
+    for _ in 0..2000 {
+        numbers.number(SOME_TIME, random.next());
+    }
+    let later = SOME_TIME + Duration::from_secs(1);
+    let new: HashSet<u8> = (0..8)
+        .map(|_| numbers.number(later, random.next()))
+        .collect();
+    assert_eq!(new.len(), 8);
 }
 
 #[test]
@@ -383,7 +441,7 @@ fn no_bytes_whatever_make_it_fail() {
         if switch.accept(&bytes, 2) {
             assert_eq!(bytes[16..22], switch.mac_of_peer[&2]);
         }
-        flow_of(&bytes);
+        flow_hash(&bytes);
     }
 }
 
@@ -422,7 +480,7 @@ fn cut_frames_do_not_make_it_fail() {
             let is_question = matches!(switch().classify(cut), Verdict::Reply(_));
             assert!(!is_question, "answered a cut question");
             switch().accept(cut, 2);
-            flow_of(cut);
+            flow_hash(cut);
         }
     }
 }
