@@ -114,6 +114,32 @@ fn what_listens_while_no_daemon_runs_is_found_later() {
     }
 }
 
+/// A program in the background that nobody can see to be one of those that the first one started: it
+/// lives on when that has ended, for longer than the supervisor goes without looking.
+#[test]
+fn what_runs_on_out_of_sight_is_not_forgotten() {
+    let cluster = cluster();
+    let script = "\
+import ctypes, os, socket, time
+if os.fork():
+    os._exit(0)
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+assert ctypes.CDLL(None).unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0
+for _ in range(30):
+    time.sleep(0.1)
+    socket.create_server(('', 0)).close()
+print('lives')
+";
+    let mut run = cluster.run(0, "python3");
+    run.args(["-c", script]);
+    let said = output("python3", run, PATIENCE).expect("ends");
+    assert_eq!(text(&said.stdout), "lives\n", "{}", text(&said.stderr));
+    let is_gone = |status: &Value| status["node"]["run"]["programs"] == json!([]);
+    cluster
+        .wait_status(0, "the program is gone", is_gone)
+        .expect("status");
+}
+
 /// Cuts all links, or heals them, and waits until node 0 has noticed.
 fn all_links(cluster: &Cluster, state: &str) {
     let is_up = state == "up";

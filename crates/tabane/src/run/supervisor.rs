@@ -116,7 +116,7 @@ impl Supervisor<'_> {
                 self.lose_agent();
             }
             if self.ends_at.is_some_and(|at| at <= Instant::now()) {
-                if !others_are_here()? {
+                if !self.others_are_here()? {
                     return Ok(());
                 }
                 self.ends_at = Some(Instant::now() + LOOK_EVERY);
@@ -190,9 +190,24 @@ impl Supervisor<'_> {
         Ok(())
     }
 
+    /// Whether anything that the program has started still runs.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    fn others_are_here(&self) -> io::Result<bool> {
+        // The kernel tells when nobody is left who could call, and knows also those whose namespace may
+        // not be looked at (their file may be run, not read), and those who have moved to another.
+        if self.left.calls.is_some() {
+            return Ok(true);
+        }
+        others_are_in_namespace()
+    }
+
     // ---- what the program and the agent want ----
 
     fn forget_calls(&mut self) -> io::Result<()> {
+        // If the program has ended, nothing of what it started is left.
+        self.ends_at = self.ends_at.map(|_| Instant::now());
         let calls = self.left.calls.take();
         calls.map_or(Ok(()), |calls| self.poller.deregister(calls))
     }
@@ -276,7 +291,7 @@ fn answer(agent: &Handover, said: &ToAgent, socket: io::Result<TcpStream>) -> io
 }
 
 /// Whether another process is in this network namespace.
-fn others_are_here() -> io::Result<bool> {
+fn others_are_in_namespace() -> io::Result<bool> {
     let here = fs::metadata("/proc/self/ns/net")?;
     let own = std::process::id().to_string();
     for entry in fs::read_dir("/proc")? {
