@@ -12,7 +12,7 @@ use tabane_cluster::{
 
 use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
-use crate::run::{self, RunArgs};
+use crate::run::{self, RunArgs, Via};
 use crate::status::{self, AskError, Colours, StatusReport};
 use crate::{daemon, doctor, exit_codes, init, manual, steer, top};
 
@@ -54,6 +54,9 @@ pub enum Command {
     /// No change to the program, no root. What it listens to is reached by programs under
     /// `tabane run` on other nodes; what it connects to elsewhere goes as it would otherwise. Ends
     /// as the program does.
+    ///
+    /// With `--via mptcp` its TCP is the kernel's Multipath TCP, in the clear: its calls of
+    /// socket(2) that ask for TCP are answered by a process beside it (seccomp).
     Run(RunArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
@@ -241,6 +244,9 @@ fn run_bulk(args: &BulkArgs) -> u8 {
 }
 
 fn run_program(args: &RunArgs) -> u8 {
+    if args.via == Via::Mptcp {
+        return run::run_by_mptcp(args);
+    }
     match as_node(&args.config, args.node.as_deref()) {
         Ok((cluster, me, here)) => run::run(args, &cluster, me, &here),
         Err(error) => report(&error),

@@ -1,4 +1,5 @@
-//! Programs nobody here wrote, unmodified, under `tabane run`, while links fail.
+//! Programs nobody here wrote, unmodified, under `tabane run`, while links fail: carried by the bundle,
+//! some also by steered Multipath TCP.
 //!
 //! Each is given enough to do that links fail meanwhile, and what comes out of it is compared
 //! with what it must be.
@@ -6,19 +7,83 @@
 mod common;
 
 use std::fs;
+use std::net::IpAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use common::*;
-use tabane_lab::Fault;
-use tabane_lab::cluster::{Cluster, PATIENCE, Program, output, socket_address};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output, socket_address};
+use tabane_lab::{Fault, LabError};
 
 /// How long a link is down, and then up before another one goes.
 const FAILURE: Duration = Duration::from_millis(200);
 /// What is moved to have links fail meanwhile.
 const FILE_BYTES: usize = 64 << 20;
+
+/// Where programs run, and what carries their TCP.
+struct Site {
+    cluster: Cluster,
+    is_mptcp: bool,
+}
+
+impl Site {
+    /// With and without bundles.
+    fn each() -> impl Iterator<Item = Site> {
+        let config = |mptcp| ClusterConfig {
+            mptcp,
+            ..ClusterConfig::default()
+        };
+        [false, true].into_iter().map(move |is_mptcp| {
+            let cluster = Cluster::up(lab(&slow_links()), tabane(), config(is_mptcp));
+            let cluster = cluster.expect("the cluster comes up");
+            if is_mptcp {
+                wait_steered(&cluster);
+            }
+            Site { cluster, is_mptcp }
+        })
+    }
+
+    fn run(&self, node: usize, program: &str) -> Command {
+        match self.is_mptcp {
+            false => self.cluster.run(node, program),
+            true => self.cluster.run_by_mptcp(node, program),
+        }
+    }
+
+    fn address(&self, node: usize) -> IpAddr {
+        match self.is_mptcp {
+            false => self.cluster.address(node),
+            true => self.lab().address(node, 0),
+        }
+    }
+
+    fn run_listens(&self, node: usize, program: &mut Program, port: u16) -> Result<(), LabError> {
+        match self.is_mptcp {
+            false => self.cluster.run_listens(node, program, port),
+            true => program.listens(port),
+        }
+    }
+}
+
+impl From<Cluster> for Site {
+    fn from(cluster: Cluster) -> Site {
+        Site {
+            cluster,
+            is_mptcp: false,
+        }
+    }
+}
+
+impl Deref for Site {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
 
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -26,7 +91,7 @@ fn here(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn under_run(cluster: &Cluster, node: usize, program: &str, arguments: &[&str]) -> Command {
+fn under_run(cluster: &Site, node: usize, program: &str, arguments: &[&str]) -> Command {
     let mut command = cluster.run(node, program);
     command.args(arguments).current_dir(cluster.directory());
     command.stdin(Stdio::null());
@@ -34,18 +99,12 @@ fn under_run(cluster: &Cluster, node: usize, program: &str, arguments: &[&str]) 
 }
 
 /// A server that has begun to listen.
-fn serve(cluster: &Cluster, node: usize, program: &str, arguments: &[&str], port: u16) -> Program {
+fn serve(cluster: &Site, node: usize, program: &str, arguments: &[&str], port: u16) -> Program {
     let command = under_run(cluster, node, program, arguments);
     serve_by(cluster, node, program, command, port)
 }
 
-fn serve_by(
-    cluster: &Cluster,
-    node: usize,
-    name: &str,
-    mut command: Command,
-    port: u16,
-) -> Program {
+fn serve_by(cluster: &Site, node: usize, name: &str, mut command: Command, port: u16) -> Program {
     // Not to the test's own: whoever reads that would wait for the last of the server's processes.
     let path = cluster.directory().join(format!("{port}.log"));
     let log = fs::File::create(&path).expect("can be written");
@@ -61,7 +120,7 @@ fn serve_by(
 
 /// What a client says, across failures of one link after the other for as long as it runs; at
 /// least one struck it.
-fn across_failures(cluster: &Cluster, name: &str, mut command: Command) -> String {
+fn across_failures(cluster: &Site, name: &str, mut command: Command) -> String {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut client = Program::start(name, command).expect("starts");
     let mut failures = 0;
@@ -93,7 +152,7 @@ fn well(name: &str, said: &Output) -> String {
 }
 
 /// A file that no two pieces are alike of.
-fn content(cluster: &Cluster, name: &str) -> PathBuf {
+fn content(cluster: &Site, name: &str) -> PathBuf {
     let path = cluster.directory().join(name);
     let mut state = 88_172_645_463_325_252_u64;
     let words = (0..FILE_BYTES / 8).flat_map(|_| {
@@ -116,7 +175,7 @@ fn same(one: &Path, other: &Path) {
     );
 }
 
-fn url(cluster: &Cluster, node: usize, port: u16, path: &str) -> String {
+fn url(cluster: &Site, node: usize, port: u16, path: &str) -> String {
     format!(
         "http://{}/{path}",
         socket_address(cluster.address(node), port)
@@ -124,7 +183,7 @@ fn url(cluster: &Cluster, node: usize, port: u16, path: &str) -> String {
 }
 
 /// nginx with two workers that each have a listener of their own.
-fn nginx(cluster: &Cluster, node: usize, port: u16) -> Program {
+fn nginx(cluster: &Site, node: usize, port: u16) -> Program {
     let root = cluster.directory().display();
     let file = cluster.directory().join("nginx.conf");
     let conf = format!(
@@ -140,7 +199,7 @@ fn nginx(cluster: &Cluster, node: usize, port: u16) -> Program {
 }
 
 /// Downloads the file and compares it.
-fn curl(cluster: &Cluster, node: usize, url: &str, original: &Path) {
+fn curl(cluster: &Site, node: usize, url: &str, original: &Path) {
     let copy = cluster.directory().join("copy");
     let shown = copy.display().to_string();
     let client = under_run(cluster, node, "curl", &["-sS", "--fail", "-o", &shown, url]);
@@ -150,38 +209,42 @@ fn curl(cluster: &Cluster, node: usize, url: &str, original: &Path) {
 
 #[test]
 fn curl_and_nginx() {
-    let cluster = cluster_on(&slow_links());
-    let file = content(&cluster, "file");
-    let _nginx = nginx(&cluster, 1, 8080);
-    curl(&cluster, 0, &url(&cluster, 1, 8080, "file"), &file);
-    // By name, many small ones, over connections that are kept.
-    fs::write(cluster.directory().join("small"), [b's'; 4000]).expect("can be written");
-    let range = "http://n1:8080/small?[1-2000]";
-    let arguments = [
-        "-sS",
-        "--fail",
-        "--parallel",
-        "--parallel-max",
-        "50",
-        "-o",
-        "/dev/null",
-    ];
-    let mut client = under_run(&cluster, 0, "curl", &arguments);
-    client.args(["-w", "%{http_code} %{size_download}\n", range]);
-    let said = across_failures(&cluster, "curl", client);
-    assert_eq!(
-        said.lines().filter(|line| *line == "200 4000").count(),
-        2000,
-        "{said}"
-    );
+    for cluster in Site::each() {
+        let file = content(&cluster, "file");
+        let _nginx = nginx(&cluster, 1, 8080);
+        curl(&cluster, 0, &url(&cluster, 1, 8080, "file"), &file);
+        // By name, where it has one, many small ones, over connections that are kept.
+        fs::write(cluster.directory().join("small"), [b's'; 4000]).expect("can be written");
+        let range = match cluster.is_mptcp {
+            false => "http://n1:8080/small?[1-2000]".to_owned(),
+            true => url(&cluster, 1, 8080, "small?[1-2000]"),
+        };
+        let arguments = [
+            "-sS",
+            "--fail",
+            "--parallel",
+            "--parallel-max",
+            "50",
+            "-o",
+            "/dev/null",
+        ];
+        let mut client = under_run(&cluster, 0, "curl", &arguments);
+        client.args(["-w", "%{http_code} %{size_download}\n", &range]);
+        let said = across_failures(&cluster, "curl", client);
+        assert_eq!(
+            said.lines().filter(|line| *line == "200 4000").count(),
+            2000,
+            "{said}"
+        );
+    }
 }
 
 #[test]
 fn haproxy_between_curl_and_nginx() {
-    let cluster = cluster_on(&tabane_lab::LabConfig {
+    let cluster = Site::from(cluster_on(&tabane_lab::LabConfig {
         nodes: 3,
         ..slow_links()
-    });
+    }));
     let file = content(&cluster, "file");
     let _nginx = nginx(&cluster, 2, 8080);
     let conf = cluster.directory().join("haproxy.cfg");
@@ -196,55 +259,57 @@ fn haproxy_between_curl_and_nginx() {
 
 #[test]
 fn go_without_a_c_library() {
-    let cluster = cluster_on(&slow_links());
-    let file = content(&cluster, "file");
-    let program = cluster.directory().join("goprogram");
-    let mut build = Command::new("go");
-    // Not optimised: its library is built as well, and that is most of the work.
-    build
-        .args(["build", "-gcflags=all=-N -l"])
-        .arg("-o")
-        .arg(&program)
-        .arg(here("transfer.go"));
-    build
-        .env("CGO_ENABLED", "0")
-        .env("GOFLAGS", "-mod=mod")
-        .env("GO111MODULE", "off");
-    build.env("GOCACHE", cluster.directory().join("gocache"));
-    // However long a busy machine takes: the compiler knows nothing of tabane.
-    well("go", &build.output().expect("starts"));
-    let (program, file_name) = (program.display().to_string(), file.display().to_string());
-    let _server = serve(&cluster, 1, &program, &["serve", ":8082", &file_name], 8082);
-    let copy = cluster.directory().join("copy");
-    let to = url(&cluster, 1, 8082, "file");
-    let client = under_run(
-        &cluster,
-        0,
-        &program,
-        &["fetch", &to, &copy.display().to_string()],
-    );
-    across_failures(&cluster, "the Go program", client);
-    same(&file, &copy);
+    for cluster in Site::each() {
+        let file = content(&cluster, "file");
+        let program = cluster.directory().join("goprogram");
+        let mut build = Command::new("go");
+        // Not optimised: its library is built as well, and that is most of the work.
+        build
+            .args(["build", "-gcflags=all=-N -l"])
+            .arg("-o")
+            .arg(&program)
+            .arg(here("transfer.go"));
+        build
+            .env("CGO_ENABLED", "0")
+            .env("GOFLAGS", "-mod=mod")
+            .env("GO111MODULE", "off");
+        build.env("GOCACHE", cluster.directory().join("gocache"));
+        // However long a busy machine takes: the compiler knows nothing of tabane.
+        well("go", &build.output().expect("starts"));
+        let (program, file_name) = (program.display().to_string(), file.display().to_string());
+        let _server = serve(&cluster, 1, &program, &["serve", ":8082", &file_name], 8082);
+        let copy = cluster.directory().join("copy");
+        let to = url(&cluster, 1, 8082, "file");
+        let client = under_run(
+            &cluster,
+            0,
+            &program,
+            &["fetch", &to, &copy.display().to_string()],
+        );
+        across_failures(&cluster, "the Go program", client);
+        same(&file, &copy);
+    }
 }
 
 #[test]
 fn python_http_server_and_urllib() {
-    let cluster = cluster_on(&slow_links());
-    let file = content(&cluster, "file");
-    let _server = serve(&cluster, 1, "python3", &["-m", "http.server", "8083"], 8083);
-    let copy = cluster.directory().join("copy");
-    let script = "import sys, urllib.request, shutil\n\
-                  with urllib.request.urlopen(sys.argv[1]) as r, open(sys.argv[2], 'wb') as f:\n\
-                  \x20   shutil.copyfileobj(r, f)";
-    let (from, to) = (url(&cluster, 1, 8083, "file"), copy.display().to_string());
-    let client = under_run(&cluster, 0, "python3", &["-c", script, &from, &to]);
-    across_failures(&cluster, "urllib", client);
-    same(&file, &copy);
+    for cluster in Site::each() {
+        let file = content(&cluster, "file");
+        let _server = serve(&cluster, 1, "python3", &["-m", "http.server", "8083"], 8083);
+        let copy = cluster.directory().join("copy");
+        let script = "import sys, urllib.request, shutil\n\
+                      with urllib.request.urlopen(sys.argv[1]) as r, open(sys.argv[2], 'wb') as f:\n\
+                      \x20   shutil.copyfileobj(r, f)";
+        let (from, to) = (url(&cluster, 1, 8083, "file"), copy.display().to_string());
+        let client = under_run(&cluster, 0, "python3", &["-c", script, &from, &to]);
+        across_failures(&cluster, "urllib", client);
+        same(&file, &copy);
+    }
 }
 
 #[test]
 fn node_js() {
-    let cluster = cluster_on(&slow_links());
+    let cluster = Site::from(cluster_on(&slow_links()));
     let file = content(&cluster, "file");
     let script = here("transfer.js").display().to_string();
     let original = file.display().to_string();
@@ -264,20 +329,21 @@ fn node_js() {
 
 #[test]
 fn redis() {
-    let cluster = cluster_on(&slow_links());
-    let arguments = ["--port", "6379", "--save", "", "--protected-mode", "no"];
-    let _server = serve(&cluster, 1, "redis-server", &arguments, 6379);
-    let address = cluster.address(1).to_string();
-    let arguments = ["-h", &address, "-n", "50000", "-d", "512", "-P", "16", "-q"];
-    let mut client = under_run(&cluster, 0, "redis-benchmark", &arguments);
-    client.args(["-t", "set,get,lpush,mset"]);
-    let said = across_failures(&cluster, "redis-benchmark", client);
-    assert!(said.contains("MSET") && !said.contains("rror"), "{said}");
+    for cluster in Site::each() {
+        let arguments = ["--port", "6379", "--save", "", "--protected-mode", "no"];
+        let _server = serve(&cluster, 1, "redis-server", &arguments, 6379);
+        let address = cluster.address(1).to_string();
+        let arguments = ["-h", &address, "-n", "50000", "-d", "512", "-P", "16", "-q"];
+        let mut client = under_run(&cluster, 0, "redis-benchmark", &arguments);
+        client.args(["-t", "set,get,lpush,mset"]);
+        let said = across_failures(&cluster, "redis-benchmark", client);
+        assert!(said.contains("MSET") && !said.contains("rror"), "{said}");
+    }
 }
 
 #[test]
 fn memcached() {
-    let cluster = cluster_on(&slow_links());
+    let cluster = Site::from(cluster_on(&slow_links()));
     let arguments = ["-u", "root", "-p", "11211", "-U", "0", "-m", "256"];
     let _server = serve(&cluster, 1, "memcached", &arguments, 11211);
     let script = here("memcache.py").display().to_string();
@@ -292,7 +358,7 @@ const AS_NO_ROOT: [&str; 4] = ["--user", "--map-user=1000", "--map-group=1000", 
 
 #[test]
 fn postgresql_and_pgbench() {
-    let cluster = cluster_on(&slow_links());
+    let cluster = Site::from(cluster_on(&slow_links()));
     let data = cluster.directory().join("data").display().to_string();
     let binaries = postgresql();
     let program = |name: &str| binaries.join(name).display().to_string();
@@ -337,27 +403,28 @@ fn postgresql() -> PathBuf {
 
 #[test]
 fn iperf3_each_way() {
-    let cluster = cluster_on(&slow_links());
-    for back in [false, true] {
-        let _server = serve(&cluster, 1, "iperf3", &["-s", "-1"], 5201);
-        let address = cluster.address(1).to_string();
-        let mut client = under_run(
-            &cluster,
-            0,
-            "iperf3",
-            &["-c", &address, "-t", "3", "--json"],
-        );
-        client.args(["-P", "4"]).args(back.then_some("-R"));
-        let said = across_failures(&cluster, "iperf3", client);
-        let report: serde_json::Value = serde_json::from_str(&said).expect("reports");
-        let bytes = report["end"]["sum_received"]["bytes"].as_u64();
-        assert!(bytes.is_some_and(|bytes| bytes > 0), "{said}");
+    for cluster in Site::each() {
+        for back in [false, true] {
+            let _server = serve(&cluster, 1, "iperf3", &["-s", "-1"], 5201);
+            let address = cluster.address(1).to_string();
+            let mut client = under_run(
+                &cluster,
+                0,
+                "iperf3",
+                &["-c", &address, "-t", "3", "--json"],
+            );
+            client.args(["-P", "4"]).args(back.then_some("-R"));
+            let said = across_failures(&cluster, "iperf3", client);
+            let report: serde_json::Value = serde_json::from_str(&said).expect("reports");
+            let bytes = report["end"]["sum_received"]["bytes"].as_u64();
+            assert!(bytes.is_some_and(|bytes| bytes > 0), "{said}");
+        }
     }
 }
 
 /// An ssh server whose only account is in a password file that is mounted over the machine's in
 /// its own view. Returns what reaches it.
-fn sshd(cluster: &Cluster) -> (Program, String) {
+fn sshd(cluster: &Site) -> (Program, String) {
     const START: &str = "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
     let directory = cluster.directory().display().to_string();
     for key in ["host", "user"] {
@@ -408,7 +475,7 @@ fn sshd(cluster: &Cluster) -> (Program, String) {
 
 #[test]
 fn ssh_rsync_and_git() {
-    let cluster = cluster_on(&slow_links());
+    let cluster = Site::from(cluster_on(&slow_links()));
     let file = content(&cluster, "file");
     let (_server, shell) = sshd(&cluster);
     let address = cluster.address(1).to_string();
@@ -454,7 +521,7 @@ fn ssh_rsync_and_git() {
 
 #[test]
 fn open_mpi() {
-    let cluster = cluster_on(&slow_links());
+    let cluster = Site::from(cluster_on(&slow_links()));
     let directory = cluster.directory().display().to_string();
     let program = format!("{directory}/exchange");
     let source = here("exchange.c").display().to_string();

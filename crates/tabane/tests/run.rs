@@ -205,31 +205,7 @@ fn run_of(cluster: &Cluster, node: usize, script: &str) -> (Option<i32>, String)
 #[test]
 fn a_program_is_itself() {
     let cluster = cluster();
-    assert_eq!(run_of(&cluster, 0, "exit 7").0, Some(7));
-    // A signal ends it as a signal.
-    assert_eq!(run_of(&cluster, 0, "kill -TERM $$").0, None);
-    let (code, said) = run_of(
-        &cluster,
-        0,
-        "pwd; id -u; echo $TABANE_TEST; exec ls /proc/self/fd",
-    );
-    let mut plain = cluster.lab().command(0, "sh");
-    plain.args(["-c", "pwd; id -u; echo $TABANE_TEST; exec ls /proc/self/fd"]);
-    let plain = output("sh", plain, PATIENCE).expect("ends");
-    assert_eq!((code, said), (Some(0), text(&plain.stdout)));
-    let mut missing = command(&cluster, Way::Bundle, 0, "no-such-program");
-    missing.stdin(Stdio::null());
-    let said = output("no-such-program", missing, PATIENCE).expect("ends");
-    assert_eq!(said.status.code(), Some(127));
-    assert!(text(&said.stderr).contains("no-such-program"));
-    // One that is there and may not be run.
-    let (file, path) = (cluster.file(), cluster.directory().display().to_string());
-    for program in [file.display().to_string(), "cluster.toml".to_owned()] {
-        let mut command = command(&cluster, Way::Bundle, 0, &program);
-        command.stdin(Stdio::null()).env("PATH", &path);
-        let said = output("cluster.toml", command, PATIENCE).expect("ends");
-        assert_eq!(said.status.code(), Some(126), "{}", text(&said.stderr));
-    }
+    is_itself(&cluster, |program| cluster.run(0, program));
 }
 
 /// A script that starts programs so may itself be started so.

@@ -193,6 +193,13 @@ impl Cluster {
         command
     }
 
+    /// The same with Multipath TCP as its TCP.
+    pub fn run_by_mptcp(&self, node: usize, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.tabane(node);
+        command.args(["run", "--via", "mptcp", "--"]).arg(program);
+        command
+    }
+
     /// Wait until a program that is started by [`Cluster::run`] listens on a TCP port. (Before it
     /// has left the node's network namespace, it would be found that another one listened there.)
     ///

@@ -4,10 +4,11 @@
 //! This process moves into a network namespace of its own, hands the sockets that catch what
 //! begins there to the agent (the daemon's, [`agent`]), leaves a supervisor behind
 //! (in the namespace, and a finder outside of it) and becomes the program: its process id, parent,
-//! terminal, signals and exit code are its own.
+//! terminal, signals and exit code are its own. [`mptcp`] has another way, without a namespace.
 
 mod claims;
 mod finder;
+mod mptcp;
 mod ports;
 mod supervisor;
 
@@ -15,13 +16,13 @@ use core::time::Duration;
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tabane_cluster::{Cluster, DEFAULT_PATH, InterfaceAddress, NodeIndex, NodeSpec, plain};
 use tabane_io::capture::{Capture, Namespace, is_inside};
 use tabane_io::handover::Handover;
@@ -41,9 +42,21 @@ const NOT_FOUND: u8 = 127;
 /// It is there and cannot be run.
 const NOT_RUNNABLE: u8 = 126;
 
+/// What carries the TCP of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Via {
+    /// tabane's bundles: encrypted, with a network namespace for the program
+    Bundle,
+    /// The kernel's Multipath TCP: in the clear, without a namespace; no cluster file is read
+    Mptcp,
+}
+
 /// Arguments of `tabane run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    /// What carries the program's TCP
+    #[arg(long, value_enum, default_value = "bundle")]
+    pub via: Via,
     /// The cluster file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub config: PathBuf,
@@ -69,7 +82,20 @@ pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex, here: &[InterfaceAd
     {
         return cli::failure(message);
     }
-    let (program, arguments) = match args.program.split_first() {
+    become_program(&args.program)
+}
+
+/// Becomes the program, whose TCP sockets are of Multipath TCP, if that can be had.
+pub fn run_by_mptcp(args: &RunArgs) -> u8 {
+    match mptcp::prepare() {
+        Ok(()) => become_program(&args.program),
+        Err(message) => cli::failure(message),
+    }
+}
+
+/// Becomes it; returns only if that fails, with the exit code.
+fn become_program(words: &[OsString]) -> u8 {
+    let (program, arguments) = match words.split_first() {
         Some(split) => split,
         None => return cli::failure("no program is given"),
     };
@@ -119,17 +145,9 @@ fn prepare(
     let agent = take_part(&finder, &capture, &begin)?;
     let program = Watched::new(std::process::id())
         .map_err(|error| format!("this process cannot be watched: {}", plain(&error)))?;
-    let trouble = |error: io::Error| format!("no supervisor can be left behind: {}", plain(&error));
-    let (ours, supervisors) = Handover::pair().map_err(trouble)?;
-    let mut kept = vec![
-        agent.as_fd(),
-        finder.as_fd(),
-        program.as_fd(),
-        supervisors.as_fd(),
-    ];
+    let mut kept = vec![agent.as_fd(), finder.as_fd(), program.as_fd()];
     kept.extend(capture.descriptors());
-    leave_behind(&kept, || {
-        let calls = taken_over(&supervisors);
+    let supervisor = leave_supervisor(&kept, |calls| {
         let left = Left {
             finder: &finder,
             capture: &capture,
@@ -139,13 +157,9 @@ fn prepare(
         };
         // Nobody would be there to be told of an error: the agent sees that this process is gone.
         let _ = supervise(&left, &agent);
-    })
-    .map_err(trouble)?;
-    // Only now: the supervisor's own calls are its own affair.
-    match SocketCalls::watch() {
-        Ok(calls) => ours
-            .send(b"calls", &[calls.as_fd()])
-            .map_err(|error| format!("the supervisor is gone: {}", plain(&error))),
+    })?;
+    match SocketCalls::of_ports() {
+        Ok(calls) => take_over(&supervisor, &calls),
         Err(error) => {
             cli::warn(format!(
                 "servers are reached by programs under `tabane run` only: {}",
@@ -154,6 +168,26 @@ fn prepare(
             Ok(())
         }
     }
+}
+
+/// Leaves behind a process that does `work` when it has been told where calls are told, or that they
+/// are not. Only then may calls be watched: the supervisor's own are its own affair.
+fn leave_supervisor(
+    kept: &[BorrowedFd<'_>],
+    work: impl FnOnce(Option<SocketCalls>),
+) -> Result<Handover, String> {
+    let trouble = |error: io::Error| format!("no supervisor can be left behind: {}", plain(&error));
+    let (ours, supervisors) = Handover::pair().map_err(trouble)?;
+    let kept = [kept, &[supervisors.as_fd()]].concat();
+    leave_behind(&kept, || work(taken_over(&supervisors))).map_err(trouble)?;
+    Ok(ours)
+}
+
+/// Has the supervisor take over the calls of what this process becomes.
+fn take_over(supervisor: &Handover, calls: &SocketCalls) -> Result<(), String> {
+    supervisor
+        .send(b"calls", &[calls.as_fd()])
+        .map_err(|error| format!("the supervisor is gone: {}", plain(&error)))
 }
 
 /// Where the program's calls are told, once it can be; `None`: they are not.

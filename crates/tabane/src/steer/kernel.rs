@@ -29,6 +29,11 @@ const LISTED_MAX: usize = 128;
 /// Whether the kernel has MPTCP switched on, in this network namespace.
 const SWITCH: &str = "/proc/sys/net/mptcp/enabled";
 
+/// What is said of a kernel without Multipath TCP.
+pub const MISSING: &str = "this kernel has no Multipath TCP (CONFIG_MPTCP)";
+/// And of one in which it is switched off.
+pub const SWITCHED_OFF: &str = "it is switched off; `sysctl -w net.mptcp.enabled=1` switches it on";
+
 /// The kernel's MPTCP in this network namespace, and its routes.
 pub struct Kernel {
     paths: MptcpPaths,
@@ -52,13 +57,11 @@ impl Kernel {
     /// In words for people: this kernel has no MPTCP, or it is switched off.
     pub fn open() -> Result<Kernel, String> {
         let paths = MptcpPaths::open().map_err(|error| match error.kind() {
-            ErrorKind::NotFound => "this kernel has no Multipath TCP (CONFIG_MPTCP)".to_owned(),
+            ErrorKind::NotFound => MISSING.to_owned(),
             _ => plain(&error),
         })?;
         if std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "0") {
-            return Err(
-                "it is switched off; `sysctl -w net.mptcp.enabled=1` switches it on".to_owned(),
-            );
+            return Err(SWITCHED_OFF.to_owned());
         }
         let trouble = |error: io::Error| format!("netlink: {}", plain(&error));
         let mut routes = HostRoutes::open().map_err(trouble)?;

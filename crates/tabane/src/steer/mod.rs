@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::status::MptcpStatus;
 
 pub use keeper::keep;
+pub use kernel::{MISSING, SWITCHED_OFF};
 pub use plan::{PathPicture, PeerPicture, Picture};
 
 /// How long the keeper has to put things back when the daemon stops.

@@ -141,6 +141,62 @@ pub fn wait_path(cluster: &Cluster, link: usize, state: &str) -> Value {
     cluster.wait_status(0, &what, is_so).expect("status")
 }
 
+/// A program on a node, and what it prints.
+pub fn said(cluster: &Cluster, node: usize, words: &str) -> String {
+    let mut words = words.split(' ');
+    let program = words.next().expect("a program");
+    let mut command = cluster.lab().command(node, program);
+    command.args(words);
+    let done = output(program, command, PATIENCE).expect("it ends");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    text(&done.stdout)
+}
+
+/// Wait until every node has announced all its links, and steers all ways to all peers.
+pub fn wait_steered(cluster: &Cluster) {
+    let (nodes, links) = (cluster.lab().nodes(), cluster.lab().links());
+    for node in 0..nodes {
+        eventually("all links are announced, all ways known", || {
+            let announced = said(cluster, node, "ip mptcp endpoint show");
+            let ways = said(cluster, node, "ip route show proto 77");
+            announced.matches(" signal").count() == links
+                && ways.lines().count() == links * (nodes - 1)
+        });
+    }
+}
+
+/// A program under `tabane run`, started by `run`, is as it is by itself, but for its network.
+pub fn is_itself(cluster: &Cluster, run: impl Fn(&str) -> Command) {
+    let ended = |mut command: Command| {
+        command.stdin(Stdio::null());
+        output("a program", command, PATIENCE).expect("ends")
+    };
+    let shell = |mut shell: Command, script: &str| {
+        shell.args(["-c", script]).env("TABANE_TEST", "kept");
+        ended(shell)
+    };
+    assert_eq!(shell(run("sh"), "exit 7").status.code(), Some(7));
+    // A signal ends it as a signal.
+    assert_eq!(shell(run("sh"), "kill -TERM $$").status.code(), None);
+    let script = "pwd; id -u; echo $TABANE_TEST; exec ls /proc/self/fd";
+    let plain = shell(cluster.lab().command(0, "sh"), script);
+    let done = shell(run("sh"), script);
+    assert_eq!(done.status.code(), Some(0));
+    assert_eq!(text(&done.stdout), text(&plain.stdout));
+    assert_eq!(text(&done.stderr), "");
+    let missing = ended(run("no-such-program"));
+    assert_eq!(missing.status.code(), Some(127));
+    assert!(text(&missing.stderr).contains("no-such-program"));
+    // One that is there and may not be run.
+    let (file, path) = (cluster.file(), cluster.directory().display().to_string());
+    for program in [file.display().to_string(), "cluster.toml".to_owned()] {
+        let mut command = run(&program);
+        command.env("PATH", &path);
+        let done = ended(command);
+        assert_eq!(done.status.code(), Some(126), "{}", text(&done.stderr));
+    }
+}
+
 /// Where [`socat_pair`] listens.
 pub const PORT: u16 = 5000;
 const BLOCK_BYTES: usize = 64 * 1024;

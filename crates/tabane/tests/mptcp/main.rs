@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod via;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -17,17 +18,6 @@ use tabane_lab::{LabConfig, LinkSpec};
 
 const PORT: u16 = 5001;
 const SOME_BYTES: u64 = 2_000_000;
-
-/// A program on a node, and what it prints.
-fn said(cluster: &Cluster, node: usize, words: &str) -> String {
-    let mut words = words.split(' ');
-    let program = words.next().expect("a program");
-    let mut command = cluster.lab().command(node, program);
-    command.args(words);
-    let done = output("ip", command, PATIENCE).expect("it ends");
-    assert!(done.status.success(), "{}", text(&done.stderr));
-    text(&done.stdout)
-}
 
 /// All that steering may change on a node.
 #[derive(Debug, PartialEq, Eq, Clone)]
@@ -179,14 +169,7 @@ fn steered(config: &LabConfig) -> (Cluster, Vec<Kernel>) {
     for node in 0..nodes {
         cluster.start(node).expect("starts");
     }
-    for node in 0..nodes {
-        let wanted = cluster.lab().links();
-        eventually("all links are announced, all ways known", || {
-            let kernel = kernel(&cluster, node);
-            let ways = kernel.routes.matches(" proto 77 ").count();
-            kernel.endpoints.matches(" signal").count() == wanted && ways == wanted * (nodes - 1)
-        });
-    }
+    wait_steered(&cluster);
     (cluster, before)
 }
 
