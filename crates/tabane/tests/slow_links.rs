@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use common::*;
 use serde_json::Value;
-use tabane_lab::cluster::{PATIENCE, Program, path};
+use tabane_lab::cluster::{Cluster, PATIENCE, Program, path};
 use tabane_lab::{LabConfig, LinkSpec};
 
 /// Two of them: 16 Mb/s.
@@ -42,6 +42,40 @@ fn a_ping_passes_four_streams_of_tcp_that_fill_the_links() {
             (0..2).all(|link| sent(link).is_some_and(|bytes| bytes > 3_000_000))
         })
         .expect("status");
+    pings_pass(&cluster);
+
+    let said = bulk.output(PATIENCE).expect("iperf3 ends");
+    let report: Value = serde_json::from_slice(&said.stdout).expect("iperf3 reports");
+    let mbps = |sum: &str| report["end"][sum]["bits_per_second"].as_f64();
+    let received = mbps("sum_received").unwrap_or(0.0) / 1e6;
+    let both = 2.0 * LINK_MBPS as f64;
+    assert!(received > both * 0.8, "{received} Mb/s: {report:#}");
+}
+
+/// What one program has queued under `tabane run`, 8 MB, is not before what others send over `tab0`.
+#[test]
+fn a_ping_passes_a_stream_under_tabane_run_that_fills_the_links() {
+    let cluster = cluster_on(&LabConfig {
+        links: vec![LinkSpec::mbit(LINK_MBPS); 2],
+        ..LabConfig::default()
+    });
+    let mut server = cluster.run(1, "iperf3");
+    server.args(["-s", "-1"]);
+    let mut server = Program::start_quiet("iperf3", server).expect("iperf3 starts");
+    server.listens(5201).expect("iperf3 listens");
+    let mut bulk = cluster.run(0, "iperf3");
+    bulk.args(["-c", "n1", "-t", SECONDS]).stdin(Stdio::null());
+    let _bulk = Program::start_quiet("iperf3", bulk).expect("iperf3 starts");
+    let filled = |status: &Value| status["peers"][0]["queued_bytes"].as_u64() > Some(2_000_000);
+    cluster
+        .wait_status(0, "much is queued", filled)
+        .expect("status");
+    pings_pass(&cluster);
+}
+
+/// Pings from node 0 to node 1, over `tab0`, do not wait for all that is queued.
+fn pings_pass(cluster: &Cluster) {
+    let to = cluster.address(1).to_string();
     let mut ping = cluster.lab().command(0, "ping");
     ping.args(["-n", "-i", "0.1", "-W", "20", "-c", PINGS, &to]);
     ping.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -52,13 +86,6 @@ fn a_ping_passes_four_streams_of_tcp_that_fill_the_links() {
     assert!(ms.len() > 40, "{pinged}");
     let median = ms[ms.len() / 2];
     assert!(median < MEDIAN_MS_MAX, "{median} ms: {pinged}");
-
-    let said = bulk.output(PATIENCE).expect("iperf3 ends");
-    let report: Value = serde_json::from_slice(&said.stdout).expect("iperf3 reports");
-    let mbps = |sum: &str| report["end"][sum]["bits_per_second"].as_f64();
-    let received = mbps("sum_received").unwrap_or(0.0) / 1e6;
-    let both = 2.0 * LINK_MBPS as f64;
-    assert!(received > both * 0.8, "{received} Mb/s: {report:#}");
 }
 
 /// Of a line of `ping` that tells of an answer.

@@ -74,6 +74,12 @@ impl Node {
         self.known(peer).map_or(0, |b| b.ops.queued_bytes())
     }
 
+    /// Bytes of frames that wait to be sent to `peer` for the first time.
+    pub fn queued_frame_bytes(&self, peer: PeerId) -> usize {
+        let bundle = self.known(peer);
+        bundle.map_or(0, |b| b.ops.queued_frame_bytes())
+    }
+
     /// Whether more frames are sent to `peer` than the paths to it carry, and have been for a
     /// while; see [`Ops::frames_stand`](crate::op::Ops::frames_stand).
     pub fn frames_stand(&self, peer: PeerId) -> bool {

@@ -54,6 +54,11 @@ impl Ops {
         Ok(())
     }
 
+    /// Bytes of frames accepted and never sent so far.
+    pub const fn queued_frame_bytes(&self) -> usize {
+        self.frames_out.queued_bytes()
+    }
+
     /// Whether more frames are sent than the paths carry, and have been for a while: every
     /// frame of some flow waits. What waits elsewhere to be sent should be brought here then,
     /// where one flow does not wait for another.

@@ -22,9 +22,10 @@ const MTU: u32 = 62_000;
 const GSO_BYTES_MAX: u32 = 350_000;
 /// Frames a TAP holds while the loop is busy; fewer lose packets.
 const TX_QUEUE_LENGTH: u32 = 1000;
-/// Reading stops while this much waits to be sent per peer in use: the rest waits in the
-/// kernel. Not so for a peer to which more is sent than its links carry: the kernel's queue
-/// is one for all, and a ping would wait there behind a second of somebody's bulk.
+/// Reading stops while this much of what was read waits to be sent per peer in use: the rest waits
+/// in the kernel. (What streams have queued does not count: the device would wait for all of it.)
+/// Not so for a peer to which more is sent than its links carry: the kernel's queue is one for all,
+/// and a ping would wait there behind a second of somebody's bulk.
 const QUEUE_BYTES: usize = 512 * 1024;
 /// Frames read in one turn at most, before arrivals and timers have theirs.
 const FRAMES_PER_TURN: usize = 32;
@@ -151,7 +152,7 @@ impl Nic {
     /// bounded by what the node drops of it.
     fn enough_queued(&self, node: &Node) -> bool {
         let flowing = self.peers.iter().filter(|p| !node.frames_stand(**p));
-        let queued = flowing.map(|p| node.queued_bytes(*p));
+        let queued = flowing.map(|p| node.queued_frame_bytes(*p));
         let (total, busy) = queued.fold((0, 0), |(t, n), q| (t + q, n + usize::from(q > 0)));
         total >= QUEUE_BYTES * busy.max(1)
     }
@@ -181,7 +182,8 @@ impl Nic {
 
     fn send(&mut self, now: tabane_proto::Time, node: &mut Node, index: usize, frame: Vec<u8>) {
         let peer = self.peers[index];
-        let is_full = node.queued_bytes(peer) >= 2 * QUEUE_BYTES && !node.frames_stand(peer);
+        let queued = node.queued_frame_bytes(peer);
+        let is_full = queued >= 2 * QUEUE_BYTES && !node.frames_stand(peer);
         let unsent = if is_full {
             self.counters.queue_full += 1;
             Some(frame)
