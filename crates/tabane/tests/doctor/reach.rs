@@ -188,6 +188,26 @@ fn links_that_are_swapped() {
 }
 
 #[test]
+fn cables_that_are_crossed() {
+    let cluster = cluster();
+    // Each address is on the other switch from now on, as if the cables were.
+    for (address, from, to) in [
+        ("10.77.0.1/24", "eth0", "eth1"),
+        ("10.77.1.1/24", "eth1", "eth0"),
+    ] {
+        run(&cluster, 0, "ip", &["address", "del", address, "dev", from]);
+        run(&cluster, 0, "ip", &["address", "add", address, "dev", to]);
+    }
+    for link in [0, 1] {
+        wait_path(&cluster, link, "down");
+    }
+    for node in [0, 1] {
+        let said = doctor(&cluster, node);
+        said.only("swapped_links", &[0, 1]);
+    }
+}
+
+#[test]
 fn another_version() {
     let lab = lab(&LabConfig::default());
     let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");

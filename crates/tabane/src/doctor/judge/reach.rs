@@ -3,7 +3,7 @@
 use tabane_io::probe::KnockAnswer;
 
 use super::{refusals, words};
-use crate::doctor::facts::{Facts, PathFacts, since};
+use crate::doctor::facts::{Facts, OwnLink, PathFacts, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::{PathState, PeerState, StatusReport};
 
@@ -86,6 +86,17 @@ fn cause(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Option<
             "ICMP answers \"administratively prohibited\" to {ip}, UDP {port}"
         ));
         return Some(Cause::FirewallThere);
+    }
+    if let Some((arrived, other)) = arrived_elsewhere(facts, path) {
+        let device = other.device.as_ref().map_or("the NIC", |d| &d.name);
+        evidence.push(format!(
+            "{} from {ip}, which is {}'s address on link {}, arrived at {device}, the NIC of link {}",
+            words::count(arrived, "packet"),
+            path.peer,
+            path.link,
+            other.number
+        ));
+        return Some(Cause::SwappedLinks);
     }
     if let Some((arrived, taken)) = dropped_here(facts, path) {
         evidence.push(format!(
@@ -187,6 +198,21 @@ fn dropped_here(facts: &Facts, path: &PathFacts) -> Option<(u64, u64)> {
     (of_peer > 0 && missing * 2 >= of_peer).then_some((of_peer, taken))
 }
 
+/// Packets for our port that arrived from this peer's address at the NIC of another link, and not at
+/// the one they should: how many, and of which link.
+fn arrived_elsewhere<'a>(facts: &'a Facts, path: &PathFacts) -> Option<(u64, &'a OwnLink)> {
+    let from_peer = |link: &OwnLink| {
+        let arrivals = link.arrivals.as_ref()?;
+        arrivals.get(&path.remote.ip()).copied()
+    };
+    let own = facts.link(path.link)?;
+    if from_peer(own).is_some() {
+        return None;
+    }
+    let mut links = facts.links.iter();
+    links.find_map(|link| Some((from_peer(link)?, link)))
+}
+
 /// What came from the peer on this link, by whoever counted it.
 fn heard(facts: &Facts, path: &PathFacts) -> u64 {
     let by_daemon = facts
@@ -252,10 +278,15 @@ fn finding(facts: &Facts, group: &Group) -> Finding {
         Severity::Unreachable
     };
     let links = facts.links.len().max(1) as f64;
+    let carry = if group.links.len() == 1 {
+        "carries"
+    } else {
+        "carry"
+    };
     let (share, cost) = match all_reachable {
         true => (
             group.links.len() as f64 / links,
-            format!("{on} carries nothing to {who}"),
+            format!("{on} {carry} nothing to {who}"),
         ),
         false => (1.0, format!("no bundle with {who}")),
     };
@@ -271,7 +302,7 @@ fn finding(facts: &Facts, group: &Group) -> Finding {
 fn what(facts: &Facts, group: &Group, who: &str, on: &str) -> String {
     let port = facts.port;
     let text = match group.cause {
-        Cause::WrongKey => refusals::what(group.cause, who),
+        Cause::WrongKey | Cause::SwappedLinks => refusals::what(group.cause, who),
         Cause::NoDaemonThere => format!("no tabane runs on {who}, or not at UDP port {port}"),
         Cause::FirewallHere => {
             format!("a firewall of this machine drops UDP port {port} of {who} on {on}")
@@ -297,6 +328,12 @@ fn mend(facts: &Facts, group: &Group, who: &str) -> Vec<String> {
     let port = words::open_port(facts.port);
     match group.cause {
         Cause::WrongKey => vec![refusals::mend(group.cause, who)],
+        Cause::SwappedLinks => vec![
+            refusals::mend(group.cause, who),
+            format!(
+                "`ip -brief address` here and on {who}: is every address on the NIC it should be?"
+            ),
+        ],
         Cause::NoDaemonThere => vec![
             format!(
                 "on {who}: `systemctl status tabane`; start it: `systemctl start tabane`, or `tabane up`"

@@ -236,7 +236,16 @@ fn a_link_that_is_dead_before_the_daemon_noticed() {
 
 #[test]
 fn what_comes_back_tells_why_a_link_is_silent() {
-    let cases: [(Change<Facts>, Cause); 9] = [
+    let cases: [(Change<Facts>, Cause); 10] = [
+        (
+            // The other cable: and neighbours answer on any of their NICs.
+            &|f| {
+                f.paths[1].macs = Some(vec![[2, 0, 0, 0, 0, 2]]);
+                let seen = BTreeMap::from([("10.77.1.2".parse().expect("an address"), 9)]);
+                f.links[0].arrivals = Some(seen);
+            },
+            Cause::SwappedLinks,
+        ),
         (
             &|f| last(f).peers[0].paths[1].rx_packets += 20,
             Cause::OneWay,
