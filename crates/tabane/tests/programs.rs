@@ -40,7 +40,7 @@ impl Site {
             let cluster = Cluster::up(lab(&slow_links()), tabane(), config(is_mptcp));
             let cluster = cluster.expect("the cluster comes up");
             if is_mptcp {
-                wait_steered(&cluster);
+                cluster.wait_steered().expect("all is steered");
             }
             Site { cluster, is_mptcp }
         })
@@ -333,7 +333,9 @@ fn redis() {
         let arguments = ["--port", "6379", "--save", "", "--protected-mode", "no"];
         let _server = serve(&cluster, 1, "redis-server", &arguments, 6379);
         let address = cluster.address(1).to_string();
-        let arguments = ["-h", &address, "-n", "50000", "-d", "512", "-P", "16", "-q"];
+        let arguments = [
+            "-h", &address, "-c", "200", "-n", "50000", "-d", "512", "-P", "16", "-q",
+        ];
         let mut client = under_run(&cluster, 0, "redis-benchmark", &arguments);
         client.args(["-t", "set,get,lpush,mset"]);
         let said = across_failures(&cluster, "redis-benchmark", client);

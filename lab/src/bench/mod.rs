@@ -111,6 +111,8 @@ pub enum Measurement {
     Flood,
     /// Half round trips of 16 bytes
     Latency,
+    /// Every way beside the others: rate, CPU, half round trip, gap at a failure
+    Choose,
     /// CPU and memory of an idle node with 8 peers
     Idle,
     /// Downloads by HTTP: nginx and curl

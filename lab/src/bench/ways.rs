@@ -21,6 +21,8 @@ pub enum Way {
     },
     /// Multipath TCP, the kernel's.
     Mptcp,
+    /// The same, steered by tabane, of programs under `tabane run --via mptcp`.
+    Steered,
     /// Packets in turn, as bonding's balance-rr.
     BalanceRr,
     /// TCP over tabane's virtual NIC.
@@ -52,6 +54,7 @@ impl fmt::Display for Way {
             Way::Tcp { link: 0 } => f.write_str("TCP, one link"),
             Way::Tcp { link } => write!(f, "TCP, link {link}"),
             Way::Mptcp => f.write_str("MPTCP"),
+            Way::Steered => f.write_str("tabane run --via mptcp"),
             Way::BalanceRr => f.write_str("balance-rr"),
             Way::Tabane(wire) => write!(f, "tabane, {wire}"),
             Way::Run(wire) => write!(f, "tabane run, {wire}"),
@@ -100,6 +103,16 @@ impl Arena {
                     ..ClusterConfig::default()
                 };
                 Place::Daemonless(Cluster::new(lab, tabane, config)?)
+            }
+            Way::Steered => {
+                let config = ClusterConfig {
+                    vnic: false,
+                    mptcp: true,
+                    ..ClusterConfig::default()
+                };
+                let cluster = Cluster::up(lab, tabane, config)?;
+                cluster.wait_steered()?;
+                Place::Tabane(cluster)
             }
             Way::Mptcp => {
                 mptcp(&lab)?;
@@ -155,9 +168,9 @@ impl Arena {
     /// The address of a node on this way.
     pub fn address(&self, node: usize) -> IpAddr {
         match (&self.place, self.way) {
-            (Place::Tabane(cluster), _) => cluster.address(node),
+            (Place::Tabane(cluster), Way::Tabane(_) | Way::Run(_)) => cluster.address(node),
             (Place::Bare(lab), Way::Tcp { link }) => lab.address(node, link),
-            (Place::Bare(_) | Place::Daemonless(_), _) => self.lab().address(node, 0),
+            _ => self.lab().address(node, 0),
         }
     }
 
@@ -205,11 +218,11 @@ impl Arena {
     pub fn command(&self, node: usize, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
         match self.way {
             Way::Mptcp => mptcp_command(self.lab(), node, program),
-            Way::Run(_) => Ok(match self.cluster() {
-                Some(cluster) => cluster.run(node, program),
-                None => self.lab().command(node, program),
+            way => Ok(match (way, self.cluster()) {
+                (Way::Run(_), Some(cluster)) => cluster.run(node, program),
+                (Way::Steered, Some(cluster)) => cluster.run_by_mptcp(node, program),
+                _ => self.lab().command(node, program),
             }),
-            _ => Ok(self.lab().command(node, program)),
         }
     }
 }

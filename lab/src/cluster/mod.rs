@@ -325,6 +325,33 @@ impl Cluster {
             .map_err(|error| LabError::io("tabane status --json")(error.into()))
     }
 
+    /// Wait until every node steers Multipath TCP: all its links are announced, all ways to peers known.
+    ///
+    /// # Errors
+    /// They do not within [`PATIENCE`].
+    pub fn wait_steered(&self) -> Result<(), LabError> {
+        let until = Instant::now() + PATIENCE;
+        let (nodes, links) = (self.lab.nodes(), self.lab.links());
+        for node in 0..nodes {
+            let lines = |words: &str| {
+                let mut ip = self.lab.command(node, "ip");
+                ip.args(words.split(' '));
+                let told = output("ip", ip, PATIENCE)?.stdout;
+                Ok::<_, LabError>(String::from_utf8_lossy(&told).lines().count())
+            };
+            while lines("mptcp endpoint show")? < links
+                || lines("route show proto 77")? < links * (nodes - 1)
+            {
+                if Instant::now() > until {
+                    let message = format!("steers nothing\n{}", self.log(node));
+                    return Err(failed("tabane up", &format!("n{node}"), &message));
+                }
+                thread::sleep(4 * POLL);
+            }
+        }
+        Ok(())
+    }
+
     /// Ask for a node's status until it `holds`. `what` is told if it never
     /// does.
     ///

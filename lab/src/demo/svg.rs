@@ -66,7 +66,7 @@ fn rates(recording: &Recording) -> Vec<f64> {
 
 fn colour(way: Way) -> &'static str {
     match way {
-        Way::Tabane(_) | Way::Run(_) | Way::Library { .. } => "#0b6e4f",
+        Way::Tabane(_) | Way::Run(_) | Way::Library { .. } | Way::Steered => "#0b6e4f",
         Way::Mptcp => "#c8553d",
         Way::BalanceRr => "#7a5195",
         Way::Tcp { .. } | Way::Datagrams => "#4a7fb5",

@@ -227,6 +227,67 @@ pub const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "tabane_mptcp_connections",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &[],
+        help: "Connections of Multipath TCP to other nodes now. Absent where it is not steered.",
+        samples: |report, out| {
+            if let Some(mptcp) = &report.node.mptcp {
+                out.add(&[], mptcp.connections as f64);
+            }
+        },
+    },
+    Family {
+        name: "tabane_mptcp_subflows",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &[],
+        help: "Subflows of these connections now.",
+        samples: |report, out| {
+            if let Some(mptcp) = &report.node.mptcp {
+                out.add(&[], mptcp.subflows as f64);
+            }
+        },
+    },
+    Family {
+        name: "tabane_mptcp_detours",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &[],
+        help: "Addresses of peers that are reached by another link than their own now, since that has failed.",
+        samples: |report, out| {
+            if let Some(mptcp) = &report.node.mptcp {
+                out.add(&[], mptcp.detours.len() as f64);
+            }
+        },
+    },
+    Family {
+        name: "tabane_mptcp_detour_since_timestamp_seconds",
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        labels: &["to", "via"],
+        help: "When such a detour began, seconds since 1970-01-01 UTC; to the address, by way of the other.",
+        samples: |report, out| {
+            for detour in report.node.mptcp.iter().flat_map(|mptcp| &mptcp.detours) {
+                let (to, via) = (detour.to.to_string(), detour.via.to_string());
+                out.add(&[&to, &via], detour.since_unix_ms as f64 / 1e3);
+            }
+        },
+    },
+    Family {
+        name: "tabane_mptcp_steered",
+        kind: Kind::Counter,
+        unit: Unit::None,
+        labels: &[],
+        help: "How often a detour was made or ended.",
+        samples: |report, out| {
+            if let Some(mptcp) = &report.node.mptcp {
+                out.add(&[], mptcp.steered as f64);
+            }
+        },
+    },
+    Family {
         name: "tabane_limit_hits",
         kind: Kind::Counter,
         unit: Unit::None,

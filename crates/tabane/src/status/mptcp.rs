@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct MptcpStatus {
     /// Connections to other nodes now.
     pub connections: usize,
+    /// Subflows of these.
+    #[serde(default)]
+    pub subflows: usize,
     /// How often a detour was made or ended since the daemon started.
     pub steered: u64,
     /// Addresses of peers that are reached by another link than their own, which has failed.

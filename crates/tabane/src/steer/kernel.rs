@@ -266,6 +266,7 @@ impl Kernel {
             *counts.entry(connection.peer.clone()).or_default() += 1;
         }
         self.status.connections = connections.len();
+        self.status.subflows = connections.values().map(|c| c.subflows.len()).sum();
         self.status.listed = connections.into_values().take(LISTED_MAX).collect();
         Ok(counts)
     }

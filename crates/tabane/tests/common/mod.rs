@@ -152,19 +152,6 @@ pub fn said(cluster: &Cluster, node: usize, words: &str) -> String {
     text(&done.stdout)
 }
 
-/// Wait until every node has announced all its links, and steers all ways to all peers.
-pub fn wait_steered(cluster: &Cluster) {
-    let (nodes, links) = (cluster.lab().nodes(), cluster.lab().links());
-    for node in 0..nodes {
-        eventually("all links are announced, all ways known", || {
-            let announced = said(cluster, node, "ip mptcp endpoint show");
-            let ways = said(cluster, node, "ip route show proto 77");
-            announced.matches(" signal").count() == links
-                && ways.lines().count() == links * (nodes - 1)
-        });
-    }
-}
-
 /// A program under `tabane run`, started by `run`, is as it is by itself, but for its network.
 pub fn is_itself(cluster: &Cluster, run: impl Fn(&str) -> Command) {
     let ended = |mut command: Command| {

@@ -169,7 +169,7 @@ fn steered(config: &LabConfig) -> (Cluster, Vec<Kernel>) {
     for node in 0..nodes {
         cluster.start(node).expect("starts");
     }
-    wait_steered(&cluster);
+    cluster.wait_steered().expect("all is steered");
     (cluster, before)
 }
 
@@ -250,19 +250,53 @@ fn a_connection_begun_while_a_link_is_down_has_it_when_it_returns() {
     }
 }
 
-#[test]
-fn three_links_lose_two() {
-    let (cluster, _) = steered(&on(3));
+/// All links but the last fail, one after the other, and return.
+fn all_but_one_fail(links: usize) {
+    let (cluster, _) = steered(&on(links));
     let flow = Flow::start(&cluster, 1);
     flow.flows(SOME_BYTES);
-    wait_links(&cluster, &[0, 1, 2]);
-    silence(&cluster, 0);
-    silence(&cluster, 1);
-    wait_carried(&cluster, &[2]);
-    heal(&cluster, 0);
-    wait_carried(&cluster, &[0, 2]);
-    heal(&cluster, 1);
-    wait_carried(&cluster, &[0, 1, 2]);
+    let all: Vec<_> = (0..links).collect();
+    wait_links(&cluster, &all);
+    for link in 0..links - 1 {
+        silence(&cluster, link);
+        wait_carried(&cluster, &all[link + 1..]);
+    }
+    for link in (0..links - 1).rev() {
+        heal(&cluster, link);
+        wait_carried(&cluster, &all[link..]);
+    }
+    flow.finish();
+}
+
+#[test]
+fn three_links_lose_two() {
+    all_but_one_fail(3);
+}
+
+#[test]
+fn four_links_lose_three() {
+    all_but_one_fail(4);
+}
+
+/// Where the kernel drops what does not come from where it would send (rp_filter, RFC 3704).
+#[test]
+fn detours_pass_where_reverse_paths_are_strict() {
+    let (cluster, _) = steered(&on(2));
+    for node in 0..2 {
+        for device in ["all", "eth0", "eth1"] {
+            let strict = format!("sysctl -w net.ipv4.conf.{device}.rp_filter=1");
+            said(&cluster, node, &strict);
+        }
+    }
+    let flow = Flow::start(&cluster, 0);
+    flow.flows(SOME_BYTES);
+    wait_links(&cluster, &[0, 1]);
+    for link in [0, 1] {
+        silence(&cluster, link);
+        wait_carried(&cluster, &[1 - link]);
+        heal(&cluster, link);
+        wait_carried(&cluster, &[0, 1]);
+    }
     flow.finish();
 }
 

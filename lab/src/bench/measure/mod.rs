@@ -1,5 +1,6 @@
 //! The measurements.
 
+mod choose;
 mod connections;
 mod crowd;
 mod failover;
@@ -42,6 +43,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Packets => packets::measure(settings),
         Measurement::Flood => flood::measure(settings),
         Measurement::Latency => latency::measure(settings),
+        Measurement::Choose => choose::measure(settings),
         Measurement::Idle => idle::measure(settings),
         Measurement::Http => programs::http(settings),
         Measurement::Rsync => programs::rsync(settings),

@@ -122,6 +122,7 @@ pub(crate) fn example() -> StatusReport {
             },
             mptcp: Some(MptcpStatus {
                 connections: 1,
+                subflows: 1,
                 steered: 3,
                 detours: vec![DetourStatus {
                     to: "10.77.1.2".parse().unwrap(),
