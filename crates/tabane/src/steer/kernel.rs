@@ -11,6 +11,7 @@ use std::time::Duration;
 use tabane_cluster::plain;
 use tabane_io::netlink::{
     HostRoute, HostRoutes, MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths, Subflows,
+    interfaces,
 };
 
 use super::plan::{Picture, Way, ways};
@@ -87,6 +88,14 @@ impl Kernel {
     /// # Errors
     /// In words for people: the kernel does not let us.
     pub fn set_picture(&mut self, picture: &Picture) -> Result<(), String> {
+        if picture.links != self.picture.links
+            && let Some(device) = strict_device(&picture.links)
+        {
+            return Err(format!(
+                "{device} takes only what comes from where it would be sent (rp_filter = 1), so a link \
+                 would not return; `sysctl -w net.ipv4.conf.all.rp_filter=2` says otherwise"
+            ));
+        }
         // What matters most first.
         self.set_routes(&ways(picture));
         self.note_detours();
@@ -307,6 +316,24 @@ impl Kernel {
         let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
         self.withdraw(ours).unwrap_or(0) > 0
     }
+}
+
+/// A device of these links on which the kernel drops packets whose answer would take another one
+/// (strict reverse paths, RFC 3704): while there is a detour, also the probes of the link itself.
+fn strict_device(links: &[IpAddr]) -> Option<String> {
+    let setting = |device: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim().parse::<u8>().ok()
+    };
+    let all = setting("all");
+    let devices = interfaces().unwrap_or_default().into_iter();
+    let mut strict = devices.filter(|device| {
+        let is_link = |address: &IpAddr| address.is_ipv4() && links.contains(address);
+        // The kernel takes the greater one; 2 is loose.
+        setting(&device.name).max(all) == Some(1) && device.addresses.iter().any(|a| is_link(&a.ip))
+    });
+    strict.next().map(|device| device.name)
 }
 
 /// Whether it was made here, by this process or one before.

@@ -278,16 +278,43 @@ fn four_links_lose_three() {
     all_but_one_fail(4);
 }
 
-/// Where the kernel drops what does not come from where it would send (rp_filter, RFC 3704).
+/// Where the kernel drops what does not come from where it would send (strict rp_filter, RFC 3704),
+/// the probes of a link that is on a detour would be dropped, and it would never return.
 #[test]
-fn detours_pass_where_reverse_paths_are_strict() {
-    let (cluster, _) = steered(&on(2));
+fn where_reverse_paths_are_strict_nothing_is_steered() {
+    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
+    said(&cluster, 0, "sysctl -w net.ipv4.conf.eth1.rp_filter=1");
+    let before = kernel(&cluster, 0);
     for node in 0..2 {
-        for device in ["all", "eth0", "eth1"] {
-            let strict = format!("sysctl -w net.ipv4.conf.{device}.rp_filter=1");
-            said(&cluster, node, &strict);
-        }
+        cluster.start(node).expect("starts");
     }
+    wait_path(&cluster, 1, "up");
+    eventually("the log says so", || {
+        let why = "Multipath TCP is not steered: eth1 takes only what comes from";
+        cluster.log(0).contains(why)
+    });
+    wait_restored(&cluster, 0, &before);
+    for link in [0, 1] {
+        cluster
+            .lab()
+            .fail(link, Fault::Silent, None)
+            .expect("fails");
+        wait_path(&cluster, link, "down");
+        cluster.lab().heal(link).expect("heals");
+        wait_path(&cluster, link, "up");
+    }
+}
+
+/// The greater one of the settings of all devices and of one counts: this is loose.
+#[test]
+fn where_reverse_paths_are_loose_links_return() {
+    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
+    for node in 0..2 {
+        said(&cluster, node, "sysctl -w net.ipv4.conf.eth1.rp_filter=1");
+        said(&cluster, node, "sysctl -w net.ipv4.conf.all.rp_filter=2");
+        cluster.start(node).expect("starts");
+    }
+    cluster.wait_steered().expect("all is steered");
     let flow = Flow::start(&cluster, 0);
     flow.flows(SOME_BYTES);
     wait_links(&cluster, &[0, 1]);
