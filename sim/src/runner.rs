@@ -6,11 +6,14 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A run that takes this long in real time hangs: the watchdog gives it up, and
-/// with it the process, since a thread cannot be ended.
-const HANGS_AFTER: Duration = Duration::from_secs(300);
+/// How often the watchdog looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// A run that takes 300 s in real time hangs: the watchdog gives it up, and with it the
+/// process, since a thread cannot be ended. Looks are counted and not seconds: a process
+/// that was stopped, or that others kept from their processor, does not hang.
+const HANGS_AFTER_LOOKS: u32 = 3000;
 
 /// What many runs came to.
 #[derive(Clone, Debug, Default)]
@@ -64,14 +67,14 @@ pub fn run_seeds(
 ) -> Tally {
     let next = AtomicU64::new(seeds.start);
     let tally = Mutex::new(Tally::default());
-    let busy: Vec<Mutex<Option<(u64, Instant)>>> = (0..threads).map(|_| Mutex::new(None)).collect();
-    let work = |slot: &Mutex<Option<(u64, Instant)>>| {
+    let busy: Vec<Mutex<Option<Busy>>> = (0..threads).map(|_| Mutex::new(None)).collect();
+    let work = |slot: &Mutex<Option<Busy>>| {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 break;
             }
-            *slot.lock().expect("no panic while locked") = Some((seed, Instant::now()));
+            *slot.lock().expect("no panic while locked") = Some(Busy { seed, looks: 0 });
             let result = run_seed(seed, &Options::default());
             if let Err(what) = &result {
                 on_failure(seed, what);
@@ -85,7 +88,7 @@ pub fn run_seeds(
         let workers: Vec<_> = busy.iter().map(|slot| scope.spawn(|| work(slot))).collect();
         let mut looks = 0u32;
         while workers.iter().any(|w| !w.is_finished()) {
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(LOOK);
             watch(&busy);
             looks += 1;
             if looks.is_multiple_of(50) {
@@ -99,14 +102,23 @@ pub fn run_seeds(
     tally
 }
 
-fn watch(busy: &[Mutex<Option<(u64, Instant)>>]) {
+/// The run that a thread is at.
+struct Busy {
+    seed: u64,
+    /// How often the watchdog has seen it.
+    looks: u32,
+}
+
+fn watch(busy: &[Mutex<Option<Busy>>]) {
     for slot in busy {
-        if let Some((seed, since)) = *slot.lock().expect("no panic while locked")
-            && since.elapsed() > HANGS_AFTER
-        {
-            println!(
-                "seed {seed} hangs: {HANGS_AFTER:?} and no end. Replay: sim replay {seed} --trace"
-            );
+        let mut slot = slot.lock().expect("no panic while locked");
+        let Some(Busy { seed, looks }) = slot.as_mut() else {
+            continue;
+        };
+        *looks += 1;
+        if *looks > HANGS_AFTER_LOOKS {
+            let waited = LOOK * HANGS_AFTER_LOOKS;
+            println!("seed {seed} hangs: {waited:?} and no end. Replay: sim replay {seed} --trace");
             std::process::exit(1);
         }
     }
