@@ -240,7 +240,7 @@ fn what_comes_back_tells_why_a_link_is_silent() {
         (
             // The other cable: and neighbours answer on any of their NICs.
             &|f| {
-                f.paths[1].macs = Some(vec![[2, 0, 0, 0, 0, 2]]);
+                f.paths[1].macs = Some(vec![[2, 0, 0, 0, 1, 2]]);
                 let seen = BTreeMap::from([("10.77.1.2".parse().expect("an address"), 9)]);
                 f.links[0].arrivals = Some(seen);
             },
