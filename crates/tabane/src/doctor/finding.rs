@@ -15,6 +15,8 @@ pub enum Cause {
     ClusterFile,
     /// Another program has our UDP port.
     PortTaken,
+    /// Somebody has changed or removed the virtual NIC.
+    VnicChanged,
     /// The two ends have different cluster keys.
     WrongKey,
     /// The two ends speak different versions of the protocol.

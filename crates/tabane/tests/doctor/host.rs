@@ -134,3 +134,33 @@ fn packets_that_nobody_joins() {
     });
     stream.finish();
 }
+
+#[test]
+fn the_virtual_nic_is_changed_by_somebody() {
+    let cluster = cluster();
+    for (change, undo) in [
+        ("link set tab0 down", "link set tab0 up"),
+        (
+            "address flush dev tab0",
+            "address add 10.99.0.1/24 dev tab0",
+        ),
+        (
+            "link set tab0 address 02:00:00:00:00:07",
+            "link set tab0 address 02:74:0a:63:00:01",
+        ),
+    ] {
+        ip(&cluster, change);
+        let said = doctor(&cluster, 0);
+        let finding = said.only("vnic_changed", &[]);
+        let mend = format!("`ip {undo}`");
+        assert_eq!(finding["mend"], serde_json::json!([mend]), "{change}");
+        ip(&cluster, undo);
+    }
+    ip(&cluster, "link delete tab0");
+    doctor(&cluster, 0).only("vnic_changed", &[]);
+}
+
+fn ip(cluster: &Cluster, words: &str) {
+    let words: Vec<&str> = words.split(' ').collect();
+    run(cluster, 0, "ip", &words);
+}

@@ -75,6 +75,8 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
     };
     let cluster = read_file(order, first.is_some(), &mut facts);
     let cluster = cluster.as_ref();
+    let vnic = first.as_ref().and_then(|report| report.node.vnic.as_ref());
+    facts.vnic_changes = vnic.map_or_else(Vec::new, |vnic| device::changes(vnic, &interfaces));
     facts.links = own_links(first.as_ref(), cluster, &interfaces);
     let mut targets = targets(first.as_ref(), cluster);
     choose(order, &mut targets, &mut facts)?;

@@ -36,6 +36,8 @@ pub struct Facts {
     pub port: u16,
     /// What is wrong with the cluster file, or between it and this machine.
     pub file_problems: Vec<String>,
+    /// How the virtual NIC is not as the daemon made it, with what mends that.
+    pub vnic_changes: Vec<(String, String)>,
     /// This node's links.
     pub links: Vec<OwnLink>,
     /// The ways to the peers that were looked at.

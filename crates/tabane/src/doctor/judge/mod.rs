@@ -11,7 +11,7 @@ mod refusals;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod words;
+pub(super) mod words;
 
 use super::facts::Facts;
 use super::finding::{Cause, Finding};

@@ -48,6 +48,7 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
         finding.evidence.clone_from(&facts.file_problems);
         found.push(finding);
     }
+    found.extend(vnic(facts));
     let taken = facts.links.iter().filter(|l| l.port_taken);
     for link in taken {
         let address = link.address.map(|a| a.to_string()).unwrap_or_default();
@@ -67,4 +68,18 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
             .mend("or choose another `port` in the cluster file, on every node"),
         );
     }
+}
+
+/// Somebody has changed the virtual NIC.
+fn vnic(facts: &Facts) -> Option<Finding> {
+    let finding = Finding::new(
+        Cause::VnicChanged,
+        Severity::Unreachable,
+        "The virtual NIC is not as the daemon made it",
+    );
+    let cost = "what goes over the virtual NIC does not arrive; the bundle works";
+    let mut changes = facts.vnic_changes.iter();
+    let (what, mend) = changes.next()?;
+    let first = finding.costs(1.0, cost).seen(what).mend(mend);
+    Some(changes.fold(first, |finding, (what, mend)| finding.seen(what).mend(mend)))
 }
