@@ -5,12 +5,9 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use tabane_cluster::mac_of;
 use tabane_io::netlink::Interface;
 
 use super::{Device, since};
-use crate::doctor::judge::words::mac;
-use crate::status::VnicStatus;
 
 /// Counters that grow when something goes wrong.
 const ERRORS: [&str; 9] = [
@@ -48,40 +45,6 @@ pub fn with_address(interfaces: &[Interface], address: IpAddr) -> Option<Device>
         features: tabane_io::ethtool::features(&interface.name).ok(),
         errors: BTreeMap::new(),
     })
-}
-
-/// How the virtual NIC is not as the daemon made it, and what mends that.
-pub fn changes(vnic: &VnicStatus, interfaces: &[Interface]) -> Vec<(String, String)> {
-    let (name, address) = (&vnic.name, &vnic.address);
-    let Some(device) = interfaces.iter().find(|i| i.name == *name) else {
-        let mend = "restart the daemon: `systemctl restart tabane`";
-        return vec![(format!("`ip link` does not list {name}"), mend.to_owned())];
-    };
-    let mut found = Vec::new();
-    if !device.up {
-        let mend = format!("`ip link set {name} up`");
-        found.push((format!("{name} is switched off"), mend));
-    }
-    let ip: Option<IpAddr> = address.split('/').next().and_then(|ip| ip.parse().ok());
-    let has = |ip| device.addresses.iter().any(|a| a.ip == ip);
-    if !ip.is_some_and(has) {
-        let mend = format!("`ip address add {address} dev {name}`");
-        found.push((
-            format!("`ip address` does not list {address} of {name}"),
-            mend,
-        ));
-    }
-    if let (Some(own), Some(now)) = (ip.map(mac_of), device.mac)
-        && own != now
-    {
-        let (own, now) = (mac(&own), mac(&now));
-        let mend = format!("`ip link set {name} address {own}`");
-        found.push((
-            format!("the Ethernet address of {name} is {now}, not {own}"),
-            mend,
-        ));
-    }
-    found
 }
 
 /// The error counters of a device now.

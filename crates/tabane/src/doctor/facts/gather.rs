@@ -13,7 +13,7 @@ use super::flows::Flows;
 use super::machine::Before;
 use super::network::Network;
 use super::pings::{self, Answers, Way};
-use super::{Device, Facts, OwnLink, PathFacts, Watched, device, measure};
+use super::{Device, Facts, OwnLink, PathFacts, VnicFacts, Watched, device, measure};
 use crate::cli;
 use crate::doctor::finding::Unseen;
 use crate::status::{self, AskError, PathState, StatusReport};
@@ -76,7 +76,11 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
     let cluster = read_file(order, first.is_some(), &mut facts);
     let cluster = cluster.as_ref();
     let vnic = first.as_ref().and_then(|report| report.node.vnic.as_ref());
-    facts.vnic_changes = vnic.map_or_else(Vec::new, |vnic| device::changes(vnic, &interfaces));
+    facts.vnic = vnic.map(|vnic| VnicFacts {
+        name: vnic.name.clone(),
+        address: vnic.address.clone(),
+        device: interfaces.iter().find(|i| i.name == vnic.name).cloned(),
+    });
     facts.links = own_links(first.as_ref(), cluster, &interfaces);
     let mut targets = targets(first.as_ref(), cluster);
     choose(order, &mut targets, &mut facts)?;

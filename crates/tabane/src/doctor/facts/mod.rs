@@ -11,6 +11,7 @@ mod pings;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use tabane_io::netlink::Interface;
 use tabane_io::probe::KnockAnswer;
 
 use super::finding::Unseen;
@@ -36,8 +37,8 @@ pub struct Facts {
     pub port: u16,
     /// What is wrong with the cluster file, or between it and this machine.
     pub file_problems: Vec<String>,
-    /// How the virtual NIC is not as the daemon made it, with what mends that.
-    pub vnic_changes: Vec<(String, String)>,
+    /// The virtual NIC, if the daemon made one.
+    pub vnic: Option<VnicFacts>,
     /// This node's links.
     pub links: Vec<OwnLink>,
     /// The ways to the peers that were looked at.
@@ -69,6 +70,17 @@ impl Watched {
         let first = std::iter::once(&self.first);
         first.chain(&self.between).chain([&self.last])
     }
+}
+
+/// The virtual NIC: what the daemon made, and what there is.
+#[derive(Debug, Clone)]
+pub struct VnicFacts {
+    /// Its name.
+    pub name: String,
+    /// Its address with the prefix's length.
+    pub address: String,
+    /// The device of this name, if there is one.
+    pub device: Option<Interface>,
 }
 
 /// One of this node's links.

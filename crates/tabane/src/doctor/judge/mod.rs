@@ -11,7 +11,7 @@ mod refusals;
 mod shared;
 #[cfg(test)]
 mod tests;
-pub(super) mod words;
+mod words;
 
 use super::facts::Facts;
 use super::finding::{Cause, Finding};

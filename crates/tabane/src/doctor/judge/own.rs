@@ -1,6 +1,11 @@
 //! The daemon itself, and its cluster file.
 
-use crate::doctor::facts::Facts;
+use std::net::IpAddr;
+
+use tabane_cluster::mac_of;
+
+use super::words::mac;
+use crate::doctor::facts::{Facts, VnicFacts};
 use crate::doctor::finding::{Cause, Finding, Severity};
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
@@ -72,14 +77,50 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Somebody has changed the virtual NIC.
 fn vnic(facts: &Facts) -> Option<Finding> {
+    let changes = changes(facts.vnic.as_ref()?);
     let finding = Finding::new(
         Cause::VnicChanged,
         Severity::Unreachable,
         "The virtual NIC is not as the daemon made it",
+    )
+    .costs(
+        1.0,
+        "what goes over the virtual NIC does not arrive; the bundle works",
     );
-    let cost = "what goes over the virtual NIC does not arrive; the bundle works";
-    let mut changes = facts.vnic_changes.iter();
-    let (what, mend) = changes.next()?;
-    let first = finding.costs(1.0, cost).seen(what).mend(mend);
-    Some(changes.fold(first, |finding, (what, mend)| finding.seen(what).mend(mend)))
+    let tell = |finding: Finding, (what, mend)| finding.seen(what).mend(mend);
+    (!changes.is_empty()).then(|| changes.into_iter().fold(finding, tell))
+}
+
+/// How the virtual NIC is not as the daemon made it, and what mends that.
+fn changes(vnic: &VnicFacts) -> Vec<(String, String)> {
+    let (name, address) = (&vnic.name, &vnic.address);
+    let Some(device) = &vnic.device else {
+        let mend = "restart the daemon: `systemctl restart tabane`";
+        return vec![(format!("`ip link` does not list {name}"), mend.to_owned())];
+    };
+    let mut found = Vec::new();
+    if !device.up {
+        let mend = format!("`ip link set {name} up`");
+        found.push((format!("{name} is switched off"), mend));
+    }
+    let ip: Option<IpAddr> = address.split('/').next().and_then(|ip| ip.parse().ok());
+    let has = |ip| device.addresses.iter().any(|a| a.ip == ip);
+    if !ip.is_some_and(has) {
+        let mend = format!("`ip address add {address} dev {name}`");
+        found.push((
+            format!("`ip address` does not list {address} of {name}"),
+            mend,
+        ));
+    }
+    if let (Some(own), Some(now)) = (ip.map(mac_of), device.mac)
+        && own != now
+    {
+        let (own, now) = (mac(&own), mac(&now));
+        let mend = format!("`ip link set {name} address {own}`");
+        found.push((
+            format!("the Ethernet address of {name} is {now}, not {own}"),
+            mend,
+        ));
+    }
+    found
 }
