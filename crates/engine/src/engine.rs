@@ -312,6 +312,7 @@ impl Engine {
         {
             host.link_changed(&text);
         }
+        host.devices_changed(self.links.devices());
     }
 
     fn send_all(&mut self, now: Time) {

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use tabane_io::netlink::Interface;
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::{Event, Node, PeerId, Time};
 
@@ -31,6 +32,9 @@ pub trait Host {
 
     /// Links changed state at the operating system's level.
     fn link_changed(&mut self, text: &str);
+
+    /// Some device or address of this host changed; these are all there are.
+    fn devices_changed(&mut self, _devices: &[Interface]) {}
 }
 
 /// What the host may see and touch while the loop calls it.

@@ -89,6 +89,8 @@ struct Waking {
 
 pub(crate) struct Links {
     links: Vec<Link>,
+    /// As they were when links were last compared with them.
+    devices: Vec<Interface>,
     monitor: LinkMonitor,
     /// None: not permitted.
     neighbours: Option<Neighbours>,
@@ -106,6 +108,7 @@ impl Links {
         let links = specs.iter().map(|spec| Link::new(*spec, true));
         Ok(Links {
             links: links.collect(),
+            devices: Vec::new(),
             monitor,
             neighbours: Some(Neighbours::new()?),
             port,
@@ -208,7 +211,13 @@ impl Links {
             }
             words.extend(text);
         }
+        self.devices = devices;
         words
+    }
+
+    /// The devices of this host, as they were when the links were last compared with them.
+    pub fn devices(&self) -> &[Interface] {
+        &self.devices
     }
 
     pub fn configs(&self) -> Vec<LinkConfig> {

@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 
 use common::*;
+use serde_json::Value;
 use tabane_lab::Fault;
 use tabane_lab::cluster::{Cluster, PATIENCE, Program, output, path};
 
@@ -97,6 +98,42 @@ fn an_address_is_taken_from_a_nic_and_given_back() {
     stream.flows(SOME_BYTES);
     address(&cluster, "add");
     wait_path(&cluster, 1, "up");
+    stream.flows(SOME_BYTES);
+    stream.finish();
+}
+
+#[test]
+fn a_virtual_nic_that_somebody_removes_is_made_again() {
+    let cluster = cluster_on(&slow_links());
+    // With its number.
+    let device = || {
+        let devices = said(&cluster, 1, "ip -o link");
+        let mut lines = devices.lines().map(str::to_owned);
+        lines.find(|line| line.contains("tab0"))
+    };
+    let number = |line: String| line.split(':').next().map(str::to_owned);
+    let before = device().and_then(number);
+    let stream = Stream::start(&cluster);
+    stream.flows(SOME_BYTES);
+    said(&cluster, 1, "ip link delete tab0");
+    eventually("another one", || {
+        device().is_some_and(|line| number(line) != before)
+    });
+    stream.flows(SOME_BYTES);
+    for (change, undo) in [
+        ("link set tab0 down", "link set tab0 up"),
+        (
+            "address flush dev tab0",
+            "address add 10.99.0.2/24 dev tab0",
+        ),
+    ] {
+        said(&cluster, 1, &format!("ip {change}"));
+        let is_told = |status: &Value| status["node"]["vnic"]["trouble"].is_string();
+        cluster.wait_status(1, change, is_told).expect("status");
+        said(&cluster, 1, &format!("ip {undo}"));
+        let is_sound = |status: &Value| status["node"]["vnic"]["trouble"].is_null();
+        cluster.wait_status(1, undo, is_sound).expect("status");
+    }
     stream.flows(SOME_BYTES);
     stream.finish();
 }

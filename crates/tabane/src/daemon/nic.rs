@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 
 use tabane_cluster::mac_of;
+use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
 use tabane_proto::{Node, PeerId};
@@ -45,9 +46,37 @@ pub struct NicCounters {
     pub write_failed: u64,
 }
 
+/// What somebody has done to the device since the daemon made it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    #[default]
+    Sound,
+    /// Removed it, or moved it to another network namespace.
+    Gone,
+    /// Switched it off.
+    Off,
+    /// Taken its address from it.
+    WithoutAddress,
+}
+
+impl Condition {
+    /// What is wrong, in words; `None` if nothing is.
+    pub const fn trouble(self) -> Option<&'static str> {
+        match self {
+            Condition::Sound => None,
+            Condition::Gone => Some("somebody has removed it"),
+            Condition::Off => Some("somebody has switched it off"),
+            Condition::WithoutAddress => Some("somebody has taken its address from it"),
+        }
+    }
+}
+
 /// The virtual NIC and what is switched over it.
 pub struct Nic {
     vnic: Vnic,
+    address: IpAddr,
+    condition: Condition,
     switch: VSwitch,
     peers: Vec<PeerId>,
     /// To each of the peers.
@@ -90,6 +119,8 @@ impl Nic {
         })?;
         Ok(Nic {
             vnic,
+            address: address.0,
+            condition: Condition::Sound,
             switch: switch(address.0, peers),
             peers: peers.iter().map(|(peer, _)| *peer).collect(),
             flows: vec![FlowNumbers::default(); peers.len()],
@@ -115,6 +146,24 @@ impl Nic {
     /// The device.
     pub fn vnic(&self) -> &Vnic {
         &self.vnic
+    }
+
+    /// What became of the device.
+    pub const fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    /// Compares the device with what the host has now. Returns whether its condition has changed.
+    pub fn look(&mut self, devices: &[Interface]) -> bool {
+        let device = devices.iter().find(|d| d.index == self.vnic.index());
+        let has = |device: &Interface| device.addresses.iter().any(|a| a.ip == self.address);
+        let now = match device {
+            None => Condition::Gone,
+            Some(device) if !device.up => Condition::Off,
+            Some(device) if !has(device) => Condition::WithoutAddress,
+            Some(_) => Condition::Sound,
+        };
+        core::mem::replace(&mut self.condition, now) != now
     }
 
     /// The device can be read.

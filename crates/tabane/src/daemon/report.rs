@@ -116,6 +116,7 @@ fn vnic_status(nic: &Nic, address: (std::net::IpAddr, u8)) -> Option<VnicStatus>
             _ => "veth",
         }
         .to_owned(),
+        trouble: nic.condition().trouble().map(str::to_owned),
     })
 }
 

@@ -7,6 +7,7 @@ use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, SPIN, Turn};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
+use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::systemd::State;
@@ -19,7 +20,7 @@ use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 
 use super::log;
 use super::manager::Manager;
-use super::nic::Nic;
+use super::nic::{Condition, NAME as NIC, Nic};
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
@@ -124,6 +125,8 @@ pub(super) struct Daemon {
     /// The agent has more to do at once.
     is_eager: bool,
     stop: bool,
+    /// Why it cannot go on.
+    failed: Option<String>,
 }
 
 impl Daemon {
@@ -178,6 +181,7 @@ impl Daemon {
             look_at: started,
             is_eager: false,
             stop: false,
+            failed: None,
         };
         Ok((engine, daemon))
     }
@@ -187,7 +191,7 @@ impl Daemon {
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
         let _ = cli::print("ready\n");
         self.manager.tell(State::Ready);
-        while !self.stop {
+        while !self.stop && self.failed.is_none() {
             let patience = self.manager.patience(rates::INTERVAL);
             engine
                 .turn(&mut self, Some(patience))
@@ -201,7 +205,18 @@ impl Daemon {
         engine.flush();
         self.helm.stop(engine.poller());
         log::line("stopped");
-        Ok(())
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// Makes another virtual NIC in place of one that is gone.
+    fn make_nic_again(&mut self) {
+        let address = self.cluster.nodes[self.me].vnic;
+        self.nic = None;
+        match address.map(|address| open_nic(&self.cluster, address, &self.peers)) {
+            Some(Ok(nic)) => self.nic = Some(nic),
+            Some(Err(error)) => self.failed = Some(error),
+            None => {}
+        }
     }
 
     /// Remembers who was refused, for `status`; returns whether the event is one for the log.
@@ -392,7 +407,7 @@ fn open_nic(
     let nic = Nic::open(address, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
     log::line(format!(
         "{} is up with {}/{}, MTU {}",
-        super::nic::NAME,
+        NIC,
         address.0,
         address.1,
         nic.vnic().mtu()
@@ -517,11 +532,7 @@ impl Host for Daemon {
             return self.is_eager;
         };
         let is_eager = nic.before_wait(node, poller).unwrap_or_else(|error| {
-            log::line(format!(
-                "{} can no longer be read: {error}",
-                super::nic::NAME
-            ));
-            self.stop = true;
+            self.failed = Some(format!("{NIC} can no longer be read: {error}"));
             true
         });
         is_eager || self.is_eager
@@ -529,5 +540,21 @@ impl Host for Daemon {
 
     fn link_changed(&mut self, text: &str) {
         log::line(text);
+    }
+
+    fn devices_changed(&mut self, devices: &[Interface]) {
+        let Some(nic) = &mut self.nic else {
+            return;
+        };
+        if !nic.look(devices) {
+            return;
+        }
+        match nic.condition().trouble() {
+            None => log::line(format!("{NIC} is as it was made again")),
+            Some(trouble) => log::line(format!("{NIC}: {trouble}")),
+        }
+        if nic.condition() == Condition::Gone {
+            self.make_nic_again();
+        }
     }
 }

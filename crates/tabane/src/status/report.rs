@@ -107,6 +107,9 @@ pub struct VnicStatus {
     pub mtu_bytes: u32,
     /// What it is made of: `tap` or `veth`.
     pub backend: String,
+    /// What somebody has done to it since the daemon made it, in words; `null`: nothing.
+    #[serde(default)]
+    pub trouble: Option<String>,
 }
 
 /// Another node.

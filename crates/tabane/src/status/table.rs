@@ -98,10 +98,12 @@ fn head(report: &StatusReport, out: &mut String) {
         ),
     );
     if let Some(vnic) = &node.vnic {
+        let trouble = vnic.trouble.as_ref();
+        let trouble = trouble.map_or_else(String::new, |text| format!("; {}", clean(text)));
         line(
             out,
             &format!(
-                "{}: {}, MTU {}, {}",
+                "{}: {}, MTU {}, {}{trouble}",
                 clean(&vnic.name),
                 clean(&vnic.address),
                 vnic.mtu_bytes,

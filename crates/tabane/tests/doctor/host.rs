@@ -156,8 +156,6 @@ fn the_virtual_nic_is_changed_by_somebody() {
         assert_eq!(finding["mend"], serde_json::json!([mend]), "{change}");
         ip(&cluster, undo);
     }
-    ip(&cluster, "link delete tab0");
-    doctor(&cluster, 0).only("vnic_changed", &[]);
 }
 
 fn ip(cluster: &Cluster, words: &str) {

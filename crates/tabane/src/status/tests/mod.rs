@@ -99,6 +99,7 @@ pub(crate) fn example() -> StatusReport {
                 address: "10.99.0.1/24".to_owned(),
                 mtu_bytes: 62_000,
                 backend: "tap".to_owned(),
+                trouble: None,
             }),
             pid: 4242,
             busy_us: 7_250_000_000,
