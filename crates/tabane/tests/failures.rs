@@ -25,14 +25,7 @@ fn a_stream_survives_every_kind_of_failure() {
     let cluster = cluster_on(&slow_links());
     let stream = Stream::start(&cluster);
     stream.flows(SOME_BYTES);
-    for (link, fault, node) in [
-        (0, Fault::Silent, None),
-        (1, Fault::Silent, None),
-        (0, Fault::Carrier, None),
-        (1, Fault::OneWay, Some(0)),
-        (0, Fault::OneWay, Some(1)),
-        (1, Fault::Carrier, Some(1)),
-    ] {
+    for (link, fault, node) in FAILURES {
         fail(&cluster, link, fault, node);
         wait_path(&cluster, link, "down");
         stream.flows(SOME_BYTES);

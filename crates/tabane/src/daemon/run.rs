@@ -56,6 +56,11 @@ const UNUSED_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Life {
+    /// Whether it is here for everybody.
+    fn is_for_all(self) -> bool {
+        self == Life::UntilTold
+    }
+
     /// The names of its sockets: for questions, and for `tabane run`.
     fn sockets(self) -> (String, String) {
         match self {
@@ -77,7 +82,7 @@ impl Life {
     fn check(self, engine: &Engine, words: &[String]) -> Result<(), String> {
         let links = engine.link_status();
         let can = links.iter().any(|link| link.buffers.is_some());
-        if self == Life::UntilTold || can {
+        if self.is_for_all() || can {
             return Ok(());
         }
         Err(format!(
@@ -146,7 +151,7 @@ impl Daemon {
         let peers = add_peers(&mut engine, cluster, me)?;
         let nic = spec
             .vnic
-            .filter(|_| life == Life::UntilTold)
+            .filter(|_| life.is_for_all())
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
         let agent = Agent::new(engine.poller(), handover, life.only_of(), engine.now())
@@ -155,10 +160,10 @@ impl Daemon {
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
         registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
-        let metrics = cluster.metrics_of(me).filter(|_| life == Life::UntilTold);
+        let metrics = cluster.metrics_of(me).filter(|_| life.is_for_all());
         let metrics = metrics.map(serve_metrics).transpose()?;
         let started = engine.now();
-        let steers = cluster.mptcp && life == Life::UntilTold;
+        let steers = cluster.mptcp && life.is_for_all();
         let helm = steers.then(|| Helm::start(engine.poller(), TOKEN_KEEPER, started));
         let daemon = Daemon {
             cluster: cluster.clone(),
@@ -254,7 +259,7 @@ impl Daemon {
     /// Whether it was there for programs that have all ended (and what they have said is on its
     /// way), or another one is there for everybody.
     fn is_unused(&mut self, now: Time, node: &Node) -> bool {
-        if self.life == Life::UntilTold || now < self.look_at {
+        if self.life.is_for_all() || now < self.look_at {
             return false;
         }
         self.look_at = now + LOOK_EVERY;
@@ -285,7 +290,7 @@ impl Daemon {
 
     /// Whether it is here for everybody.
     pub(super) fn is_for_all(&self) -> bool {
-        self.life == Life::UntilTold
+        self.life.is_for_all()
     }
 
     fn name(&self, peer: PeerId) -> String {

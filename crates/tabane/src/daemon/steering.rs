@@ -85,8 +85,11 @@ impl Daemon {
         let Some(mut steering) = self.helm.steering.take() else {
             return;
         };
-        let now = Time::from_ns(clock::now_ns());
-        if self.helm.draw_at.is_some_and(|at| at <= now) {
+        let due = self.helm.draw_at.and_then(|at| {
+            let now = Time::from_ns(clock::now_ns());
+            (at <= now).then_some(now)
+        });
+        if let Some(now) = due {
             let (picture, is_settling) = self.picture(now, node);
             self.helm.draw_at = is_settling.then(|| now + SETTLING);
             steering.draw(picture);

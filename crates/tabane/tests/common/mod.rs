@@ -14,7 +14,17 @@ use serde_json::Value;
 use tabane_lab::cluster::{
     Cluster, ClusterConfig, PATIENCE, Program, all_paths_up, output, path_state, socket_address,
 };
-use tabane_lab::{Lab, LabConfig, LinkSpec};
+use tabane_lab::{Fault, Lab, LabConfig, LinkSpec};
+
+/// Every kind of failure of one of two links: of which, and at which node only.
+pub const FAILURES: [(usize, Fault, Option<usize>); 6] = [
+    (0, Fault::Silent, None),
+    (1, Fault::Silent, None),
+    (0, Fault::Carrier, None),
+    (1, Fault::OneWay, Some(0)),
+    (0, Fault::OneWay, Some(1)),
+    (1, Fault::Carrier, Some(1)),
+];
 
 pub fn tabane() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_tabane"))

@@ -214,14 +214,7 @@ fn a_stream_survives_failures_of_either_link() {
     let flow = Flow::start(&cluster, 0);
     flow.flows(SOME_BYTES);
     wait_links(&cluster, &[0, 1]);
-    for (link, fault, node) in [
-        (0, Fault::Silent, None),
-        (1, Fault::Silent, None),
-        (0, Fault::Carrier, None),
-        (1, Fault::OneWay, Some(0)),
-        (0, Fault::OneWay, Some(1)),
-        (1, Fault::Carrier, Some(1)),
-    ] {
+    for (link, fault, node) in FAILURES {
         cluster.lab().fail(link, fault, node).expect("fails");
         wait_detour(&cluster, link, true);
         wait_carried(&cluster, &[1 - link]);
@@ -278,21 +271,29 @@ fn four_links_lose_three() {
     all_but_one_fail(4);
 }
 
-/// Where the kernel drops what does not come from where it would send (strict rp_filter, RFC 3704),
-/// the probes of a link that is on a detour would be dropped, and it would never return.
-#[test]
-fn where_reverse_paths_are_strict_nothing_is_steered() {
+/// A cluster whose node 0 has this setting, for which it steers nothing, as its log says; and what that
+/// node's kernel had before.
+fn not_steered(setting: &str, why: &str) -> (Cluster, Kernel) {
     let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
-    said(&cluster, 0, "sysctl -w net.ipv4.conf.eth1.rp_filter=1");
+    said(&cluster, 0, &format!("sysctl -w {setting}"));
     let before = kernel(&cluster, 0);
     for node in 0..2 {
         cluster.start(node).expect("starts");
     }
     wait_path(&cluster, 1, "up");
-    eventually("the log says so", || {
-        let why = "Multipath TCP is not steered: eth1 takes only what comes from";
-        cluster.log(0).contains(why)
-    });
+    let why = format!("Multipath TCP is not steered: {why}");
+    eventually("the log says so", || cluster.log(0).contains(&why));
+    (cluster, before)
+}
+
+/// Where the kernel drops what does not come from where it would send (strict rp_filter, RFC 3704),
+/// the probes of a link that is on a detour would be dropped, and it would never return.
+#[test]
+fn where_reverse_paths_are_strict_nothing_is_steered() {
+    let (cluster, before) = not_steered(
+        "net.ipv4.conf.eth1.rp_filter=1",
+        "eth1 takes only what comes from",
+    );
     wait_restored(&cluster, 0, &before);
     for link in [0, 1] {
         cluster
@@ -429,16 +430,6 @@ fn what_the_operator_made_stays() {
 
 #[test]
 fn without_multipath_tcp_the_rest_works() {
-    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
-    said(&cluster, 0, "sysctl -w net.mptcp.enabled=0");
-    let before = kernel(&cluster, 0);
-    for node in 0..2 {
-        cluster.start(node).expect("starts");
-    }
-    wait_path(&cluster, 1, "up");
-    eventually("the log says so", || {
-        let why = "Multipath TCP is not steered: it is switched off; `sysctl";
-        cluster.log(0).contains(why)
-    });
+    let (cluster, before) = not_steered("net.mptcp.enabled=0", "it is switched off; `sysctl");
     assert_eq!(kernel(&cluster, 0), before);
 }
