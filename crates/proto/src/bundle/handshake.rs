@@ -49,12 +49,12 @@ impl Bundle {
         }
     }
 
-    /// Where a first message of ours goes on `id`: what is configured and what
-    /// was learned, in turn, since either may be out of date.
-    pub(super) fn initiation_address(&self, id: LinkId, turn: u8) -> Option<SocketAddr> {
+    /// Where a first message of ours goes on `id`: what was learned and what is
+    /// configured, a round each, since either may be out of date.
+    pub(super) fn initiation_address(&self, id: LinkId, round: u8) -> Option<SocketAddr> {
         let learned = self.paths[id.index()].as_ref()?.remote;
         match self.config.addresses[id.index()] {
-            Some(configured) if turn % 2 == 1 => Some(configured),
+            Some(configured) if round % 2 == 1 => Some(configured),
             _ => Some(learned),
         }
     }

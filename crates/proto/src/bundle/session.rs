@@ -149,8 +149,8 @@ pub(crate) struct Initiation {
     interval: Duration,
     /// Paths (a bit each) on which it is still to be sent in this round.
     pub unsent: u8,
-    /// How often it was sent, on any path.
-    pub sends: u8,
+    /// Rounds before this one; wraps.
+    pub round: u8,
 }
 
 /// Which session a received packet belongs to.
@@ -223,7 +223,7 @@ impl Sessions {
             next_send: now + RETRY_FIRST,
             interval: RETRY_FIRST,
             unsent: paths,
-            sends: 0,
+            round: 0,
         };
         self.initiation.replace(new).map(|old| old.local)
     }
@@ -281,6 +281,7 @@ impl Sessions {
             && now >= i.next_send
         {
             i.unsent = paths;
+            i.round = i.round.wrapping_add(1);
             i.interval = (i.interval * 2).min(RETRY_MAX);
             i.next_send = now + i.interval;
         }

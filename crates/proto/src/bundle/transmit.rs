@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::schedule::Demand;
 use super::{Bundle, TRIM_AFTER, schedule};
 use crate::crypto::KEY_PACKETS_MAX;
-use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
+use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::PathControl;
 use crate::node::{Shared, Transmit};
 use crate::op::Pending;
@@ -49,18 +49,17 @@ impl Bundle {
     fn transmit_handshake(&mut self, buffer: &mut [u8], shared: &Shared) -> Option<Transmit> {
         let open = !shared.blocked;
         let initiation = self.sessions.initiation.as_mut()?;
-        let turn = initiation.unsent & open;
-        if turn == 0 {
+        let unsent = initiation.unsent & open;
+        if unsent == 0 {
             return None;
         }
-        let link = LinkId(turn.trailing_zeros() as u8);
+        let link = LinkId(unsent.trailing_zeros() as u8);
         initiation.unsent &= !(1 << link.0);
-        initiation.sends = initiation.sends.wrapping_add(1);
-        let turn = initiation.sends / LINKS_MAX as u8;
+        let round = initiation.round;
         let datagram = initiation.initiator.datagram();
         let bytes = datagram.len();
         buffer[..bytes].copy_from_slice(datagram);
-        let to = self.initiation_address(link, turn)?;
+        let to = self.initiation_address(link, round)?;
         Some(Transmit {
             link,
             to,

@@ -2,6 +2,7 @@
 //! machines that are not who they say.
 
 use super::*;
+use crate::wire::Kind;
 
 #[test]
 fn peers_that_come_and_go_leave_nothing_behind() {
@@ -111,6 +112,29 @@ fn a_path_that_is_configured_later_is_used() {
         let up = |p: &&crate::PathStatus| p.state == crate::link::PathState::Up;
         assert_eq!(stats.paths.iter().filter(up).count(), 2, "node {node}");
     }
+}
+
+/// A straggler from an address that the peer has left teaches that address again; when the
+/// node has moved, too, nothing else is ever heard.
+#[test]
+fn the_configured_address_is_tried_in_every_second_round() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let left: SocketAddr = "10.77.0.99:7577".parse().unwrap();
+    pair.send_frame(1, frame(62_000, 1));
+    for (link, _, _, mut bytes) in pair.drain(1) {
+        pair.nodes[0].handle_datagram(pair.now, link, left, &mut bytes);
+    }
+    pair.dead = 3;
+    pair.seen.clear();
+    pair.run(Duration::from_secs(20));
+    let firsts = pair.seen.iter().filter(|(link, from, _, bytes)| {
+        *link == LinkId(0) && *from == address(0, 0) && bytes[0] == Kind::Init as u8
+    });
+    let to: Vec<SocketAddr> = firsts.map(|(_, _, to, _)| *to).collect();
+    assert_eq!(to[..4], [left, address(1, 0), left, address(1, 0)]);
+    pair.dead = 0;
+    pair.run(Duration::from_secs(3));
+    pair.assert_up();
 }
 
 #[test]
