@@ -215,8 +215,10 @@ impl Engine {
         let now = now();
         let idle_spin = self.spin.spinning(now) && ready.is_empty();
         self.busy.working_since = (!idle_spin).then_some(now);
-        let mut small = self.take_in(now, host, ready);
-        small |= host.produce(now, &mut self.node);
+        self.take_in(now, host, ready);
+        // A probe or an acknowledgement is no reason to wait awake: nobody answers it later.
+        let content_arrived = self.node.take_content_arrived();
+        let small = host.produce(now, &mut self.node) || content_arrived;
         self.run_timers(now, host);
         self.shield(now, host);
         self.send_all(now);
@@ -235,9 +237,8 @@ impl Engine {
         self.send_all(now());
     }
 
-    /// Takes in whatever made the wait end; returns whether it was small traffic.
-    fn take_in(&mut self, now: Time, host: &mut impl Host, ready: &[Ready]) -> bool {
-        let mut received = false;
+    /// Takes in whatever made the wait end.
+    fn take_in(&mut self, now: Time, host: &mut impl Host, ready: &[Ready]) {
         for &ready in ready {
             if ready.token >= HOST_TOKENS {
                 let mut turn = Turn {
@@ -254,7 +255,7 @@ impl Engine {
                 }
             } else {
                 if ready.readable {
-                    received |= self.receive(now, LinkId(ready.token as u8), host);
+                    self.receive(now, LinkId(ready.token as u8), host);
                 }
                 if ready.writable {
                     self.links
@@ -262,18 +263,17 @@ impl Engine {
                 }
             }
         }
-        received
     }
 
     /// Hands in one batch of what has arrived on a link, and its frames to the
     /// host. More waits for the next turn: acknowledgements go out in between.
-    fn receive(&mut self, now: Time, link: LinkId, host: &mut impl Host) -> bool {
+    fn receive(&mut self, now: Time, link: LinkId, host: &mut impl Host) {
         let Some(socket) = self.links.get(u64::from(link.0)) else {
-            return false;
+            return;
         };
         // An error here is a link going away; the kernel tells that by netlink too.
         let Ok(1..) = socket.recv(&mut self.batch) else {
-            return false;
+            return;
         };
         let before = *self.node.node_stats();
         self.moved.more_arrived |= self.batch.is_full();
@@ -285,7 +285,6 @@ impl Engine {
         });
         self.links.count(link, &before, self.node.node_stats());
         deliver_frames(&mut self.node, host);
-        true
     }
 
     fn run_timers(&mut self, now: Time, host: &mut impl Host) {

@@ -11,6 +11,14 @@ use crate::node::{Rejection, Shared};
 use crate::wire::{Header, LinkVerdict, Record, Records};
 use crate::{LinkId, Time};
 
+/// What kinds of records a packet had.
+#[derive(Default)]
+struct Kinds {
+    /// The peer wants to know that it arrived.
+    eliciting: bool,
+    content: bool,
+}
+
 impl Bundle {
     /// Opens `datagram` and acts on its records.
     ///
@@ -66,12 +74,13 @@ impl Bundle {
         if newest {
             self.learn_address(now, link, from);
         }
-        let eliciting = self.on_records(now, link, datagram_bytes, payload, shared);
+        let kinds = self.on_records(now, link, datagram_bytes, payload, shared);
+        shared.content_arrived |= kinds.content;
         if let Some(p) = &mut self.paths[link.index()] {
             p.path
-                .on_received(now, header.number, datagram_bytes, eliciting);
+                .on_received(now, header.number, datagram_bytes, kinds.eliciting);
             p.heard_at = Some(now);
-            if eliciting {
+            if kinds.content {
                 // As long as more waits, a packet is filled up.
                 shared.ran_out.peer |= datagram_bytes < p.content_bytes;
                 p.content_bytes = datagram_bytes;
@@ -84,7 +93,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Acts on every record; returns whether one of them asks for acknowledgement.
+    /// Acts on every record; returns what kinds there were.
     fn on_records(
         &mut self,
         now: Time,
@@ -92,15 +101,16 @@ impl Bundle {
         datagram_bytes: usize,
         payload: &[u8],
         shared: &mut Shared,
-    ) -> bool {
-        let mut eliciting = false;
+    ) -> Kinds {
+        let mut kinds = Kinds::default();
         for record in Records::new(payload) {
             let Ok(record) = record else {
                 shared.stats.bad_record += 1;
                 break;
             };
-            eliciting |= record.is_ack_eliciting();
-            if matches!(record, Record::Unit(_) | Record::Stream(_)) {
+            kinds.eliciting |= record.is_ack_eliciting();
+            if record.is_content() {
+                kinds.content = true;
                 self.busy_until = Some(now + TRIM_AFTER);
             }
             let result = match record {
@@ -126,7 +136,7 @@ impl Bundle {
                 shared.stats.violation += 1;
             }
         }
-        eliciting
+        kinds
     }
 
     /// Records about paths and the bundle itself.

@@ -108,6 +108,12 @@ impl Node {
         core::mem::take(&mut self.shared.ran_out)
     }
 
+    /// Whether anything for programs or the virtual NIC came since this was last asked; the nodes
+    /// tell each other of paths, windows and arrivals all the time.
+    pub fn take_content_arrived(&mut self) -> bool {
+        core::mem::take(&mut self.shared.content_arrived)
+    }
+
     /// The next packet for the virtual NIC, in order within its flow.
     pub fn receive_frame(&mut self) -> Option<(PeerId, Vec<u8>)> {
         while let Some(&peer) = self.arrivals.front() {

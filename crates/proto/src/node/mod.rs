@@ -121,6 +121,7 @@ impl Node {
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
                 ran_out: RanOut::default(),
+                content_arrived: false,
             },
             socket_full: 0,
             kernel_down: 0,

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub crowd: Crowd,
     /// Who has sent all there was, since it was last asked.
     pub ran_out: RanOut,
+    /// Content came since it was last asked.
+    pub content_arrived: bool,
 }
 
 impl Shared {

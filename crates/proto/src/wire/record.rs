@@ -198,19 +198,25 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// Whether the sender wants to know that this arrived: content does, and so
-    /// do windows and probes; what is repeated until confirmed does not.
-    pub const fn is_ack_eliciting(&self) -> bool {
+    /// Whether a program (or the virtual NIC) waits for this: all else is between the nodes.
+    pub const fn is_content(&self) -> bool {
         matches!(
             self,
-            Record::Probe { .. }
+            Record::Unit(_)
                 | Record::Stream(_)
                 | Record::StreamReset { .. }
                 | Record::StreamStop { .. }
-                | Record::StreamWindow { .. }
-                | Record::BundleWindow { .. }
-                | Record::Unit(_)
         )
+    }
+
+    /// Whether the sender wants to know that this arrived: content does, and so
+    /// do windows and probes; what is repeated until confirmed does not.
+    pub const fn is_ack_eliciting(&self) -> bool {
+        self.is_content()
+            || matches!(
+                self,
+                Record::Probe { .. } | Record::StreamWindow { .. } | Record::BundleWindow { .. }
+            )
     }
 }
 
