@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
-use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress};
+use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
 use crate::node::{DownReason, Event, LinkConfig, PeerConfig, Shared};
 use crate::op::{OpStats, Ops, Pending};
 use crate::segment::{Content, Fate};
@@ -135,7 +135,7 @@ pub(crate) struct Bundle {
     restarted: bool,
     stopped: bool,
     /// Others than this bundle have packets on the paths.
-    watched: bool,
+    watch: Watch,
     explorer: Explorer,
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
@@ -186,7 +186,7 @@ impl Bundle {
             was_up: false,
             restarted: false,
             stopped: false,
-            watched: false,
+            watch: Watch::None,
             explorer: Explorer::new(now),
             busy_until: None,
             twins: Twins::default(),
@@ -224,15 +224,25 @@ impl Bundle {
             content_bytes: 0,
             granted_at: Time::ZERO,
         });
-        self.watch(self.watched);
+        self.watch(self.watch);
     }
 
     /// Whether others than this bundle have packets on its paths, so that a failure is to be found
     /// as soon as under load.
-    pub fn watch(&mut self, watched: bool) {
-        self.watched = watched;
+    pub fn watch(&mut self, watch: Watch) {
+        self.watch = watch;
         for p in self.paths.iter_mut().flatten() {
-            p.path.watch(watched);
+            p.path.watch(watch);
+        }
+    }
+
+    /// A probe goes out: those that are due soon on watched paths go along.
+    fn ask_along(&mut self, now: Time) {
+        if self.watch != Watch::None {
+            self.paths
+                .iter_mut()
+                .flatten()
+                .for_each(|p| p.path.ask_along(now));
         }
     }
 
@@ -315,7 +325,7 @@ impl Bundle {
                 let id = LinkId(index as u8);
                 let config = Self::path_config(&link, self.peer_buffer_bytes);
                 path.path = Path::new(id, now, &config);
-                path.path.watch(self.watched);
+                path.path.watch(self.watch);
                 path.sent_told_at = Time::ZERO;
             }
         }
@@ -400,6 +410,14 @@ impl Bundle {
             p.path.on_timeout(now, &mut self.fates);
         }
         self.seek_comparison(now);
+        if self
+            .paths
+            .iter()
+            .flatten()
+            .any(|p| p.path.is_probe_due(now))
+        {
+            self.ask_along(now);
+        }
         self.settle(now);
         self.ops.on_timeout(now);
         if self.busy_until.is_some_and(|until| until <= now) {

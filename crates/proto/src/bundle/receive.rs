@@ -171,6 +171,9 @@ impl Bundle {
                     datagram_bytes,
                 };
                 self.reply(Some(link), reply);
+                if let Some(p) = &mut self.paths[link.index()] {
+                    p.path.on_probed(now);
+                }
             }
             Record::ProbeReply {
                 token,

@@ -114,10 +114,29 @@ impl Bundle {
                 continue;
             };
             if self.paths[id.index()].is_some() && shared.blocked & (1 << id.0) == 0 {
-                return self.transmit_records(now, id, &[record], 0, buffer, shared);
+                return self.transmit_reply(now, id, record, buffer, shared);
             }
         }
         None
+    }
+
+    /// A small answer. That to a probe takes the acknowledgement along that is due for it.
+    fn transmit_reply(
+        &mut self,
+        now: Time,
+        id: LinkId,
+        record: Record<'_>,
+        buffer: &mut [u8],
+        shared: &mut Shared,
+    ) -> Option<Transmit> {
+        let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
+        record.write(&mut w);
+        if matches!(record, Record::ProbeReply { .. }) {
+            self.write_ack(now, id, shared, &mut w);
+        }
+        let written = w.len();
+        self.contents.clear();
+        self.send_alone(now, id, written, record.is_ack_eliciting(), buffer, shared)
     }
 
     /// One packet with these records alone, for which there is room in it, padded to `pad_to_bytes`.

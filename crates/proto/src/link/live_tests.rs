@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::toy::{Toy, Wire, ms, us};
-use super::{Path, PathConfig, PathControl, PathEvent, PathState};
+use super::{Path, PathConfig, PathControl, PathEvent, PathState, Watch};
 use crate::segment::{Content, Fate};
 use crate::wire::{Ack, Witness};
 use crate::{LinkId, Time};
@@ -128,8 +128,9 @@ fn silence_of_a_watched_path_is_found_as_under_load() {
     for seed in 0..10 {
         let mut toy = pair(lan(), seed, false);
         toy.run_for(Duration::from_secs(10));
-        let paths = toy.ends.iter_mut().flat_map(|end| &mut end.paths);
-        paths.for_each(|path| path.watch(true));
+        for (end, watch) in toy.ends.iter_mut().zip([Watch::Asks, Watch::IsAsked]) {
+            end.paths.iter_mut().for_each(|path| path.watch(watch));
+        }
         toy.run_for(ms(20) + us(377 * seed));
         toy.both(0, |w| w.silent = true);
         let found = until(&mut toy, 0, PathState::Down, ms(500));

@@ -52,6 +52,18 @@ pub enum PathEvent {
     },
 }
 
+/// Whether others than the bundle have packets on a path, so that it is to be asked as if it were
+/// under load though nothing is carried on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// Nobody has.
+    None,
+    /// This end asks.
+    Asks,
+    /// The other end asks; this one only if that does not.
+    IsAsked,
+}
+
 /// What a path wants sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathControl {
@@ -102,8 +114,9 @@ pub struct Liveness {
     last_arrival: Time,
     last_progress: Option<Time>,
     keepalive: Duration,
-    /// Somebody else's packets are on the path: it is asked as if it were under load.
-    watched: bool,
+    watch: Watch,
+    /// When the other end last sent a probe.
+    probed_at: Time,
     untested_wait: Duration,
     suspect_probes: u32,
     probe_wanted: bool,
@@ -133,7 +146,8 @@ impl Liveness {
             last_arrival: now,
             last_progress: None,
             keepalive: t::KEEPALIVE,
-            watched: false,
+            watch: Watch::None,
+            probed_at: Time::ZERO,
             untested_wait: t::PROBE_UNTESTED,
             suspect_probes: 0,
             probe_wanted: false,
@@ -179,9 +193,8 @@ impl Liveness {
             self.keepalive = t::KEEPALIVE;
         }
         if self.unanswered.since().is_none() {
-            let busy = self
-                .last_progress
-                .is_some_and(|at| now.since(at) <= t::BUSY);
+            let at = self.last_progress;
+            let busy = self.is_watched() || at.is_some_and(|at| now.since(at) <= t::BUSY);
             self.unanswered.begin(now, busy, rtt.silence());
         }
     }
@@ -392,15 +405,40 @@ impl Liveness {
         self.probe_wanted = true;
     }
 
-    /// Whether the path is to be asked as if it were under load, though nothing is carried on it.
-    pub const fn watch(&mut self, watched: bool) {
-        self.watched = watched;
+    /// Whether and how the path is watched from now on.
+    pub const fn watch(&mut self, watch: Watch) {
+        self.watch = watch;
     }
 
-    const fn keepalive(&self) -> Duration {
-        match self.watched {
-            true => t::KEEPALIVE_WATCHED,
-            false => self.keepalive,
+    fn is_watched(&self) -> bool {
+        self.watch != Watch::None
+    }
+
+    /// The other end sent a probe.
+    pub const fn on_probed(&mut self, now: Time) {
+        self.probed_at = now;
+    }
+
+    /// A probe goes out on another path just now: a watched one is asked along if it soon would be
+    /// anyway, for the processes at both ends are awake then.
+    pub fn ask_along(&mut self, now: Time, rtt: &Rtt) {
+        let soon = now + t::KEEPALIVE_WATCHED / 2;
+        if self.is_watched() && self.state() == PathState::Up && self.probe_at(rtt) <= soon {
+            self.probe_wanted = true;
+        }
+    }
+
+    /// When a path that works is asked again; it was last asked at the time `last`.
+    fn keepalive_at(&self, last: Time) -> Time {
+        // What only arrives says nothing of the way there.
+        let answered = last.max(self.last_progress.unwrap_or(last));
+        match self.watch {
+            Watch::None => answered + self.keepalive,
+            Watch::Asks => answered + t::KEEPALIVE_WATCHED,
+            Watch::IsAsked => {
+                let unasked = self.probed_at + t::KEEPALIVE_UNASKED;
+                unasked.max(answered + t::KEEPALIVE_WATCHED)
+            }
         }
     }
 
@@ -412,8 +450,7 @@ impl Liveness {
         let at = match self.state() {
             PathState::Untested => last + self.untested_wait,
             PathState::Suspect => last + self.suspect_wait(rtt),
-            // What only arrives says nothing of the way there.
-            PathState::Up => last.max(self.last_progress.unwrap_or(last)) + self.keepalive(),
+            PathState::Up => self.keepalive_at(last),
             PathState::Down if self.answered_since.is_some() => last + t::PROBE_RETURNING,
             PathState::Down if last.since(self.eager_since) < t::PROBE_DOWN_EAGER => {
                 last + t::PROBE_DOWN
@@ -447,7 +484,7 @@ impl Liveness {
             PathState::Suspect => self.suspect_probes += 1,
             PathState::Up => {
                 self.suspect_probes = 0;
-                if !self.probe_wanted && !self.watched {
+                if !self.probe_wanted && !self.is_watched() {
                     self.keepalive = (self.keepalive * 2).min(t::KEEPALIVE_MAX);
                 }
             }
@@ -462,7 +499,7 @@ impl Liveness {
             return;
         }
         if self.unprobed.since().is_none() {
-            let busy = now.since(self.last_arrival) <= t::BUSY;
+            let busy = self.is_watched() || now.since(self.last_arrival) <= t::BUSY;
             self.unprobed.begin(now, busy, rtt.silence());
             self.unprobed_count = 0;
         }

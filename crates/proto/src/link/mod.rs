@@ -41,6 +41,6 @@ mod speed_tests;
 #[cfg(test)]
 mod toy;
 
-pub use liveness::{PathControl, PathEvent, PathState, Progress};
+pub use liveness::{PathControl, PathEvent, PathState, Progress, Watch};
 pub use path::{AckResult, Path, PathConfig};
 pub use stats::PathStats;

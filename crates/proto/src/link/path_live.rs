@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::liveness::{Counts, PathControl, PathEvent, PathState, Progress};
+use super::liveness::{Counts, PathControl, PathEvent, PathState, Progress, Watch};
 use super::mtu::Mtu;
 use super::path::{Path, PathConfig};
 use crate::Time;
@@ -116,9 +116,24 @@ impl Path {
         self.liveness.lacks_comparison(now)
     }
 
-    /// Whether others than this bundle have packets on the path, so that it is asked as if it were under load.
-    pub const fn watch(&mut self, watched: bool) {
-        self.liveness.watch(watched);
+    /// Whether and how the path is watched from now on.
+    pub const fn watch(&mut self, watch: Watch) {
+        self.liveness.watch(watch);
+    }
+
+    /// [`Record::Probe`](crate::wire::Record::Probe) arrived on this path.
+    pub const fn on_probed(&mut self, now: Time) {
+        self.liveness.on_probed(now);
+    }
+
+    /// A probe goes out on another path: if this one is watched, it is probed along.
+    pub fn ask_along(&mut self, now: Time) {
+        self.liveness.ask_along(now, &self.rtt);
+    }
+
+    /// Whether a probe is due.
+    pub fn is_probe_due(&self, now: Time) -> bool {
+        self.liveness.probe_at(&self.rtt) <= now
     }
 
     /// Asks for a probe at once (at most one per millisecond is sent).
@@ -274,7 +289,7 @@ impl Path {
         if !open {
             return None;
         }
-        if self.liveness.probe_at(&self.rtt) <= now {
+        if self.is_probe_due(now) {
             self.liveness.on_probe_sent(now, token, &self.rtt);
             if self.sent.in_flight_packets() == 0 {
                 self.sent.shrink();

@@ -216,8 +216,11 @@ pub const KEEPALIVE: Duration = ms(250);
 /// … doubling to this while nothing is carried.
 pub const KEEPALIVE_MAX: Duration = ms(5000);
 /// The same on a path that is watched ([`Node::watch`](crate::Node::watch)): packets of others, which go unseen here, are
-/// on it. A quarter of [`BUSY`], so that one probe that comes late does not make it idle.
-pub const KEEPALIVE_WATCHED: Duration = ms(4);
+/// on it. Each wakes the asking end's process twice and the other's once; all of it is added to the time in which a
+/// failure is found.
+pub const KEEPALIVE_WATCHED: Duration = ms(12);
+/// The end that is asked asks itself when the other has not for this long.
+pub const KEEPALIVE_UNASKED: Duration = ms(18);
 /// Of the last eight probes this many must be answered before a path returns.
 pub const RETURN_PROBES: u32 = 3;
 /// Least time over which they are answered.
@@ -255,7 +258,8 @@ const _: () = {
     assert!(ACK_DELAY_CROWDED.as_nanos() < PACE_FLIGHT.as_nanos());
     assert!(PROBE_SUSPECT.as_nanos() * 15 < SILENCE_BUSY.as_nanos());
     assert!(EVIDENCE_STEP.as_nanos() * 3 < SILENCE_BUSY.as_nanos());
-    assert!(KEEPALIVE_WATCHED.as_nanos() * 3 < BUSY.as_nanos());
+    assert!(KEEPALIVE_WATCHED.as_nanos() < KEEPALIVE_UNASKED.as_nanos());
+    assert!(KEEPALIVE_UNASKED.as_nanos() < SILENCE_BUSY.as_nanos());
     assert!(REORDER_MIN.as_nanos() < REORDER_MAX.as_nanos());
 };
 

@@ -2,6 +2,7 @@
 
 use super::{Node, RanOut};
 use crate::bundle::Bundle;
+use crate::link::Watch;
 use crate::op::{Message, OpError, Pending, Policy, Read};
 use crate::{PeerId, StreamId, Time};
 
@@ -97,8 +98,17 @@ impl Node {
     /// is idle. Costs a probe and an answer per path every
     /// [`KEEPALIVE_WATCHED`](crate::link::thresholds::KEEPALIVE_WATCHED).
     pub fn watch(&mut self, peer: PeerId, watched: bool) {
+        // One end suffices.
+        let asks = self
+            .peer_name(peer)
+            .is_some_and(|name| self.shared.config.name.as_str() < name);
+        let watch = match watched {
+            false => Watch::None,
+            true if asks => Watch::Asks,
+            true => Watch::IsAsked,
+        };
         if let Ok(bundle) = self.bundle(peer) {
-            bundle.watch(watched);
+            bundle.watch(watch);
             self.touch(peer);
         }
     }
