@@ -59,7 +59,7 @@ pub enum PeerState {
     Connecting,
     /// The bundle works over at least one path.
     Up,
-    /// It worked once; now no path does.
+    /// A handshake succeeded, but no path works, and none has for [`PEER_SILENT_MAX`].
     Down,
 }
 
@@ -329,8 +329,8 @@ impl Bundle {
                 path.sent_told_at = Time::ZERO;
             }
         }
-        if self.was_up {
-            self.restarted = true;
+        self.restarted |= self.was_up;
+        if self.was_up || self.state == PeerState::Down {
             self.state = PeerState::Connecting;
             self.since = now;
         }
@@ -475,8 +475,7 @@ impl Bundle {
             .filter(|_| waits)
             .filter_map(|p| p.path.room_at())
             .min();
-        let silent = (self.state == PeerState::Up && !self.any_path_works())
-            .then(|| self.since_all_down() + PEER_SILENT_MAX);
+        let silent = self.silent_at().filter(|_| self.state != PeerState::Down);
         [
             path,
             ack,
@@ -514,13 +513,13 @@ impl Bundle {
             .any(|p| matches!(p.path.state(), PathState::Up | PathState::Suspect))
     }
 
-    fn since_all_down(&self) -> Time {
-        self.paths
-            .iter()
-            .flatten()
-            .map(|p| p.path.since())
-            .max()
-            .unwrap_or(self.since)
+    /// When the session under which no path works is given up. (The peer may have forgotten it: then
+    /// what is sent under it is never answered.)
+    fn silent_at(&self) -> Option<Time> {
+        let session = self.sessions.current.as_ref()?;
+        let changes = self.paths.iter().flatten().map(|p| p.path.since());
+        let since = changes.max().unwrap_or(self.since).max(session.since);
+        (!self.any_path_works()).then(|| since + PEER_SILENT_MAX)
     }
 
     /// Turns what paths report into events, and notices that the peer came or went.
@@ -532,7 +531,7 @@ impl Bundle {
             }
         }
         let works = self.sessions.current.is_some() && self.any_path_works();
-        let silent = !works && now >= self.since_all_down() + PEER_SILENT_MAX;
+        let silent = self.silent_at().is_some_and(|at| now >= at);
         if works && self.state != PeerState::Up {
             self.state = PeerState::Up;
             self.since = now;
@@ -542,7 +541,7 @@ impl Bundle {
                 peer: self.peer,
                 restarted,
             });
-        } else if silent && self.state == PeerState::Up {
+        } else if silent && self.state != PeerState::Down {
             self.go_down(now, DownReason::AllPathsDown, shared);
         }
         while let Some(event) = self.ops.poll_event() {
