@@ -306,7 +306,15 @@ impl<'a> Run<'a> {
 
     /// All is done: the last judgements.
     fn finish(&mut self) -> Checked {
-        self.observer.judge_gaps(&self.ground.network)?;
+        let dropped = |from: usize, to: usize| {
+            let host = &self.hosts[from];
+            let (node, id) = host.node.as_ref().zip(host.peer_ids[to])?;
+            let op = node.peer_stats(id)?.op;
+            Some(op.frames_crowded_out + op.frames_overdue)
+        };
+        self.observer.judge_gaps(&self.ground.network, |from, to| {
+            dropped(from, to).unwrap_or_default()
+        })?;
         let Some(host) = self.schedule.closes.filter(|h| self.hosts[*h].runs()) else {
             return Ok(());
         };

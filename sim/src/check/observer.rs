@@ -316,8 +316,10 @@ impl Observer {
         times.is_some_and(|t| t[0] > 0 && t[0] + ACTIVE_NS >= now)
     }
 
-    /// Judges the frames that were left out, once the run is over.
-    pub fn judge_gaps(&self, network: &Network) -> Checked {
+    /// Judges the frames that were left out, once the run is over. `dropped`: how many frames for
+    /// the second host the first says it dropped, because more came than its paths carried.
+    pub fn judge_gaps(&self, network: &Network, dropped: impl Fn(usize, usize) -> u64) -> Checked {
+        let mut left_out = BTreeMap::<(usize, usize), u64>::new();
         let plans = self.units.plans().iter().enumerate();
         let unseen = plans.filter_map(|(i, _)| {
             let gap = self.units.waiting(Ns::MAX, i)?;
@@ -328,7 +330,14 @@ impl Observer {
             let plan = self.units.plans()[gap.plan];
             let (rule, excused) = match plan.kind {
                 UnitKind::Message => (Rule::MessageArrives, false),
-                UnitKind::Frame => (Rule::FrameArrives, self.excuses_frames(&gap, network)),
+                UnitKind::Frame => {
+                    let excused = self.excuses_frames(&gap, network) || {
+                        let count = left_out.entry((plan.from, plan.to)).or_default();
+                        *count += u64::from(gap.end - gap.first);
+                        *count <= dropped(plan.from, plan.to)
+                    };
+                    (Rule::FrameArrives, excused)
+                }
             };
             if !excused {
                 let what = format!("left out from {} to {}: {gap:?}", plan.from, plan.to);
