@@ -137,6 +137,41 @@ fn the_configured_address_is_tried_in_every_second_round() {
     pair.assert_up();
 }
 
+/// A session was begun, but no path had worked yet when the peer forgot it and does not know
+/// where this node is.
+#[test]
+fn a_peer_that_forgot_a_young_session_is_called_again() {
+    let mut pair = Pair::new([0, 1].map(|n| config(n, 7, WireMode::Encrypted)));
+    let deliver = |pair: &mut Pair, to: usize| {
+        for (link, from, _, mut bytes) in pair.drain(1 - to) {
+            pair.nodes[to].handle_datagram(pair.now, link, from, &mut bytes);
+        }
+    };
+    while pair.nodes[0]
+        .peer_stats(pair.peers[0])
+        .unwrap()
+        .session_since
+        .is_none()
+    {
+        deliver(&mut pair, 1);
+        deliver(&mut pair, 0);
+    }
+    deliver(&mut pair, 1);
+    // The peer's probe arrives, and its answers do not.
+    let (link, from, _, mut bytes) = pair.drain(1).swap_remove(0);
+    pair.nodes[0].handle_datagram(pair.now, link, from, &mut bytes);
+    assert_eq!(pair.state(0), PeerState::Connecting);
+    pair.nodes[1].remove_peer(pair.now, pair.peers[1]);
+    pair.drain(1);
+    let elsewhere = PeerConfig {
+        addresses: peer(7).addresses,
+        ..peer(0)
+    };
+    pair.peers[1] = pair.nodes[1].add_peer(pair.now, elsewhere).unwrap();
+    pair.run(Duration::from_secs(12));
+    pair.assert_up();
+}
+
 #[test]
 fn clocks_years_apart_do_no_harm() {
     // No datagram bears a date: of time, only differences are known to a node.
