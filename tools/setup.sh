@@ -58,6 +58,7 @@ haproxy                  haproxy
 memcached                memcached
 /usr/lib/postgresql/*/bin/postgres postgresql
 pgbench                  postgresql
+wrk                      wrk
 go                       golang-go
 node                     nodejs
 mpirun                   openmpi-bin

@@ -151,17 +151,19 @@ fn well(name: &str, said: &Output) -> String {
     out + &err
 }
 
+/// Always the same: xorshift64 (Marsaglia, 2003).
+fn random() -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(88_172_645_463_325_252_u64), |state| {
+        let state = state ^ (state << 13);
+        let state = state ^ (state >> 7);
+        Some(state ^ (state << 17))
+    })
+}
+
 /// A file that no two pieces are alike of.
 fn content(cluster: &Site, name: &str) -> PathBuf {
     let path = cluster.directory().join(name);
-    let mut state = 88_172_645_463_325_252_u64;
-    let words = (0..FILE_BYTES / 8).flat_map(|_| {
-        // xorshift64 (Marsaglia, 2003).
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    });
+    let words = random().take(FILE_BYTES / 8).flat_map(u64::to_le_bytes);
     fs::write(&path, words.collect::<Vec<u8>>()).expect("can be written");
     path
 }
@@ -420,6 +422,61 @@ fn iperf3_each_way() {
             let report: serde_json::Value = serde_json::from_str(&said).expect("reports");
             let bytes = report["end"]["sum_received"]["bytes"].as_u64();
             assert!(bytes.is_some_and(|bytes| bytes > 0), "{said}");
+        }
+    }
+}
+
+/// Links that fail one after the other, by a fixed seed: which, how, at which node, how long it is
+/// down and up.
+fn random_failures(cluster: &Site, count: usize) {
+    let mut random = random();
+    let mut below = |limit: u64| (random.next().unwrap_or(0) >> 32) % limit;
+    for _ in 0..count {
+        let (link, fault, node) = FAILURES[below(FAILURES.len() as u64) as usize];
+        cluster.lab().fail(link, fault, node).expect("fails");
+        sleep(Duration::from_millis(100 + below(300)));
+        cluster.lab().heal(link).expect("heals");
+        sleep(Duration::from_millis(100 + below(400)));
+    }
+}
+
+/// 200 at once, of nginx, redis and iperf3: none breaks.
+#[test]
+fn hundreds_of_connections_through_twenty_failures() {
+    for cluster in Site::each() {
+        fs::write(cluster.directory().join("page"), [b'x'; 2000]).expect("can be written");
+        let _nginx = nginx(&cluster, 1, 8080);
+        let arguments = ["--port", "6379", "--save", "", "--protected-mode", "no"];
+        let _redis = serve(&cluster, 1, "redis-server", &arguments, 6379);
+        let _iperf3 = serve(&cluster, 1, "iperf3", &["-s", "-1"], 5201);
+        let address = cluster.address(1).to_string();
+        let page = url(&cluster, 1, 8080, "page");
+        let clients: [(&str, &[&str]); 3] = [
+            (
+                "wrk",
+                &["-c", "100", "-t", "2", "-d", "15", "--timeout", "10", &page],
+            ),
+            ("iperf3", &["-c", &address, "-P", "50", "-t", "15"]),
+            (
+                "redis-benchmark",
+                &[
+                    "-h", &address, "-c", "50", "-n", "100000", "-t", "set", "-q",
+                ],
+            ),
+        ];
+        let started = clients.map(|(name, arguments)| {
+            let mut client = under_run(&cluster, 0, name, arguments);
+            client.stdout(Stdio::piped()).stderr(Stdio::piped());
+            (name, Program::start(name, client).expect("starts"))
+        });
+        random_failures(&cluster, 20);
+        for (name, client) in started {
+            let said = well(name, &client.output(PATIENCE).expect("ends"));
+            let broken = ["rror", "Non-2xx", "refused", "reset"];
+            assert!(
+                !broken.iter().any(|word| said.contains(word)),
+                "{name}: {said}"
+            );
         }
     }
 }
