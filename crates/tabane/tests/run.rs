@@ -49,40 +49,6 @@ fn python(cluster: &Cluster, way: Way, node: usize, arguments: &[&str]) -> Comma
     command
 }
 
-/// A cluster with IPv6 only.
-fn cluster_of_ipv6() -> Cluster {
-    let lab = lab(&LabConfig::default());
-    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
-    let mut file = std::fs::read_to_string(cluster.file()).expect("is there");
-    for (node, host) in [(0, 1), (1, 2)] {
-        let vnic = format!("{}/24", cluster.address(node));
-        file = file.replace(&vnic, &format!("{VNIC_V6}{host}/64"));
-        for link in [0, 1] {
-            let (old, address) = (cluster.lab().address(node, link), link_v6(link, host));
-            file = file.replace(&format!("\"{old}\""), &format!("\"{address}\""));
-            let mut ip = cluster.lab().command(node, "ip");
-            ip.args(["address", "add", &format!("{address}/64"), "nodad"]);
-            ip.args(["dev", &format!("eth{link}")]);
-            let done = output("ip", ip, PATIENCE).expect("ends");
-            assert!(done.status.success(), "{}", text(&done.stderr));
-        }
-    }
-    std::fs::write(cluster.file(), file).expect("can be written");
-    for node in [0, 1] {
-        cluster.start(node).expect("starts");
-    }
-    for link in [0, 1] {
-        wait_path(&cluster, link, "up");
-    }
-    cluster
-}
-
-const VNIC_V6: &str = "fd99::";
-
-fn link_v6(link: usize, host: usize) -> String {
-    format!("fd77:{}::{host}", link + 1)
-}
-
 /// Of IP, and where the other program is found over plain TCP, and under `tabane run`.
 type Place = fn(&Cluster, Way) -> String;
 
@@ -177,22 +143,22 @@ fn semantics_are_those_of_tcp_4() {
 
 #[test]
 fn semantics_are_those_of_tcp_in_ipv6_1() {
-    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 0, 4);
+    are_those_of_tcp(&cluster_of_ipv6(ClusterConfig::default()), in_ipv6, 0, 4);
 }
 
 #[test]
 fn semantics_are_those_of_tcp_in_ipv6_2() {
-    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 1, 4);
+    are_those_of_tcp(&cluster_of_ipv6(ClusterConfig::default()), in_ipv6, 1, 4);
 }
 
 #[test]
 fn semantics_are_those_of_tcp_in_ipv6_3() {
-    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 2, 4);
+    are_those_of_tcp(&cluster_of_ipv6(ClusterConfig::default()), in_ipv6, 2, 4);
 }
 
 #[test]
 fn semantics_are_those_of_tcp_in_ipv6_4() {
-    are_those_of_tcp(&cluster_of_ipv6(), in_ipv6, 3, 4);
+    are_those_of_tcp(&cluster_of_ipv6(ClusterConfig::default()), in_ipv6, 3, 4);
 }
 
 fn run_of(cluster: &Cluster, node: usize, script: &str) -> (Option<i32>, String) {
@@ -275,7 +241,10 @@ fn one_end_alone_speaks_plainly() {
 fn both_ends_see_the_addresses_that_plain_tcp_has() {
     for (cluster, addresses) in [
         (cluster(), ["10.77.0.2", "10.77.1.2"].map(str::to_owned)),
-        (cluster_of_ipv6(), [0, 1].map(|link| link_v6(link, 2))),
+        (
+            cluster_of_ipv6(ClusterConfig::default()),
+            [0, 1].map(|link| link_v6(link, 2)),
+        ),
     ] {
         let vnic = match addresses[0].contains(':') {
             true => format!("{VNIC_V6}2"),

@@ -43,6 +43,42 @@ pub fn lab(config: &LabConfig) -> Lab {
     Lab::up(config).expect("the lab comes up")
 }
 
+/// Two nodes on two links with IPv6 only, everything up.
+pub fn cluster_of_ipv6(config: ClusterConfig) -> Cluster {
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), config).expect("a file");
+    let mut file = std::fs::read_to_string(cluster.file()).expect("is there");
+    for (node, host) in [(0, 1), (1, 2)] {
+        let vnic = format!("{}/24", cluster.address(node));
+        file = file.replace(&vnic, &format!("{VNIC_V6}{host}/64"));
+        for link in [0, 1] {
+            let (old, address) = (cluster.lab().address(node, link), link_v6(link, host));
+            file = file.replace(&format!("\"{old}\""), &format!("\"{address}\""));
+            let mut ip = cluster.lab().command(node, "ip");
+            ip.args(["address", "add", &format!("{address}/64"), "nodad"]);
+            ip.args(["dev", &format!("eth{link}")]);
+            let done = output("ip", ip, PATIENCE).expect("ends");
+            assert!(done.status.success(), "{}", text(&done.stderr));
+        }
+    }
+    std::fs::write(cluster.file(), file).expect("can be written");
+    for node in [0, 1] {
+        cluster.start(node).expect("starts");
+    }
+    for link in [0, 1] {
+        wait_path(&cluster, link, "up");
+    }
+    cluster
+}
+
+/// Where the virtual NICs of [`cluster_of_ipv6`] are.
+pub const VNIC_V6: &str = "fd99::";
+
+/// The address of its first or second node on a link; they count from 1 there.
+pub fn link_v6(link: usize, host: usize) -> String {
+    format!("fd77:{}::{host}", link + 1)
+}
+
 /// A program on a node, started by another one with these words, if there are any.
 pub fn behind(cluster: &Cluster, node: usize, words: &[&str], program: &str) -> Command {
     let words = [words, &[program]].concat();

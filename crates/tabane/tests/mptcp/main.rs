@@ -88,6 +88,10 @@ struct Flow {
 impl Flow {
     /// From node 0 to an address of node 1.
     fn start(cluster: &Cluster, link: usize) -> Flow {
+        Flow::to(cluster, &cluster.lab().address(1, link).to_string())
+    }
+
+    fn to(cluster: &Cluster, address: &str) -> Flow {
         let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/mptcp/stream.py");
         let python = |node| {
             let mut python = cluster.lab().command(node, "python3");
@@ -95,13 +99,12 @@ impl Flow {
             python
         };
         let mut receiver = python(1);
-        receiver.args(["receive", &PORT.to_string()]);
+        receiver.args(["receive", address, &PORT.to_string()]);
         receiver.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut receiver = Program::start("stream.py", receiver).expect("starts");
         receiver.listens(PORT).expect("listens");
         let mut sender = python(0);
-        let to = cluster.lab().address(1, link).to_string();
-        sender.args(["send", &to, &PORT.to_string()]);
+        sender.args(["send", address, &PORT.to_string()]);
         sender.stdin(Stdio::piped()).stdout(Stdio::piped());
         let sender = Program::start("stream.py", sender).expect("starts");
         let (arrived, ended) = (
@@ -243,6 +246,25 @@ fn a_connection_begun_while_a_link_is_down_has_it_when_it_returns() {
     }
 }
 
+#[test]
+fn in_ipv6_a_stream_survives_failures_of_either_link() {
+    let cluster = cluster_of_ipv6(STEERED);
+    let endpoints = || said(&cluster, 0, "ip mptcp endpoint show").lines().count();
+    eventually("all is steered", || endpoints() == 2);
+    let flow = Flow::to(&cluster, &link_v6(0, 2));
+    flow.flows(SOME_BYTES);
+    wait_carried(&cluster, &[0, 1]);
+    for (link, fault, node) in FAILURES {
+        cluster.lab().fail(link, fault, node).expect("fails");
+        wait_path(&cluster, link, "down");
+        wait_carried(&cluster, &[1 - link]);
+        cluster.lab().heal(link).expect("heals");
+        wait_path(&cluster, link, "up");
+        wait_carried(&cluster, &[0, 1]);
+    }
+    flow.finish();
+}
+
 /// All links but the last fail, one after the other, and return.
 fn all_but_one_fail(links: usize) {
     let (cluster, _) = steered(&on(links));
@@ -341,6 +363,30 @@ fn an_address_goes_and_returns_under_a_stream() {
     wait_path(&cluster, 1, "up");
     wait_carried(&cluster, &[0, 1]);
     flow.finish();
+}
+
+/// Nobody tells of the paths to it, so connections with it are the kernel's affair.
+#[test]
+fn with_a_peer_without_a_daemon_nothing_is_touched() {
+    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
+    let before = [0, 1].map(|node| kernel(&cluster, node));
+    cluster.start(0).expect("starts");
+    let endpoints = || said(&cluster, 0, "ip mptcp endpoint show").lines().count();
+    eventually("node 0 has its endpoints", || endpoints() == 2);
+    let flow = Flow::start(&cluster, 0);
+    flow.flows(SOME_BYTES);
+    let steered = kernel(&cluster, 0);
+    let fail = |fault| cluster.lab().fail(1, fault, None).expect("fails");
+    for fault in [Fault::Silent, Fault::OneWay] {
+        fail(fault);
+        flow.flows(4 * SOME_BYTES);
+        assert_eq!(kernel(&cluster, 0), steered);
+        cluster.lab().heal(1).expect("heals");
+    }
+    flow.finish();
+    assert_eq!(kernel(&cluster, 1), before[1]);
+    assert!(cluster.stop(0).expect("stops").success());
+    wait_restored(&cluster, 0, &before[0]);
 }
 
 #[test]

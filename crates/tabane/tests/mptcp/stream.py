@@ -1,6 +1,6 @@
 """A connection of the kernel's Multipath TCP that somebody watches.
 
-stream.py receive PORT: takes one connection, checks what comes, and says every 20 ms how many bytes
+stream.py receive ADDRESS PORT: takes one connection, checks what comes, and says every 20 ms how many bytes
 that were, and the longest time in ms without any since it last said so. The last line is `end`.
 stream.py send ADDRESS PORT: sends until its input ends.
 """
@@ -15,14 +15,15 @@ BLOCK = 65536
 PATTERN = bytes((i * 2654435761 >> 13) & 255 for i in range(1 << 20))
 
 
-def mptcp():
-    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
+def mptcp(address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.socket(family, socket.SOCK_STREAM, 262)
 
 
-def receive(port):
-    listener = mptcp()
+def receive(address, port):
+    listener = mptcp(address)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("0.0.0.0", port))
+    listener.bind(("::" if ":" in address else "0.0.0.0", port))
     listener.listen(1)
     connection, _ = listener.accept()
     count, gap, last, said = 0, 0.0, time.monotonic(), 0.0
@@ -45,7 +46,7 @@ def receive(port):
 
 
 def send(address, port):
-    connection = mptcp()
+    connection = mptcp(address)
     connection.connect((address, port))
     count = 0
     twice = PATTERN + PATTERN
@@ -58,6 +59,6 @@ def send(address, port):
 
 
 if sys.argv[1] == "receive":
-    receive(int(sys.argv[2]))
+    receive(sys.argv[2], int(sys.argv[3]))
 else:
     send(sys.argv[2], int(sys.argv[3]))
