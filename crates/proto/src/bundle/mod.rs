@@ -439,7 +439,8 @@ impl Bundle {
         }
     }
 
-    /// A path that is silent is judged by the others: if they are idle, ask them.
+    /// A path that is silent is judged by the others: if they are idle, ask them. (Not those that are
+    /// down: of their probes the last few alone are remembered, and must be answered for a return.)
     fn seek_comparison(&mut self, now: Time) {
         if self
             .paths
@@ -447,7 +448,8 @@ impl Bundle {
             .flatten()
             .any(|p| p.path.lacks_comparison(now))
         {
-            for p in self.paths.iter_mut().flatten() {
+            let paths = self.paths.iter_mut().flatten();
+            for p in paths.filter(|p| p.path.state() != PathState::Down) {
                 p.path.request_probe();
             }
         }
