@@ -301,16 +301,15 @@ impl Liveness {
         if self.unprobed.check(now, least, 0) && self.unprobed_count >= enough {
             return Some(Witness::ProbeTimeout);
         }
-        // Without comparison it takes longer. Something arrives: the peer is not the one that pauses.
+        // Without comparison it takes longer.
         let long = |silence: &Silence| {
             let since = silence.since();
             since.is_some_and(|since| now.since(since) >= t::SILENCE_ALONE.max(least * 4))
         };
-        let heard = now.since(self.last_arrival) <= t::SILENCE_ALONE;
-        let enough_unanswered = u64::from(self.suspect_probes) >= needed;
-        let one_way = long(&self.unanswered) && heard && enough_unanswered;
-        let alone = long(&self.unanswered) || long(&self.unprobed);
-        (one_way || alone && self.unprobed_count >= enough).then_some(Witness::ProbeTimeout)
+        let asked = u64::from(self.suspect_probes) >= needed;
+        let alone = long(&self.unanswered) && (asked || self.unprobed_count >= enough)
+            || long(&self.unprobed) && self.unprobed_count >= enough;
+        alone.then_some(Witness::ProbeTimeout)
     }
 
     /// Whether what was sent goes unanswered while others are answered, for at least half as long as fails the path:
