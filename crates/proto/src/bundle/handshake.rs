@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::session::{INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
-use super::{Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
+use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, Responder};
 use crate::node::{Event, Rejection, Shared};
 use crate::wire::{Hello, Kind, VERSION};
@@ -62,7 +62,7 @@ impl Bundle {
     /// The peer's first message, already authenticated by the cluster key `key`.
     ///
     /// # Errors
-    /// It met one of ours that counts.
+    /// It met one of ours that counts, or was answered before.
     pub fn on_init(
         &mut self,
         now: Time,
@@ -79,6 +79,10 @@ impl Bundle {
         {
             shared.answer(link, from, u.response.clone());
             return Ok(());
+        }
+        // Whoever recorded it would put a handshake out of place that the peer is about to use.
+        if self.answered_inits.contains(&id) {
+            return Err(Rejection::Replayed);
         }
         if self.sessions.awaits_answer(now) && shared.config.name < self.config.name {
             // Both began: the one of the node whose name sorts first counts. But
@@ -103,6 +107,10 @@ impl Bundle {
         let (response, keys) = responder.respond(&answer);
         let session = Session::new(now, local, &hello, keys, key, false);
         shared.answer(link, from, response.clone());
+        if self.answered_inits.len() == ANSWERED_INITS {
+            self.answered_inits.pop_front();
+        }
+        self.answered_inits.push_back(id);
         let new = Unconfirmed {
             session,
             fresh: !known,

@@ -26,7 +26,7 @@ use crate::{LinkId, PathStats, PeerId, Time};
 
 use explore::Explorer;
 pub use session::KEY_REMOVED_GRACE;
-use session::Sessions;
+use session::{InitId, Sessions};
 use twins::Twins;
 
 /// A peer to which no path has worked for this long is reported down. Its
@@ -140,6 +140,8 @@ pub(crate) struct Bundle {
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
     twins: Twins,
+    /// The peer's first messages that were answered, the newest last: each counts once.
+    answered_inits: VecDeque<InitId>,
     /// First messages of another key from its address, and packets on a wrong
     /// link, so far: one may be an accident.
     wrong_keys: u8,
@@ -154,6 +156,9 @@ pub(crate) struct Bundle {
 const WRONG_KEYS_MIN: u8 = 3;
 /// Packets on a wrong link before the operator is told.
 const WRONG_LINKS_MIN: u8 = 8;
+/// Of so many of the peer's first messages it is remembered that they were answered. It begins a
+/// handshake every ten seconds at most, so this is more than come while one is under way.
+const ANSWERED_INITS: usize = 32;
 /// Answers waiting to be sent at most; more are only caused by a peer that
 /// floods probes, and are dropped.
 const REPLIES_MAX: usize = 64;
@@ -190,6 +195,7 @@ impl Bundle {
             explorer: Explorer::new(now),
             busy_until: None,
             twins: Twins::default(),
+            answered_inits: VecDeque::new(),
             wrong_keys: 0,
             wrong_links: 0,
             fates: Vec::new(),
@@ -644,6 +650,7 @@ impl Bundle {
         let paths: usize = paths.flatten().map(|p| p.path.stats().memory_bytes).sum();
         let queues = self.mirror.capacity() * size_of::<(LinkId, Content)>()
             + self.replies.capacity() * size_of::<(Option<LinkId>, Record<'static>)>()
+            + self.answered_inits.capacity() * size_of::<InitId>()
             + self.fates.capacity() * size_of::<(Content, Fate)>()
             + self.contents.capacity() * size_of::<Content>();
         size_of::<Bundle>() + paths + queues + self.ops.memory_bytes()

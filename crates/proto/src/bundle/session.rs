@@ -132,12 +132,13 @@ pub(crate) struct Unconfirmed {
     pub peer: Hello,
     /// The first message (its beginning identifies it) and our answer to it,
     /// repeated if the same message comes again, on another path or after a loss.
-    pub init: [u8; INIT_ID_BYTES],
+    pub init: InitId,
     pub response: Vec<u8>,
 }
 
 /// How much of a first message tells it from all others: header and ephemeral key.
 pub(crate) const INIT_ID_BYTES: usize = 40;
+pub(crate) type InitId = [u8; INIT_ID_BYTES];
 
 /// A handshake of ours under way.
 pub(crate) struct Initiation {

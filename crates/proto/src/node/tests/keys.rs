@@ -110,7 +110,7 @@ fn a_node_that_restarts_amid_a_change_is_taken_up() {
             let mut pair = pair_with([&[OLD], &[OLD]]);
             let mut keys = [vec![OLD], vec![OLD]];
             pair.run(Duration::from_millis(50));
-            for (node, new) in order.clone() {
+            for (life, (node, new)) in (9..).zip(order.clone()) {
                 keys[node] = new.clone();
                 pair.nodes[node].set_keys(pair.now, new).unwrap();
                 pair.run(Duration::from_millis(20));
@@ -118,7 +118,7 @@ fn a_node_that_restarts_amid_a_change_is_taken_up() {
                     keys: keys[restarts].clone(),
                     ..config(restarts, 0, WireMode::Encrypted)
                 };
-                pair.nodes[restarts] = Node::new(pair.now, config, [9; 32]).unwrap();
+                pair.nodes[restarts] = Node::new(pair.now, config, [life; 32]).unwrap();
                 let other = peer(1 - restarts);
                 pair.peers[restarts] = pair.nodes[restarts].add_peer(pair.now, other).unwrap();
                 pair.run(Duration::from_secs(4));

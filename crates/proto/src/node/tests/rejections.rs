@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::crypto::{ClusterKey, HandshakeError, Initiator};
-use crate::wire::{COOKIE_DATAGRAM_BYTES, Hello, MAC_BYTES, RESPONSE_BYTES, VERSION};
+use crate::wire::{COOKIE_DATAGRAM_BYTES, Hello, Kind, MAC_BYTES, RESPONSE_BYTES, VERSION};
 use ring::{hkdf, hmac};
 
 const DATA: u8 = 0x10;
@@ -318,4 +318,34 @@ fn answers_to_a_handshake_that_is_over() {
     // The node whose name sorts first begins.
     let (link, from, _, response) = late(&pair, 0).expect("node 0 was answered");
     rejects(&mut pair, Rejection::Stale, (link.0, from), &response);
+}
+
+/// Somebody on the wire repeats a first message of before after every datagram.
+#[test]
+fn a_recorded_first_message_puts_no_handshake_out_of_place() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let anew = |pair: &mut Pair| {
+        pair.nodes[0].remove_peer(pair.now, pair.peers[0]);
+        pair.drain(0);
+        pair.peers[0] = pair.nodes[0].add_peer(pair.now, peer(1)).unwrap();
+    };
+    // With a session at stake the peer asks for a cookie: the last first message has one.
+    anew(&mut pair);
+    pair.seen.clear();
+    pair.run(Duration::from_millis(50));
+    pair.assert_up();
+    let is_first = |d: &&Datagram| d.1 == address(0, d.0.0) && d.3[0] == Kind::Init as u8;
+    let recorded = pair.seen.iter().rfind(is_first).unwrap().clone();
+    anew(&mut pair);
+    for _ in 0..8 {
+        for (link, from, _, mut bytes) in pair.drain(0) {
+            pair.nodes[1].handle_datagram(pair.now, link, from, &mut bytes);
+            let (link, from, _, mut bytes) = recorded.clone();
+            pair.nodes[1].handle_datagram(pair.now, link, from, &mut bytes);
+        }
+        for (link, from, _, mut bytes) in pair.drain(1) {
+            pair.nodes[0].handle_datagram(pair.now, link, from, &mut bytes);
+        }
+    }
+    pair.assert_up();
 }
