@@ -306,10 +306,11 @@ impl Liveness {
             let since = silence.since();
             since.is_some_and(|since| now.since(since) >= t::SILENCE_ALONE.max(least * 4))
         };
+        let alone = long(&self.unanswered) || long(&self.unprobed);
+        let since = self.unanswered.since();
         let asked = u64::from(self.suspect_probes) >= needed;
-        let alone = long(&self.unanswered) && (asked || self.unprobed_count >= enough)
-            || long(&self.unprobed) && self.unprobed_count >= enough;
-        alone.then_some(Witness::ProbeTimeout)
+        let in_vain = since.is_some_and(|since| now.since(since) >= t::SILENCE_VAIN) && asked;
+        (in_vain || alone && self.unprobed_count >= enough).then_some(Witness::ProbeTimeout)
     }
 
     /// Whether what was sent goes unanswered while others are answered, for at least half as long as fails the path:

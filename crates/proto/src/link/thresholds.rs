@@ -182,6 +182,9 @@ pub const BUSY: Duration = ms(15);
 pub const EVIDENCE_STEP: Duration = ms(5);
 /// Silence of all paths together that fails a path after all: the only path died, or the peer.
 pub const SILENCE_ALONE: Duration = ms(3000);
+/// Silence after probes that fails a path whatever else arrives on it, and on others: longer than the longest queue of a
+/// dumb switch port (4 MB) at 2 Mb/s.
+pub const SILENCE_VAIN: Duration = ms(20_000);
 /// Probability of a false failure by mere loss that is accepted per silence.
 pub const FALSE_FAILURE: f64 = 1e-5;
 /// Loss assumed at least when counting how many unanswered packets prove a failure (gives 25): it may just have begun.
