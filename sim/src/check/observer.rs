@@ -31,6 +31,9 @@ const FAR_STEADY_NS: Ns = 6_000 * MS;
 const REMOVED: u32 = u32::MAX;
 /// On a slower path, what waits in a queue may take longer than a frame lives.
 const FRAME_RATE_MIN_BPS: u64 = 100_000_000;
+/// On a farther one, its silence tells that it is dead after longer than the 60 ms that frames wait
+/// for earlier ones: three round trips, and an answer's way.
+const FRAME_RTT_MAX_NS: Ns = 15 * MS;
 
 /// What the observer knows of a host.
 #[derive(Clone, Debug)]
@@ -363,10 +366,16 @@ impl Observer {
                 .count()
         };
         let slow = |link| network.slowest_bps(a, b, link) < FRAME_RATE_MIN_BPS;
+        // That a far path is dead is found later than frames wait for earlier ones.
+        let far = |link| network.least_rtt_ns(a, b, link) > FRAME_RTT_MAX_NS;
+        let broken = histories
+            .clone()
+            .any(|h| h.during(from, to) != During::Clean);
         let simple = count(During::Clean) > 0
             && count(During::Failing) <= 1
             && count(During::Troubled) == 0
-            && !(0..network.links()).any(slow);
+            && !(0..network.links()).any(slow)
+            && !(broken && (0..network.links()).any(far));
         let full = network.overflowed_between(from, to);
         !ran || !simple || full || network.hosts() > 2
     }

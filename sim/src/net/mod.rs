@@ -164,6 +164,13 @@ impl Network {
         rates[0].min(rates[1])
     }
 
+    /// How long a packet takes there and back on this link with nothing in its way.
+    pub fn least_rtt_ns(&self, a: usize, b: usize, link: usize) -> Ns {
+        let ports = [a, b].map(|host| self.port(host, link));
+        let ways = ports.map(|port| port.up.conditions.delay_ns + port.down.conditions.delay_ns);
+        ways.iter().sum()
+    }
+
     /// Whether a queue was full between two instants.
     pub fn overflowed_between(&self, from: Ns, to: Ns) -> bool {
         let first = self.overflows.partition_point(|at| *at < from);

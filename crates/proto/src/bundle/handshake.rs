@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::session::{INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
 use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, Responder};
+use crate::link::PathState;
 use crate::node::{Event, Rejection, Shared};
 use crate::wire::{Hello, Kind, VERSION};
 use crate::{LinkId, Time};
@@ -57,6 +58,20 @@ impl Bundle {
             Some(configured) if round % 2 == 1 => Some(configured),
             _ => Some(learned),
         }
+    }
+
+    /// Where a probe goes on `id`: if the path does not work, where it was learned to be and where the
+    /// configuration says, by turns.
+    pub(super) fn probe_address(&mut self, id: LinkId) -> Option<SocketAddr> {
+        let configured = self.config.addresses[id.index()];
+        let p = self.paths[id.index()].as_mut()?;
+        let works = matches!(p.path.state(), PathState::Up | PathState::Suspect);
+        p.probes_configured = !works && !p.probes_configured;
+        Some(
+            configured
+                .filter(|_| p.probes_configured)
+                .unwrap_or(p.remote),
+        )
     }
 
     /// The peer's first message, already authenticated by the cluster key `key`.

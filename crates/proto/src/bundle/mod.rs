@@ -42,6 +42,8 @@ struct BundlePath {
     path: Path,
     /// Where packets go now: the address of the newest authentic packet, or the configured one.
     remote: SocketAddr,
+    /// Whether the last probe, of a path that does not work, went to the configured address instead.
+    probes_configured: bool,
     /// When the peer was last told how much was sent here ([`Record::Sent`]).
     sent_told_at: Time,
     /// When a packet that authenticated last came on it.
@@ -227,6 +229,7 @@ impl Bundle {
             remote,
             sent_told_at: Time::ZERO,
             heard_at: None,
+            probes_configured: false,
             content_bytes: 0,
             granted_at: Time::ZERO,
         });

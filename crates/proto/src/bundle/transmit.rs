@@ -88,8 +88,11 @@ impl Bundle {
                     token,
                     pad_to_bytes,
                 }) => {
-                    let record = Record::Probe { token };
-                    return self.transmit_records(now, id, &[record], pad_to_bytes, buffer, shared);
+                    let to = self.probe_address(id)?;
+                    let records = [Record::Probe { token }];
+                    let sent =
+                        self.transmit_records(now, id, &records, pad_to_bytes, buffer, shared);
+                    return sent.map(|transmit| Transmit { to, ..transmit });
                 }
                 Some(PathControl::LinkState {
                     generation,
