@@ -180,6 +180,20 @@ impl Node {
         self.operate(peer, |b| b.ops.write_stream(stream, data))
     }
 
+    /// How many of `wanted` bytes [`write_stream`](Node::write_stream) would take now. If that is
+    /// not all of them, [`OpEvent::Writable`](crate::op::OpEvent::Writable) follows when there is room.
+    ///
+    /// # Errors
+    /// As [`write_stream`](Node::write_stream).
+    pub fn stream_room(
+        &mut self,
+        peer: PeerId,
+        stream: StreamId,
+        wanted: usize,
+    ) -> Result<usize, OpError> {
+        self.bundle(peer)?.ops.stream_room(stream, wanted)
+    }
+
     /// Ends the sending half of a stream behind what was written.
     ///
     /// # Errors

@@ -93,7 +93,10 @@ pub struct OpLimits {
     pub message_queue_bytes: usize,
     /// Bytes written to one stream and not yet acknowledged. Default 8 MB.
     pub stream_send_bytes: usize,
-    /// The same over all streams. Default 64 MB.
+    /// Bytes written to one stream and not yet sent. Default 1 MB: what waits longer than that
+    /// has left the processor's cache when it is sent.
+    pub stream_queue_bytes: usize,
+    /// Bytes written to all streams and not yet acknowledged. Default 64 MB.
     pub streams_send_bytes: usize,
     /// The largest window a stream's receiver grows to when its reader keeps up. Default 8 MB.
     pub stream_window_bytes_max: u64,
@@ -115,6 +118,7 @@ impl Default for OpLimits {
             frame_reassembly_bytes: 32 * MB,
             message_queue_bytes: 16 * MB,
             stream_send_bytes: 8 * MB,
+            stream_queue_bytes: MB,
             streams_send_bytes: 64 * MB,
             stream_window_bytes_max: 8 * MB as u64,
             bundle_window_bytes: 32 * MB as u64,

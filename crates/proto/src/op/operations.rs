@@ -130,6 +130,15 @@ impl Ops {
         self.streams.write(id, data, &mut self.shared)
     }
 
+    /// How many of `wanted` bytes [`Ops::write_stream`] would take now. If that is not all of them,
+    /// [`OpEvent::Writable`](super::OpEvent::Writable) follows when there is room.
+    ///
+    /// # Errors
+    /// As [`Ops::write_stream`].
+    pub fn stream_room(&mut self, id: StreamId, wanted: usize) -> Result<usize, OpError> {
+        self.streams.room(id, wanted, &self.shared)
+    }
+
     /// Ends what this end writes. [`OpEvent::Finished`](super::OpEvent::Finished) tells when the peer has it all.
     ///
     /// # Errors

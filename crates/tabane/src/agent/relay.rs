@@ -100,6 +100,8 @@ pub struct Relay {
     near: TcpStream,
     far: Far,
     out: Pipe,
+    /// The stream takes nothing more now, and the poller is not to say what the program has.
+    is_out_full: bool,
     back: Pipe,
     /// An urgent byte of the program's that the other agent is to hear of first, and the stream that
     /// tells it.
@@ -130,6 +132,7 @@ impl Relay {
             near,
             far,
             out: Pipe::default(),
+            is_out_full: false,
             back: Pipe::default(),
             urgent: None,
             near_interest: Interest::Nothing,
@@ -188,7 +191,9 @@ impl Relay {
         buffer: &mut [u8],
     ) -> Result<bool, Broken> {
         let Relay { near, far, out, .. } = self;
-        let mut readable = after_waiting(told, out);
+        let has_waited = self.is_out_full || !out.is_empty();
+        let mut readable = after_waiting(told, has_waited);
+        self.is_out_full = false;
         out.flush(|bytes, is_urgent| write_far(far, now, node, bytes, is_urgent))?;
         let mut moved = 0;
         while readable != Readable::Untold && out.wants() && moved < TURN_BYTES {
@@ -209,9 +214,15 @@ impl Relay {
                 })?;
                 continue;
             }
-            match received(near.read(buffer)) {
+            // What is read at once goes on at once: it is not kept a second time.
+            let most = room_far(far, node, buffer.len());
+            if most == 0 {
+                self.is_out_full = true;
+                break;
+            }
+            match received(near.read(&mut buffer[..most])) {
                 Moved::Bytes(bytes) => {
-                    readable = after_reading(bytes, buffer.len());
+                    readable = after_reading(bytes, most);
                     out.pass(&buffer[..bytes], |bytes, is_urgent| {
                         write_far(far, now, node, bytes, is_urgent)
                     })?;
@@ -229,7 +240,7 @@ impl Relay {
                 Far::Plain(plain) => drop(plain.shutdown(Shutdown::Write)),
             }
         }
-        Ok(moved >= TURN_BYTES && out.wants())
+        Ok(moved >= TURN_BYTES && out.wants() && !self.is_out_full)
     }
 
     /// To the program. Returns whether there may be more at once.
@@ -245,7 +256,7 @@ impl Relay {
         } = self;
         let mut readable = match far {
             Far::Stream(..) => Readable::Told,
-            Far::Plain(_) => after_waiting(told, back),
+            Far::Plain(_) => after_waiting(told, !back.is_empty()),
         };
         back.flush(|bytes, is_urgent| write(near, bytes, is_urgent))?;
         let mut moved = 0;
@@ -318,7 +329,7 @@ impl Relay {
     /// # Errors
     /// Those of the poller.
     pub fn watch(&mut self, poller: &Poller, near_token: u64, plain_token: u64) -> io::Result<()> {
-        let near = interest(self.out.wants(), !self.back.is_empty());
+        let near = interest(self.out.wants() && !self.is_out_full, !self.back.is_empty());
         watch(
             poller,
             &self.near,
@@ -396,9 +407,9 @@ fn watch(
 }
 
 /// Whoever waited to write was not watched for reading meanwhile.
-fn after_waiting(told: Readable, pipe: &Pipe) -> Readable {
+const fn after_waiting(told: Readable, has_waited: bool) -> Readable {
     match told {
-        Readable::Untold if !pipe.is_empty() => Readable::Perhaps,
+        Readable::Untold if has_waited => Readable::Perhaps,
         told => told,
     }
 }
@@ -466,6 +477,18 @@ fn write_far(
             written.map_err(|_| Broken)
         }
         Far::Plain(plain) => write(plain, bytes, is_urgent),
+    }
+}
+
+/// How many of so many bytes the other side surely takes, as far as it can say.
+fn room_far(far: &Far, node: &mut Node, wanted: usize) -> usize {
+    match far {
+        // One that takes nothing any more says so when it is written to.
+        Far::Stream(peer, stream) => {
+            let room = node.stream_room(*peer, *stream, wanted);
+            room.unwrap_or(wanted)
+        }
+        Far::Plain(_) => wanted,
     }
 }
 

@@ -107,27 +107,37 @@ impl Streams {
         data: &[u8],
         shared: &mut Shared,
     ) -> Result<usize, OpError> {
-        let all_room = shared.limits.streams_send_bytes as u64;
-        let all_room = all_room.saturating_sub(self.kept_bytes);
+        let len = self.room(id, data.len(), shared)?;
         let stream = self.known(id)?;
-        if !stream.send.is_open() {
-            return Err(OpError::Closed);
-        }
-        let own_room = shared.limits.stream_send_bytes as u64;
-        let own_room = own_room.saturating_sub(stream.send.kept_bytes());
-        let len = (data.len() as u64).min(own_room).min(all_room) as usize;
-        let full = len < data.len();
-        stream.send.was_full |= full;
         stream.send.write(&data[..len], &mut shared.chunks);
         self.queued_bytes += len as u64;
         self.kept_bytes += len as u64;
         if len > 0 {
             self.wake(id.0, shared);
         }
-        if full && all_room < own_room {
-            self.wait_for_room(id.0);
-        }
         Ok(len)
+    }
+
+    /// See [`Ops::stream_room`](super::Ops::stream_room).
+    pub fn room(&mut self, id: StreamId, wanted: usize, shared: &Shared) -> Result<usize, OpError> {
+        let limits = &shared.limits;
+        let all_room = (limits.streams_send_bytes as u64).saturating_sub(self.kept_bytes);
+        let stream = self.known(id)?;
+        if !stream.send.is_open() {
+            return Err(OpError::Closed);
+        }
+        let kept_room = (limits.stream_send_bytes as u64).saturating_sub(stream.send.kept_bytes());
+        let queue_room =
+            (limits.stream_queue_bytes as u64).saturating_sub(stream.send.queued_bytes());
+        let own_room = kept_room.min(queue_room);
+        let room = own_room.min(all_room).min(wanted as u64) as usize;
+        if room < wanted {
+            stream.send.was_full = true;
+            if all_room < own_room {
+                self.wait_for_room(id.0);
+            }
+        }
+        Ok(room)
     }
 
     /// See [`Ops::finish_stream`](super::Ops::finish_stream).
@@ -266,29 +276,29 @@ impl Streams {
     /// Tells the applications of stream `id`, and of those that wait for others to
     /// have less, that there is a good part of the room for writing, if they wait for it.
     fn offer_room(&mut self, id: u32, shared: &mut Shared) {
-        let all_max = shared.limits.streams_send_bytes as u64 / 4 * 3;
-        self.offer_room_to(id, all_max, shared);
-        while self.kept_bytes <= all_max
+        self.offer_room_to(id, shared);
+        while self.kept_bytes <= all_kept_max(shared)
             && let Some(id) = self.out_of_room.pop()
         {
             if let Some(stream) = self.table.get_mut(id) {
                 stream.send.in_room_list = false;
             }
-            self.offer_room_to(id, all_max, shared);
+            self.offer_room_to(id, shared);
         }
     }
 
-    fn offer_room_to(&mut self, id: u32, all_max: u64, shared: &mut Shared) {
-        let own_max = shared.limits.stream_send_bytes as u64 / 4 * 3;
+    fn offer_room_to(&mut self, id: u32, shared: &mut Shared) {
+        let kept_max = shared.limits.stream_send_bytes as u64 / 4 * 3;
+        let queue_max = shared.limits.stream_queue_bytes as u64 / 2;
         let Some(stream) = self.table.get_mut(id).filter(|s| s.send.was_full) else {
             return;
         };
-        if !stream.send.is_open()
-            || (stream.send.kept_bytes() <= own_max && self.kept_bytes <= all_max)
-        {
+        let has_own_room =
+            stream.send.kept_bytes() <= kept_max && stream.send.queued_bytes() <= queue_max;
+        if !stream.send.is_open() || (has_own_room && self.kept_bytes <= all_kept_max(shared)) {
             stream.send.was_full = false;
             shared.events.push_back(OpEvent::Writable(StreamId(id)));
-        } else if stream.send.kept_bytes() <= own_max {
+        } else if has_own_room {
             self.wait_for_room(id);
         }
     }
@@ -364,4 +374,9 @@ impl Streams {
             .sum();
         self.table.memory_bytes() + self.out_of_room.capacity() * size_of::<u32>() + heap
     }
+}
+
+/// What all streams together may keep for there to be a good part of the room again.
+const fn all_kept_max(shared: &Shared) -> u64 {
+    shared.limits.streams_send_bytes as u64 / 4 * 3
 }

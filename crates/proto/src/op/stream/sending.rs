@@ -39,6 +39,7 @@ impl Streams {
         self.in_flight_bytes += sent;
         shared.send_window.spend(sent);
         shared.turns.spend(sent as usize, true);
+        self.offer_room_to(id, shared);
         Written::Content(content)
     }
 

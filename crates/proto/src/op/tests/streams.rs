@@ -143,8 +143,9 @@ fn the_window_grows_for_a_reader_that_keeps_up() {
     let data = vec![1; 4_000_000];
     let mut most = 0;
     for _ in 0..100 {
-        p.ends[0].write_stream(id, &data).unwrap();
-        p.transmit();
+        while p.ends[0].write_stream(id, &data).unwrap() > 0 {
+            p.transmit();
+        }
         most = most.max(p.ends[0].in_flight_bytes());
         p.run(Duration::from_micros(400));
         if !p.events(1).is_empty() {
