@@ -180,18 +180,22 @@ impl Node {
         self.operate(peer, |b| b.ops.write_stream(stream, data))
     }
 
-    /// How many of `wanted` bytes [`write_stream`](Node::write_stream) would take now. If that is
-    /// not all of them, [`OpEvent::Writable`](crate::op::OpEvent::Writable) follows when there is room.
+    /// As [`write_stream`](Node::write_stream), for `wanted` bytes that are not in memory yet: `fill`
+    /// is lent the memory that they are sent from, as much as lies together and there is room for, and
+    /// returns how many bytes it put there. It is not called if there is no room: then, and if there is
+    /// not room for all, [`OpEvent::Writable`](crate::op::OpEvent::Writable) follows.
     ///
     /// # Errors
     /// As [`write_stream`](Node::write_stream).
-    pub fn stream_room(
+    pub fn fill_stream(
         &mut self,
+        _now: Time,
         peer: PeerId,
         stream: StreamId,
         wanted: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, OpError> {
-        self.bundle(peer)?.ops.stream_room(stream, wanted)
+        self.operate(peer, |b| b.ops.fill_stream(stream, wanted, fill))
     }
 
     /// Ends the sending half of a stream behind what was written.
@@ -247,6 +251,22 @@ impl Node {
         buffer: &mut [u8],
     ) -> Result<Read, OpError> {
         self.operate(peer, |b| b.ops.read_stream(stream, buffer))
+    }
+
+    /// As [`read_stream`](Node::read_stream), without a buffer: `take` is lent what has arrived, as much
+    /// as lies together, and returns how many bytes of it are to count as read. It is not called if
+    /// there is nothing. Of what it leaves the application knows: no event says that there is more.
+    ///
+    /// # Errors
+    /// As [`read_stream`](Node::read_stream).
+    pub fn take_stream(
+        &mut self,
+        _now: Time,
+        peer: PeerId,
+        stream: StreamId,
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<Read, OpError> {
+        self.operate(peer, |b| b.ops.take_stream(stream, take))
     }
 
     /// Whether [`read_stream`](Node::read_stream) has something to say of a stream: bytes, the end,

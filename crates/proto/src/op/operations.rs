@@ -130,13 +130,18 @@ impl Ops {
         self.streams.write(id, data, &mut self.shared)
     }
 
-    /// How many of `wanted` bytes [`Ops::write_stream`] would take now. If that is not all of them,
-    /// [`OpEvent::Writable`](super::OpEvent::Writable) follows when there is room.
+    /// As [`Ops::write_stream`], for `wanted` bytes that are not in memory yet: `fill` puts them where
+    /// they are sent from.
     ///
     /// # Errors
     /// As [`Ops::write_stream`].
-    pub fn stream_room(&mut self, id: StreamId, wanted: usize) -> Result<usize, OpError> {
-        self.streams.room(id, wanted, &self.shared)
+    pub fn fill_stream(
+        &mut self,
+        id: StreamId,
+        wanted: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, OpError> {
+        self.streams.fill(id, wanted, fill, &mut self.shared)
     }
 
     /// Ends what this end writes. [`OpEvent::Finished`](super::OpEvent::Finished) tells when the peer has it all.
@@ -176,6 +181,19 @@ impl Ops {
     pub fn read_stream(&mut self, id: StreamId, into: &mut [u8]) -> Result<Read, OpError> {
         self.streams.read(id, into, &mut self.shared)
     }
+
+    /// As [`Ops::read_stream`], without a buffer: `take` is lent what is there.
+    ///
+    /// # Errors
+    /// As [`Ops::read_stream`].
+    pub fn take_stream(
+        &mut self,
+        id: StreamId,
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<Read, OpError> {
+        self.streams.take(id, take, &mut self.shared)
+    }
+
     /// Whether [`read_stream`](Ops::read_stream) has something to say of a stream: bytes, the end,
     /// or an error.
     pub fn is_readable(&self, id: StreamId) -> bool {

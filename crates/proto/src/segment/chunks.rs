@@ -6,7 +6,11 @@ use std::collections::VecDeque;
 
 /// Length of a chunk: large enough that few segments end at one, small enough
 /// that a stream with little in it costs little.
-pub const CHUNK_BYTES: usize = 32 * 1024;
+pub const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The least that is [lent](Chunks::fill) of a chunk that can grow: of ten thousand streams that say
+/// little at once, each costs this.
+const LENT_BYTES_MIN: usize = 512;
 
 /// Empty chunks, up to a bound.
 #[derive(Debug)]
@@ -24,15 +28,14 @@ impl ChunkPool {
         }
     }
 
-    /// A kept chunk, or one that grows with what is put in.
+    /// A kept chunk, with what it held before, or one that grows with what is put in.
     fn take(&mut self) -> Vec<u8> {
         self.chunks.pop().unwrap_or_default()
     }
 
     /// Keeps a chunk that has grown to full size, if there is room.
-    fn give(&mut self, mut chunk: Vec<u8>) {
+    fn give(&mut self, chunk: Vec<u8>) {
         if chunk.capacity() >= CHUNK_BYTES && self.chunks.len() < self.count_max {
-            chunk.clear();
             self.chunks.push(chunk);
         }
     }
@@ -54,7 +57,7 @@ pub struct Chunks {
     /// Stream offset of the first byte of the first chunk.
     base: u64,
     /// Each but the last stands for [`CHUNK_BYTES`] bytes of the stream, of which it may
-    /// hold fewer: none behind its length was written yet.
+    /// hold fewer: none behind its length was written yet. What was not written is whatever.
     chunks: VecDeque<Vec<u8>>,
     /// Behind the last byte that was written.
     end: u64,
@@ -68,19 +71,60 @@ impl Chunks {
         let (mut at, mut data) = ((offset - self.base) as usize, data);
         self.end = self.end.max(offset + data.len() as u64);
         while !data.is_empty() {
-            let (index, start) = (at / CHUNK_BYTES, at % CHUNK_BYTES);
-            while self.chunks.len() <= index {
-                let chunk = pool.take();
-                self.held_bytes += chunk.capacity();
-                self.chunks.push_back(chunk);
-            }
+            let start = at % CHUNK_BYTES;
             let (now, later) = data.split_at(data.len().min(CHUNK_BYTES - start));
-            let chunk = &mut self.chunks[index];
-            self.held_bytes -= chunk.capacity();
-            put(chunk, start, now);
-            self.held_bytes += chunk.capacity();
+            self.change(at, pool, |chunk| put(chunk, start, now));
             at += now.len();
             data = later;
+        }
+    }
+
+    /// Lends memory for at most `len_max` bytes behind the last one, as far as it lies together, to
+    /// `fill`, which returns how many it put there. Returns that.
+    pub fn fill(
+        &mut self,
+        len_max: usize,
+        pool: &mut ChunkPool,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> usize {
+        let at = (self.end - self.base) as usize;
+        let start = at % CHUNK_BYTES;
+        let filled = self.change(at, pool, |chunk| {
+            let lent = lend(chunk, start, len_max);
+            fill(lent).min(lent.len())
+        });
+        self.end += filled as u64;
+        if filled == 0 && start == 0 {
+            // It holds nothing, and may not for long.
+            self.drop_last(pool);
+        }
+        filled
+    }
+
+    /// Changes the chunk that byte `at` from the first chunk's on belongs to.
+    fn change<R>(
+        &mut self,
+        at: usize,
+        pool: &mut ChunkPool,
+        change: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> R {
+        let index = at / CHUNK_BYTES;
+        while self.chunks.len() <= index {
+            let chunk = pool.take();
+            self.held_bytes += chunk.capacity();
+            self.chunks.push_back(chunk);
+        }
+        let chunk = &mut self.chunks[index];
+        self.held_bytes -= chunk.capacity();
+        let result = change(chunk);
+        self.held_bytes += chunk.capacity();
+        result
+    }
+
+    fn drop_last(&mut self, pool: &mut ChunkPool) {
+        if let Some(chunk) = self.chunks.pop_back() {
+            self.held_bytes -= chunk.capacity();
+            pool.give(chunk);
         }
     }
 
@@ -93,7 +137,8 @@ impl Chunks {
         let Some(chunk) = self.chunks.get(at / CHUNK_BYTES) else {
             return &[];
         };
-        let end = chunk.len().min(start.saturating_add(len_max));
+        let written = start.saturating_add(self.end.saturating_sub(offset) as usize);
+        let end = chunk.len().min(written).min(start.saturating_add(len_max));
         &chunk[start.min(end)..end]
     }
 
@@ -127,6 +172,21 @@ impl Chunks {
     pub fn memory_bytes(&self) -> usize {
         self.held_bytes + self.chunks.capacity() * size_of::<Vec<u8>>()
     }
+}
+
+/// Memory of `chunk` for at most `len_max` bytes from `start` on. A chunk that is not full yet
+/// doubles when little of it is left.
+fn lend(chunk: &mut Vec<u8>, start: usize, len_max: usize) -> &mut [u8] {
+    let wanted = start + len_max.min(CHUNK_BYTES - start);
+    if chunk.capacity() < wanted.min(start + LENT_BYTES_MIN) {
+        let capacity = (chunk.capacity() * 2).max(start + LENT_BYTES_MIN);
+        chunk.reserve_exact(capacity.min(CHUNK_BYTES) - chunk.len());
+    }
+    let end = wanted.min(chunk.capacity());
+    if chunk.len() < end {
+        chunk.resize(end, 0);
+    }
+    &mut chunk[start..end]
 }
 
 /// Copies `piece` into `chunk` at `start`; appends what comes in order. The chunk
@@ -180,6 +240,58 @@ mod tests {
         assert!(c.memory_bytes() <= 64 * size_of::<Vec<u8>>());
         c.write(at, &bytes(at, 10), &mut pool);
         assert_eq!(c.slice(at, 100), bytes(at, 10));
+    }
+
+    #[test]
+    fn what_is_filled_in_is_as_what_is_written() {
+        let mut pool = ChunkPool::new(1 << 20);
+        let mut c = Chunks::default();
+        let mut end = 0u64;
+        // Twice: the second time with chunks that held something before.
+        for _ in 0..2 {
+            let start = end;
+            while end < start + 300_000 {
+                let filled = c.fill(9_000, &mut pool, |lent| {
+                    let len = lent.len().min(7_001);
+                    lent[..len].copy_from_slice(&bytes(end, len));
+                    len
+                });
+                assert!(filled > 0);
+                end += filled as u64;
+                c.write(end, &bytes(end, 100), &mut pool);
+                end += 100;
+            }
+            let mut at = start;
+            while at < end {
+                let s = c.slice(at, 1000);
+                assert_eq!(s, bytes(at, s.len()));
+                at += s.len() as u64;
+            }
+            assert_eq!(at, end);
+            c.release(end, &mut pool);
+        }
+    }
+
+    #[test]
+    fn what_is_lent_and_not_filled_is_not_kept() {
+        let mut pool = ChunkPool::new(1 << 20);
+        let mut c = Chunks::default();
+        c.write(0, &bytes(0, 2 * CHUNK_BYTES), &mut pool);
+        c.release(2 * CHUNK_BYTES as u64, &mut pool);
+        let before = (c.memory_bytes(), pool.memory_bytes());
+        let filled = c.fill(CHUNK_BYTES, &mut pool, |lent| {
+            assert_eq!(lent.len(), CHUNK_BYTES);
+            0
+        });
+        assert_eq!(filled, 0);
+        assert_eq!((c.memory_bytes(), pool.memory_bytes()), before);
+        // And without a chunk at hand, little is lent first.
+        pool.trim();
+        c.fill(CHUNK_BYTES, &mut pool, |lent| {
+            assert_eq!(lent.len(), LENT_BYTES_MIN);
+            1
+        });
+        assert!(c.memory_bytes() < 2 * LENT_BYTES_MIN);
     }
 
     #[test]

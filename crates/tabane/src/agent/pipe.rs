@@ -77,7 +77,11 @@ impl Pipe {
         Ok(())
     }
 
-    fn offer<E>(
+    /// Has the other side take what it can of bytes that are kept elsewhere; returns how many it took.
+    ///
+    /// # Errors
+    /// As [`Pipe::flush`].
+    pub fn offer<E>(
         &mut self,
         bytes: &[u8],
         mut write: impl FnMut(&[u8], bool) -> Result<usize, E>,
@@ -93,6 +97,11 @@ impl Pipe {
             }
         }
         Ok(done)
+    }
+
+    /// The other side has taken so many bytes that never were here.
+    pub fn passed(&mut self, bytes: usize) {
+        self.total += bytes as u64;
     }
 
     /// How many of the next bytes go together, and whether they are an urgent one.

@@ -15,6 +15,9 @@ use super::pipe::Pipe;
 /// What one connection moves in a turn, each way; then others have theirs.
 const TURN_BYTES: usize = 1024 * 1024;
 
+/// What is read of a program at once, if the stream takes so much.
+const READ_BYTES: usize = 64 * 1024;
+
 /// The side that is not the program's.
 #[derive(Debug)]
 pub enum Far {
@@ -103,6 +106,8 @@ pub struct Relay {
     /// The stream takes nothing more now, and the poller is not to say what the program has.
     is_out_full: bool,
     back: Pipe,
+    /// The program takes nothing more now, and the stream has more.
+    is_back_full: bool,
     /// An urgent byte of the program's that the other agent is to hear of first, and the stream that
     /// tells it.
     urgent: Option<(u8, Option<StreamId>)>,
@@ -134,6 +139,7 @@ impl Relay {
             out: Pipe::default(),
             is_out_full: false,
             back: Pipe::default(),
+            is_back_full: false,
             urgent: None,
             near_interest: Interest::Nothing,
             plain_interest: Interest::Nothing,
@@ -214,18 +220,23 @@ impl Relay {
                 })?;
                 continue;
             }
-            // What is read at once goes on at once: it is not kept a second time.
-            let most = room_far(far, node, buffer.len());
-            if most == 0 {
+            let read = match far {
+                Far::Stream(peer, stream) => near_to_stream(near, now, node, *peer, *stream)?,
+                Far::Plain(_) => Some((received(near.read(buffer)), buffer.len())),
+            };
+            let Some((read, most)) = read else {
                 self.is_out_full = true;
                 break;
-            }
-            match received(near.read(&mut buffer[..most])) {
+            };
+            match read {
                 Moved::Bytes(bytes) => {
                     readable = after_reading(bytes, most);
-                    out.pass(&buffer[..bytes], |bytes, is_urgent| {
-                        write_far(far, now, node, bytes, is_urgent)
-                    })?;
+                    match far {
+                        Far::Stream(..) => out.passed(bytes),
+                        Far::Plain(plain) => out.pass(&buffer[..bytes], |bytes, is_urgent| {
+                            write(plain, bytes, is_urgent)
+                        })?,
+                    }
                     moved += bytes;
                 }
                 Moved::Blocked => break,
@@ -254,43 +265,22 @@ impl Relay {
         let Relay {
             near, far, back, ..
         } = self;
-        let mut readable = match far {
-            Far::Stream(..) => Readable::Told,
-            Far::Plain(_) => after_waiting(told, !back.is_empty()),
-        };
+        let told = after_waiting(told, !back.is_empty());
         back.flush(|bytes, is_urgent| write(near, bytes, is_urgent))?;
-        let mut moved = 0;
-        while readable != Readable::Untold && back.wants() && moved < TURN_BYTES {
-            if let (Far::Plain(plain), Readable::Perhaps) = (&mut *far, readable)
-                && is_at_mark(plain)
-            {
-                let Some(byte) = read_one(plain)? else {
-                    break;
-                };
-                back.mark(back.total());
-                back.pass(&[byte], |bytes, is_urgent| write(near, bytes, is_urgent))?;
-                continue;
+        self.is_back_full = false;
+        let moved = match far {
+            Far::Stream(peer, stream) => {
+                let (moved, is_full) = stream_to_near((*peer, *stream), now, node, near, back)?;
+                self.is_back_full = is_full;
+                moved
             }
-            let (bytes, ends) = match read_far(far, now, node, buffer)? {
-                None => break,
-                Some(read) => read,
-            };
-            if let Far::Plain(_) = far {
-                readable = after_reading(bytes, buffer.len());
-            }
-            back.pass(&buffer[..bytes], |bytes, is_urgent| {
-                write(near, bytes, is_urgent)
-            })?;
-            moved += bytes;
-            if ends {
-                back.end();
-            }
-        }
+            Far::Plain(plain) => plain_to_near(plain, told, near, back, buffer)?,
+        };
         if back.tells_end() {
             // A program that is gone already need not be told.
             drop(near.shutdown(Shutdown::Write));
         }
-        Ok(moved >= TURN_BYTES && back.wants())
+        Ok(moved >= TURN_BYTES && back.wants() && !self.is_back_full)
     }
 
     /// Where the urgent byte is that the other agent is to hear of, if there is one that nobody tells
@@ -329,7 +319,10 @@ impl Relay {
     /// # Errors
     /// Those of the poller.
     pub fn watch(&mut self, poller: &Poller, near_token: u64, plain_token: u64) -> io::Result<()> {
-        let near = interest(self.out.wants() && !self.is_out_full, !self.back.is_empty());
+        let near = interest(
+            self.out.wants() && !self.is_out_full,
+            self.is_back_full || !self.back.is_empty(),
+        );
         watch(
             poller,
             &self.near,
@@ -480,38 +473,98 @@ fn write_far(
     }
 }
 
-/// How many of so many bytes the other side surely takes, as far as it can say.
-fn room_far(far: &Far, node: &mut Node, wanted: usize) -> usize {
-    match far {
-        // One that takes nothing any more says so when it is written to.
-        Far::Stream(peer, stream) => {
-            let room = node.stream_room(*peer, *stream, wanted);
-            room.unwrap_or(wanted)
-        }
-        Far::Plain(_) => wanted,
+/// Has the stream take what the program said, straight to where it is sent from. Returns what was read,
+/// and how much it could have been; `None`: the stream takes nothing now.
+fn near_to_stream(
+    near: &mut TcpStream,
+    now: Time,
+    node: &mut Node,
+    peer: PeerId,
+    stream: StreamId,
+) -> Result<Option<(Moved, usize)>, Broken> {
+    let mut read = None;
+    let filled = node.fill_stream(now, peer, stream, READ_BYTES, |room| {
+        let moved = received(near.read(room));
+        let bytes = match moved {
+            Moved::Bytes(bytes) => bytes,
+            _ => 0,
+        };
+        read = Some((moved, room.len()));
+        bytes
+    });
+    match filled {
+        Ok(_) => Ok(read),
+        // It was ended by the other side: only an end may still come.
+        Err(_) => match received(near.read(&mut [0])) {
+            Moved::Bytes(_) => Err(Broken),
+            moved => Ok(Some((moved, 1))),
+        },
     }
 }
 
-/// How many bytes were read, and whether they are the last; `None`: none now.
-fn read_far(
-    far: &mut Far,
+/// Has the program take what has come on the stream, straight from where it came to. Returns how much
+/// it was, and whether the program takes nothing more now.
+fn stream_to_near(
+    (peer, stream): (PeerId, StreamId),
     now: Time,
     node: &mut Node,
-    buffer: &mut [u8],
-) -> Result<Option<(usize, bool)>, Broken> {
-    match far {
-        Far::Stream(peer, stream) => match node.read_stream(now, *peer, *stream, buffer) {
-            Ok(read) if read.len == 0 && !read.fin => Ok(None),
-            Ok(read) => Ok(Some((read.len, read.fin))),
+    near: &mut TcpStream,
+    back: &mut Pipe,
+) -> Result<(usize, bool), Broken> {
+    let mut moved = 0;
+    while back.wants() && moved < TURN_BYTES {
+        let (mut offered, mut taken) = (0, Ok(0));
+        let read = node.take_stream(now, peer, stream, |bytes| {
+            offered = bytes.len();
+            taken = back.offer(bytes, |bytes, is_urgent| write(near, bytes, is_urgent));
+            *taken.as_ref().unwrap_or(&0)
+        });
+        let taken = taken?;
+        moved += taken;
+        match read {
+            Ok(read) if read.fin => back.end(),
+            Ok(_) if taken < offered => return Ok((moved, true)),
+            Ok(_) if taken == 0 => break,
+            Ok(_) => {}
             // Over in both directions: its end was read before.
-            Err(OpError::UnknownStream) => Ok(Some((0, true))),
-            Err(_) => Err(Broken),
-        },
-        Far::Plain(plain) => match received(plain.read(buffer)) {
-            Moved::Bytes(bytes) => Ok(Some((bytes, false))),
-            Moved::End => Ok(Some((0, true))),
-            Moved::Blocked => Ok(None),
-            Moved::Broken => Err(Broken),
-        },
+            Err(OpError::UnknownStream) => back.end(),
+            Err(_) => return Err(Broken),
+        }
     }
+    Ok((moved, false))
+}
+
+/// Has the program take what has come on a plain connection. Returns how much it was.
+fn plain_to_near(
+    plain: &mut TcpStream,
+    told: Readable,
+    near: &mut TcpStream,
+    back: &mut Pipe,
+    buffer: &mut [u8],
+) -> Result<usize, Broken> {
+    let mut readable = told;
+    let mut moved = 0;
+    while readable != Readable::Untold && back.wants() && moved < TURN_BYTES {
+        if readable == Readable::Perhaps && is_at_mark(plain) {
+            let Some(byte) = read_one(plain)? else {
+                break;
+            };
+            back.mark(back.total());
+            back.pass(&[byte], |bytes, is_urgent| write(near, bytes, is_urgent))?;
+            continue;
+        }
+        match received(plain.read(buffer)) {
+            Moved::Bytes(bytes) => {
+                readable = after_reading(bytes, buffer.len());
+                back.pass(&buffer[..bytes], |bytes, is_urgent| {
+                    write(near, bytes, is_urgent)
+                })?;
+                moved += bytes;
+            }
+            Moved::Blocked => break,
+            Moved::End => back.end(),
+            Moved::Broken => return Err(Broken),
+        }
+    }
+    Ok(moved)
 }

@@ -14,6 +14,7 @@ use super::queue::Source;
 use super::shared::{Control, Shared};
 use super::{CODE_REFUSED, OpError, OpEvent, Policy, Read};
 use crate::StreamId;
+use crate::segment::ChunkPool;
 use receive::ReceiveHalf;
 use send::SendHalf;
 use table::Table;
@@ -110,16 +111,39 @@ impl Streams {
         let len = self.room(id, data.len(), shared)?;
         let stream = self.known(id)?;
         stream.send.write(&data[..len], &mut shared.chunks);
+        self.on_written(id, len, shared);
+        Ok(len)
+    }
+
+    /// See [`Ops::fill_stream`](super::Ops::fill_stream).
+    pub fn fill(
+        &mut self,
+        id: StreamId,
+        wanted: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+        shared: &mut Shared,
+    ) -> Result<usize, OpError> {
+        let room = self.room(id, wanted, shared)?;
+        if room == 0 {
+            return Ok(0);
+        }
+        let stream = self.known(id)?;
+        let len = stream.send.fill(room, &mut shared.chunks, fill);
+        self.on_written(id, len, shared);
+        Ok(len)
+    }
+
+    /// The application has written so many bytes.
+    fn on_written(&mut self, id: StreamId, len: usize, shared: &mut Shared) {
         self.queued_bytes += len as u64;
         self.kept_bytes += len as u64;
         if len > 0 {
             self.wake(id.0, shared);
         }
-        Ok(len)
     }
 
-    /// See [`Ops::stream_room`](super::Ops::stream_room).
-    pub fn room(&mut self, id: StreamId, wanted: usize, shared: &Shared) -> Result<usize, OpError> {
+    /// How many of so many bytes can be written now. If not all, the application waits for room.
+    fn room(&mut self, id: StreamId, wanted: usize, shared: &Shared) -> Result<usize, OpError> {
         let limits = &shared.limits;
         let all_room = (limits.streams_send_bytes as u64).saturating_sub(self.kept_bytes);
         let stream = self.known(id)?;
@@ -179,6 +203,26 @@ impl Streams {
         into: &mut [u8],
         shared: &mut Shared,
     ) -> Result<Read, OpError> {
+        self.reading(id, shared, |receive, pool| receive.read(into, pool))
+    }
+
+    /// See [`Ops::take_stream`](super::Ops::take_stream).
+    pub fn take(
+        &mut self,
+        id: StreamId,
+        take: impl FnOnce(&[u8]) -> usize,
+        shared: &mut Shared,
+    ) -> Result<Read, OpError> {
+        self.reading(id, shared, |receive, pool| receive.take(take, pool))
+    }
+
+    /// Has the application read what has arrived.
+    fn reading(
+        &mut self,
+        id: StreamId,
+        shared: &mut Shared,
+        read: impl FnOnce(&mut ReceiveHalf, &mut ChunkPool) -> Read,
+    ) -> Result<Read, OpError> {
         let window_max = shared.limits.stream_window_bytes_max;
         let stream = self.known(id)?;
         if let Some(code) = stream.receive.reset {
@@ -187,7 +231,7 @@ impl Streams {
         if stream.receive.stop.is_some() {
             return Err(OpError::Closed);
         }
-        let read = stream.receive.read(into, &mut shared.chunks);
+        let read = read(&mut stream.receive, &mut shared.chunks);
         if stream.receive.raise_limit(window_max) && !stream.receive.window_queued {
             stream.receive.window_queued = true;
             shared.control.push_back(Control::StreamWindow(id.0));

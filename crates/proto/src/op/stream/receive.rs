@@ -194,23 +194,43 @@ impl ReceiveHalf {
 
     /// Copies what is there and in order.
     pub fn read(&mut self, into: &mut [u8], pool: &mut ChunkPool) -> Read {
-        self.announced = false;
-        let there = self.have.covered_to().saturating_sub(self.read);
-        let len = there.min(into.len() as u64) as usize;
         let mut done = 0;
-        while done < len {
-            let piece = self.bytes.slice(self.read + done as u64, len - done);
-            if piece.is_empty() {
-                break;
+        loop {
+            let rest = &mut into[done..];
+            let read = self.take(
+                |piece| {
+                    let len = piece.len().min(rest.len());
+                    rest[..len].copy_from_slice(&piece[..len]);
+                    len
+                },
+                pool,
+            );
+            done += read.len;
+            if read.len == 0 || read.fin {
+                // What does not fit is no news when it has been asked for again.
+                self.announced = false;
+                let fin = read.fin;
+                return Read { len: done, fin };
             }
-            into[done..done + piece.len()].copy_from_slice(piece);
-            done += piece.len();
         }
-        self.read += done as u64;
-        self.bytes.release(self.read, pool);
+    }
+
+    /// Lends what is there and in order, as far as it lies together, to `take`, if there is any. What
+    /// it takes, and returns how much that is, is read.
+    pub fn take(&mut self, take: impl FnOnce(&[u8]) -> usize, pool: &mut ChunkPool) -> Read {
+        let there = self.have.covered_to().saturating_sub(self.read) as usize;
+        let mut len = 0;
+        self.announced = false;
+        if there > 0 {
+            let piece = self.bytes.slice(self.read, there);
+            len = take(piece).min(piece.len());
+            self.announced = len < piece.len();
+            self.read += len as u64;
+            self.bytes.release(self.read, pool);
+        }
         let fin = self.final_offset == Some(self.read);
         self.end_read |= fin;
-        Read { len: done, fin }
+        Read { len, fin }
     }
 
     /// Raises the limit if that is worth a record; returns whether it was.

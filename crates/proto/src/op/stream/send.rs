@@ -182,6 +182,18 @@ impl SendHalf {
         self.written += data.len() as u64;
     }
 
+    /// Has `fill` put bytes, at most so many, where they are sent from; returns how many it did.
+    pub fn fill(
+        &mut self,
+        len_max: usize,
+        pool: &mut ChunkPool,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> usize {
+        let len = self.bytes.fill(len_max, pool, fill);
+        self.written += len as u64;
+        len
+    }
+
     /// No more will be written.
     pub fn finish(&mut self) {
         self.fin = Flag::Due;

@@ -111,7 +111,16 @@ impl World {
         let half = self.halves.get_mut(&(id, 1 - end)).unwrap();
         let len = self.pair.dice.below(40_000) as usize;
         let data = pattern(World::key(id, 1 - end), half.written, len);
-        match self.pair.ends[end].write_stream(id, &data) {
+        let lent = self.pair.dice.percent(50);
+        let ops = &mut self.pair.ends[end];
+        let written = match lent {
+            true => ops.fill_stream(id, len, |room| {
+                room.copy_from_slice(&data[..room.len()]);
+                room.len()
+            }),
+            false => ops.write_stream(id, &data),
+        };
+        match written {
             Ok(n) => half.written += n as u64,
             Err(_) => assert!(half.finished || half.given_up),
         }
@@ -212,7 +221,17 @@ impl World {
         let half = self.halves.get_mut(&(id, end)).unwrap();
         let mut buffer = vec![0; 1 + self.pair.dice.below(20_000) as usize];
         loop {
-            match self.pair.ends[end].read_stream(id, &mut buffer) {
+            let lent = self.pair.dice.percent(50);
+            let ops = &mut self.pair.ends[end];
+            let read = match lent {
+                true => ops.take_stream(id, |bytes| {
+                    let len = bytes.len().min(buffer.len());
+                    buffer[..len].copy_from_slice(&bytes[..len]);
+                    len
+                }),
+                false => ops.read_stream(id, &mut buffer),
+            };
+            match read {
                 Ok(Read { len, fin }) => {
                     assert!(!half.fin_read || len == 0);
                     let expected = pattern(World::key(id, end), half.read, len);
@@ -359,7 +378,7 @@ fn nothing_panics_on_nonsense() {
 fn nonsense_operation(ops: &mut Ops, d: &mut Dice, now: Time, contents: &mut Vec<Content>) {
     let id = crate::StreamId(d.below(60) as u32);
     let data = [1; 3000];
-    match d.below(14) {
+    match d.below(16) {
         0 => drop(ops.open_stream(1, Policy::Auto)),
         1..=2 => drop(ops.write_stream(id, &data)),
         3 => drop(ops.finish_stream(id)),
@@ -372,6 +391,8 @@ fn nonsense_operation(ops: &mut Ops, d: &mut Dice, now: Time, contents: &mut Vec
         10 => drop(ops.receive_frame()),
         11 => ops.on_bundle_window(d.below(1 << 24)),
         12 if d.percent(1) => ops.reset(),
+        13 => drop(ops.fill_stream(id, 3000, |room| room.len() / 2)),
+        14 => drop(ops.take_stream(id, |bytes| bytes.len() / 2)),
         _ => {}
     }
     while ops.poll_event().is_some() {}

@@ -107,6 +107,54 @@ fn a_slow_reader_holds_the_writer_and_the_writer_is_told_of_room() {
 }
 
 #[test]
+fn memory_is_lent_while_there_is_room_and_what_is_left_of_it_is_known() {
+    let limits = OpLimits {
+        stream_queue_bytes: 10_000,
+        ..OpLimits::default()
+    };
+    let mut p = Pair::new(&limits);
+    let id = p.ends[0].open_stream(0, Policy::Stripe).unwrap();
+    let filled = p.ends[0].fill_stream(id, 8_000, |room| {
+        room[..5].copy_from_slice(b"hello");
+        5
+    });
+    assert_eq!(filled, Ok(5));
+    assert_eq!(p.ends[0].fill_stream(id, 8_000, |_| 0), Ok(0));
+    let all = p.ends[0].write_stream(id, &[7; 10_000]);
+    assert_eq!(all, Ok(9_995));
+    let full = p.ends[0].fill_stream(id, 1, |_| unreachable!("there is no room"));
+    assert_eq!(full, Ok(0));
+    p.run(Duration::from_millis(5));
+    assert_eq!(p.events(0), [OpEvent::Writable(id)]);
+    assert_eq!(p.events(1).len(), 2);
+    let mut seen = Vec::new();
+    let read = p.ends[1].take_stream(id, |bytes| {
+        seen.extend_from_slice(&bytes[..5]);
+        5
+    });
+    assert_eq!(
+        (read, &seen[..]),
+        (Ok(Read { len: 5, fin: false }), &b"hello"[..])
+    );
+    // What it left it knows of.
+    p.ends[0].write_stream(id, b"more").unwrap();
+    p.ends[0].finish_stream(id).unwrap();
+    p.run(Duration::from_millis(5));
+    assert_eq!(p.events(1), []);
+    let read = p.ends[1].take_stream(id, <[u8]>::len);
+    assert_eq!(
+        read,
+        Ok(Read {
+            len: 9_999,
+            fin: true
+        })
+    );
+    let ended = p.ends[1].take_stream(id, |_| unreachable!("there is nothing"));
+    assert_eq!(ended, Ok(Read { len: 0, fin: true }));
+    assert_eq!(p.ends[0].fill_stream(id, 1, |_| 1), Err(OpError::Closed));
+}
+
+#[test]
 fn all_streams_together_are_bounded_too() {
     let limits = OpLimits {
         streams_send_bytes: 300_000,
