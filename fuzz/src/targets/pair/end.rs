@@ -27,6 +27,7 @@ fn limits() -> OpLimits {
         frame_reassembly_bytes: 1 << 20,
         message_queue_bytes: 256 << 10,
         stream_send_bytes: 64 << 10,
+        stream_queue_bytes: 32 << 10,
         streams_send_bytes: 256 << 10,
         stream_window_bytes_max: 1 << 20,
         bundle_window_bytes: 2 << 20,
