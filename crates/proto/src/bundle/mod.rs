@@ -245,13 +245,12 @@ impl Bundle {
         }
     }
 
-    /// A probe goes out: those that are due soon on watched paths go along.
+    /// If a probe goes out, those that are due soon on watched paths go along.
     fn ask_along(&mut self, now: Time) {
-        if self.watch != Watch::None {
-            self.paths
-                .iter_mut()
-                .flatten()
-                .for_each(|p| p.path.ask_along(now));
+        let mut paths = self.paths.iter_mut().flatten();
+        if self.watch != Watch::None && paths.any(|p| p.path.is_probe_due(now)) {
+            let paths = self.paths.iter_mut().flatten();
+            paths.for_each(|p| p.path.ask_along(now));
         }
     }
 
@@ -419,14 +418,7 @@ impl Bundle {
             p.path.on_timeout(now, &mut self.fates);
         }
         self.seek_comparison(now);
-        if self
-            .paths
-            .iter()
-            .flatten()
-            .any(|p| p.path.is_probe_due(now))
-        {
-            self.ask_along(now);
-        }
+        self.ask_along(now);
         self.settle(now);
         self.ops.on_timeout(now);
         if self.busy_until.is_some_and(|until| until <= now) {
