@@ -156,7 +156,7 @@ impl From<SendError> for Failure {
             SendError::UnknownPeer(_) => TABANE_E_UNKNOWN_PEER,
             SendError::TooLarge(_) => TABANE_E_TOO_LARGE,
             SendError::TooManyFlows => TABANE_E_BUSY,
-            SendError::TimedOut => TABANE_E_TIMED_OUT,
+            SendError::NotConnected | SendError::TimedOut => TABANE_E_TIMED_OUT,
             SendError::Gone(gone) => return gone.into(),
         };
         Failure::of(code, &error)

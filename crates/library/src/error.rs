@@ -204,7 +204,9 @@ pub enum SendError {
     TooLarge(usize),
     /// As many flows are in use with this peer as may be.
     TooManyFlows,
-    /// There was no room in time.
+    /// The peer was not there in time: it does not run, or no link reaches it.
+    NotConnected,
+    /// There was no room in time: the peer takes none, or less than is sent.
     TimedOut,
     /// See [`Gone`].
     Gone(Gone),
@@ -219,6 +221,7 @@ impl fmt::Display for SendError {
             }
             .fmt(f),
             SendError::TooManyFlows => OpError::TooManyFlows.fmt(f),
+            SendError::NotConnected => f.write_str("the node was not connected in time"),
             SendError::TimedOut => f.write_str("there was no room for the message in time"),
             SendError::Gone(gone) => gone.fmt(f),
         }

@@ -197,32 +197,35 @@ impl Node {
         let send = |state: &mut State| {
             let now = state.engine.now();
             let node = &mut state.engine.node;
-            match node.is_connected(id) {
-                true => node.send_message(now, id, flow, tag, data, policy),
-                false => Err(OpError::Full),
+            if !node.is_connected(id) {
+                return Err(SendError::NotConnected);
             }
+            let sent = node.send_message(now, id, flow, tag, data, policy);
+            sent.map_err(|error| match error {
+                OpError::TooLarge { bytes_max } => SendError::TooLarge(bytes_max),
+                OpError::TooManyFlows => SendError::TooManyFlows,
+                OpError::Full => SendError::TimedOut,
+                _ => SendError::UnknownPeer(peer.to_owned()),
+            })
         };
-        let mut sent = self.hub.act(|state| (send(state), data.len()));
-        if sent == Ok(Err(OpError::Full)) {
-            let until = Instant::now().checked_add(self.timeout);
-            let room = self
-                .hub
-                .wait_to_act(until, |state, context| match send(state) {
-                    Err(OpError::Full) => {
-                        state.sockets.room_waiters.add(context);
-                        state.sockets.peer_waiters.add(context);
-                        Poll::Pending
-                    }
-                    sent => Poll::Ready((sent, data.len())),
-                });
-            sent = room.map(|sent| sent.unwrap_or(Err(OpError::Full)));
-        }
-        sent.map_err(SendError::Gone)?.map_err(|error| match error {
-            OpError::TooLarge { bytes_max } => SendError::TooLarge(bytes_max),
-            OpError::TooManyFlows => SendError::TooManyFlows,
-            OpError::Full => SendError::TimedOut,
-            _ => SendError::UnknownPeer(peer.to_owned()),
-        })
+        let sent = self.hub.act(|state| (send(state), data.len()));
+        let mut waits_for = match sent.map_err(SendError::Gone)? {
+            Err(error @ (SendError::NotConnected | SendError::TimedOut)) => error,
+            sent => return sent,
+        };
+        let until = Instant::now().checked_add(self.timeout);
+        let sent = self
+            .hub
+            .wait_to_act(until, |state, context| match send(state) {
+                Err(error @ (SendError::NotConnected | SendError::TimedOut)) => {
+                    waits_for = error;
+                    state.sockets.room_waiters.add(context);
+                    state.sockets.peer_waiters.add(context);
+                    Poll::Pending
+                }
+                sent => Poll::Ready((sent, data.len())),
+            });
+        sent.map_err(SendError::Gone)?.unwrap_or(Err(waits_for))
     }
 
     /// Waits for the next message of whomever.

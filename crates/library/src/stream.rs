@@ -48,16 +48,17 @@ impl Stream {
         self.is_nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
-    /// How what is written is spread over the links: see [`Policy`].
+    /// How what is written is spread over the links: see [`Policy`]. A stream that has ended, perhaps
+    /// before this was said, has nothing left to spread: reading and writing tell of its end.
     ///
     /// # Errors
-    /// [`StreamError::Broken`], [`StreamError::Gone`].
+    /// [`StreamError::Gone`].
     pub fn set_policy(&self, policy: Policy) -> Result<(), StreamError> {
         self.act(|state| {
             let slot = &state.sockets.slots[self.slot];
             let node = &mut state.engine.node;
-            let set = node.set_stream_policy(slot.peer, slot.stream, policy);
-            set.map_err(|_| StreamError::Broken)
+            let _ = node.set_stream_policy(slot.peer, slot.stream, policy);
+            Ok(())
         })
     }
 

@@ -3,11 +3,14 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use common::{KEY, LINKS, LONG, SERVICE, two_nodes};
-use tabane_library::{ConnectError, Event, ListenError, Node, OpenError, Options, StreamError};
+use common::{KEY, LINKS, LONG, SERVICE, free_port, two_nodes};
+use tabane_library::{
+    ConnectError, Event, ListenError, Node, OpenError, Options, Policy, SendError, StreamError,
+};
 
 #[test]
 fn a_stream_is_accepted_echoed_and_ended() {
@@ -112,6 +115,33 @@ fn a_reset_reaches_the_other_end() {
     assert_eq!(inner, Some(&StreamError::Reset(99)));
     let error = stream.write(b"x").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn a_stream_that_the_peer_ended_at_once_takes_a_policy_and_tells_its_end_when_read() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    let mut stream = a.connect("b", SERVICE).unwrap();
+    drop(listener.accept_timeout(LONG).unwrap());
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    while stream.write(b"x").is_ok() {}
+    // Both halves are over; when the peer has acknowledged that, the node knows no such stream any more.
+    for _ in 0..100 {
+        assert_eq!(stream.set_policy(Policy::Mirror), Ok(()));
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_message_to_a_node_that_is_not_there_says_so() {
+    let missing = SocketAddr::new(LINKS[0], free_port());
+    let options = Options::new("a", KEY, [LINKS[0]])
+        .port(free_port())
+        .peer("b", [missing])
+        .timeout(Duration::from_millis(20));
+    let a = Node::open(options).unwrap();
+    let sent = a.send("b", 0, b"hello");
+    assert_eq!(sent, Err(SendError::NotConnected));
 }
 
 #[test]

@@ -72,10 +72,10 @@ pub fn survives_failures(
         lab.heal(link).expect("heals");
         sender.says(&is_up(link)).expect("is said");
     }
-    // Their end is the end of their input.
+    // Their end is the end of their input. The sender's first: it would wait for a receiver that has gone.
     sender.end_input();
-    receiver.end_input();
     sender.says("sent ").expect("is said");
+    receiver.end_input();
     let received = receiver.says("received ").expect("is said");
     assert!(received.contains("messages in order"), "{received}");
     assert!(sender.wait().expect("ends").success());
