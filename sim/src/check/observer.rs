@@ -2,7 +2,7 @@
 //! say and do against it.
 
 use super::{Checked, Rule, StreamLedger, UnitLedger, Violation};
-use crate::net::{During, MS, Network, Ns, Packet, Quality};
+use crate::net::{During, MS, Network, Ns, Packet, Quality, WORKING_DELAY_MAX_NS};
 use crate::workload::{Plan, UnitKind};
 use std::collections::BTreeMap;
 use tabane_proto::DownReason;
@@ -308,7 +308,12 @@ impl Observer {
         if !steady || !run || !known || history.now() < Quality::Working {
             return true;
         }
-        let calm = network.recent_wait_ns(now, a, b, link) <= QUEUE_CALM_NS;
+        let wait_ns = network.recent_wait_ns(now, a, b, link);
+        // What queued on a wire that was slow a moment ago still leaves at that rate.
+        if wait_ns > WORKING_DELAY_MAX_NS {
+            return true;
+        }
+        let calm = wait_ns <= QUEUE_CALM_NS;
         let still_clean = history.now() == Quality::Clean && calm;
         !(still_clean || self.active(now, a, b, link) && self.active(now, b, a, link))
     }

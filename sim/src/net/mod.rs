@@ -17,7 +17,7 @@ pub use channel::{Channel, Conditions, Loss, Passage, WIRE_OVERHEAD_BYTES, trans
 pub use clock::Clock;
 pub use events::{Events, Happening, MS, Ns, SECOND, US};
 pub use packets::{Packet, PacketId, Packets};
-pub use truth::{During, History, Quality};
+pub use truth::{During, History, Quality, WORKING_DELAY_MAX_NS};
 
 use crate::random::Random;
 use std::net::SocketAddr;
