@@ -58,7 +58,19 @@ fn read_name(table: &DeTable<'_>, node: &mut NodeSpec, findings: &mut Findings) 
         findings.error(line, what, RIGHT);
         return;
     }
+    if means_something_else(name) {
+        let what = format!("\"{name}\" cannot be a node's name: programs take it for an address");
+        findings.error(line, what, "give the node a name such as \"n1\"");
+        return;
+    }
     name.clone_into(&mut node.name);
+}
+
+/// Whether programs would not ask who it is: the own host (RFC 6761, section 6.3), or an address.
+fn means_something_else(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_own_host = lower == "localhost" || lower.ends_with(".localhost");
+    is_own_host || name.parse::<IpAddr>().is_ok()
 }
 
 fn read_links(table: &DeTable<'_>, node: &mut NodeSpec, findings: &mut Findings) {

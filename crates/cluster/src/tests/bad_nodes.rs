@@ -34,6 +34,14 @@ fn names() {
             "c:6: \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\" cannot be a node's name; a name has 1 to 63 letters, digits, `-`, `_` or `.`, and begins with a letter or digit",
         ),
         (
+            "{KEY}{N0}[[node]]\nname = \"localhost\"\nlinks = [\"10.77.0.2\"]\n",
+            "c:6: \"localhost\" cannot be a node's name: programs take it for an address; give the node a name such as \"n1\"",
+        ),
+        (
+            "{KEY}{N0}[[node]]\nname = \"10.77.0.2\"\nlinks = [\"10.77.0.2\"]\n",
+            "c:6: \"10.77.0.2\" cannot be a node's name: programs take it for an address; give the node a name such as \"n1\"",
+        ),
+        (
             "{KEY}{N0}[[node]]\nname = \"n0\"\nlinks = [\"10.77.0.2\"]\n",
             "c:5: node \"n0\" is already there (line 2); give every node a name of its own",
         ),
