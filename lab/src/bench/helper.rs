@@ -225,8 +225,8 @@ const fn content(careless: bool) -> Content {
     }
 }
 
-/// A pair of helpers: the one on node 1 listens, the one on node 0 has
-/// connected or is about to.
+/// A pair of helpers on nodes 0 and 1: one listens (on node 1, if nothing else is said), the other has connected or
+/// is about to.
 pub struct Pair {
     client: Program,
     server: Program,
@@ -272,6 +272,20 @@ impl Pair {
         client: (&str, &[String]),
         server: (&str, &[String]),
     ) -> Result<Pair, LabError> {
+        Pair::begin_from(0, settings, arena, client, server)
+    }
+
+    /// The same, the client on node `from`.
+    ///
+    /// # Errors
+    /// They do not start.
+    pub fn begin_from(
+        from: usize,
+        settings: &Settings,
+        arena: &Arena,
+        client: (&str, &[String]),
+        server: (&str, &[String]),
+    ) -> Result<Pair, LabError> {
         let start = |node: usize, (word, arguments): (&str, &[String])| {
             let mut command = arena.command(node, &settings.helper)?;
             command.args(["helper", word]).args(arguments);
@@ -279,9 +293,9 @@ impl Pair {
             command.stdin(Stdio::null()).stdout(Stdio::piped());
             Program::start("bench helper", command)
         };
-        let mut server = start(1, server)?;
-        arena.listens(1, &mut server, PORT)?;
-        let client = start(0, client)?;
+        let mut server = start(1 - from, server)?;
+        arena.listens(1 - from, &mut server, PORT)?;
+        let client = start(from, client)?;
         Ok(Pair { client, server })
     }
 

@@ -93,6 +93,8 @@ pub enum Measurement {
     Unshaped,
     /// Failures under load, to the millisecond
     Failover,
+    /// The same with MPTCP, steered and by itself, under a stream of either node
+    Steered,
     /// Pings across a silent failure, otherwise idle
     Ping,
     /// Small messages that are mirrored, across failures

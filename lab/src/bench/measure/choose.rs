@@ -87,7 +87,7 @@ fn gaps(
     for _ in 0..settings.rounds {
         for (way, samples) in &mut gaps {
             for (failure, samples) in FAILED.iter().zip(samples) {
-                let seen = once(settings, *way, *failure, one_link_gbps)?;
+                let seen = once(settings, *way, 0, *failure, one_link_gbps)?;
                 samples.0.push(seen.gap_ms);
             }
         }

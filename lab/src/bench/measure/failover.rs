@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::two_nodes;
-use crate::bench::helper::Pair;
+use crate::bench::helper::{PORT, Pair};
 use crate::bench::timeline::{Failover, Sent, Timeline, judge};
 use crate::bench::ways::{Arena, Way};
 use crate::bench::{Bound, Goal, Report, Samples, Settings, Table};
@@ -16,7 +16,7 @@ const BEFORE: Duration = Duration::from_millis(700);
 const FAILED: Duration = Duration::from_millis(800);
 const AFTER: Duration = Duration::from_millis(1500);
 
-/// What happens to a link under a stream from node 0 to node 1.
+/// What happens to a link under a stream between nodes 0 and 1.
 #[derive(Debug, Clone, Copy)]
 pub enum Failure {
     Link {
@@ -92,9 +92,41 @@ fn address(arena: &Arena, link: usize, action: &str) -> Result<u64, LabError> {
     Ok(begun_ns)
 }
 
+/// A way, how often each failure is tried with it, and at most, ms: the longest gap, and until one link is full.
+type Tries = (Way, usize, Option<[f64; 2]>);
+
 /// Every failure, `times` times on tabane, once a round on MPTCP.
 pub fn measure(settings: &Settings) -> Result<Report, LabError> {
+    let wire = Wire::Encrypted;
+    let library = Way::Library { wire, spins: true };
+    let tries = [
+        (Way::Tabane(wire), settings.times, Some([50.0, 100.0])),
+        (Way::Run(wire), settings.times, Some([50.0, 100.0])),
+        (library, settings.times, Some([20.0, 100.0])),
+        (Way::Mptcp, settings.rounds, None),
+    ];
+    failures(settings, 0, &tries, one_link(settings)?)
+}
+
+/// Every failure with MPTCP, steered `times` times and by itself once a round, under a stream of either node.
+pub fn steered(settings: &Settings) -> Result<Report, LabError> {
+    let tries = [
+        (Way::Steered, settings.times, Some([50.0, 150.0])),
+        (Way::Mptcp, settings.rounds, None),
+    ];
     let one_link_gbps = one_link(settings)?;
+    let mut report = failures(settings, 0, &tries, one_link_gbps)?;
+    report.extend(failures(settings, 1, &tries, one_link_gbps)?);
+    Ok(report)
+}
+
+/// Under a stream of node `from`.
+fn failures(
+    settings: &Settings,
+    from: usize,
+    tries: &[Tries],
+    one_link_gbps: f64,
+) -> Result<Report, LabError> {
     let mut report = Report::default();
     let columns = [
         "failure",
@@ -106,35 +138,26 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         "bytes lost",
         "broken",
     ];
-    let wire = Wire::Encrypted;
-    for (way, times, most_ms) in [
-        (Way::Tabane(wire), settings.times, Some([50.0, 100.0])),
-        (Way::Run(wire), settings.times, Some([50.0, 100.0])),
-        (
-            Way::Library { wire, spins: true },
-            settings.times,
-            Some([20.0, 100.0]),
-        ),
-        (Way::Steered, settings.times, Some([50.0, 150.0])),
-        (Way::Mptcp, settings.rounds, None),
-    ] {
-        let title = format!("Failures under one stream, 2 × 1 Gb/s: {way}");
+    for &(way, times, most_ms) in tries {
+        let title = format!("Failures under one stream of node {from}, 2 × 1 Gb/s: {way}");
         let note = format!(
             "{times} times each, on a fresh lab every time. One link alone carries \
-             {one_link_gbps:.3} Gb/s. Medians (least–greatest); \"never\" within {} ms is counted in brackets.",
+             {one_link_gbps:.3} Gb/s. Where a switch drops what goes there, it drops what node 0 sends. \
+             Medians (least–greatest); \"never\" within {} ms is counted in brackets.",
             FAILED.as_millis()
         );
         let mut table = Table::new(title, note, &columns);
         let mut runs = vec![Vec::new(); FAILURES.len()];
         for _ in 0..times {
             for (failure, runs) in FAILURES.iter().zip(&mut runs) {
-                runs.push(once(settings, way, *failure, one_link_gbps)?);
+                runs.push(once(settings, way, from, *failure, one_link_gbps)?);
             }
         }
         for (failure, runs) in FAILURES.iter().zip(&runs) {
             table.rows.push(row(*failure, runs));
             if let Some(most_ms) = most_ms {
-                report.goals.extend(goals(way, *failure, runs, most_ms));
+                let what = format!("{way}, of node {from}, {failure}");
+                report.goals.extend(goals(&what, runs, most_ms));
             }
         }
         report.tables.push(table);
@@ -164,18 +187,13 @@ fn row(failure: Failure, runs: &[Failover]) -> Vec<crate::bench::Cell> {
 }
 
 /// The worst of all runs counts. At most: the longest gap, and until one link is full.
-fn goals(way: Way, failure: Failure, runs: &[Failover], most_ms: [f64; 2]) -> Vec<Goal> {
+fn goals(of: &str, runs: &[Failover], most_ms: [f64; 2]) -> Vec<Goal> {
     let worst = |of: fn(&Failover) -> Option<f64>| {
         let all: Option<Vec<f64>> = runs.iter().map(of).collect();
         Samples(all?).max()
     };
-    let goal = |what: &str, value, most| {
-        Goal::new(
-            format!("{way}, {failure}: {what}"),
-            value,
-            Bound::AtMost(most),
-        )
-    };
+    let goal =
+        |what: &str, value, most| Goal::new(format!("{of}: {what}"), value, Bound::AtMost(most));
     let lost = worst(|run| Some(run.lost_bytes as f64));
     let broken = worst(|run| Some(f64::from(u8::from(run.is_broken))));
     vec![
@@ -204,14 +222,15 @@ pub fn one_link(settings: &Settings) -> Result<f64, LabError> {
     Ok(timeline.steady_gbps())
 }
 
-/// One stream across one failure, judged by what one link carries.
+/// One stream of node `from` across one failure, judged by what one link carries.
 pub fn once(
     settings: &Settings,
     way: Way,
+    from: usize,
     failure: Failure,
     one_link_gbps: f64,
 ) -> Result<Failover, LabError> {
-    match across(settings, way, failure)? {
+    match across(settings, way, from, failure)? {
         Ok(seen) => {
             let (failed_ns, healed_ns) = (seen.failed_ns, seen.healed_ns);
             let timeline = &seen.timeline;
@@ -246,17 +265,22 @@ pub struct Seen {
     pub healed_ns: u64,
 }
 
-/// Send a stream across a failure, on a lab of its own. The inner error is the
+/// Send a stream of node `from` across a failure, on a lab of its own. The inner error is the
 /// stream's.
 pub fn across(
     settings: &Settings,
     way: Way,
+    from: usize,
     failure: Failure,
 ) -> Result<Result<Seen, LabError>, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
     let arena = Arena::up(way, &config, &settings.tabane)?;
     let lasting = BEFORE + FAILED + AFTER;
-    let pair = Pair::start(settings, &arena, ("send", "receive"), lasting)?;
+    let client = [
+        arena.target(1 - from, PORT),
+        lasting.as_millis().to_string(),
+    ];
+    let pair = Pair::begin_from(from, settings, &arena, ("send", &client), ("receive", &[]))?;
     sleep(BEFORE);
     let failed_ns = failure.begin(&arena)?;
     sleep(FAILED);

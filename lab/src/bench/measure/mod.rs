@@ -34,6 +34,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::BothWays => throughput::both_ways(settings),
         Measurement::Unshaped => throughput::unshaped(settings),
         Measurement::Failover => failover::measure(settings),
+        Measurement::Steered => failover::steered(settings),
         Measurement::Ping => ping::measure(settings),
         Measurement::Unequal => unequal::measure(settings),
         Measurement::Mirror => mirror::measure(settings),

@@ -48,7 +48,7 @@ fn representative(
 ) -> Result<Option<Seen>, LabError> {
     let mut runs = Vec::new();
     for _ in 0..settings.rounds.min(RUNS_MAX) {
-        match across(settings, way, failure) {
+        match across(settings, way, 0, failure) {
             Ok(Ok(seen)) => runs.push(seen),
             Ok(Err(error)) => eprintln!("bench: {way}, {failure}: no timeline: {error}"),
             Err(error) if matches!(way, Way::Tabane(_)) => return Err(error),

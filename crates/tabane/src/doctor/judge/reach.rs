@@ -349,7 +349,10 @@ fn mend(facts: &Facts, group: &Group, who: &str) -> Vec<String> {
         ],
         Cause::FirewallThere => vec![
             format!("on {who}, {port}"),
-            format!("does the daemon there use this address? `tabane doctor` on {who} tells"),
+            format!(
+                "does {who} have this address on the NIC of this network, and does its daemon use it? \
+                 `tabane doctor` on {who} tells"
+            ),
         ],
         Cause::OneWay => vec![
             format!("replace the cable of {devices} (one pair, or one fibre, is broken)"),
