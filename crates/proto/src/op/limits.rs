@@ -93,9 +93,9 @@ pub struct OpLimits {
     pub message_queue_bytes: usize,
     /// Bytes written to one stream and not yet acknowledged. Default 8 MB.
     pub stream_send_bytes: usize,
-    /// Bytes written to one stream and not yet sent. Default 4 MB: what waits behind more has left the
-    /// processor's cache when it is sent; with 1 MB a process that is kept from the processor for 80 ms
-    /// leaves two links of 1 Gb/s idle.
+    /// Bytes written to one stream and not yet sent, at most; 1 MB while the application writes in time.
+    /// Default 4 MB: with less, a process that is kept from the processor for 80 ms leaves two links
+    /// of 1 Gb/s idle.
     pub stream_queue_bytes: usize,
     /// Bytes written to all streams and not yet acknowledged. Default 64 MB.
     pub streams_send_bytes: usize,

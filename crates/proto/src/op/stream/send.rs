@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::bound::QueueBound;
 use crate::op::Policy;
 use crate::op::limits::{STREAM_WINDOW_BYTES_INITIAL, USEFUL_BYTES};
 use crate::op::queue::Turn;
@@ -32,6 +33,8 @@ pub(super) struct SendHalf {
     pub reset_acked: bool,
     /// Whether the peer asked to stop (then `reset` is set).
     pub stopped: bool,
+    /// How much may wait to be sent.
+    pub queue_bound: QueueBound,
     /// Whether a write found no room and the event is owed.
     pub was_full: bool,
     /// Whether it stands in the list of those that wait for room of all streams together.
@@ -108,6 +111,7 @@ impl SendHalf {
             reset: None,
             reset_acked: false,
             stopped: false,
+            queue_bound: QueueBound::new(),
             was_full: false,
             in_room_list: false,
             in_lost_list: false,
@@ -178,6 +182,7 @@ impl SendHalf {
 
     /// Takes bytes from the application.
     pub fn write(&mut self, data: &[u8], pool: &mut ChunkPool) {
+        self.queue_bound.on_written();
         self.bytes.write(self.written, data, pool);
         self.written += data.len() as u64;
     }
@@ -189,6 +194,7 @@ impl SendHalf {
         pool: &mut ChunkPool,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> usize {
+        self.queue_bound.on_written();
         let len = self.bytes.fill(len_max, pool, fill);
         self.written += len as u64;
         len
