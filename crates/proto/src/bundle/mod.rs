@@ -158,8 +158,8 @@ pub(crate) struct Bundle {
 const WRONG_KEYS_MIN: u8 = 3;
 /// Packets on a wrong link before the operator is told.
 const WRONG_LINKS_MIN: u8 = 8;
-/// Of so many of the peer's first messages it is remembered that they were answered. It begins a
-/// handshake every ten seconds at most, so this is more than come while one is under way.
+/// Of so many of the peer's first messages it is remembered that they were answered. It makes one
+/// every ten seconds at most, so these are all of the 240 s for which a cookie is good.
 const ANSWERED_INITS: usize = 32;
 /// Answers waiting to be sent at most; more are only caused by a peer that
 /// floods probes, and are dropped.
