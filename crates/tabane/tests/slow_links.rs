@@ -52,9 +52,10 @@ fn a_ping_passes_four_streams_of_tcp_that_fill_the_links() {
     assert!(received > both * 0.8, "{received} Mb/s: {report:#}");
 }
 
-/// What one program has queued under `tabane run`, 8 MB, is not before what others send over `tab0`.
+/// What a program has queued under `tabane run`, a megabyte for each stream at least, is not before what
+/// others send over `tab0`.
 #[test]
-fn a_ping_passes_a_stream_under_tabane_run_that_fills_the_links() {
+fn a_ping_passes_streams_under_tabane_run_that_fill_the_links() {
     let cluster = cluster_on(&LabConfig {
         links: vec![LinkSpec::mbit(LINK_MBPS); 2],
         ..LabConfig::default()
@@ -64,7 +65,8 @@ fn a_ping_passes_a_stream_under_tabane_run_that_fills_the_links() {
     let mut server = Program::start_quiet("iperf3", server).expect("iperf3 starts");
     server.listens(5201).expect("iperf3 listens");
     let mut bulk = cluster.run(0, "iperf3");
-    bulk.args(["-c", "n1", "-t", SECONDS]).stdin(Stdio::null());
+    bulk.args(["-c", "n1", "-P", STREAMS, "-t", SECONDS]);
+    bulk.stdin(Stdio::null());
     let _bulk = Program::start_quiet("iperf3", bulk).expect("iperf3 starts");
     let filled = |status: &Value| status["peers"][0]["queued_bytes"].as_u64() > Some(2_000_000);
     cluster
