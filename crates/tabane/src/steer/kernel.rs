@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tabane_cluster::plain;
 use tabane_io::netlink::{
-    HostRoute, HostRoutes, MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths, Subflows,
-    interfaces,
+    HostRoute, HostRoutes, MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths, Neighbours,
+    Subflows, interfaces,
 };
 
 use super::plan::{Picture, Way, ways};
@@ -39,6 +39,7 @@ pub const SWITCHED_OFF: &str = "it is switched off; `sysctl -w net.mptcp.enabled
 pub struct Kernel {
     paths: MptcpPaths,
     routes: HostRoutes,
+    neighbours: Neighbours,
     subflows: Subflows,
     /// The limits that were found, and those set instead.
     limits: Option<(MptcpLimits, MptcpLimits)>,
@@ -73,6 +74,7 @@ impl Kernel {
         Ok(Kernel {
             paths,
             routes,
+            neighbours: Neighbours::new().map_err(trouble)?,
             subflows: Subflows::open().map_err(trouble)?,
             limits: None,
             picture: Picture::default(),
@@ -203,11 +205,23 @@ impl Kernel {
             }
             self.made.remove(to);
             match self.set_route(*to, *way, before.map(|(_, base)| base)) {
-                Ok(base) => drop(self.made.insert(*to, (*way, base))),
+                Ok(base) => {
+                    self.release(way, base.device);
+                    self.made.insert(*to, (*way, base));
+                }
                 // The operator's, who knows better.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => self.tell(format!("route to {to}: {}", plain(&error))),
             }
+        }
+    }
+
+    /// With its carrier a device loses its neighbours. What was sent before there was a detour waits for an
+    /// answer of them, three seconds, and TCP sends nothing again that is still in a queue of its host.
+    fn release(&mut self, way: &Way, device: Option<u32>) {
+        if let (Way::Detour { .. }, Some(device)) = (way, device) {
+            // The kernel gives up by itself, later.
+            let _ = self.neighbours.forget_unresolved(device);
         }
     }
 
