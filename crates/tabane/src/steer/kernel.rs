@@ -198,6 +198,7 @@ impl Kernel {
             self.made.remove(&to);
             let _ = self.routes.delete(to);
         }
+        let mut left_devices = BTreeSet::new();
         for (to, way) in ways {
             let before = self.made.get(to).filter(|_| present.contains(to)).cloned();
             if before.as_ref().is_some_and(|(before, _)| before == way) {
@@ -206,7 +207,8 @@ impl Kernel {
             self.made.remove(to);
             match self.set_route(*to, *way, before.map(|(_, base)| base)) {
                 Ok(base) => {
-                    self.release(way, base.device);
+                    let left = base.device.filter(|_| matches!(way, Way::Detour { .. }));
+                    left_devices.extend(left);
                     self.made.insert(*to, (*way, base));
                 }
                 // The operator's, who knows better.
@@ -214,12 +216,9 @@ impl Kernel {
                 Err(error) => self.tell(format!("route to {to}: {}", plain(&error))),
             }
         }
-    }
-
-    /// With its carrier a device loses its neighbours. What was sent before there was a detour waits for an
-    /// answer of them, three seconds, and TCP sends nothing again that is still in a queue of its host.
-    fn release(&mut self, way: &Way, device: Option<u32>) {
-        if let (Way::Detour { .. }, Some(device)) = (way, device) {
+        // With its carrier a device loses its neighbours. What was sent before there was a detour waits for an
+        // answer of them, three seconds, and TCP sends nothing again that is still in a queue of its host.
+        for device in left_devices {
             // The kernel gives up by itself, later.
             let _ = self.neighbours.forget_unresolved(device);
         }

@@ -152,8 +152,8 @@ impl Streams {
             return Err(OpError::Closed);
         }
         let kept_room = (limits.stream_send_bytes as u64).saturating_sub(stream.send.kept_bytes());
-        let queue_room = (stream.send.queue_bound.bytes(limits.stream_queue_bytes))
-            .saturating_sub(stream.send.queued_bytes());
+        let queue_max = stream.send.queue_bound.bytes(limits.stream_queue_bytes);
+        let queue_room = queue_max.saturating_sub(stream.send.queued_bytes());
         let own_room = kept_room.min(queue_room);
         let room = own_room.min(all_room).min(wanted as u64) as usize;
         if room < wanted {
@@ -337,14 +337,10 @@ impl Streams {
         let Some(stream) = self.table.get_mut(id).filter(|s| s.send.was_full) else {
             return;
         };
-        let queue_max = stream
-            .send
-            .queue_bound
-            .bytes(shared.limits.stream_queue_bytes)
-            / 2;
-        let has_own_room =
-            stream.send.kept_bytes() <= kept_max && stream.send.queued_bytes() <= queue_max;
-        if !stream.send.is_open() || (has_own_room && self.kept_bytes <= all_kept_max(shared)) {
+        let send = &stream.send;
+        let queue_max = send.queue_bound.bytes(shared.limits.stream_queue_bytes) / 2;
+        let has_own_room = send.kept_bytes() <= kept_max && send.queued_bytes() <= queue_max;
+        if !send.is_open() || (has_own_room && self.kept_bytes <= all_kept_max(shared)) {
             stream.send.was_full = false;
             stream.send.queue_bound.on_offered();
             shared.events.push_back(OpEvent::Writable(StreamId(id)));

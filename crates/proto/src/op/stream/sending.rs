@@ -35,10 +35,8 @@ impl Streams {
         if !stream.send.has_new() {
             shared.turns.rest(&mut stream.send.turn);
         }
-        let (is_dry, most) = (
-            stream.send.queued_bytes() == 0,
-            shared.limits.stream_queue_bytes,
-        );
+        let is_dry = stream.send.queued_bytes() == 0;
+        let most = shared.limits.stream_queue_bytes;
         stream.send.queue_bound.on_sent(sent, is_dry, most);
         self.queued_bytes -= sent;
         self.in_flight_bytes += sent;
