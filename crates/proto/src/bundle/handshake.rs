@@ -50,28 +50,22 @@ impl Bundle {
         }
     }
 
-    /// Where a first message of ours goes on `id`: what was learned and what is
-    /// configured, a round each, since either may be out of date.
-    pub(super) fn initiation_address(&self, id: LinkId, round: u8) -> Option<SocketAddr> {
+    /// Where the peer is on `id`: where it was learned to be, or, if it is asked for and known,
+    /// where the configuration says. Either may be out of date, so what has to find the peer tries
+    /// them by turns.
+    pub(super) fn address(&self, id: LinkId, configured: bool) -> Option<SocketAddr> {
         let learned = self.paths[id.index()].as_ref()?.remote;
-        match self.config.addresses[id.index()] {
-            Some(configured) if round % 2 == 1 => Some(configured),
-            _ => Some(learned),
-        }
+        let configured = self.config.addresses[id.index()].filter(|_| configured);
+        Some(configured.unwrap_or(learned))
     }
 
-    /// Where a probe goes on `id`: if the path does not work, where it was learned to be and where the
-    /// configuration says, by turns.
+    /// Where a probe goes on `id`; by turns, if the path does not work.
     pub(super) fn probe_address(&mut self, id: LinkId) -> Option<SocketAddr> {
-        let configured = self.config.addresses[id.index()];
         let p = self.paths[id.index()].as_mut()?;
         let works = matches!(p.path.state(), PathState::Up | PathState::Suspect);
         p.probes_configured = !works && !p.probes_configured;
-        Some(
-            configured
-                .filter(|_| p.probes_configured)
-                .unwrap_or(p.remote),
-        )
+        let configured = p.probes_configured;
+        self.address(id, configured)
     }
 
     /// The peer's first message, already authenticated by the cluster key `key`.

@@ -59,7 +59,7 @@ impl Bundle {
         let datagram = initiation.initiator.datagram();
         let bytes = datagram.len();
         buffer[..bytes].copy_from_slice(datagram);
-        let to = self.initiation_address(link, round)?;
+        let to = self.address(link, round % 2 == 1)?;
         Some(Transmit {
             link,
             to,
