@@ -267,7 +267,10 @@ impl Agent {
                 self.go_on_saying(index, ready.writable);
                 self.hear(now, node, index);
             }
-            Kind::Syn => self.take_syns(now, node, directory, index),
+            Kind::Syn => {
+                self.said = true;
+                self.take_syns(now, node, directory, index);
+            }
             Kind::Accept => {
                 // A SYN that was repeated before its connection stood begins no other one.
                 self.take_syns(now, node, directory, index);
