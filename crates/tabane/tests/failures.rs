@@ -95,6 +95,22 @@ fn an_address_is_taken_from_a_nic_and_given_back() {
     stream.finish();
 }
 
+/// Not what made it fail, if that is over.
+#[test]
+fn status_says_what_keeps_a_path_down() {
+    let cluster = cluster();
+    let why = || {
+        let status = wait_path(&cluster, 1, "down");
+        let path = path(&status, "n1", 1).expect("is configured");
+        path["why"].as_str().unwrap_or_default().to_owned()
+    };
+    address(&cluster, "del");
+    eventually("the kernel's word is told", || why().contains("kernel"));
+    fail(&cluster, 1, Fault::Silent, None);
+    address(&cluster, "add");
+    eventually("the link is known to be up", || why().contains("up again"));
+}
+
 #[test]
 fn a_virtual_nic_that_somebody_removes_is_made_again() {
     let cluster = cluster_on(&slow_links());

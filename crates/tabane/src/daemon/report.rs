@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tabane_engine::Turn;
 use tabane_io::vnic::Backend;
+use tabane_proto::wire::Witness;
 use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Rejection, Time, link};
 
 use super::events;
@@ -42,7 +43,9 @@ pub fn unix_ms() -> u64 {
 /// The state of everything.
 pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
     let spec = &daemon.cluster.nodes[daemon.me];
-    let peers = daemon.peers.iter();
+    let links: Vec<_> = turn.link_status().into_iter().map(link_status).collect();
+    let peer = |(id, index): &_| peer_status(daemon, turn, &links, *id, *index);
+    let peers = daemon.peers.iter().filter_map(peer).collect();
     StatusReport {
         schema: SCHEMA,
         node: NodeStatus {
@@ -59,13 +62,11 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
                 .and_then(|nic| vnic_status(nic, spec.vnic?)),
             pid: std::process::id(),
             busy_us: turn.busy.as_micros() as u64,
-            links: turn.link_status().into_iter().map(link_status).collect(),
+            links,
             run: daemon.agent.as_ref().map(Agent::status).unwrap_or_default(),
             mptcp: daemon.helm.report().map(|report| report.status.clone()),
         },
-        peers: peers
-            .filter_map(|(id, index)| peer_status(daemon, turn, *id, *index))
-            .collect(),
+        peers,
         refused: refused(daemon, turn.now),
     }
 }
@@ -185,7 +186,13 @@ fn limits_hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
     hit
 }
 
-fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Option<PeerStatus> {
+fn peer_status(
+    daemon: &Daemon,
+    turn: &Turn<'_>,
+    links: &[LinkStatus],
+    id: PeerId,
+    index: usize,
+) -> Option<PeerStatus> {
     let stats = turn.node.peer_stats(id)?;
     let at = since(turn.now, stats.since);
     let redundancy = Redundancy::of(&stats, turn.now);
@@ -208,7 +215,7 @@ fn peer_status(daemon: &Daemon, turn: &Turn<'_>, id: PeerId, index: usize) -> Op
         redundancy_lost: redundancy.is_lost,
         queued_bytes: turn.node.queued_bytes(id) as u64,
         paths: paths
-            .filter_map(|p| path_status(turn.now, daemon, id, p))
+            .filter_map(|p| path_status(turn.now, daemon, links, id, p))
             .collect(),
     })
 }
@@ -230,7 +237,25 @@ fn why(now: Time, daemon: &Daemon, index: usize, stats: &PeerStats) -> Option<St
     }
 }
 
-fn path_status(now: Time, daemon: &Daemon, peer: PeerId, path: &PathReport) -> Option<PathStatus> {
+/// Why a path is down.
+fn why_down(path: &PathReport, links: &[LinkStatus]) -> &'static str {
+    let link = links.iter().find(|link| link.link == path.link.0);
+    match path.witness {
+        // That was what failed it. What keeps it down is another thing: the peer's end, or another switch.
+        Witness::KernelLink if link.is_some_and(|link| link.up) => {
+            "the link is up again, but its probes are not answered"
+        }
+        witness => events::witness(witness),
+    }
+}
+
+fn path_status(
+    now: Time,
+    daemon: &Daemon,
+    links: &[LinkStatus],
+    peer: PeerId,
+    path: &PathReport,
+) -> Option<PathStatus> {
     let local = daemon.cluster.nodes[daemon.me]
         .links
         .get(path.link.index())
@@ -251,8 +276,7 @@ fn path_status(now: Time, daemon: &Daemon, peer: PeerId, path: &PathReport) -> O
         },
         since_unix_ms: at.unix_ms,
         since_s: at.ago.as_secs(),
-        why: (path.state == link::PathState::Down)
-            .then(|| events::witness(path.witness).to_owned()),
+        why: (path.state == link::PathState::Down).then(|| why_down(path, links).to_owned()),
         rtt_us: s
             .rtt
             .map(|rtt| rtt.as_micros().min(u128::from(u32::MAX)) as u32),
