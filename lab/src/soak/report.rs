@@ -290,16 +290,18 @@ impl Outcome {
     fn show_pings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\n| ping | sent | answered | longest gap, ms | … while a link and both daemons worked |"
+            "\n| ping | sent | answered | longest gap, ms | … while a link and both daemons worked | from, Unix ms |"
         )?;
-        writeln!(f, "|---|---|---|---|---|")?;
+        writeln!(f, "|---|---|---|---|---|---|")?;
         for pings in &self.pings {
             let [from, to] = pings.nodes;
-            let (all, linked) = pings.longest_ms(&self.struck);
+            let gaps = pings.longest(&self.struck);
+            let [all, linked] = gaps.map(|(begin, end)| end - begin);
+            let from_ms = gaps[1].0;
             let (sent, answered) = (pings.sent, pings.answered);
             writeln!(
                 f,
-                "| n{from} to n{to} | {sent} | {answered} | {all} | {linked} |"
+                "| n{from} to n{to} | {sent} | {answered} | {all} | {linked} | {from_ms} |"
             )?;
         }
         Ok(())

@@ -350,6 +350,25 @@ fn where_reverse_paths_are_loose_links_return() {
     flow.finish();
 }
 
+/// What waits for a neighbour's answer on a link that is left would wait for three seconds, and TCP
+/// sends nothing again that is still in a queue. (So it is after a lost carrier, which empties the
+/// kernel's table; here it is somebody else who does not answer.)
+#[test]
+fn nothing_waits_for_a_neighbour_on_a_link_that_is_left() {
+    const NOBODY: &str = "10.77.0.200";
+    let (cluster, _) = steered(&on(2));
+    let neighbours = || said(&cluster, 0, "ip neigh show dev eth0");
+    // After its start a daemon has the kernel forget such neighbours for a while.
+    eventually("it is given up", || {
+        let mut ping = cluster.lab().command(0, "ping");
+        ping.args(["-c", "1", "-W", "4", NOBODY]);
+        output("ping", ping, PATIENCE).expect("ends");
+        neighbours().contains("FAILED")
+    });
+    silence(&cluster, 0);
+    eventually("it is forgotten", || !neighbours().contains(NOBODY));
+}
+
 #[test]
 fn an_address_goes_and_returns_under_a_stream() {
     let (cluster, _) = steered(&on(2));

@@ -51,17 +51,17 @@ impl Pings {
         self.last_ms = self.last_ms.max(at_ms);
     }
 
-    /// The longest time without an answer, milliseconds: of all, and of those
-    /// in which some link between the nodes and both daemons worked.
-    pub fn longest_ms(&self, struck: &[Struck]) -> (u64, u64) {
-        let long = |(begin, end): &(u64, u64)| end - begin;
+    /// The longest time without an answer, from when to when, Unix milliseconds: of all, and of
+    /// those in which some link between the nodes and both daemons worked.
+    pub fn longest(&self, struck: &[Struck]) -> [(u64, u64); 2] {
+        let long = |(begin, end): &&(u64, u64)| end - begin;
         let parted = |&&(begin, end): &&(u64, u64)| {
             let mut parting = struck.iter().filter(|one| one.strike.parts(self.nodes));
             parting.any(|one| one.meets(begin.saturating_sub(AFTER_MS), end))
         };
-        let all = self.gaps.iter().map(long).max();
-        let linked = self.gaps.iter().filter(|gap| !parted(gap)).map(long).max();
-        (all.unwrap_or(0), linked.unwrap_or(0))
+        let all = self.gaps.iter().max_by_key(long);
+        let linked = self.gaps.iter().filter(|gap| !parted(gap));
+        [all, linked.max_by_key(long)].map(|gap| gap.copied().unwrap_or_default())
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         }
         assert_eq!((pings.sent, pings.answered), (9, 3));
         assert_eq!(pings.gaps, [(100_050, 100_400)]);
-        assert_eq!(pings.longest_ms(&[]), (350, 350));
+        assert_eq!(pings.longest(&[]), [(100_050, 100_400); 2]);
         assert_eq!(answer("ping: sendmsg: Network is unreachable"), None);
         // After 65535 comes 0.
         pings.sent = 65_535;
