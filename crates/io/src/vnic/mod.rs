@@ -4,7 +4,7 @@
 //! neither cut large packets to the MTU nor compute checksums that the other
 //! side's kernel would only check again. There are two ways to make such a
 //! device, a TAP ([`Backend::Tap`]) and a veth pair whose other end is read
-//! through packet sockets ([`Backend::Packet`]).
+//! through a packet socket ([`Backend::Packet`]).
 //!
 //! The packet backend is better in bulk because it admits packets beyond 64 KiB:
 //! through two processes and UDP, one TCP stream had a third more throughput
@@ -14,7 +14,6 @@
 
 mod error;
 mod packet;
-mod queues;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -29,9 +28,7 @@ use crate::netlink::{LinkFacts, RouteSocket};
 use crate::sys::{check_len, retry};
 
 pub use error::VnicError;
-pub use queues::{QUEUE_BYTES, QUEUES};
-
-use queues::Queues;
+pub use packet::QUEUE_BYTES as PACKET_QUEUE_BYTES;
 
 /// The length of the `virtio_net_hdr` in front of every frame (the short form
 /// of the virtio specification, 5.1.6, in the machine's byte order).
@@ -56,7 +53,7 @@ pub enum Backend {
     Auto,
     /// A TAP: packets up to 64 KiB. Needs CAP_NET_ADMIN and `/dev/net/tun`.
     Tap,
-    /// A veth pair and packet sockets: packets up to 512 KiB (BIG TCP). Needs
+    /// A veth pair and a packet socket: packets up to 512 KiB (BIG TCP). Needs
     /// CAP_NET_ADMIN and CAP_NET_RAW, and with CAP_SYS_ADMIN hides the other
     /// end of the pair in a network namespace of its own.
     Packet,
@@ -95,27 +92,24 @@ pub struct VnicCounters {
 /// The virtual NIC. Not blocking. Dropping it removes the device.
 #[derive(Debug)]
 pub struct Vnic {
-    end: End,
+    fd: OwnedFd,
+    backend: Backend,
     route: RouteSocket,
     link: LinkFacts,
     gso_bytes_max: u32,
     hidden: bool,
+    queue_bytes: Option<usize>,
     truncated: u64,
     packet_drops: u64,
 }
 
 /// A device with its other end, not yet set up.
 struct Made {
-    end: End,
+    fd: OwnedFd,
+    backend: Backend,
     hidden: bool,
     gso_bytes_max: u32,
-}
-
-/// What is read and written.
-#[derive(Debug)]
-enum End {
-    Tap(OwnedFd),
-    Packets(Queues),
+    queue_bytes: Option<usize>,
 }
 
 impl Vnic {
@@ -146,11 +140,13 @@ impl Vnic {
         };
         let link = find(&mut route, options.name)?;
         let mut vnic = Vnic {
-            end: made.end,
+            fd: made.fd,
+            backend: made.backend,
             route,
             link,
             gso_bytes_max: made.gso_bytes_max,
             hidden: made.hidden,
+            queue_bytes: made.queue_bytes,
             truncated: 0,
             packet_drops: 0,
         };
@@ -197,10 +193,7 @@ impl Vnic {
     /// How the device was made: never [`Backend::Auto`].
     #[must_use]
     pub fn backend(&self) -> Backend {
-        match self.end {
-            End::Tap(_) => Backend::Tap,
-            End::Packets(_) => Backend::Packet,
-        }
+        self.backend
     }
 
     /// The kernel's number of the device.
@@ -228,15 +221,12 @@ impl Vnic {
         self.hidden
     }
 
-    /// How many bytes may wait for us in each of the packet backend's [`QUEUES`], as granted:
-    /// [`QUEUE_BYTES`], or `net.core.rmem_max` where the process has no
+    /// How many bytes may wait for us in the packet backend's queue, as granted:
+    /// [`PACKET_QUEUE_BYTES`], or `net.core.rmem_max` where the process has no
     /// CAP_NET_ADMIN outside of its own namespaces. `None` for a TAP.
     #[must_use]
     pub fn queue_bytes(&self) -> Option<usize> {
-        match &self.end {
-            End::Tap(_) => None,
-            End::Packets(queues) => Some(queues.bytes()),
-        }
+        self.queue_bytes
     }
 
     /// The room [`Vnic::read`] needs, bytes, header included.
@@ -284,17 +274,29 @@ impl Vnic {
 
     fn read_uninit(&mut self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Option<usize>> {
         loop {
-            let read = match &mut self.end {
-                End::Tap(tap) => retry(|| read_tap(tap, buffer)),
-                End::Packets(queues) => queues.read(buffer),
-            };
-            match read {
+            match retry(|| self.read_once(buffer)) {
                 Ok(bytes) if bytes > buffer.len() => self.truncated += 1,
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(device_error(error)),
             }
         }
+    }
+
+    fn read_once(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        let (fd, at, length) = (
+            self.fd.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+        );
+        // SAFETY: pointer and length describe `buffer`. MSG_TRUNC has the kernel
+        // tell the frame's true length, not write beyond the buffer.
+        check_len(unsafe {
+            match self.backend {
+                Backend::Tap => libc::read(fd, at, length),
+                _ => libc::recv(fd, at, length, libc::MSG_TRUNC),
+            }
+        })
     }
 
     /// Hands one frame to the host, its parts in order: [`HEADER_BYTES`] of
@@ -313,11 +315,10 @@ impl Vnic {
                 "too short for a frame",
             ));
         }
-        let end = match &self.end {
-            End::Tap(tap) => tap,
-            End::Packets(queues) => queues.speaker(),
-        };
-        let (fd, parts) = (end.as_raw_fd(), frame.len().min(i32::MAX as usize) as i32);
+        let (fd, parts) = (
+            self.fd.as_raw_fd(),
+            frame.len().min(i32::MAX as usize) as i32,
+        );
         retry(|| {
             // SAFETY: `IoSlice` is guaranteed to be laid out as `iovec`; the
             // kernel only reads from it.
@@ -332,14 +333,14 @@ impl Vnic {
     /// # Errors
     /// Not expected while the device exists.
     pub fn counters(&mut self) -> io::Result<VnicCounters> {
-        let kernel_drops = match &self.end {
-            End::Tap(_) => {
+        let kernel_drops = match self.backend {
+            Backend::Tap => {
                 find(&mut self.route, &self.link.name)
                     .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?
                     .tx_dropped
             }
-            End::Packets(queues) => {
-                self.packet_drops += queues.take_drops()?;
+            _ => {
+                self.packet_drops += u64::from(packet::take_drops(&self.fd)?);
                 self.packet_drops
             }
         };
@@ -352,7 +353,7 @@ impl Vnic {
 
 impl Drop for Vnic {
     fn drop(&mut self) {
-        // Without this a veth pair would go only when the packet sockets'
+        // Without this a veth pair would go only when the packet socket's
         // namespace is cleared away, some time later. Where it fails the device
         // is gone already.
         let _ = self.route.delete_link(self.link.index);
@@ -361,17 +362,8 @@ impl Drop for Vnic {
 
 impl AsFd for Vnic {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.end {
-            End::Tap(tap) => tap.as_fd(),
-            End::Packets(queues) => queues.as_fd(),
-        }
+        self.fd.as_fd()
     }
-}
-
-fn read_tap(tap: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
-    let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: pointer and length describe `buffer`.
-    check_len(unsafe { libc::read(tap.as_raw_fd(), at, length) })
 }
 
 /// Which offloads `virtio_net_hdr` can tell the other side about. The others
