@@ -290,7 +290,7 @@ impl Outcome {
     fn show_pings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\n| ping | sent | answered | longest gap, ms | … while a link and both daemons worked | from, Unix ms |"
+            "\n| ping | sent | answered | longest gap, ms | … while no fault by itself parted the two | from, Unix ms |"
         )?;
         writeln!(f, "|---|---|---|---|---|---|")?;
         for pings in &self.pings {

@@ -268,6 +268,7 @@ impl Agent {
                 self.hear(now, node, index);
             }
             Kind::Syn => {
+                // It waits for the answer.
                 self.said = true;
                 self.take_syns(now, node, directory, index);
             }

@@ -52,7 +52,8 @@ impl Pings {
     }
 
     /// The longest time without an answer, from when to when, Unix milliseconds: of all, and of
-    /// those in which some link between the nodes and both daemons worked.
+    /// those in which no fault by itself left the nodes without a link or a daemon. (Several
+    /// together may have.)
     pub fn longest(&self, struck: &[Struck]) -> [(u64, u64); 2] {
         let long = |(begin, end): &&(u64, u64)| end - begin;
         let parted = |&&(begin, end): &&(u64, u64)| {
