@@ -260,6 +260,7 @@ impl Host {
                     self.peer_ids[host] = Some(added.expect("the schedule's peers are good"));
                 }
             }
+            Notice::Close if !self.tap.hears_close() => (),
             Notice::Close => node.close(local),
         }
     }

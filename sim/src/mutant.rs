@@ -46,6 +46,8 @@ pub enum Mutant {
     Crawl,
     /// Says in the end that link 0 is down.
     WrongInTheEnd,
+    /// Ends without a word.
+    LeaveUnsaid,
     /// Wants its timer at once, always.
     BusyTimer,
     /// Sends datagrams larger than allowed.
@@ -244,6 +246,11 @@ impl Tap {
             return Some(local);
         }
         timeout
+    }
+
+    /// Whether the node hears that it is to end.
+    pub fn hears_close(&self) -> bool {
+        !self.is(Mutant::LeaveUnsaid)
     }
 
     /// Whether a path is said to work.

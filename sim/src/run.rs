@@ -318,13 +318,14 @@ impl<'a> Run<'a> {
         let Some(host) = self.schedule.closes.filter(|h| self.hosts[*h].runs()) else {
             return Ok(());
         };
+        let connected = self.observer.connected_to(host);
         self.hosts[host].notices.push_back(Notice::Close);
         self.hosts[host].due(self.now);
         self.run_host(host)?;
         self.hosts[host].crash();
         self.until(self.now + SECOND)?;
         self.observer
-            .judge_end(self.now, host, &self.ground.network)
+            .judge_end(self.now, host, &connected, &self.ground.network)
     }
 
     fn is_complete(&self) -> bool {

@@ -9,9 +9,10 @@ use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind}
 use tabane_sim::{Options, Schedule, run};
 
 /// Two hosts on two good links, with some of everything for a second and a half: beyond the
-/// moment from which a link may not be said to have failed.
+/// moment from which a link may not be said to have failed. Then host 1 ends in order.
 fn schedule() -> Schedule {
     let mut s = Schedule::quiet(2, 2);
+    s.closes = Some(1);
     for (from, to) in [(0, 1), (1, 0)] {
         s.plan.streams.push(StreamPlan {
             from,
@@ -82,6 +83,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::FallSilent, Rule::Progress),
         (Mutant::Crawl, Rule::Completion),
         (Mutant::WrongInTheEnd, Rule::Agreement),
+        (Mutant::LeaveUnsaid, Rule::Farewell),
         (Mutant::BusyTimer, Rule::Calm),
         (Mutant::Oversize, Rule::Contract),
         (Mutant::RepeatPackets, Rule::Numbers),

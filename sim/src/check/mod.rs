@@ -49,6 +49,8 @@ pub enum Rule {
     Progress,
     /// In the end both sides agree which paths work, and are right.
     Agreement,
+    /// A node that ends in order says so to those it is connected to.
+    Farewell,
     /// In the end everything has arrived.
     Completion,
     /// A node does not work without end at one instant.
@@ -79,6 +81,7 @@ impl Rule {
         Rule::FalseRestart,
         Rule::Progress,
         Rule::Agreement,
+        Rule::Farewell,
         Rule::Completion,
         Rule::Calm,
         Rule::Numbers,

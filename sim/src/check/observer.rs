@@ -239,15 +239,33 @@ impl Observer {
         view.saw_end[peer] = matches!(reason, DownReason::Closed { .. });
     }
 
-    /// A host has ended in order a while ago: every host that runs and had a clean
-    /// path to it has been told.
-    pub fn judge_end(&self, now: Ns, ended: usize, network: &Network) -> Checked {
-        for (host, view) in self.hosts.iter().enumerate() {
+    /// The hosts that are connected to this one, as both of them say: who is to be told when it
+    /// ends. A session that only one side has carries no word to the other.
+    pub fn connected_to(&self, host: usize) -> Vec<usize> {
+        let others = (0..self.hosts.len()).filter(|other| *other != host);
+        others
+            .filter(|other| {
+                self.hosts[*other].connected[host] && self.hosts[host].connected[*other]
+            })
+            .collect()
+    }
+
+    /// A host has ended in order a while ago, when it was `connected` to these: each of them that
+    /// runs and had a clean path to it has been told.
+    pub fn judge_end(
+        &self,
+        now: Ns,
+        ended: usize,
+        connected: &[usize],
+        network: &Network,
+    ) -> Checked {
+        for &host in connected {
+            let view = &self.hosts[host];
             let clean = |link| network.history(host, ended, link).now() == Quality::Clean;
             let reached = view.runs_since.is_some() && (0..network.links()).any(clean);
-            if host != ended && reached && !view.saw_end[ended] {
+            if reached && !view.saw_end[ended] {
                 let what = format!("host {host} was not told that {ended} has ended");
-                return Err(Violation::new(Rule::Agreement, now, what));
+                return Err(Violation::new(Rule::Farewell, now, what));
             }
         }
         Ok(())
