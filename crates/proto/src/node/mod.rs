@@ -73,8 +73,8 @@ pub struct Node {
     /// Peers that may have something to transmit.
     ready: VecDeque<PeerId>,
     is_ready: Vec<bool>,
-    /// The peer (an index) after the one that sent last.
-    next_turn: usize,
+    /// The peer (an index) after the one that sent last on each link.
+    next_turn: [usize; LINKS_MAX],
     /// When each peer wants its next timeout, as of when it was last touched.
     timeouts: Vec<Time>,
     stale: Vec<PeerId>,
@@ -131,7 +131,7 @@ impl Node {
             cookies,
             ready: VecDeque::new(),
             is_ready: Vec::new(),
-            next_turn: 0,
+            next_turn: [0; LINKS_MAX],
             timeouts: Vec::new(),
             stale: Vec::new(),
             arrivals: VecDeque::new(),
@@ -250,9 +250,13 @@ impl Node {
         if opened == 0 {
             return;
         }
-        // Whoever sent last comes last, or the first peer would have it all.
+        // Whoever sent last on the link comes last, or one peer would have it all: what the others
+        // sent elsewhere meanwhile does not count.
         let count = self.peers.len();
-        for index in (self.next_turn..count).chain(0..self.next_turn.min(count)) {
+        let first = self.next_turn[opened.trailing_zeros() as usize].min(count);
+        self.ready.clear();
+        self.is_ready.fill(false);
+        for index in (first..count).chain(0..first) {
             self.touch(PeerId(index as u32));
         }
     }
@@ -278,7 +282,7 @@ impl Node {
             {
                 // The next one has its turn: many peers share the line evenly.
                 self.ready.rotate_left(1);
-                self.next_turn = peer.0 as usize + 1;
+                self.next_turn[transmit.link.index()] = peer.0 as usize + 1;
                 self.mark_stale(peer);
                 return Some(transmit);
             }

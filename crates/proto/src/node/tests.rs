@@ -4,6 +4,7 @@ mod keys;
 mod membership;
 mod rejections;
 mod swapped;
+mod turns;
 
 use core::time::Duration;
 use std::net::SocketAddr;

@@ -1,0 +1,114 @@
+//! Many peers, and a link that takes less than they have.
+
+use super::*;
+
+const SLOW: LinkId = LinkId(1);
+/// How often the slow link takes something.
+const TAKES_EVERY: u32 = 8;
+
+/// Node 0 and its peers, in the order in which it knows them.
+struct Star {
+    now: Time,
+    nodes: [Node; 3],
+    events: Vec<(usize, Event)>,
+    /// Whether link 0 between nodes 0 and 2 is dead.
+    cut: bool,
+    /// Which nodes node 0 served, each time the slow link took something.
+    served: Vec<usize>,
+}
+
+impl Star {
+    fn new() -> Star {
+        let now = Time::from_ms(1000);
+        let mut nodes = [0, 1, 2].map(|node| {
+            let config = config(node, 7, WireMode::Encrypted);
+            Node::new(now, config, [node as u8 + 1; 32]).unwrap()
+        });
+        for (node, other) in [(0, 1), (0, 2), (1, 0), (2, 0)] {
+            nodes[node].add_peer(now, peer(other)).unwrap();
+        }
+        Star {
+            now,
+            nodes,
+            events: Vec::new(),
+            cut: false,
+            served: Vec::new(),
+        }
+    }
+
+    /// Delivers what every node has to say, again and again until nobody has. `narrow`: the slow
+    /// link takes one transmit of node 0, then no more.
+    fn settle(&mut self, narrow: bool) {
+        let mut buffer = vec![0; 65_535];
+        for _ in 0..1000 {
+            let mut any = false;
+            for node in 0..3 {
+                while let Some(t) = self.nodes[node].poll_transmit(self.now, &mut buffer) {
+                    any = true;
+                    let to = (0..3).find(|to| t.to == address(*to, t.link.0)).unwrap();
+                    if narrow && node == 0 && t.link == SLOW {
+                        self.nodes[0].set_link_blocked(SLOW, true);
+                        self.served.push(to);
+                    }
+                    if self.cut && t.link != SLOW && node + to == 2 {
+                        continue;
+                    }
+                    let from = address(node, t.link.0);
+                    for datagram in buffer[..t.bytes].chunks_mut(t.segment_bytes) {
+                        self.nodes[to].handle_datagram(self.now, t.link, from, datagram);
+                    }
+                }
+                while let Some(event) = self.nodes[node].poll_event() {
+                    self.events.push((node, event));
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+        panic!("the nodes never stop talking");
+    }
+
+    fn step(&mut self, narrow: bool) {
+        self.now += Duration::from_millis(1);
+        for node in &mut self.nodes {
+            node.handle_timeout(self.now);
+        }
+        self.settle(narrow);
+    }
+}
+
+/// Node 2 is sent all that the slow link takes; node 1 has to be answered on it, and on another one,
+/// too, which always takes something.
+#[test]
+fn who_is_served_elsewhere_keeps_its_turn_on_a_link_that_is_full() {
+    let mut star = Star::new();
+    for _ in 0..50 {
+        star.step(false);
+    }
+    star.cut = true;
+    for _ in 0..200 {
+        star.step(false);
+    }
+    star.events.clear();
+    let (to_2, to_1) = (PeerId(1), PeerId(0));
+    let bulk = star.nodes[0].open_stream(star.now, to_2, 1, Policy::Stripe);
+    let bulk = bulk.unwrap();
+    for turn in 0..800u32 {
+        let _ = star.nodes[0].write_stream(star.now, to_2, bulk, &[7; 100_000]);
+        let _ = star.nodes[1].send_message(star.now, PeerId(0), 7, None, &[1; 100], Policy::Mirror);
+        while star.nodes[0].receive_message(star.now, to_1).is_some() {}
+        let mut buffer = vec![0; 100_000];
+        let _ = star.nodes[2].read_stream(star.now, PeerId(0), bulk, &mut buffer);
+        if turn.is_multiple_of(TAKES_EVERY) {
+            star.nodes[0].set_link_blocked(SLOW, false);
+        }
+        star.step(true);
+    }
+    let failed = |e: &&(usize, Event)| matches!(e.1, Event::LinkDown { link: SLOW, .. });
+    assert_eq!(star.events.iter().find(failed), None);
+    for to in [1, 2] {
+        let turns = star.served.iter().filter(|s| **s == to).count();
+        assert!(turns * 3 >= star.served.len(), "{:?}", star.served);
+    }
+}
