@@ -52,6 +52,9 @@ struct BundlePath {
     content_bytes: usize,
     /// When the peer was last told what it is granted here.
     granted_at: Time,
+    /// The answer to the last probe, if the link takes nothing now. It waits: of a link that others
+    /// fill all the time nothing else may show the peer that it works.
+    unsent_answer: Option<Record<'static>>,
 }
 
 /// Whether a peer is connected.
@@ -221,6 +224,7 @@ impl Bundle {
         let config = Self::path_config(&link, self.peer_buffer_bytes);
         if let Some(mut parked) = self.parked[id.index()].take() {
             parked.remote = remote;
+            parked.unsent_answer = None;
             parked.path.on_new_link(now, &config);
             self.paths[id.index()] = Some(parked);
         }
@@ -232,6 +236,7 @@ impl Bundle {
             probes_configured: false,
             content_bytes: 0,
             granted_at: Time::ZERO,
+            unsent_answer: None,
         });
         self.watch(self.watch);
     }
@@ -335,6 +340,7 @@ impl Bundle {
                 path.path = Path::new(id, now, &config);
                 path.path.watch(self.watch);
                 path.sent_told_at = Time::ZERO;
+                path.unsent_answer = None;
             }
         }
         self.restarted |= self.was_up;
@@ -497,6 +503,7 @@ impl Bundle {
     pub fn handle_link(&mut self, now: Time, id: LinkId, up: bool, shared: &mut Shared) {
         if let Some(p) = &mut self.paths[id.index()] {
             p.path.on_kernel(now, up, &mut self.fates);
+            p.unsent_answer = None;
         }
         self.settle(now);
         self.update_state(now, shared);

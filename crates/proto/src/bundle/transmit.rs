@@ -83,6 +83,9 @@ impl Bundle {
                 continue;
             };
             let open = shared.blocked & (1 << id.0) == 0;
+            if open && let Some(answer) = p.unsent_answer.take() {
+                return self.transmit_reply(now, id, answer, buffer, shared);
+            }
             match p.path.poll_control(now, token, open) {
                 Some(PathControl::Probe {
                     token,
@@ -116,8 +119,14 @@ impl Bundle {
             let Some(id) = on.or_else(fastest) else {
                 continue;
             };
-            if self.paths[id.index()].is_some() && shared.blocked & (1 << id.0) == 0 {
+            let Some(p) = &mut self.paths[id.index()] else {
+                continue;
+            };
+            if shared.blocked & (1 << id.0) == 0 {
                 return self.transmit_reply(now, id, record, buffer, shared);
+            }
+            if matches!(record, Record::ProbeReply { .. }) {
+                p.unsent_answer = Some(record);
             }
         }
         None

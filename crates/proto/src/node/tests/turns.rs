@@ -76,12 +76,24 @@ impl Star {
         }
         self.settle(narrow);
     }
+
+    /// Node 1 sends node 0 a message, on both links.
+    fn say_to_0(&mut self) {
+        let data = [1; 100];
+        let sent = self.nodes[1].send_message(self.now, PeerId(0), 7, None, &data, Policy::Mirror);
+        sent.unwrap();
+        while self.nodes[0].receive_message(self.now, PeerId(0)).is_some() {}
+    }
+
+    fn assert_slow_link_works(&self) {
+        let failed = |e: &&(usize, Event)| matches!(e.1, Event::LinkDown { link: SLOW, .. });
+        assert_eq!(self.events.iter().find(failed), None);
+    }
 }
 
 /// Node 2 is sent all that the slow link takes; node 1 has to be answered on it, and on another one,
 /// too, which always takes something.
-#[test]
-fn who_is_served_elsewhere_keeps_its_turn_on_a_link_that_is_full() {
+fn star_with_a_slow_link() -> Star {
     let mut star = Star::new();
     for _ in 0..50 {
         star.step(false);
@@ -91,13 +103,18 @@ fn who_is_served_elsewhere_keeps_its_turn_on_a_link_that_is_full() {
         star.step(false);
     }
     star.events.clear();
-    let (to_2, to_1) = (PeerId(1), PeerId(0));
+    star
+}
+
+#[test]
+fn who_is_served_elsewhere_keeps_its_turn_on_a_link_that_is_full() {
+    let mut star = star_with_a_slow_link();
+    let to_2 = PeerId(1);
     let bulk = star.nodes[0].open_stream(star.now, to_2, 1, Policy::Stripe);
     let bulk = bulk.unwrap();
     for turn in 0..800u32 {
         let _ = star.nodes[0].write_stream(star.now, to_2, bulk, &[7; 100_000]);
-        let _ = star.nodes[1].send_message(star.now, PeerId(0), 7, None, &[1; 100], Policy::Mirror);
-        while star.nodes[0].receive_message(star.now, to_1).is_some() {}
+        star.say_to_0();
         let mut buffer = vec![0; 100_000];
         let _ = star.nodes[2].read_stream(star.now, PeerId(0), bulk, &mut buffer);
         if turn.is_multiple_of(TAKES_EVERY) {
@@ -105,10 +122,32 @@ fn who_is_served_elsewhere_keeps_its_turn_on_a_link_that_is_full() {
         }
         star.step(true);
     }
-    let failed = |e: &&(usize, Event)| matches!(e.1, Event::LinkDown { link: SLOW, .. });
-    assert_eq!(star.events.iter().find(failed), None);
+    star.assert_slow_link_works();
     for to in [1, 2] {
         let turns = star.served.iter().filter(|s| **s == to).count();
         assert!(turns * 3 >= star.served.len(), "{:?}", star.served);
     }
+}
+
+/// Node 1 says something now and then, and only while that link cannot take the answer at once.
+#[test]
+fn an_answer_that_a_full_link_does_not_take_is_given_later() {
+    let mut star = star_with_a_slow_link();
+    let bulk = star.nodes[0].open_stream(star.now, PeerId(1), 1, Policy::Stripe);
+    let bulk = bulk.unwrap();
+    let mut buffer = vec![0; 100_000];
+    for turn in 0..4000u32 {
+        let _ = star.nodes[0].write_stream(star.now, PeerId(1), bulk, &buffer);
+        let _ = star.nodes[2].read_stream(star.now, PeerId(0), bulk, &mut buffer);
+        if turn.is_multiple_of(TAKES_EVERY) {
+            star.nodes[0].set_link_blocked(SLOW, false);
+            star.settle(true);
+            continue;
+        }
+        if turn % 500 < 20 {
+            star.say_to_0();
+        }
+        star.step(true);
+    }
+    star.assert_slow_link_works();
 }
