@@ -200,12 +200,15 @@ impl Kernel {
         }
         let mut left_devices = BTreeSet::new();
         for (to, way) in ways {
-            let before = self.made.get(to).filter(|_| present.contains(to)).cloned();
-            if before.as_ref().is_some_and(|(before, _)| before == way) {
+            let is_there = present.contains(to);
+            let before = self.made.get(to);
+            if is_there && before.is_some_and(|(before, _)| before == way) {
                 continue;
             }
-            self.made.remove(to);
-            match self.set_route(*to, *way, before.map(|(_, base)| base)) {
+            // Of a device that was switched off the kernel has no route any more to make a detour of.
+            let is_known = is_there || matches!(way, Way::Detour { .. });
+            let before = self.made.remove(to).filter(|_| is_known);
+            match self.set_route(*to, *way, is_there, before.map(|(_, base)| base)) {
                 Ok(base) => {
                     let left = base.device.filter(|_| matches!(way, Way::Detour { .. }));
                     left_devices.extend(left);
@@ -224,15 +227,15 @@ impl Kernel {
         }
     }
 
-    /// Makes a route, or another of one that has been made; `base` is what it was without. Returns
-    /// that.
+    /// Makes a route, or another of one that `is_there`; `base` is what it was without, if that is
+    /// known. Returns that.
     fn set_route(
         &mut self,
         to: IpAddr,
         way: Way,
+        is_there: bool,
         base: Option<HostRoute>,
     ) -> io::Result<HostRoute> {
-        let is_new = base.is_none();
         let base = base.map_or_else(|| self.routes.lookup(to), Ok)?;
         let quick = base.clone().with_least_timeout(LEAST_TIMEOUT);
         let by_way = |source| match way {
@@ -244,9 +247,9 @@ impl Kernel {
                 ..quick.clone()
             },
         };
-        let mut make = |route| match is_new {
-            true => self.routes.add(&route),
-            false => self.routes.replace(&route),
+        let mut make = |route| match is_there {
+            true => self.routes.replace(&route),
+            false => self.routes.add(&route),
         };
         match way {
             Way::Direct { own } => make(by_way(own))?,

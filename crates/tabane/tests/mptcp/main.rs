@@ -384,6 +384,24 @@ fn an_address_goes_and_returns_under_a_stream() {
     flow.finish();
 }
 
+/// With a device that is switched off the kernel drops its routes, too.
+#[test]
+fn a_device_is_switched_off_and_on_under_a_stream() {
+    let (cluster, _) = steered(&on(2));
+    let flow = Flow::start(&cluster, 0);
+    flow.flows(SOME_BYTES);
+    wait_links(&cluster, &[0, 1]);
+    for link in [1, 0] {
+        said(&cluster, 0, &format!("ip link set eth{link} down"));
+        wait_detour(&cluster, link, true);
+        wait_carried(&cluster, &[1 - link]);
+        said(&cluster, 0, &format!("ip link set eth{link} up"));
+        wait_detour(&cluster, link, false);
+        wait_carried(&cluster, &[0, 1]);
+    }
+    flow.finish();
+}
+
 /// Nobody tells of the paths to it, so connections with it are the kernel's affair.
 #[test]
 fn with_a_peer_without_a_daemon_nothing_is_touched() {
