@@ -71,6 +71,42 @@ pub(crate) fn set_option<T: SocketOption>(
     Ok(())
 }
 
+/// One step of a program of classic BPF (linux/filter.h); where it compares, it leaves out `yes` steps if
+/// it is so, and `no` if not.
+pub(crate) const fn step(code: u32, yes: u8, no: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter {
+        code: code as u16,
+        jt: yes,
+        jf: no,
+        k,
+    }
+}
+
+/// Hands the kernel a program of classic BPF as a socket option.
+pub(crate) fn set_program(
+    fd: impl AsFd,
+    level: c_int,
+    name: c_int,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: it points to as many instructions as it says; the kernel copies and checks them within
+    // the call and writes nothing there.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
 /// `getsockopt(2)`, starting from `initial`.
 pub(crate) fn get_option<T: SocketOption>(
     fd: impl AsFd,

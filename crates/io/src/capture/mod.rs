@@ -36,7 +36,7 @@ pub use plain::{Datagrams, Sharing, accept_plainly, connect_plainly, listen_plai
 pub use rules::Rules;
 pub use syn::Syn;
 
-use crate::sys::{check, packet_address, set_option};
+use crate::sys::{check, packet_address, set_option, set_program, step};
 use namespace::CONGESTION_CONTROL;
 use syn::SYN_BYTES_MAX;
 
@@ -455,18 +455,12 @@ fn grow_syn_buffer(syns: BorrowedFd<'_>) -> io::Result<usize> {
 fn filter(socket: &Socket) -> io::Result<()> {
     const MARK_AT: u32 = (-0x1000_i32 as u32).wrapping_add(20);
     const TCP: u32 = 6;
-    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let byte = |at| op(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, at);
-    let equal = |k, jt, jf| op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
-    let and = |k| op(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, k);
-    let verdict = |k| op(libc::BPF_RET | libc::BPF_K, 0, 0, k);
+    let byte = |at| step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, at);
+    let equal = |k, jt, jf| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
+    let and = |k| step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, k);
+    let verdict = |k| step(libc::BPF_RET | libc::BPF_K, 0, 0, k);
     let program = [
-        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, MARK_AT),
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, MARK_AT),
         equal(MARK, 16, 0),
         equal(MARK_INWARD, 15, 0),
         byte(0),
@@ -475,33 +469,19 @@ fn filter(socket: &Socket) -> io::Result<()> {
         byte(9),
         equal(TCP, 0, 10),
         // The TCP header of an IPv4 packet begins behind its options.
-        op(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 0),
-        op(libc::BPF_JMP | libc::BPF_JA, 0, 0, 3),
+        step(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JA, 0, 0, 3),
         byte(6),
         equal(TCP, 0, 6),
-        op(libc::BPF_LDX | libc::BPF_IMM, 0, 0, 40),
-        op(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, 0, 0, 13),
+        step(libc::BPF_LDX | libc::BPF_IMM, 0, 0, 40),
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, 0, 0, 13),
         and(0x17),
         equal(0x02, 0, 2),
         verdict(u32::MAX),
         verdict(u32::MAX),
         verdict(0),
     ];
-    let attached = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_ptr().cast_mut(),
-    };
-    // SAFETY: the kernel copies `len` instructions from `filter`, which outlives the call.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const attached).cast(),
-            size_of_val(&attached) as libc::socklen_t,
-        )
-    })?;
-    Ok(())
+    set_program(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Sends whole IP packets.

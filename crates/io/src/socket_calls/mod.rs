@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use crate::sys::{check, check_fd};
+use crate::sys::{check, check_fd, step};
 
 pub use mptcp::{Mptcp, mptcp_here, tcp_is_mptcp};
 pub use ports::Claim;
@@ -186,15 +186,6 @@ const fn load(at: u32) -> libc::sock_filter {
 /// Leaves out so many steps if it is `k`, and so many if not.
 const fn equal(k: u32, yes: u8, no: u8) -> libc::sock_filter {
     step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, yes, no, k)
-}
-
-const fn step(code: u32, yes: u8, no: u8, k: u32) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt: yes,
-        jf: no,
-        k,
-    }
 }
 
 /// A line of what the kernel tells of a thread: `Uid:`, say.

@@ -10,10 +10,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
     ARCHITECTURE, ARCHITECTURE_AT, ARGUMENTS_AT, CALL_AT, LET_PASS, SocketCall, SocketCalls, TELL,
-    equal, load, status_of, step,
+    equal, load, status_of,
 };
 use crate::credentials::own_uid;
-use crate::sys::{check, check_fd};
+use crate::sys::{check, check_fd, step};
 
 /// `struct seccomp_notif_addfd` goes with it; Linux 5.9, the flag 5.14 (linux/seccomp.h).
 const IOCTL_ADD_DESCRIPTOR: libc::Ioctl = 0x4018_2103_u32 as _;

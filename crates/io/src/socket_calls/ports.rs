@@ -8,10 +8,10 @@ use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Socket, Type};
 
 use super::{
     ARCHITECTURE, ARCHITECTURE_AT, ARGUMENTS_AT, CALL_AT, LET_PASS, SocketCall, SocketCalls, TELL,
-    equal, load, status_of, step,
+    equal, load, status_of,
 };
 use crate::capture::{Sharing, unmapped};
-use crate::sys::{check_fd, check_len};
+use crate::sys::{check_fd, check_len, step};
 
 /// The shortest address of IP (those of netlink are shorter).
 const ADDRESS_BYTES_MIN: u32 = 16;

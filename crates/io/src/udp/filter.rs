@@ -2,10 +2,9 @@
 //! not accept never takes room in the receive buffer, nor a system call.
 
 use std::io;
-use std::os::fd::AsRawFd;
 
 use super::LinkSocket;
-use crate::sys::{check, set_option};
+use crate::sys::{set_option, set_program};
 
 /// Most instructions of a filter (`BPF_MAXINSNS`).
 pub const FILTER_INSTRUCTIONS_MAX: usize = 4096;
@@ -81,23 +80,9 @@ impl LinkSocket {
     /// More than [`FILTER_INSTRUCTIONS_MAX`], a skip beyond the end, or more than
     /// `net.core.optmem_max` allows.
     pub fn set_filter(&self, filter: &[Instruction]) -> io::Result<()> {
-        let mut program: Vec<_> = filter.iter().map(|i| i.encode()).collect();
-        let program = libc::sock_fprog {
-            len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-            filter: program.as_mut_ptr(),
-        };
-        // SAFETY: `program` points to as many instructions as it says; the kernel
-        // copies and checks them within the call.
-        check(unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_FILTER,
-                (&raw const program).cast(),
-                size_of_val(&program) as libc::socklen_t,
-            )
-        })?;
-        Ok(())
+        let program: Vec<_> = filter.iter().map(|i| i.encode()).collect();
+        let option = libc::SO_ATTACH_FILTER;
+        set_program(&self.socket, libc::SOL_SOCKET, option, &program)
     }
 
     /// Takes everything again.

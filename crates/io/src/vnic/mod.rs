@@ -4,7 +4,7 @@
 //! neither cut large packets to the MTU nor compute checksums that the other
 //! side's kernel would only check again. There are two ways to make such a
 //! device, a TAP ([`Backend::Tap`]) and a veth pair whose other end is read
-//! through a packet socket ([`Backend::Packet`]).
+//! through packet sockets ([`Backend::Packet`]).
 //!
 //! The packet backend is better in bulk because it admits packets beyond 64 KiB:
 //! through two processes and UDP, one TCP stream had a third more throughput
@@ -14,6 +14,7 @@
 
 mod error;
 mod packet;
+mod queues;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,9 @@ use crate::netlink::{LinkFacts, RouteSocket};
 use crate::sys::{check_len, retry};
 
 pub use error::VnicError;
-pub use packet::QUEUE_BYTES as PACKET_QUEUE_BYTES;
+pub use queues::{QUEUE_BYTES, QUEUES};
+
+use queues::Queues;
 
 /// The length of the `virtio_net_hdr` in front of every frame (the short form
 /// of the virtio specification, 5.1.6, in the machine's byte order).
@@ -53,7 +56,7 @@ pub enum Backend {
     Auto,
     /// A TAP: packets up to 64 KiB. Needs CAP_NET_ADMIN and `/dev/net/tun`.
     Tap,
-    /// A veth pair and a packet socket: packets up to 512 KiB (BIG TCP). Needs
+    /// A veth pair and packet sockets: packets up to 512 KiB (BIG TCP). Needs
     /// CAP_NET_ADMIN and CAP_NET_RAW, and with CAP_SYS_ADMIN hides the other
     /// end of the pair in a network namespace of its own.
     Packet,
@@ -92,24 +95,27 @@ pub struct VnicCounters {
 /// The virtual NIC. Not blocking. Dropping it removes the device.
 #[derive(Debug)]
 pub struct Vnic {
-    fd: OwnedFd,
-    backend: Backend,
+    end: End,
     route: RouteSocket,
     link: LinkFacts,
     gso_bytes_max: u32,
     hidden: bool,
-    queue_bytes: Option<usize>,
     truncated: u64,
     packet_drops: u64,
 }
 
 /// A device with its other end, not yet set up.
 struct Made {
-    fd: OwnedFd,
-    backend: Backend,
+    end: End,
     hidden: bool,
     gso_bytes_max: u32,
-    queue_bytes: Option<usize>,
+}
+
+/// What is read and written.
+#[derive(Debug)]
+enum End {
+    Tap(OwnedFd),
+    Packets(Queues),
 }
 
 impl Vnic {
@@ -140,13 +146,11 @@ impl Vnic {
         };
         let link = find(&mut route, options.name)?;
         let mut vnic = Vnic {
-            fd: made.fd,
-            backend: made.backend,
+            end: made.end,
             route,
             link,
             gso_bytes_max: made.gso_bytes_max,
             hidden: made.hidden,
-            queue_bytes: made.queue_bytes,
             truncated: 0,
             packet_drops: 0,
         };
@@ -193,7 +197,10 @@ impl Vnic {
     /// How the device was made: never [`Backend::Auto`].
     #[must_use]
     pub fn backend(&self) -> Backend {
-        self.backend
+        match self.end {
+            End::Tap(_) => Backend::Tap,
+            End::Packets(_) => Backend::Packet,
+        }
     }
 
     /// The kernel's number of the device.
@@ -221,12 +228,15 @@ impl Vnic {
         self.hidden
     }
 
-    /// How many bytes may wait for us in the packet backend's queue, as granted:
-    /// [`PACKET_QUEUE_BYTES`], or `net.core.rmem_max` where the process has no
+    /// How many bytes may wait for us in each of the packet backend's [`QUEUES`], as granted:
+    /// [`QUEUE_BYTES`], or `net.core.rmem_max` where the process has no
     /// CAP_NET_ADMIN outside of its own namespaces. `None` for a TAP.
     #[must_use]
     pub fn queue_bytes(&self) -> Option<usize> {
-        self.queue_bytes
+        match &self.end {
+            End::Tap(_) => None,
+            End::Packets(queues) => Some(queues.bytes()),
+        }
     }
 
     /// The room [`Vnic::read`] needs, bytes, header included.
@@ -274,29 +284,17 @@ impl Vnic {
 
     fn read_uninit(&mut self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Option<usize>> {
         loop {
-            match retry(|| self.read_once(buffer)) {
+            let read = match &mut self.end {
+                End::Tap(tap) => retry(|| read_tap(tap, buffer)),
+                End::Packets(queues) => queues.read(buffer),
+            };
+            match read {
                 Ok(bytes) if bytes > buffer.len() => self.truncated += 1,
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(device_error(error)),
             }
         }
-    }
-
-    fn read_once(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
-        let (fd, at, length) = (
-            self.fd.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-        );
-        // SAFETY: pointer and length describe `buffer`. MSG_TRUNC has the kernel
-        // tell the frame's true length, not write beyond the buffer.
-        check_len(unsafe {
-            match self.backend {
-                Backend::Tap => libc::read(fd, at, length),
-                _ => libc::recv(fd, at, length, libc::MSG_TRUNC),
-            }
-        })
     }
 
     /// Hands one frame to the host, its parts in order: [`HEADER_BYTES`] of
@@ -315,10 +313,11 @@ impl Vnic {
                 "too short for a frame",
             ));
         }
-        let (fd, parts) = (
-            self.fd.as_raw_fd(),
-            frame.len().min(i32::MAX as usize) as i32,
-        );
+        let end = match &self.end {
+            End::Tap(tap) => tap,
+            End::Packets(queues) => queues.speaker(),
+        };
+        let (fd, parts) = (end.as_raw_fd(), frame.len().min(i32::MAX as usize) as i32);
         retry(|| {
             // SAFETY: `IoSlice` is guaranteed to be laid out as `iovec`; the
             // kernel only reads from it.
@@ -333,14 +332,14 @@ impl Vnic {
     /// # Errors
     /// Not expected while the device exists.
     pub fn counters(&mut self) -> io::Result<VnicCounters> {
-        let kernel_drops = match self.backend {
-            Backend::Tap => {
+        let kernel_drops = match &self.end {
+            End::Tap(_) => {
                 find(&mut self.route, &self.link.name)
                     .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?
                     .tx_dropped
             }
-            _ => {
-                self.packet_drops += u64::from(packet::take_drops(&self.fd)?);
+            End::Packets(queues) => {
+                self.packet_drops += queues.take_drops()?;
                 self.packet_drops
             }
         };
@@ -353,7 +352,7 @@ impl Vnic {
 
 impl Drop for Vnic {
     fn drop(&mut self) {
-        // Without this a veth pair would go only when the packet socket's
+        // Without this a veth pair would go only when the packet sockets'
         // namespace is cleared away, some time later. Where it fails the device
         // is gone already.
         let _ = self.route.delete_link(self.link.index);
@@ -362,8 +361,17 @@ impl Drop for Vnic {
 
 impl AsFd for Vnic {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        match &self.end {
+            End::Tap(tap) => tap.as_fd(),
+            End::Packets(queues) => queues.as_fd(),
+        }
     }
+}
+
+fn read_tap(tap: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: pointer and length describe `buffer`.
+    check_len(unsafe { libc::read(tap.as_raw_fd(), at, length) })
 }
 
 /// Which offloads `virtio_net_hdr` can tell the other side about. The others

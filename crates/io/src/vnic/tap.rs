@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use super::{Backend, HEADER_BYTES, Made, VnicError, VnicOptions};
+use super::{End, HEADER_BYTES, Made, VnicError, VnicOptions};
 use crate::sys::{check, interface_request};
 
 /// No packet of a TAP is larger (`GSO_LEGACY_MAX_SIZE`).
@@ -41,11 +41,9 @@ pub(super) fn make(options: &VnicOptions<'_>) -> Result<Made, VnicError> {
         .map_err(VnicError::step(step))?;
     let gso_bytes_max = options.gso_bytes_max.min(GSO_BYTES_MAX);
     Ok(Made {
-        fd,
-        backend: Backend::Tap,
+        end: End::Tap(fd),
         hidden: true,
         gso_bytes_max,
-        queue_bytes: None,
     })
 }
 

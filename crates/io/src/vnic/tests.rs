@@ -288,6 +288,60 @@ fn udp_passes_whatever_its_size() {
     });
 }
 
+/// Whoever sends without measure fills a queue of its own.
+#[test]
+fn beside_a_flood_that_nobody_reads_other_flows_come_through() {
+    const OTHERS: usize = 16;
+    const FRAMES: usize = 10 * OTHERS;
+    let name = "vnic::tests::beside_a_flood_that_nobody_reads_other_flows_come_through";
+    isolated(name, || {
+        let mut vnic = open(Backend::Packet, 1).unwrap();
+        let sender = || {
+            let socket = UdpSocket::bind("10.9.9.1:0").unwrap();
+            // Then there is no neighbour to ask for.
+            socket.set_broadcast(true).unwrap();
+            socket.connect("10.9.9.255:9").unwrap();
+            socket
+        };
+        let flood = sender();
+        let mut number = 0_u32;
+        while vnic.counters().unwrap().kernel_drops == 0 {
+            for _ in 0..1000 {
+                number += 1;
+                let mut datagram = [0; 1000];
+                datagram[..4].copy_from_slice(&number.to_be_bytes());
+                flood.send(&datagram).unwrap();
+            }
+        }
+        let others: Vec<_> = (0..OTHERS).map(|_| sender()).collect();
+        for other in &others {
+            other.send(b"hallo").unwrap();
+        }
+        let mut buffer = vec![0; vnic.frame_bytes_max()];
+        let (mut came, mut last) = (0, 0);
+        for _ in 0..FRAMES {
+            let bytes = vnic.read(&mut buffer).unwrap().expect("the flood waits");
+            // Behind the headers of Ethernet, IPv4 and UDP.
+            let Some(datagram) = buffer[..bytes].get(HEADER_BYTES + 14 + 20 + 8..) else {
+                continue;
+            };
+            match datagram {
+                b"hallo" => came += 1,
+                [a, b, c, d, rest @ ..] if rest.len() == 996 => {
+                    let number = u32::from_be_bytes([*a, *b, *c, *d]);
+                    assert!(number > last, "{number} after {last}");
+                    last = number;
+                }
+                // What IPv6 says by itself.
+                _ => {}
+            }
+        }
+        // Those that share the flood's queue are lost: one in 14, by chance a few.
+        assert!(came >= OTHERS / 2, "{came} of {OTHERS}");
+        assert!(last > 0, "the flood has its turns");
+    });
+}
+
 /// Ours and those made by tests; the kernel may add some of its own.
 fn names() -> Vec<String> {
     let links = crate::netlink::interfaces().unwrap().into_iter();

@@ -1,0 +1,237 @@
+//! The packet sockets that the far end of the veth pair is read through (packet(7), PACKET_FANOUT).
+//!
+//! The kernel drops what has no room in its socket. So UDP, the one protocol whose senders need not
+//! measure what they send, is spread over sockets of its own, by its ports; all else has the first.
+//! They are read by turns: a ping or a TCP beside a flood waits for its turn and is not dropped, nor
+//! is another flow of UDP, unless it shares the queue (one time in 14).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use crate::poll::{Interest, Poller, Ready};
+use crate::sys::{
+    check_fd, check_len, get_option, grow_buffer, retry, set_option, set_program, step,
+};
+
+/// How many there are.
+pub const QUEUES: usize = u16::BITS as usize;
+
+/// What each may hold for us to read, bytes: what fills it, in short packets, is read in some 10 ms;
+/// the sixteen together bound what floods of many flows take from the kernel's memory.
+pub const QUEUE_BYTES: usize = 16 << 20;
+
+/// What may be on its way into the host, bytes.
+const SEND_BUFFER_BYTES: usize = 8 << 20;
+
+/// After so many frames it is looked again who waits: those that were empty have their turn then.
+const LOOK_EVERY: u32 = 2 * QUEUES as u32;
+
+// linux/if_packet.h
+const PACKET_STATISTICS: libc::c_int = 6;
+const PACKET_VNET_HDR: libc::c_int = 15;
+const PACKET_FANOUT: libc::c_int = 18;
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+const PACKET_FANOUT_DATA: libc::c_int = 22;
+/// As [`CHOOSE`] says, with a group number that the kernel chooses, without what we send ourselves.
+const FANOUT: u32 =
+    (PACKET_FANOUT_CBPF | PACKET_FANOUT_FLAG_UNIQUEID | PACKET_FANOUT_FLAG_IGNORE_OUTGOING) << 16;
+const PACKET_FANOUT_CBPF: u32 = 6;
+const PACKET_FANOUT_FLAG_UNIQUEID: u32 = 0x2000;
+const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: u32 = 0x4000;
+
+/// The queue of UDP whose ports are not at hand: fragments, and packets with options.
+const WITHOUT_PORTS: u32 = QUEUES as u32 - 1;
+
+/// Which queue takes a packet, as a program of the kernel's classic BPF (linux/filter.h): the first,
+/// or for UDP one of the others, by its ports.
+const CHOOSE: [libc::sock_filter; 23] = {
+    use libc::{BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JA, BPF_JEQ, BPF_JMP};
+    use libc::{BPF_JSET, BPF_K, BPF_LD, BPF_MISC, BPF_MOD, BPF_RET, BPF_RSH, BPF_TAX, BPF_W};
+    use libc::{BPF_X, BPF_XOR};
+    /// The protocol, and where the network's header is (SKF_AD_OFF, SKF_NET_OFF).
+    const PROTOCOL: u32 = -0x1000_i32 as u32;
+    const NETWORK: u32 = -0x10_0000_i32 as u32;
+    const UDP: u32 = libc::IPPROTO_UDP as u32;
+    const fn load(size: u32, at: u32) -> libc::sock_filter {
+        step(BPF_LD | size | BPF_ABS, 0, 0, at)
+    }
+    const fn is(k: u32, yes: u8, no: u8) -> libc::sock_filter {
+        step(BPF_JMP | BPF_JEQ | BPF_K, yes, no, k)
+    }
+    const fn compute(how: u32, k: u32) -> libc::sock_filter {
+        step(BPF_ALU | how, 0, 0, k)
+    }
+    [
+        load(BPF_H, PROTOCOL),
+        is(libc::ETH_P_IP as u32, 3, 0),
+        is(libc::ETH_P_IPV6 as u32, 0, 18),
+        // IPv6: the next header.
+        load(BPF_B, NETWORK + 6),
+        is(UDP, 8, 16),
+        // IPv4: the protocol; whether it is a fragment; whether its header has options.
+        load(BPF_B, NETWORK + 9),
+        is(UDP, 0, 14),
+        load(BPF_H, NETWORK + 6),
+        step(BPF_JMP | BPF_JSET | BPF_K, 13, 0, 0x3fff),
+        load(BPF_B, NETWORK),
+        is(0x45, 0, 11),
+        // Both ports, of IPv4 and IPv6.
+        load(BPF_W, NETWORK + 20),
+        step(BPF_JMP | BPF_JA, 0, 0, 1),
+        load(BPF_W, NETWORK + 40),
+        step(BPF_MISC | BPF_TAX, 0, 0, 0),
+        compute(BPF_RSH | BPF_K, 16),
+        compute(BPF_XOR | BPF_X, 0),
+        compute(BPF_AND | BPF_K, 0xffff),
+        compute(BPF_MOD | BPF_K, WITHOUT_PORTS - 1),
+        compute(BPF_ADD | BPF_K, 1),
+        step(BPF_RET | BPF_A, 0, 0, 0),
+        step(BPF_RET | BPF_K, 0, 0, 0),
+        step(BPF_RET | BPF_K, 0, 0, WITHOUT_PORTS),
+    ]
+};
+
+/// All protocols, as the packet socket wants it.
+const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
+
+/// The sockets.
+#[derive(Debug)]
+pub(super) struct Queues {
+    /// One alone where the kernel spreads nothing.
+    sockets: Vec<OwnedFd>,
+    /// Of them all.
+    poller: Poller,
+    events: Vec<Ready>,
+    /// Those that may have something to be read, a bit each.
+    waiting: u16,
+    /// The one that was read last.
+    last: usize,
+    /// Frames until it is looked who waits.
+    look_in: u32,
+    /// What each may hold, as granted.
+    bytes: usize,
+}
+
+impl Queues {
+    /// Sockets in the network namespace of this thread, which hear nothing yet.
+    pub fn new() -> io::Result<Queues> {
+        let poller = Poller::new()?;
+        let mut sockets = Vec::with_capacity(QUEUES);
+        let mut bytes = usize::MAX;
+        for index in 0..QUEUES {
+            let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+            // SAFETY: takes no pointers.
+            let socket = check_fd(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+            set_option(&socket, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
+            set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+            let (force, plain) = (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
+            bytes = bytes.min(grow_buffer(socket.as_fd(), force, plain, QUEUE_BYTES)?);
+            poller.register(&socket, index as u64, Interest::Read)?;
+            sockets.push(socket);
+        }
+        let (force, plain) = (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        grow_buffer(sockets[0].as_fd(), force, plain, SEND_BUFFER_BYTES)?;
+        Ok(Queues {
+            sockets,
+            poller,
+            events: Vec::new(),
+            waiting: 0,
+            last: 0,
+            look_in: 0,
+            bytes,
+        })
+    }
+
+    /// Has them hear, and the first of them speak for, the device `index`. Nothing may come from it
+    /// yet: each would hear all of it until it has joined the others.
+    pub fn listen(&mut self, index: u32) -> io::Result<()> {
+        let address = crate::sys::packet_address(index, EVERY_PROTOCOL);
+        let bind = |socket: &OwnedFd| socket2::SockRef::from(socket).bind(&address);
+        let (first, others) = self.sockets.split_first().ok_or(io::ErrorKind::NotFound)?;
+        bind(first)?;
+        // Without a program it would be the first for all.
+        let group = set_option(first, libc::SOL_PACKET, PACKET_FANOUT, FANOUT as i32)
+            .and_then(|()| set_program(first, libc::SOL_PACKET, PACKET_FANOUT_DATA, &CHOOSE))
+            .and_then(|()| get_option(first, libc::SOL_PACKET, PACKET_FANOUT, 0i32));
+        let Ok(group) = group else {
+            self.sockets.truncate(1);
+            return Ok(());
+        };
+        for other in others {
+            bind(other)?;
+            set_option(other, libc::SOL_PACKET, PACKET_FANOUT, group)?;
+        }
+        Ok(())
+    }
+
+    /// What each may hold, bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The one that is written to.
+    pub fn speaker(&self) -> &OwnedFd {
+        &self.sockets[0]
+    }
+
+    /// Takes one frame, of those that wait the next by turns; its true length, which may be beyond
+    /// that of `buffer`.
+    pub fn read(&mut self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        if self.waiting == 0 || self.look_in == 0 {
+            self.look()?;
+        }
+        while let Some(index) = self.next() {
+            let socket = self.sockets[index].as_raw_fd();
+            let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+            // SAFETY: pointer and length describe `buffer`. MSG_TRUNC has the kernel tell the
+            // frame's true length, not write beyond the buffer.
+            let receive = || check_len(unsafe { libc::recv(socket, at, length, libc::MSG_TRUNC) });
+            match retry(receive) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.waiting &= !(1 << index);
+                }
+                result => {
+                    self.last = index;
+                    self.look_in -= 1;
+                    return result;
+                }
+            }
+        }
+        // If there is more by now, waiting for it tells.
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        self.poller.wait(Some(Duration::ZERO), &mut self.events)?;
+        let bits = self.events.iter().map(|ready| 1 << ready.token);
+        self.waiting = bits.fold(0, |all, bit: u16| all | bit);
+        self.look_in = LOOK_EVERY;
+        Ok(())
+    }
+
+    /// The first one after that which was read last.
+    fn next(&self) -> Option<usize> {
+        let after = (self.last + 1) % QUEUES;
+        let in_turn = self.waiting.rotate_right(after as u32);
+        (in_turn != 0).then(|| (after + in_turn.trailing_zeros() as usize) % QUEUES)
+    }
+
+    /// The frames they had no room for since the last call.
+    pub fn take_drops(&self) -> io::Result<u64> {
+        // struct tpacket_stats: packets, drops
+        let drops = |socket| get_option(socket, libc::SOL_PACKET, PACKET_STATISTICS, [0u32; 2]);
+        let drops = self
+            .sockets
+            .iter()
+            .map(|s| drops(s).map(|s| u64::from(s[1])));
+        drops.sum()
+    }
+}
+
+impl AsFd for Queues {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}
