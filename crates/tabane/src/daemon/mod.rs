@@ -1,6 +1,7 @@
 //! `tabane up`: this node, in the foreground, until it is told to stop.
 
 mod events;
+mod limits;
 pub mod log;
 mod manager;
 mod nic;

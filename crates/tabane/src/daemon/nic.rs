@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use tabane_cluster::mac_of;
 use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
-use tabane_proto::{Node, PeerId};
+use tabane_proto::{Node, PeerId, Time};
 
 use crate::vswitch::{DropReason, FlowNumbers, VSwitch, Verdict, flow_hash};
 
@@ -38,6 +39,9 @@ const SMALL_BYTES: usize = 2048;
 pub struct NicCounters {
     /// From the virtual NIC, by [`DropReason::index`].
     pub dropped: [u64; DropReason::ALL.len()],
+    /// Sent over it faster than the loop read; dropped by the kernel. As of the last
+    /// [look](Nic::look_for_overrun).
+    pub overrun: u64,
     /// For a peer whose queue was full while others were being served.
     pub queue_full: u64,
     /// From a peer that may not send them (not its address).
@@ -45,6 +49,11 @@ pub struct NicCounters {
     /// The kernel did not take them (queue full, device down).
     pub write_failed: u64,
 }
+
+/// It is looked this often whether frames were dropped in front of the device, …
+const OVERRUN_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// … and the log says so again when none were for so long.
+const OVERRUN_QUIET: Duration = Duration::from_secs(60);
 
 /// What somebody has done to the device since the daemon made it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +91,9 @@ pub struct Nic {
     /// To each of the peers.
     flows: Vec<FlowNumbers>,
     pub counters: NicCounters,
+    /// When it was last looked for an overrun, and when one was last found.
+    looked_at: Time,
+    overrun_at: Option<Time>,
     /// There may be something to read.
     readable: bool,
     /// Reading is suspended because too much waits to be sent.
@@ -125,6 +137,8 @@ impl Nic {
             peers: peers.iter().map(|(peer, _)| *peer).collect(),
             flows: vec![FlowNumbers::default(); peers.len()],
             counters: NicCounters::default(),
+            looked_at: Time::ZERO,
+            overrun_at: None,
             readable: true,
             paused: false,
             watched: false,
@@ -166,6 +180,29 @@ impl Nic {
         core::mem::replace(&mut self.condition, now) != now
     }
 
+    /// Looks now and then whether the kernel dropped what came faster than it was read. Returns what
+    /// the log should say.
+    pub fn look_for_overrun(&mut self, now: Time) -> Option<String> {
+        if now.since(self.looked_at) < OVERRUN_LOOK_EVERY {
+            return None;
+        }
+        self.looked_at = now;
+        let drops = self.vnic.counters().ok()?.kernel_drops;
+        let new = drops.saturating_sub(self.counters.overrun);
+        if new == 0 {
+            return None;
+        }
+        self.counters.overrun = drops;
+        let before = self.overrun_at.replace(now);
+        let is_new = before.is_none_or(|before| now.since(before) > OVERRUN_QUIET);
+        is_new.then(|| {
+            format!(
+                "{NAME}: {new} packets were dropped: some program sends faster than can be carried \
+                 (UDP that nothing bounds?)"
+            )
+        })
+    }
+
     /// The device can be read.
     pub fn ready(&mut self) {
         self.readable = true;
@@ -173,7 +210,7 @@ impl Nic {
 
     /// Reads frames and hands them to the node until there are no more or
     /// enough wait to be sent. Returns whether what was read was small.
-    pub fn produce(&mut self, now: tabane_proto::Time, node: &mut Node) -> bool {
+    pub fn produce(&mut self, now: Time, node: &mut Node) -> bool {
         let mut small = false;
         for count in 0..FRAMES_PER_TURN {
             self.paused = self.enough_queued(node);
@@ -206,7 +243,7 @@ impl Nic {
         total >= QUEUE_BYTES * busy.max(1)
     }
 
-    fn switch(&mut self, now: tabane_proto::Time, node: &mut Node, frame: Vec<u8>) {
+    fn switch(&mut self, now: Time, node: &mut Node, frame: Vec<u8>) {
         match self.switch.classify(&frame) {
             Verdict::Unicast(peer) => self.send(now, node, peer, frame),
             Verdict::Flood => {
@@ -229,7 +266,7 @@ impl Nic {
         }
     }
 
-    fn send(&mut self, now: tabane_proto::Time, node: &mut Node, index: usize, frame: Vec<u8>) {
+    fn send(&mut self, now: Time, node: &mut Node, index: usize, frame: Vec<u8>) {
         let peer = self.peers[index];
         let queued = node.queued_frame_bytes(peer);
         let is_full = queued >= 2 * QUEUE_BYTES && !node.frames_stand(peer);

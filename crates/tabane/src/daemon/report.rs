@@ -9,6 +9,7 @@ use tabane_proto::wire::Witness;
 use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Rejection, Time, link};
 
 use super::events;
+use super::limits;
 use super::nic::{self, Nic};
 use super::redundancy::Redundancy;
 use super::refused::Entry;
@@ -18,7 +19,6 @@ use crate::status::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, SCHEMA,
     StatusReport, VnicStatus,
 };
-use crate::vswitch::DropReason;
 
 /// When something of the engine's clock happened, for people and machines.
 struct Since {
@@ -54,7 +54,7 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
             started_unix_ms: daemon.started_unix_ms,
             uptime_s: turn.now.since(daemon.started).as_secs(),
             wire: daemon.cluster.wire,
-            limits_hit: limits_hit(daemon, turn),
+            limits_hit: limits::hit(daemon, turn),
             dropped: dropped(turn),
             vnic: daemon
                 .nic
@@ -136,54 +136,6 @@ fn link_status(link: tabane_engine::LinkStatus) -> LinkStatus {
         tx_refused: link.refused,
         icmp_errors: link.counters.stray_errors,
     }
-}
-
-/// Every limit and every reason to drop something, if it ever happened.
-fn limits_hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
-    let mut hit = BTreeMap::new();
-    let mut add = |name: &str, count: u64| {
-        if count > 0 {
-            *hit.entry(name.to_owned()).or_default() += count;
-        }
-    };
-    let s = turn.node.node_stats();
-    add("packets_with_bad_record", s.bad_record);
-    add("protocol_violations", s.violation);
-    add("frames_for_unconnected_peer", s.frames_unreachable);
-    add("frames_queue_full", s.frames_queue_full);
-    add("events_dropped", s.events_dropped);
-    for stats in daemon
-        .peers
-        .iter()
-        .filter_map(|(peer, _)| turn.node.peer_stats(*peer))
-    {
-        add("frames_given_up", stats.op.frames_given_up);
-        add("frames_skipped", stats.op.frames_skipped);
-        add("frames_dropped", stats.op.frames_dropped);
-        add("frames_overdue", stats.op.frames_overdue);
-        add("frames_crowded_out", stats.op.frames_crowded_out);
-        add("streams_refused", stats.op.streams_refused);
-    }
-    for link in turn.link_status() {
-        add("socket_buffer_full", link.counters.kernel_drops);
-        add("datagrams_truncated", link.counters.truncated);
-        add("segmentation_refused", link.counters.gso_refused);
-    }
-    for (limit, count) in daemon.agent.iter().flat_map(Agent::limits_hit) {
-        add(limit, count);
-    }
-    if let Some(nic) = &daemon.nic {
-        add("vnic_queue_full", nic.counters.queue_full);
-        add("vnic_frames_refused", nic.counters.refused);
-        add("vnic_writes_failed", nic.counters.write_failed);
-        for reason in DropReason::ALL {
-            add(
-                &format!("vnic_{}", reason.name()),
-                nic.counters.dropped[reason.index()],
-            );
-        }
-    }
-    hit
 }
 
 fn peer_status(

@@ -528,7 +528,13 @@ impl Host for Daemon {
             self.is_eager = agent.turn(now, node, limit);
             said = agent.take_said();
         }
-        said | self.nic.as_mut().is_some_and(|nic| nic.produce(now, node))
+        let Some(nic) = &mut self.nic else {
+            return said;
+        };
+        if let Some(overrun) = nic.look_for_overrun(now) {
+            log::line(overrun);
+        }
+        said | nic.produce(now, node)
     }
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
