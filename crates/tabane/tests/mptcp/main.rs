@@ -44,8 +44,11 @@ fn wait_detour(cluster: &Cluster, link: usize, wanted: bool) {
     for node in 0..2 {
         let to = cluster.lab().address(1 - node, link);
         eventually(&format!("detour to {to}: {wanted}"), || {
-            let route = said(cluster, node, &format!("ip route get {to}"));
-            route.contains(" via ") == wanted
+            let mut get = cluster.lab().command(node, "ip");
+            get.args(["route", "get", &to.to_string()]);
+            // Of a device that was switched off there is none at first.
+            let route = output("ip", get, PATIENCE).expect("it ends");
+            route.status.success() && text(&route.stdout).contains(" via ") == wanted
         });
     }
 }
