@@ -18,9 +18,11 @@ use crate::sys::{
 /// How many there are.
 pub const QUEUES: usize = u16::BITS as usize;
 
-/// What each may hold for us to read, bytes: what fills it, in short packets, is read in some 10 ms;
-/// the sixteen together bound what floods of many flows take from the kernel's memory.
+/// What the first may hold for us to read, bytes: what fills it, in short packets, is read in some 10 ms.
 pub const QUEUE_BYTES: usize = 16 << 20;
+/// What each of the others may: 3 ms of 10 Gb/s. All together bound what floods of many flows take
+/// from the kernel's memory (twice that, with its own overhead).
+const DATAGRAM_QUEUE_BYTES: usize = 4 << 20;
 
 /// What may be on its way into the host, bytes.
 const SEND_BUFFER_BYTES: usize = 8 << 20;
@@ -110,7 +112,7 @@ pub(super) struct Queues {
     last: usize,
     /// Frames until it is looked who waits.
     look_in: u32,
-    /// What each may hold, as granted.
+    /// What the first may hold, as granted.
     bytes: usize,
 }
 
@@ -119,7 +121,7 @@ impl Queues {
     pub fn new() -> io::Result<Queues> {
         let poller = Poller::new()?;
         let mut sockets = Vec::with_capacity(QUEUES);
-        let mut bytes = usize::MAX;
+        let mut bytes = 0;
         for index in 0..QUEUES {
             let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
             // SAFETY: takes no pointers.
@@ -127,7 +129,15 @@ impl Queues {
             set_option(&socket, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
             set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
             let (force, plain) = (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-            bytes = bytes.min(grow_buffer(socket.as_fd(), force, plain, QUEUE_BYTES)?);
+            let wanted = if index == 0 {
+                QUEUE_BYTES
+            } else {
+                DATAGRAM_QUEUE_BYTES
+            };
+            let granted = grow_buffer(socket.as_fd(), force, plain, wanted)?;
+            if index == 0 {
+                bytes = granted;
+            }
             poller.register(&socket, index as u64, Interest::Read)?;
             sockets.push(socket);
         }
@@ -166,7 +176,7 @@ impl Queues {
         Ok(())
     }
 
-    /// What each may hold, bytes.
+    /// What the first may hold, bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
