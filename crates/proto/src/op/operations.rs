@@ -2,7 +2,6 @@
 
 use super::{Message, OpError, Ops, Policy, Read};
 use crate::limits::FRAME_BYTES_MAX;
-use crate::segment::LARGE_BUFFER_BYTES;
 use crate::{StreamId, Time};
 
 /// Frames.
@@ -10,7 +9,7 @@ impl Ops {
     /// An empty buffer for a frame, with room for a full TSO packet or more:
     /// reserve what is needed, the capacity is kept when it comes back.
     pub fn frame_buffer(&mut self) -> Vec<u8> {
-        self.shared.pool.take(LARGE_BUFFER_BYTES)
+        self.shared.pool.take_largest()
     }
 
     /// As [`frame_buffer`](Ops::frame_buffer), but `None` rather than allocating.

@@ -4,15 +4,23 @@
 pub const SMALL_BUFFER_BYTES: usize = 2 * 1024;
 /// A jumbo packet with its virtio header.
 const MEDIUM_BUFFER_BYTES: usize = 10 * 1024;
-/// Capacity that a large buffer starts with: a full TSO packet. Larger ones grow
-/// once and keep it.
+/// Capacity that a large buffer starts with: a full TSO packet.
 pub const LARGE_BUFFER_BYTES: usize = 68 * 1024;
+/// A buffer that has grown once for the longest packets of a device with BIG TCP. On a shelf of
+/// their own: frames of which each takes five times its length fill the memory for frames.
+const GROWN_BUFFER_BYTES: usize = 256 * 1024;
 
 /// What a shelf's buffers hold at least, in bytes.
-const SHELVES: [usize; 3] = [SMALL_BUFFER_BYTES, MEDIUM_BUFFER_BYTES, LARGE_BUFFER_BYTES];
-const LARGE: usize = SHELVES.len() - 1;
+const SHELVES: [usize; 4] = [
+    SMALL_BUFFER_BYTES,
+    MEDIUM_BUFFER_BYTES,
+    LARGE_BUFFER_BYTES,
+    GROWN_BUFFER_BYTES,
+];
+const LARGE: usize = 2;
+const GROWN: usize = 3;
 
-/// Empty buffers of three sizes, up to a bound; beyond it they are freed.
+/// Empty buffers of four sizes, up to a bound; beyond it they are freed.
 #[derive(Debug)]
 pub struct Pool {
     shelves: [Vec<Vec<u8>>; SHELVES.len()],
@@ -37,21 +45,30 @@ impl Pool {
         let shelf = SHELVES
             .iter()
             .position(|size| bytes <= *size)
-            .unwrap_or(LARGE);
-        let capacity = bytes.max(SHELVES[shelf]);
-        let Some(mut buffer) = self.shelves[shelf].pop() else {
+            .unwrap_or(GROWN);
+        let capacity = bytes.max(SHELVES[shelf.min(LARGE)]);
+        let Some(mut buffer) = self.take_from(shelf) else {
             return Vec::with_capacity(capacity);
         };
-        self.held_bytes -= buffer.capacity();
         if buffer.capacity() < bytes {
             buffer.reserve_exact(capacity);
         }
         buffer
     }
 
-    /// A large empty buffer if there is one.
+    /// The largest kind of empty buffer that was ever needed here.
+    pub fn take_largest(&mut self) -> Vec<u8> {
+        let spare = self.take_spare();
+        spare.unwrap_or_else(|| Vec::with_capacity(LARGE_BUFFER_BYTES))
+    }
+
+    /// As [`take_largest`](Pool::take_largest), but `None` rather than allocating.
     pub fn take_spare(&mut self) -> Option<Vec<u8>> {
-        let buffer = self.shelves[LARGE].pop()?;
+        self.take_from(GROWN).or_else(|| self.take_from(LARGE))
+    }
+
+    fn take_from(&mut self, shelf: usize) -> Option<Vec<u8>> {
+        let buffer = self.shelves[shelf].pop()?;
         self.held_bytes -= buffer.capacity();
         Some(buffer)
     }
@@ -95,6 +112,16 @@ mod tests {
         let b = pool.take(MEDIUM_BUFFER_BYTES + 1);
         assert!(b.is_empty() && b.capacity() >= 200_000);
         assert!(pool.take(60).capacity() < LARGE_BUFFER_BYTES);
+    }
+
+    #[test]
+    fn a_grown_buffer_is_for_what_may_be_as_long() {
+        let mut pool = Pool::new(1 << 20);
+        pool.give(Vec::with_capacity(350_000));
+        assert!(pool.take(MEDIUM_BUFFER_BYTES + 1).capacity() < GROWN_BUFFER_BYTES);
+        assert!(pool.take(LARGE_BUFFER_BYTES).capacity() < GROWN_BUFFER_BYTES);
+        assert!(pool.take_largest().capacity() >= 350_000);
+        assert_eq!(pool.take_largest().capacity(), LARGE_BUFFER_BYTES);
     }
 
     #[test]

@@ -68,10 +68,10 @@ impl FrameSender {
         self.standing > 0
     }
 
-    /// Makes room for a frame of `bytes` in a queue that is full and stands: frames of the
-    /// flow that holds most are dropped.
+    /// Makes room for a frame of `bytes` in a queue that stands, if it or the memory is full: frames
+    /// of the flow that holds most are dropped.
     pub fn crowd_out(&mut self, bytes: usize, shared: &mut Shared) {
-        while self.stands() && self.queued_bytes + bytes > shared.limits.frame_queue_bytes {
+        while self.stands() && !self.has_room(bytes, &shared.limits) {
             let flows = 0..self.flows.len();
             let most = flows.max_by_key(|index| self.flows[*index].queued_bytes);
             if !most.is_some_and(|index| self.drop_oldest(index, shared)) {
@@ -81,17 +81,20 @@ impl FrameSender {
         }
     }
 
-    /// Queues a frame. A short frame in a large buffer moves to a small one, so
-    /// that what is held is about what is counted; in a queue that stands every frame does.
+    /// Queues a frame. A short frame in a large buffer moves to a small one, so that what is held
+    /// is about what is counted; where much waits, every frame does: a device reads each into a buffer
+    /// for the longest.
     pub fn push(&mut self, now: Time, flow: u8, frame: Vec<u8>, shared: &mut Shared) {
         let is_short = frame.len() <= SMALL_BUFFER_BYTES;
         let is_large = frame.capacity() >= LARGE_BUFFER_BYTES / 2;
+        let is_scarce = self.units.held_bytes() > shared.limits.frame_held_bytes / 2;
+        let is_scarce = is_scarce || self.stands();
         let frame = if is_large && is_short {
             let mut small = shared.pool.take(frame.len());
             small.extend_from_slice(&frame);
             shared.pool.give(frame);
             small
-        } else if is_large && self.stands() && frame.len() < frame.capacity() / 2 {
+        } else if is_large && is_scarce && frame.len() < frame.capacity() / 2 {
             let fitting = frame.as_slice().to_vec();
             shared.pool.give(frame);
             fitting

@@ -17,10 +17,14 @@ struct Line {
 
 impl Line {
     fn new() -> Line {
+        Line::of(&OpLimits::default())
+    }
+
+    fn of(limits: &OpLimits) -> Line {
         // No empty buffers: memory is what waits.
         let limits = OpLimits {
             pool_bytes: 0,
-            ..OpLimits::default()
+            ..limits.clone()
         };
         Line {
             from: Ops::new(true, &limits),
@@ -193,4 +197,35 @@ fn a_standing_queue_holds_little_more_memory_than_it_counts() {
         "{}",
         line.from.memory_bytes()
     );
+}
+
+/// What is in flight may be more than the queue, and fill the memory: who sends little is not to
+/// suffer from it.
+#[test]
+fn full_memory_takes_from_who_holds_most() {
+    let limits = OpLimits {
+        frame_held_bytes: 3 << 20,
+        ..OpLimits::default()
+    };
+    let mut line = Line::of(&limits);
+    line.stand();
+    while line.from.stats().frames_crowded_out == 0 {
+        assert!(line.send(7, FRAME_BYTES));
+    }
+    assert!(line.from.queued_bytes() < limits.frame_queue_bytes - FRAME_BYTES);
+    assert!(line.send(8, 84));
+    assert!((0..20_000).any(|_| line.pass().contains(&8)));
+}
+
+#[test]
+fn a_burst_of_frames_fills_the_memory_with_frames_and_not_with_their_buffers() {
+    for bytes in [1_500, 2_500, 9_000, 16_000, 62_000] {
+        let mut line = Line::new();
+        let mut sent = 0;
+        while line.send_from_device(0, bytes) {
+            sent += bytes;
+        }
+        assert!(sent > 2_000_000, "{sent} of {bytes} bytes each");
+        assert!(line.from.memory_bytes() < 33_000_000);
+    }
 }
