@@ -212,19 +212,8 @@ fn a_download_survives_a_switch() {
 
 #[test]
 fn redis_goes_on_while_a_switch_fails() {
-    const PORT: u16 = 6379;
     let cluster = cluster();
-    let (address, port) = (cluster.address(1).to_string(), PORT.to_string());
-    let mut server = cluster.lab().command(1, "redis-server");
-    server.args(["--bind", &address, "--port", &port, "--save", "", "--dir"]);
-    server
-        .arg(cluster.directory())
-        .args(["--protected-mode", "no"]);
-    let mut server = Program::start_quiet("redis-server", server).expect("redis starts");
-    server.listens(PORT).expect("redis listens");
-    let mut benchmark = cluster.lab().command(0, "redis-benchmark");
-    benchmark.args(["-h", &address, "-p", &port, "-c", "8", "-q", "--csv"]);
-    benchmark.args(["-t", "set,get", "-n", "20000", "-d", "1000"]);
+    let (_server, benchmark) = redis(&cluster, &["-c", "8", "-n", "20000", "-d", "1000"]);
     let benchmark = std::thread::spawn(|| output("redis-benchmark", benchmark, PATIENCE));
     fail(&cluster, 1, Fault::Silent, None);
     wait_path(&cluster, 1, "down");

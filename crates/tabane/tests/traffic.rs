@@ -58,6 +58,27 @@ fn many_connections_at_once() {
     assert!(received_bytes(&report) > 1e6, "{:#}", report["end"]);
 }
 
+/// Packets much shorter than the longest, of more connections than any queue has places for: none
+/// may be dropped here, for TCP takes a second to send an only packet again.
+#[test]
+fn answers_of_a_middling_length_to_many_clients_are_all_carried() {
+    let cluster = cluster();
+    let (_server, benchmark) = redis(&cluster, &["-c", "200", "-n", "20000", "-d", "4000"]);
+    let done = output("redis-benchmark", benchmark, PATIENCE).expect("ends");
+    let said = text(&done.stdout);
+    assert!(
+        done.status.success() && said.contains("\"GET\""),
+        "{said}{}",
+        text(&done.stderr)
+    );
+    for node in 0..2 {
+        let limits = &cluster.status(node).expect("status")["node"]["limits_hit"];
+        let full = ["frames_queue_full", "vnic_queue_full", "vnic_overrun"];
+        let is_full = full.iter().any(|name| !limits[name].is_null());
+        assert!(!is_full, "n{node}: {limits}");
+    }
+}
+
 #[test]
 fn packets_of_every_size() {
     let cluster = cluster();

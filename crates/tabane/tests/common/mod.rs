@@ -143,6 +143,23 @@ pub fn pings(cluster: &Cluster, from: usize, to: usize, count: usize, size: usiz
         .count()
 }
 
+/// `redis-server` on node 1, as long as this lives, and `redis-benchmark` on node 0, to be started.
+pub fn redis(cluster: &Cluster, args: &[&str]) -> (Program, Command) {
+    const PORT: u16 = 6379;
+    let (address, port) = (cluster.address(1).to_string(), PORT.to_string());
+    let mut server = cluster.lab().command(1, "redis-server");
+    server.args(["--bind", &address, "--port", &port, "--save", "", "--dir"]);
+    server
+        .arg(cluster.directory())
+        .args(["--protected-mode", "no"]);
+    let mut server = Program::start_quiet("redis-server", server).expect("redis starts");
+    server.listens(PORT).expect("redis listens");
+    let mut benchmark = cluster.lab().command(0, "redis-benchmark");
+    benchmark.args(["-h", &address, "-p", &port, "-q", "--csv", "-t", "set,get"]);
+    benchmark.args(args);
+    (server, benchmark)
+}
+
 /// One transfer by iperf3 from node 0 to node 1; its report.
 pub fn iperf(cluster: &Cluster, args: &[&str]) -> Value {
     iperf_to(cluster, &cluster.address(1).to_string(), args)
