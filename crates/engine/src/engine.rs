@@ -20,6 +20,10 @@ use crate::spin::Spin;
 
 /// The node's buffer for one burst.
 const BURST_BYTES: usize = 65_535;
+/// Frames that may wait for a peer: as much as the kernel's queue in front of a device holds. Each flow has a turn of its
+/// own here, so that nobody waits for it; with less, many TCP connections with packets of 62,000 bytes
+/// have not one each, and lose them.
+const FRAME_QUEUE_BYTES: usize = 16 * 1024 * 1024;
 
 /// One of this node's links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +138,10 @@ impl Engine {
             cipher_aes: aes_is_fast(),
             receive_buffer_bytes: links.receive_buffer_bytes(),
             links: links.configs(),
-            op_limits: OpLimits::default(),
+            op_limits: OpLimits {
+                frame_queue_bytes: FRAME_QUEUE_BYTES,
+                ..OpLimits::default()
+            },
         };
         let mut node = Node::new(now(), node, entropy::seed()?)?;
         for status in links.status() {

@@ -6,6 +6,7 @@ pub mod log;
 mod manager;
 mod nic;
 mod rates;
+mod read_ahead;
 mod redundancy;
 mod refused;
 mod reload;

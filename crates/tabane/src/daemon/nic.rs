@@ -12,6 +12,7 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
 use tabane_proto::{Node, PeerId, Time};
 
+use super::read_ahead::{QUEUE_BYTES, ReadAhead};
 use crate::vswitch::{DropReason, FlowNumbers, VSwitch, Verdict, flow_hash};
 
 /// Its name.
@@ -24,11 +25,6 @@ const MTU: u32 = 62_000;
 const GSO_BYTES_MAX: u32 = 350_000;
 /// Frames a TAP holds while the loop is busy; fewer lose packets.
 const TX_QUEUE_LENGTH: u32 = 1000;
-/// Reading stops while this much of what was read waits to be sent per peer in use: the rest waits
-/// in the kernel. (What streams have queued does not count: the device would wait for all of it.)
-/// Not so for a peer to which more is sent than its links carry: the kernel's queue is one for all,
-/// and a ping would wait there behind a second of somebody's bulk.
-const QUEUE_BYTES: usize = 512 * 1024;
 /// Frames read in one turn at most, before arrivals and timers have theirs.
 const FRAMES_PER_TURN: usize = 32;
 /// Frames up to this length may wait for an answer: worth a spin.
@@ -98,6 +94,7 @@ pub struct Nic {
     readable: bool,
     /// Reading is suspended because too much waits to be sent.
     paused: bool,
+    ahead: ReadAhead,
     watched: bool,
     token: u64,
 }
@@ -141,6 +138,7 @@ impl Nic {
             overrun_at: None,
             readable: true,
             paused: false,
+            ahead: ReadAhead::new(),
             watched: false,
             token,
         })
@@ -215,6 +213,9 @@ impl Nic {
         for count in 0..FRAMES_PER_TURN {
             self.paused = self.enough_queued(node);
             if self.paused || !self.readable {
+                if self.readable {
+                    self.ahead.on_pause(now);
+                }
                 return small;
             }
             let mut frame = node.frame_buffer();
@@ -223,6 +224,8 @@ impl Nic {
                 Ok(false) | Err(_) => {
                     node.recycle_frame(frame);
                     self.readable = false;
+                    let queued = self.peers.iter().map(|p| node.queued_frame_bytes(*p));
+                    self.ahead.on_empty(queued.sum());
                     return small;
                 }
             }
@@ -232,7 +235,8 @@ impl Nic {
         false
     }
 
-    /// Whether reading should pause. One slow peer must not hold up the others:
+    /// Whether reading should pause. (What streams have queued does not count: the device would
+    /// wait for all of it.) One slow peer must not hold up the others:
     /// every peer in use has its share, and beyond it its frames are dropped
     /// only while others are being served. One whose queue stands has no say: that queue is
     /// bounded by what the node drops of it.
@@ -240,7 +244,7 @@ impl Nic {
         let flowing = self.peers.iter().filter(|p| !node.frames_stand(**p));
         let queued = flowing.map(|p| node.queued_frame_bytes(*p));
         let (total, busy) = queued.fold((0, 0), |(t, n), q| (t + q, n + usize::from(q > 0)));
-        total >= QUEUE_BYTES * busy.max(1)
+        total >= self.ahead.bytes() * busy.max(1)
     }
 
     fn switch(&mut self, now: Time, node: &mut Node, frame: Vec<u8>) {
@@ -269,7 +273,8 @@ impl Nic {
     fn send(&mut self, now: Time, node: &mut Node, index: usize, frame: Vec<u8>) {
         let peer = self.peers[index];
         let queued = node.queued_frame_bytes(peer);
-        let is_full = queued >= 2 * QUEUE_BYTES && !node.frames_stand(peer);
+        let most = self.ahead.bytes().max(2 * QUEUE_BYTES);
+        let is_full = queued >= most && !node.frames_stand(peer);
         let unsent = if is_full {
             self.counters.queue_full += 1;
             Some(frame)
