@@ -145,6 +145,25 @@ fn udp_passes() {
     }
 }
 
+/// The kernel's queue in front of the device is one for all TCP: what stands there is to be read.
+#[test]
+fn pings_pass_the_bulk_of_many_streams() {
+    let cluster = cluster_on(&LabConfig {
+        links: vec![LinkSpec::mbit(450); 2],
+        ..LabConfig::default()
+    });
+    let standing = || {
+        let limits = cluster.status(0).expect("status")["node"]["limits_hit"].take();
+        limits["frames_crowded_out"].as_u64().unwrap_or(0)
+    };
+    std::thread::scope(|scope| {
+        let bulk = scope.spawn(|| iperf(&cluster, &["-t", "5", "-P", "64"]));
+        eventually("more waits than can be sent", || standing() > 0);
+        assert_eq!(pings(&cluster, 0, 1, 50, 56), 50);
+        bulk.join().expect("iperf3 ends");
+    });
+}
+
 /// What comes faster than it can be carried is dropped, and that is told: once.
 #[test]
 fn a_flood_of_udp_is_told_of() {
