@@ -46,8 +46,9 @@ pub enum Command {
     Init(InitArgs),
     /// Run this node in the foreground
     ///
-    /// Says `ready` when the links are up, ends on SIGTERM or Ctrl-C. Needs
-    /// CAP_NET_ADMIN only if the node has a `vnic`.
+    /// Says `ready` when `tab0` is there with its address; peers connect after that, each as
+    /// soon as a link leads to it (`tabane status`). Ends on SIGTERM or Ctrl-C. Needs
+    /// CAP_NET_ADMIN for a `vnic` and for `mptcp = true`, and no privilege else.
     Up(UpArgs),
     /// Run a program whose TCP connections to other nodes are carried by the bundle
     ///
@@ -244,18 +245,23 @@ fn run_bulk(args: &BulkArgs) -> u8 {
 }
 
 fn run_program(args: &RunArgs) -> u8 {
-    if args.via == Via::Mptcp {
-        return run::run_by_mptcp(args);
-    }
-    match as_node(&args.config, args.node.as_deref()) {
-        Ok((cluster, me, here)) => run::run(args, &cluster, me, &here),
-        Err(error) => report(&error),
+    match args.via {
+        Via::Mptcp => run::run_by_mptcp(args),
+        Via::Bundle => run::run(args).unwrap_or_else(|error| {
+            if args.config.is_none() && args.node.is_none() {
+                warn("no daemon answers here, so the cluster file itself is needed");
+            }
+            report(&error)
+        }),
     }
 }
 
 /// The cluster, which of its nodes this machine is, and the addresses that it has. The rest of what
 /// `up` checks is of the virtual NIC, or may be as it is.
-fn as_node(
+///
+/// # Errors
+/// What is wrong with the file, or that this machine is none of its nodes.
+pub fn as_node(
     config: &Path,
     node: Option<&str>,
 ) -> Result<(Cluster, NodeIndex, Vec<InterfaceAddress>), ConfigError> {

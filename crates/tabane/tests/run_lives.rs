@@ -114,6 +114,39 @@ fn what_listens_while_no_daemon_runs_is_found_later() {
     }
 }
 
+/// The file with the key is root's. Whoever may not read it is told by the daemon what there is to know.
+#[test]
+fn the_cluster_file_is_not_needed_while_a_daemon_runs() {
+    let mut cluster = cluster();
+    let asked = |cluster: &Cluster, script: &str| {
+        let mut run = cluster.tabane(0);
+        run.args(["run", "--", "sh", "-c", script]);
+        output("tabane run", run, PATIENCE).expect("ends")
+    };
+    let address = cluster.address(1).to_string();
+    let tabane = tabane().display();
+    // Within, no daemon can be asked, nor need it be.
+    let script = format!("getent hosts n1 && {tabane} run -- getent hosts n1");
+    let said = asked(&cluster, &script);
+    let (out, err) = (text(&said.stdout), text(&said.stderr));
+    assert_eq!(out.matches(&address).count(), 2, "{out}{err}");
+    let server = Live::start(&cluster, 1, "serve");
+    server.says("listens");
+    let say = format!(
+        "python3 -c \"import socket; s = socket.create_connection(('{address}', {PORT})); s.send(b'x')\""
+    );
+    let said = asked(&cluster, &say);
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let status = cluster.status(0).expect("status");
+    assert_eq!(status["node"]["run"]["carried"], 1, "{status:#}");
+
+    cluster.kill(0).expect("runs");
+    let said = asked(&cluster, "true");
+    let err = text(&said.stderr);
+    assert_eq!(said.status.code(), Some(2), "{err}");
+    assert!(err.contains("no daemon answers here"), "{err}");
+}
+
 /// A program in the background that nobody can see to be one of those that the first one started: it
 /// lives on when that has ended, for longer than the supervisor goes without looking.
 #[test]

@@ -75,7 +75,7 @@ pub fn find_daemon(name: &str) -> io::Result<Handover> {
 
 /// Whether a daemon of this user may carry what programs of this one say: root, this user, and those
 /// that no person logs in as (systemd: "Users, Groups, UIDs and GIDs on systemd Systems").
-fn is_trusted(uid: u32) -> bool {
+pub fn is_trusted(uid: u32) -> bool {
     const OF_THE_SYSTEM: core::ops::Range<u32> = 0..1000;
     const DYNAMIC: core::ops::RangeInclusive<u32> = 61_184..=65_519;
     uid == own_uid() || OF_THE_SYSTEM.contains(&uid) || DYNAMIC.contains(&uid)

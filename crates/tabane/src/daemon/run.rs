@@ -29,7 +29,7 @@ use crate::agent::{self, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
-use crate::status::{self, Caller, ControlServer, Request, Response, SOCKET_NAME};
+use crate::status::{self, Caller, ControlServer, NodesReport, Request, Response, SOCKET_NAME};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
 const TOKEN_SIGNALS: u64 = HOST_TOKENS;
@@ -249,6 +249,7 @@ impl Daemon {
     fn answer(&mut self, turn: &mut Turn<'_>, request: Request, caller: Caller) -> Response {
         match request {
             Request::Status => Response::Status(Box::new(super::report::report(self, turn))),
+            Request::Nodes => Response::Nodes(NodesReport::of(&self.cluster, self.me)),
             Request::Reload { .. } if caller == Caller::Anyone => Response::Error(
                 "only root, or the user that the daemon runs as, may tell it to reload".to_owned(),
             ),

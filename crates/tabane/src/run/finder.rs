@@ -15,11 +15,12 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-use tabane_cluster::{Cluster, NodeIndex, plain};
+use tabane_cluster::plain;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
 use tabane_io::process::leave_behind;
 
+use super::known::Known;
 use crate::agent;
 use crate::daemon::ALREADY;
 
@@ -43,12 +44,12 @@ impl Finder {
     ///
     /// # Errors
     /// There is no room for a process or a descriptor.
-    pub fn leave(cluster: &Cluster, me: NodeIndex) -> io::Result<Finder> {
+    pub fn leave(known: &Known) -> io::Result<Finder> {
         let (ours, theirs) = Handover::pair()?;
         let search = Search {
             program: std::env::current_exe()?,
-            file: std::path::absolute(&cluster.file)?,
-            node: cluster.nodes[me].name.clone(),
+            file: known.file.clone(),
+            node: known.own().name.clone(),
         };
         leave_behind(&[theirs.as_fd()], || search.serve(&theirs))?;
         Ok(Finder(ours))

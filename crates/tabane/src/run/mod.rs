@@ -8,6 +8,7 @@
 
 mod claims;
 mod finder;
+mod known;
 mod mptcp;
 mod ports;
 mod supervisor;
@@ -23,7 +24,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use tabane_cluster::{Cluster, DEFAULT_PATH, InterfaceAddress, NodeIndex, NodeSpec, plain};
+use tabane_cluster::{ConfigError, InterfaceAddress, plain};
 use tabane_io::capture::{Capture, Namespace, is_inside};
 use tabane_io::handover::Handover;
 use tabane_io::process::{Watched, leave_behind};
@@ -31,7 +32,9 @@ use tabane_io::socket_calls::SocketCalls;
 
 use crate::agent::{self, ToAgent, ToSupervisor};
 use crate::cli;
+use crate::status::NodeAddresses;
 use finder::Finder;
+use known::Known;
 use supervisor::{Left, supervise};
 
 /// How long daemons may go on ending just when they are asked.
@@ -57,10 +60,11 @@ pub struct RunArgs {
     /// What carries the program's TCP
     #[arg(long, value_enum, default_value = "bundle")]
     pub via: Via,
-    /// The cluster file
-    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
-    pub config: PathBuf,
-    /// The node this machine is; found by its addresses if not given
+    /// The cluster file; without it the daemon is asked, and /etc/tabane/cluster.toml read if
+    /// none runs
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The node this machine is; if not given, the daemon's, or found by its addresses
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
     /// The program and its arguments
@@ -73,16 +77,18 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// Becomes the program, on node `me`, whose machine has the addresses `here`; returns only if that
-/// fails, with the exit code.
-pub fn run(args: &RunArgs, cluster: &Cluster, me: NodeIndex, here: &[InterfaceAddress]) -> u8 {
-    // Started by a program that is, it is where it ought to be.
+/// Becomes the program; returns only if that fails, with the exit code.
+///
+/// # Errors
+/// What is wrong with the cluster file, if that is needed.
+pub fn run(args: &RunArgs) -> Result<u8, ConfigError> {
+    // Started by a program that is, it is where it ought to be, and out of the daemon's hearing.
     if !is_inside().unwrap_or(false)
-        && let Err(message) = prepare(args, cluster, me, here)
+        && let Err(message) = prepare(args, &Known::learn(args)?)
     {
-        return cli::failure(message);
+        return Ok(cli::failure(message));
     }
-    become_program(&args.program)
+    Ok(become_program(&args.program))
 }
 
 /// Becomes the program, whose TCP sockets are of Multipath TCP, if that can be had.
@@ -121,19 +127,14 @@ fn is_there(program: &Path) -> bool {
 }
 
 /// Moves this process to where its connections are caught.
-fn prepare(
-    args: &RunArgs,
-    cluster: &Cluster,
-    me: NodeIndex,
-    here: &[InterfaceAddress],
-) -> Result<(), String> {
+fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     // Before this process leaves the network namespace in which the agent has its name.
-    let finder = Finder::leave(cluster, me)
+    let finder = Finder::leave(known)
         .map_err(|error| format!("no process can be left behind: {}", plain(&error)))?;
     // Those that are not there yet have no network.
-    let own = addresses_for_programs(&cluster.nodes[me], here);
+    let own = addresses_for_programs(known.own(), &known.here);
     let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
-    if let Err(error) = namespace.add_names(names(cluster)) {
+    if let Err(error) = namespace.add_names(names(&known.nodes)) {
         // Programs find the nodes by their addresses all the same.
         cli::warn(error);
     }
@@ -241,18 +242,18 @@ fn hand_over(
 }
 
 /// What the nodes are called, and where programs find them: the virtual NIC, or else the first link.
-fn names(cluster: &Cluster) -> impl Iterator<Item = (&str, IpAddr)> {
-    cluster.nodes.iter().filter_map(|node| {
+fn names(nodes: &[NodeAddresses]) -> impl Iterator<Item = (&str, IpAddr)> {
+    nodes.iter().filter_map(|node| {
         let vnic = node.vnic.map(|(address, _)| address);
-        let address = vnic.or_else(|| Some(node.addresses().next()?.1))?;
+        let address = vnic.or_else(|| node.links.iter().flatten().next().copied())?;
         Some((node.name.as_str(), address))
     })
 }
 
 /// The addresses of a node at which programs of other nodes look for it: that of its virtual NIC
 /// first. With the lengths of their networks' prefixes, which of links the devices `here` tell.
-fn addresses_for_programs(node: &NodeSpec, here: &[InterfaceAddress]) -> Vec<(IpAddr, u8)> {
-    let links = node.addresses().map(|(_, address)| {
+fn addresses_for_programs(node: &NodeAddresses, here: &[InterfaceAddress]) -> Vec<(IpAddr, u8)> {
+    let links = node.links.iter().flatten().map(|&address| {
         let known = here.iter().find(|known| known.address == address);
         let whole = if address.is_ipv4() { 32 } else { 128 };
         (address, known.map_or(whole, |known| known.prefix))

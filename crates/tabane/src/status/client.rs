@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tabane_cluster::plain;
-use tabane_io::credentials::own_uid;
+use tabane_io::credentials::{own_uid, peer};
 
 use super::control::{ReloadReport, Request, Response};
+use super::nodes::NodesReport;
 use super::report::StatusReport;
 use super::server::{SOCKET_NAME, socket_of_user};
+use crate::agent::is_trusted;
 use crate::exit_codes;
 
 /// How long a daemon may be silent before it counts as hung.
@@ -115,6 +117,20 @@ pub fn ask_reload(name: &str, check: bool) -> Result<ReloadReport, AskError> {
     serde_json::from_value(report).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
+/// The nodes that the daemon at the abstract socket `name` knows. Programs are led by it, so
+/// somebody else who has taken the name counts as no daemon.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_nodes(name: &str) -> Result<NodesReport, AskError> {
+    let stream = connect(name)?;
+    if !is_trusted(peer(&stream)?.uid) {
+        return Err(AskError::NoDaemon);
+    }
+    let nodes = read_line(&ask_over(stream, &Request::Nodes)?, "nodes")?;
+    serde_json::from_value(nodes).map_err(|e| AskError::NotUnderstood(e.to_string()))
+}
+
 /// Sends `request`; returns what the answer has under `what`.
 fn ask_for(name: &str, request: &Request, what: &str) -> Result<Value, AskError> {
     let line = ask(name, request)?;
@@ -151,14 +167,21 @@ pub fn ask_report(name: &str) -> Result<StatusReport, AskError> {
     match serde_json::from_slice(&line) {
         Ok(Response::Status(report)) => Ok(*report),
         Ok(Response::Error(words)) => Err(AskError::Refused(words)),
-        Ok(Response::Reload(_)) => Err(AskError::NotUnderstood("it is no status".to_owned())),
+        Ok(_) => Err(AskError::NotUnderstood("it is no status".to_owned())),
         Err(error) => Err(AskError::NotUnderstood(error.to_string())),
     }
 }
 
 /// The line that answers `request`.
 fn ask(name: &str, request: &Request) -> Result<Vec<u8>, AskError> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    ask_over(connect(name)?, request)
+}
+
+fn connect(name: &str) -> io::Result<UnixStream> {
+    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+fn ask_over(mut stream: UnixStream, request: &Request) -> Result<Vec<u8>, AskError> {
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     stream.write_all(&request.to_line())?;

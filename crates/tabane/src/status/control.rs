@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
 
+use super::nodes::NodesReport;
 use super::report::StatusReport;
 
 /// Longest request, with its newline.
@@ -18,6 +19,8 @@ pub const REQUEST_BYTES_MAX: usize = 4096;
 pub enum Request {
     /// How are you?
     Status,
+    /// Which nodes are there, and where?
+    Nodes,
     /// Read the cluster file anew, and do as it says.
     Reload {
         /// Only say what would be done.
@@ -32,6 +35,8 @@ pub enum Request {
 pub enum Response {
     /// To [`Request::Status`].
     Status(Box<StatusReport>),
+    /// To [`Request::Nodes`].
+    Nodes(NodesReport),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.

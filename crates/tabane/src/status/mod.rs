@@ -3,6 +3,7 @@
 mod client;
 pub mod control;
 mod mptcp;
+mod nodes;
 mod refused;
 mod report;
 mod run;
@@ -14,11 +15,12 @@ mod tests;
 pub(crate) use tests::example as example_report;
 
 pub use client::{
-    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_reload, ask_report, ask_status,
-    read_answer,
+    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_nodes, ask_reload, ask_report,
+    ask_status, read_answer,
 };
 pub use control::{ReloadReport, Request, Response};
 pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus};
+pub use nodes::{NodeAddresses, NodesReport};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,

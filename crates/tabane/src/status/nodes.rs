@@ -1,0 +1,46 @@
+//! What the nodes are called and where they are, for `tabane run` by users who may not read the
+//! cluster file, in which the key is too. No secret is in it.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tabane_cluster::{Cluster, NodeIndex, NodeSpec};
+
+/// The nodes of a daemon's cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodesReport {
+    /// The cluster file that the daemon has read.
+    pub file: PathBuf,
+    /// The name of the daemon's own node.
+    pub node: String,
+    /// All of them, in the order of the file.
+    pub list: Vec<NodeAddresses>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddresses {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// The address of its virtual NIC and the length of the network's prefix, if it has one.
+    pub vnic: Option<(IpAddr, u8)>,
+    /// The addresses of its links by their numbers, null where it has none.
+    pub links: Vec<Option<IpAddr>>,
+}
+
+impl NodesReport {
+    /// Of the cluster whose node `me` this is.
+    pub fn of(cluster: &Cluster, me: NodeIndex) -> NodesReport {
+        let addresses = |node: &NodeSpec| NodeAddresses {
+            name: node.name.clone(),
+            vnic: node.vnic,
+            links: node.links.clone(),
+        };
+        NodesReport {
+            file: std::path::absolute(&cluster.file).unwrap_or_else(|_| cluster.file.clone()),
+            node: cluster.nodes[me].name.clone(),
+            list: cluster.nodes.iter().map(addresses).collect(),
+        }
+    }
+}
