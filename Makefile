@@ -41,7 +41,8 @@ setup: ## install what building, tests, demo and bench need (apt; nothing if all
 BUILD = cargo build --release -p tabane && \
 	cargo rustc --release -p tabane-capi --lib --crate-type cdylib
 
-build: setup ## build the program `tabane` and the library for C
+build: ## build the program `tabane` and the library for C; installs a C compiler if there is none
+	@tools/setup.sh build
 	$(BUILD)
 
 demo: setup ## two nodes, two switches, one iperf3: watch a switch die (under a minute)
@@ -101,10 +102,11 @@ deb: man ## a Debian package, into target/debian
 	strip --strip-unneeded $(TARGET)/release/generated/library/usr/lib/libtabane.so.0
 	cargo deb --no-build --strip --package tabane
 
-static: setup ## one file that needs no library: for rescue systems, containers, other distributions
+static: ## one file that needs no library: for rescue systems, containers, other distributions
+	@tools/setup.sh build
 	@STATIC_TARGET=$(STATIC_TARGET) tools/static.sh
 
-install: ## PREFIX=/usr/local: install program, library, manual, completions, systemd unit
+install: ## PREFIX=/usr/local: install program, library, manual, documents, completions, systemd unit
 	if command -v cargo >/dev/null; then $(BUILD); fi
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) tools/install.sh install $(BINARY)
 

@@ -63,6 +63,10 @@ install_all() {
     for example in grafana/tabane.json prometheus/tabane.rules.yml; do
         place 644 "dist/$example" "share/doc/tabane/examples/$example"
     done
+    local document
+    for document in README.md SECURITY.md CHANGELOG.md docs/*.md; do
+        place 644 "$document" "share/doc/tabane/$document"
+    done
     install_library
 }
 

@@ -2,13 +2,14 @@
 # Installs what this project needs and the machine lacks. Does nothing when all
 # is there.
 #
-#   tools/setup.sh          what building, testing and the demo need
+#   tools/setup.sh build    what building needs, and nothing else
+#   tools/setup.sh          also what the demo and most tests need
 #   tools/setup.sh test     also the programs that are run under `tabane run`
 #   tools/setup.sh bench    also the programs that bench measures, as far as
 #                           the distribution has them
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
-#   tools/setup.sh deb      also what makes a Debian package
-#   tools/setup.sh static   also the C compiler for musl
+#   tools/setup.sh deb      what building and making a Debian package needs
+#   tools/setup.sh static   the same, and the C compiler for musl
 #
 # No service is started or left enabled by it.
 set -euo pipefail
@@ -16,13 +17,17 @@ export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 # What is looked for (a program, or files if it begins with "/") and the
 # Debian/Ubuntu package that has it.
-NEEDED='
+BUILD='
 make                     make
-git                      git
 cc                       gcc
+/usr/include/stdlib.h    libc6-dev
+python3                  python3
+/etc/ssl/certs/ca-certificates.crt ca-certificates
+'
+NEEDED=$BUILD'
+git                      git
 c++                      g++
 nm                       binutils
-/usr/include/stdlib.h    libc6-dev
 ip                       iproute2
 tc                       iproute2
 nft                      nftables
@@ -45,8 +50,6 @@ ssh                      openssh-client
 ssh-keygen               openssh-client
 sshd                     openssh-server
 tcpdump                  tcpdump
-python3                  python3
-/etc/ssl/certs/ca-certificates.crt ca-certificates
 '
 # Nice to have: bench leaves out what needs them, and says so.
 OPTIONAL='
@@ -227,6 +230,10 @@ cargo_tool() {
 
 case ${1-} in
     '') system_packages ;;
+    build)
+        NEEDED=$BUILD OPTIONAL=
+        system_packages
+        ;;
     test)
         NEEDED=$NEEDED$TEST
         system_packages
@@ -237,14 +244,14 @@ case ${1-} in
         ;;
     lint) system_packages ;;
     deb)
-        NEEDED=$NEEDED$DEB
+        NEEDED=$BUILD$DEB OPTIONAL=
         system_packages
         ;;
     static)
-        NEEDED=$NEEDED$STATIC
+        NEEDED=$BUILD$STATIC OPTIONAL=
         system_packages
         ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [test | bench | lint | deb | static]" ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | test | bench | lint | deb | static]" ;;
 esac
 rust
 case ${1-} in
