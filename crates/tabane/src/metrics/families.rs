@@ -320,7 +320,7 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         unit: Unit::None,
         labels: PEER,
-        help: "Whether at least one path to the peer works.",
+        help: "Whether the peer is connected. Stays 1 for 10 s after its last path has failed; tabane_peer_paths_up tells at once.",
         samples: |report, out| {
             each_peer(report, out, |peer| Some(flag(peer.state == PeerState::Up)));
         },
