@@ -39,7 +39,7 @@ pub(crate) fn example() -> StatusReport {
     let failed = PathStatus {
         since_s: 4,
         since_unix_ms: 1_800_011_516_000,
-        why: Some("nothing arrived while other links worked".to_owned()),
+        why: Some("packets sent on it stay unacknowledged while other links progress".to_owned()),
         rtt_us: None,
         tx_rate_mbps: 0.0,
         rx_rate_mbps: 0.0,
@@ -64,7 +64,7 @@ pub(crate) fn example() -> StatusReport {
         paths,
     };
     let absent = PeerStatus {
-        why: Some("no answer on any link".to_owned()),
+        why: Some("no answer to handshakes yet".to_owned()),
         session_age_s: None,
         ..peer("storage-3.rack2", PeerState::Connecting, vec![])
     };
