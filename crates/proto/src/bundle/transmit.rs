@@ -9,7 +9,7 @@ use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::PathControl;
 use crate::node::{Shared, Transmit};
 use crate::op::Pending;
-use crate::wire::{ACK_BYTES_MAX, HEADER_BYTES, Header, Record, Writer};
+use crate::wire::{ACK_BYTES_MAX, GRANT_BYTES, HEADER_BYTES, Header, Record, Writer};
 use crate::{LinkId, Time};
 
 /// One GSO send: the kernel takes this many segments (UDP_MAX_SEGMENTS was 64
@@ -379,11 +379,15 @@ impl Bundle {
         }
     }
 
-    /// Tells what this node grants on each path, if that is due. (On those that carry nothing
-    /// as well: what keeps the peer from using them may be the crowd.)
-    fn write_grants(&mut self, now: Time, shared: &Shared, w: &mut Writer<'_>) {
+    /// Tells what this node grants on each path, if that is due and fits; the next packet takes
+    /// the rest. (On those that carry nothing as well: what keeps the peer from using them may
+    /// be the crowd.)
+    pub(crate) fn write_grants(&mut self, now: Time, shared: &Shared, w: &mut Writer<'_>) {
         for (i, slot) in self.paths.iter_mut().enumerate() {
             let Some(p) = slot else { continue };
+            if w.room() < GRANT_BYTES {
+                return;
+            }
             if now.since(p.granted_at) < GRANT_EVERY {
                 continue;
             }

@@ -89,8 +89,11 @@ impl Pace {
         window.max(self.packet * WINDOW_MIN_PACKETS as f64) as u64
     }
 
+    /// What goes while there is no limit is no debt to be paid when there is one.
     pub fn on_sent(&mut self, bytes: usize) {
-        self.tokens -= bytes as f64;
+        if self.is_limited() {
+            self.tokens -= bytes as f64;
+        }
     }
 
     /// How much may go now: nothing, until it is worth it.
@@ -206,6 +209,17 @@ mod tests {
         pace.on_waited(Time::from_ms(3), MS * 3);
         assert_eq!(pace.take_waited(Time::from_ms(20)), Some(MS));
         assert_eq!(pace.take_waited(Time::from_ms(40)), None, "nothing new");
+    }
+
+    #[test]
+    fn what_went_before_there_was_a_limit_is_no_debt() {
+        let mut pace = granted(f64::INFINITY);
+        for _ in 0..1000 {
+            pace.on_sent(PACKET);
+        }
+        pace.grant(Time::from_ms(2), 1e6, PACKET);
+        let at = pace.room_at().expect("not at once");
+        assert!(at <= Time::from_ms(2 + 12), "{at:?}");
     }
 
     #[test]

@@ -36,6 +36,8 @@ mod code {
 pub const ACK_HEADER_BYTES: usize = 14;
 /// Bytes of the longest acknowledgement.
 pub const ACK_BYTES_MAX: usize = ACK_HEADER_BYTES + 8 * ACK_WORDS_MAX;
+/// Bytes of a [`Record::Grant`].
+pub const GRANT_BYTES: usize = 6;
 /// Bytes of a [`Record::Probe`].
 pub const PROBE_BYTES: usize = 5;
 /// Bytes before the data of a stream's first piece.
@@ -82,7 +84,8 @@ impl Record<'_> {
             Record::Sent { .. } | Record::LinkState { .. } => 8,
             Record::Probe { .. } | Record::Close { .. } => PROBE_BYTES,
             Record::ProbeReply { .. } => 7,
-            Record::LinkStateAck { .. } | Record::Grant { .. } => 6,
+            Record::LinkStateAck { .. } => 6,
+            Record::Grant { .. } => GRANT_BYTES,
             Record::Waited { .. } => 4,
             Record::Stream(s) => {
                 let header = match s.service {

@@ -1,6 +1,7 @@
 //! Many peers, and a link that takes less than they have.
 
 use super::*;
+use crate::wire::{GRANT_BYTES, Writer};
 
 const SLOW: LinkId = LinkId(1);
 /// How often the slow link takes something.
@@ -150,4 +151,33 @@ fn an_answer_that_a_full_link_does_not_take_is_given_later() {
         star.step(true);
     }
     star.assert_slow_link_works();
+}
+
+#[test]
+fn grants_that_do_not_fit_go_with_another_packet() {
+    let mut star = Star::new();
+    for _ in 0..50 {
+        star.step(false);
+    }
+    let now = star.now + Duration::from_millis(400);
+    let Node { shared, peers, .. } = &mut star.nodes[0];
+    for ms in 0..400 {
+        for (link, peer) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let at = star.now + Duration::from_millis(ms);
+            shared
+                .crowd
+                .on_arrival(at, LinkId(link), PeerId(peer), 100_000);
+        }
+    }
+    let bundle = peers[0].as_mut().unwrap();
+    let mut written = |room: usize| {
+        let mut slot = vec![0; room];
+        let mut w = Writer::new(&mut slot);
+        bundle.write_grants(now, shared, &mut w);
+        w.len()
+    };
+    assert_eq!(written(GRANT_BYTES - 1), 0);
+    assert_eq!(written(GRANT_BYTES + 1), GRANT_BYTES, "one of two");
+    assert_eq!(written(100), GRANT_BYTES, "the other one");
+    assert_eq!(written(100), 0, "both went lately");
 }
