@@ -26,6 +26,8 @@ const RETRY: Duration = Duration::from_millis(1);
 /// A link that refuses datagrams although its device looks fine, or whose socket
 /// cannot be opened, is tried again this often.
 const RECHECK: Duration = Duration::from_millis(500);
+/// Where there is no way to one peer's address, the devices are looked at, but no more often than this.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A switch port forwards some time after the carrier is up: for so long the
 /// link's neighbours …
 const WAKING: Duration = Duration::from_secs(3);
@@ -77,6 +79,8 @@ pub(crate) struct Link {
     watching_writable: bool,
     refused: u64,
     recheck_at: Option<Time>,
+    /// When it was last compared with the devices.
+    looked_at: Time,
     waking: Option<Waking>,
     shield: Shield,
 }
@@ -186,6 +190,7 @@ impl Links {
         let mut words = Vec::new();
         for link in &mut self.links {
             link.recheck_at = None;
+            link.looked_at = now;
             let before = (link.up, link.mtu);
             let text = link.reconcile(&devices, poller, self.port);
             if link.trouble.is_some() {
@@ -206,6 +211,10 @@ impl Links {
                 node.handle_link(now, link.spec.id, link.up);
                 if !link.up {
                     link.held = None;
+                }
+                // A socket that was dropped, because the address moved to another device, say,
+                // has dropped what it held as well.
+                if link.held.is_none() {
                     node.set_link_blocked(link.spec.id, false);
                 }
             }
@@ -347,6 +356,7 @@ impl Link {
             watching_writable: false,
             refused: 0,
             recheck_at: None,
+            looked_at: Time::from_ns(0),
             waking: None,
             shield: Shield::default(),
         }
@@ -460,6 +470,12 @@ impl Link {
                 node.handle_link(now, self.spec.id, false);
                 self.up = false;
                 self.recheck_at = Some(now + RECHECK);
+                return;
+            }
+            // If the device is gone, looking finds it; if not, others may be reached.
+            Err(SendError::NoRoute(_)) => {
+                let look_at = (self.looked_at + LOOK_EVERY).max(now);
+                self.recheck_at = Some(self.recheck_at.map_or(look_at, |at| at.min(look_at)));
                 return;
             }
             // A local firewall refused it: the peer will not acknowledge it, that is all.

@@ -70,9 +70,12 @@ pub enum SendError {
     /// The device's queue or the kernel's memory is exhausted: try again a
     /// little later; becoming writable will not tell.
     NoBuffers,
-    /// The device is down or gone, the address is no longer on it, or there is
-    /// no route: nothing leaves by this link until that changes.
+    /// The device is down or gone: nothing leaves by this link until that changes.
     LinkDown(io::Error),
+    /// There is no way to this address (ENETUNREACH, EHOSTUNREACH), it is none (port 0), or this
+    /// host's own address is no longer on the device (EINVAL). The kernel does not say which;
+    /// look at the device. To others the link may work.
+    NoRoute(io::Error),
     /// A datagram is larger than the MTU of the device.
     TooBig,
     /// Anything else, for example EPERM from a local firewall rule: this burst
@@ -86,6 +89,9 @@ impl From<io::Error> for SendError {
             Some(libc::EAGAIN) => SendError::WouldBlock,
             Some(libc::ENOBUFS | libc::ENOMEM) => SendError::NoBuffers,
             Some(libc::EMSGSIZE) => SendError::TooBig,
+            Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL) => {
+                SendError::NoRoute(error)
+            }
             _ if is_link_down(&error) => SendError::LinkDown(error),
             _ => SendError::Other(error),
         }
@@ -98,6 +104,7 @@ impl fmt::Display for SendError {
             SendError::WouldBlock => f.write_str("the socket's send buffer is full"),
             SendError::NoBuffers => f.write_str("the kernel or the device has no buffers left"),
             SendError::LinkDown(error) => write!(f, "the link is down: {error}"),
+            SendError::NoRoute(error) => write!(f, "there is no way to this address: {error}"),
             SendError::TooBig => f.write_str("the datagram is larger than the device's MTU"),
             SendError::Other(error) => error.fmt(f),
         }

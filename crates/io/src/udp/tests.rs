@@ -202,15 +202,22 @@ fn errors_are_sorted_by_what_to_do() {
     assert!(matches!(sorted(libc::ENOBUFS), SendError::NoBuffers));
     assert!(matches!(sorted(libc::EMSGSIZE), SendError::TooBig));
     assert!(matches!(sorted(libc::EPERM), SendError::Other(_)));
-    for errno in [
-        libc::ENETDOWN,
-        libc::ENETUNREACH,
-        libc::EHOSTUNREACH,
-        libc::ENODEV,
-        libc::EINVAL,
-    ] {
+    for errno in [libc::ENETDOWN, libc::ENODEV, libc::EADDRNOTAVAIL] {
         assert!(matches!(sorted(errno), SendError::LinkDown(_)));
     }
+    for errno in [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL] {
+        assert!(matches!(sorted(errno), SendError::NoRoute(_)));
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_reached_says_nothing_of_the_link() {
+    let (a, b) = (loopback(), loopback());
+    for nowhere in ["127.0.0.1:0", "192.0.2.1:7577"] {
+        let result = a.send(nowhere.parse().unwrap(), &[0; 100], 100);
+        assert!(matches!(result, Err(SendError::NoRoute(_))), "{result:?}");
+    }
+    a.send(address(&b), &[0; 100], 100).unwrap();
 }
 
 #[test]
@@ -265,6 +272,11 @@ fn where_the_device_will_not_segment_datagrams_go_singly() {
     }
 }
 
+/// Either makes the engine look at the devices.
+fn is_no_way(result: &Result<(), SendError>) -> bool {
+    matches!(result, Err(SendError::LinkDown(_) | SendError::NoRoute(_)))
+}
+
 #[test]
 fn a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back() {
     let name = "udp::tests::a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back";
@@ -286,11 +298,10 @@ fn a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back() {
             let (socket, _) = LinkSocket::bind((ip, 7577).into(), device).unwrap();
             let to = "10.1.2.2:7577".parse().unwrap();
             let send = || socket.send(to, &[0; 3000], 1000);
-            let is_down = |result| matches!(result, Err(SendError::LinkDown(_)));
             send().unwrap();
             route.delete_address(a, ip, 24).unwrap();
             let result = send();
-            assert!(is_down(result), "address gone");
+            assert!(is_no_way(&result), "address gone: {result:?}");
             assert!(
                 LinkSocket::bind((ip, 1).into(), None)
                     .unwrap_err()
@@ -299,7 +310,8 @@ fn a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back() {
             route.add_address(a, ip.into(), 24).unwrap();
             send().unwrap();
             route.set_down(a).unwrap();
-            assert!(is_down(send()), "device off");
+            let result = send();
+            assert!(is_no_way(&result), "device off: {result:?}");
             route.set_link(a, up).unwrap();
             send().unwrap();
             assert_eq!(
@@ -320,7 +332,7 @@ fn a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back() {
         let (socket, _) = LinkSocket::bind((ip, 7577).into(), Some("a")).unwrap();
         route.delete_link(a).unwrap();
         let result = socket.send("10.1.2.2:7577".parse().unwrap(), &[0; 3000], 1000);
-        assert!(matches!(result, Err(SendError::LinkDown(_))), "{result:?}");
+        assert!(is_no_way(&result), "{result:?}");
         assert_eq!(socket.recv(&mut ReceiveBatch::new()).unwrap(), 0);
     });
 }

@@ -34,6 +34,9 @@ use twins::Twins;
 pub const PEER_SILENT_MAX: Duration = Duration::from_secs(10);
 /// A bundle that carried nothing for this long gives its spare buffers back.
 const TRIM_AFTER: Duration = Duration::from_secs(5);
+/// Events of streams and messages that wait for a driver; beyond it the oldest are dropped and
+/// counted. A stream has a handful at most at a time.
+const EVENTS_WAITING_MAX: usize = 1 << 18;
 /// Receive buffer assumed of a peer before its handshake tells.
 const PEER_BUFFER_BYTES_UNKNOWN: u32 = 256 * 1024;
 
@@ -554,11 +557,34 @@ impl Bundle {
         } else if silent && self.state != PeerState::Down {
             self.go_down(now, DownReason::AllPathsDown, shared);
         }
+        self.tell_events(shared);
+    }
+
+    /// Hands on what happened to streams and messages, as far as there is room for it.
+    pub fn tell_events(&mut self, shared: &mut Shared) {
+        let peer = self.peer;
+        while self.ops.waiting_events() > 0 {
+            let room = shared.takes_op_events();
+            if !room && self.ops.waiting_events() <= EVENTS_WAITING_MAX {
+                shared.events_wait = true;
+                return;
+            }
+            match self.ops.poll_event() {
+                Some(event) if room => shared.event(Event::Op { peer, event }),
+                Some(_) => shared.stats.events_dropped += 1,
+                None => {}
+            }
+        }
+    }
+
+    /// The peer is forgotten. Whoever has a stream with it is told that it is broken.
+    pub fn end(&mut self, now: Time, shared: &mut Shared) {
+        self.farewell(now, CLOSE_REMOVED, shared);
+        self.ops.reset();
+        // At most one for each stream, at the word of an operator: there is no later time for them.
         while let Some(event) = self.ops.poll_event() {
-            shared.event(Event::Op {
-                peer: self.peer,
-                event,
-            });
+            let peer = self.peer;
+            shared.events.push_back(Event::Op { peer, event });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{ConfigError, DownReason, Event, LinkConfig, Node, PeerConfig};
-use crate::bundle::{Bundle, CLOSE_REMOVED};
+use crate::bundle::Bundle;
 use crate::crypto::ClusterKey;
 use crate::limits::LINKS_MAX;
 use crate::wire::Name;
@@ -44,7 +44,8 @@ impl Node {
         PeerId(index as u32)
     }
 
-    /// Forgets a peer; it is told so with the next transmits if it is connected.
+    /// Forgets a peer; it is told so with the next transmits if it is connected. Its streams end
+    /// with [`OpEvent::Broken`](crate::op::OpEvent::Broken).
     pub fn remove_peer(&mut self, now: Time, peer: PeerId) {
         let Some(slot) = self.peers.get_mut(peer.0 as usize) else {
             return;
@@ -56,7 +57,7 @@ impl Node {
         for number in bundle.session_numbers() {
             self.shared.sessions.remove(&number);
         }
-        bundle.farewell(now, CLOSE_REMOVED, &mut self.shared);
+        bundle.end(now, &mut self.shared);
         self.timeouts[peer.0 as usize] = Time::NEVER;
         self.shared.event(Event::PeerDown {
             peer,

@@ -118,6 +118,7 @@ impl Node {
                 stats: NodeStats::default(),
                 sessions: BTreeMap::new(),
                 events: VecDeque::new(),
+                events_wait: false,
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
                 ran_out: RanOut::default(),
@@ -154,6 +155,11 @@ impl Node {
         datagram: &mut [u8],
     ) {
         self.shared.stats.datagrams_received += 1;
+        if from.port() == 0 {
+            // Nobody can be answered there.
+            self.shared.stats.reject(Rejection::Malformed);
+            return;
+        }
         let taken = match datagram.first().copied().and_then(Kind::from_byte) {
             Some(Kind::Data) => self.on_data(now, link, from, datagram),
             Some(Kind::Init) => self.on_init(now, link, from, datagram),
@@ -295,6 +301,11 @@ impl Node {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.shared.events.is_empty() && core::mem::take(&mut self.shared.events_wait) {
+            for bundle in self.peers.iter_mut().flatten() {
+                bundle.tell_events(&mut self.shared);
+            }
+        }
         let event = self.shared.events.pop_front()?;
         if matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. }) {
             self.share_window();

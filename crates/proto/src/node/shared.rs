@@ -12,7 +12,7 @@ use crate::wire::Name;
 use crate::{LinkId, PeerId};
 
 /// Events kept for a driver that does not collect them; further ones are
-/// dropped and counted.
+/// dropped and counted. Those of streams and messages wait with their bundle when half of it is used.
 const EVENTS_MAX: usize = 65_536;
 /// Handshake answers waiting to be sent at most; further ones are dropped (the
 /// caller repeats).
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     /// Session numbers of ours, and whose they are.
     pub sessions: BTreeMap<u32, PeerId>,
     pub events: VecDeque<Event>,
+    /// Whether bundles have events for which there was no room.
+    pub events_wait: bool,
     /// Handshake answers and cookies to be sent.
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
     /// Who sends how much to us.
@@ -48,6 +50,11 @@ impl Shared {
         } else {
             self.stats.events_dropped += 1;
         }
+    }
+
+    /// Whether there is room for events of streams and messages, which may be many at once.
+    pub fn takes_op_events(&self) -> bool {
+        self.events.len() < EVENTS_MAX / 2
     }
 
     pub fn answer(&mut self, link: LinkId, to: SocketAddr, datagram: Vec<u8>) {

@@ -63,6 +63,11 @@ impl Ops {
         self.shared.events.pop_front()
     }
 
+    /// How many events there are.
+    pub fn waiting_events(&self) -> usize {
+        self.shared.events.len()
+    }
+
     /// When [`on_timeout`](Ops::on_timeout) has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         let too_old = self.frames_out.next_timeout();

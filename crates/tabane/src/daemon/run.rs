@@ -453,6 +453,10 @@ impl Host for Daemon {
         // One that was removed from the cluster file is told as that.
         let is_gone = |peer| !self.peers.iter().any(|(id, _)| *id == peer);
         if event.peer().is_some_and(is_gone) {
+            // But programs that have a connection to it are told that it is over.
+            if let Event::Op { peer, event } = event {
+                self.on_stream(now, node, peer, event);
+            }
             return;
         }
         if self.note_refusal(now, &event)

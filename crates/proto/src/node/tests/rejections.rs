@@ -349,3 +349,13 @@ fn a_recorded_first_message_puts_no_handshake_out_of_place() {
     }
     pair.assert_up();
 }
+
+#[test]
+fn nothing_is_sent_to_port_0() {
+    let mut pair = quiet_pair();
+    let nobody = SocketAddr::new(address(1, 0).ip(), 0);
+    let init = init(7, &hello("n1", "n0"));
+    rejects(&mut pair, Rejection::Malformed, (0, nobody), &init);
+    let (_, _, _, packet) = undelivered(&mut pair);
+    rejects(&mut pair, Rejection::Malformed, (0, nobody), &packet);
+}
