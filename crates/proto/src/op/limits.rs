@@ -47,6 +47,9 @@ pub const MESSAGE_FLOWS_MAX: usize = 65_536;
 
 /// The window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it.
 pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 1024 * 1024;
+/// A new stream's first bytes are taken though all streams together keep as much as they may: what
+/// a stream is for is said there.
+pub const STREAM_FIRST_BYTES: u64 = 64;
 /// The bundle's window before any [`BundleWindow`](crate::wire::Record::BundleWindow), and the
 /// smallest share a receiver grants: three quarters of it, what may be open
 /// before a new window is announced, must admit the largest message.
@@ -59,6 +62,10 @@ pub const CODE_REFUSED: u32 = u32::MAX;
 /// Separate ranges that may have arrived of one stream or unit. A sender whose
 /// pieces are packets cannot come near.
 pub const RANGES_MAX: usize = 16_384;
+
+/// What may be kept of the gaps of all streams that a peer sends on, in bytes of memory. A million
+/// gaps take as much.
+pub const STREAM_GAPS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A piece is cut to fit what is left of a packet only if this much goes in.
 pub const USEFUL_BYTES: usize = 64;
@@ -76,7 +83,7 @@ pub const MIRROR_BYTES: usize = 1_600;
 pub const MIRROR_IN_FLIGHT_BYTES: usize = 8 * 1024;
 
 /// What one end grants its bundle with one peer. The defaults cost at most about
-/// 210 MB if the peer and a local program do their worst together, and below 1 KB for each
+/// 320 MB if the peer and a local program do their worst together, and below 1 KB for each
 /// stream beside; next to nothing when idle and [trimmed](super::Ops::trim).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpLimits {
@@ -89,7 +96,7 @@ pub struct OpLimits {
     /// Frames being rejoined or waiting for earlier ones, in bytes of memory; over it
     /// the oldest gap is given up. Default 32 MB.
     pub frame_reassembly_bytes: usize,
-    /// Messages accepted and not yet acknowledged, in bytes. Default 16 MB.
+    /// Messages accepted and not yet acknowledged, in bytes of memory: a short one takes 512. Default 16 MB.
     pub message_queue_bytes: usize,
     /// Bytes written to one stream and not yet acknowledged. Default 8 MB.
     pub stream_send_bytes: usize,

@@ -13,7 +13,7 @@ impl Ops {
     pub fn on_unit(&mut self, now: Time, seg: &UnitSegment<'_>) -> Result<(), Violation> {
         match seg.class {
             UnitClass::Frame => self.frames_in.on_piece(now, seg, &mut self.shared),
-            UnitClass::Message => self.messages_in.on_piece(now, seg, &mut self.shared),
+            UnitClass::Message => self.messages_in.on_piece(seg, &mut self.shared),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Buffers that are used again, so that nothing is allocated per frame.
 
+/// A short message.
+const TINY_BUFFER_BYTES: usize = 256;
 /// Frames up to this long live in small buffers: a wire's packet with its virtio header.
 pub const SMALL_BUFFER_BYTES: usize = 2 * 1024;
 /// A jumbo packet with its virtio header.
@@ -11,16 +13,17 @@ pub const LARGE_BUFFER_BYTES: usize = 68 * 1024;
 const GROWN_BUFFER_BYTES: usize = 256 * 1024;
 
 /// What a shelf's buffers hold at least, in bytes.
-const SHELVES: [usize; 4] = [
+const SHELVES: [usize; 5] = [
+    TINY_BUFFER_BYTES,
     SMALL_BUFFER_BYTES,
     MEDIUM_BUFFER_BYTES,
     LARGE_BUFFER_BYTES,
     GROWN_BUFFER_BYTES,
 ];
-const LARGE: usize = 2;
-const GROWN: usize = 3;
+const LARGE: usize = 3;
+const GROWN: usize = 4;
 
-/// Empty buffers of four sizes, up to a bound; beyond it they are freed.
+/// Empty buffers of five sizes, up to a bound; beyond it they are freed.
 #[derive(Debug)]
 pub struct Pool {
     shelves: [Vec<Vec<u8>>; SHELVES.len()],

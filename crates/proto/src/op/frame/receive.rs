@@ -87,7 +87,7 @@ impl FrameReceiver {
                     self.hand_over_whole(index, seg.data, shared);
                     return Ok(());
                 }
-                let slot = self.partials.insert(now, seg.total, &mut shared.pool);
+                let slot = self.partials.insert(seg, &mut shared.pool);
                 let ring = &mut self.flows[index].ring;
                 while ring.len() <= ahead as usize {
                     ring.push_back(NOTHING);
@@ -196,18 +196,8 @@ impl FrameReceiver {
 
     /// Gives up the frame whose first piece came first, with all before it in its flow.
     fn give_up_oldest(&mut self, shared: &mut Shared) {
-        let oldest = self
-            .flows
-            .iter()
-            .enumerate()
-            .filter_map(|(index, flow)| {
-                let ahead = flow.ring.iter().position(|s| *s != NOTHING)?;
-                let arrived = self.partials.first_arrived(flow.ring[ahead]);
-                Some((arrived, index, flow.next.wrapping_add(ahead as u32 + 1)))
-            })
-            .min();
-        if let Some((_, index, end)) = oldest {
-            self.skip_to(index, end, shared);
+        if let Some((flow, sequence)) = self.partials.oldest() {
+            self.skip_to(flow as usize, sequence.wrapping_add(1), shared);
         }
     }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{TAGGED, UNTAGGED, charge_bytes};
-use crate::Time;
 use crate::op::limits::{MESSAGE_FLOWS_MAX, MESSAGE_OVERHEAD_BYTES};
 use crate::op::shared::Shared;
 use crate::op::unit::{Arrival, Partials};
@@ -12,6 +11,9 @@ use crate::wire::UnitSegment;
 
 /// No piece of this message has come.
 const NOTHING: u32 = u32::MAX;
+
+/// Room in a flow's ring that is kept when the ring is empty.
+const RING_KEPT: usize = 64;
 
 /// A message flow.
 #[derive(Debug, Default)]
@@ -30,6 +32,8 @@ pub(in crate::op) struct MessageReceiver {
     by_flow: BTreeMap<u32, u32>,
     /// The flow used last, and where it stands: the common case.
     last: Option<(u32, u32)>,
+    /// Lengths of all rings.
+    span: usize,
     partials: Partials,
     /// Whole and in order, with what each is worth of the bundle's window.
     ready: VecDeque<(Message, u64)>,
@@ -46,7 +50,6 @@ impl MessageReceiver {
     /// [`Violation`].
     pub fn on_piece(
         &mut self,
-        now: Time,
         seg: &UnitSegment<'_>,
         shared: &mut Shared,
     ) -> Result<(), Violation> {
@@ -64,15 +67,19 @@ impl MessageReceiver {
             shared.stats.pieces_duplicate += 1;
             return Ok(());
         }
-        // Every message from `next` to this one was paid for and is not consumed yet.
-        if u64::from(ahead) > shared.receive_window.open_bytes() / MESSAGE_OVERHEAD_BYTES {
+        // Every message in a ring, from `next` to the last one of which a piece came, was paid for
+        // and is not consumed yet.
+        let longer = (ahead as usize + 1).saturating_sub(flow.ring.len());
+        let paid = shared.receive_window.open_bytes() / MESSAGE_OVERHEAD_BYTES;
+        if longer > 0 && (self.span + longer) as u64 > paid {
             return Err(Violation::BeyondBundleWindow);
         }
         let slot = match flow.ring.get(ahead as usize) {
             Some(&slot) if slot != NOTHING => slot,
             _ => {
                 shared.receive_window.charge(charge_bytes(seg.total))?;
-                let slot = self.partials.insert(now, seg.total, &mut shared.pool);
+                let slot = self.partials.insert(seg, &mut shared.pool);
+                self.span += longer;
                 while flow.ring.len() <= ahead as usize {
                     flow.ring.push_back(NOTHING);
                 }
@@ -117,6 +124,7 @@ impl MessageReceiver {
                 break;
             }
             flow.ring.pop_front();
+            self.span -= 1;
             flow.next = flow.next.wrapping_add(1);
             let mut data = self.partials.remove(slot);
             let worth = charge_bytes(data.len() as u32);
@@ -132,6 +140,9 @@ impl MessageReceiver {
                 data,
             };
             self.ready.push_back((message, worth));
+        }
+        if flow.ring.is_empty() {
+            flow.ring.shrink_to(RING_KEPT);
         }
         if !self.announced && !self.ready.is_empty() {
             self.announced = true;
@@ -162,6 +173,7 @@ impl MessageReceiver {
         self.flows.clear();
         self.by_flow.clear();
         self.last = None;
+        self.span = 0;
         // They were paid for in the former window, not in the new one.
         for (_, worth) in &mut self.ready {
             *worth = 0;

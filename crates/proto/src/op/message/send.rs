@@ -3,12 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{TAGGED, UNTAGGED, charge_bytes};
-use crate::op::limits::{MESSAGE_DATA_BYTES_MAX, MESSAGE_FLOWS_MAX, MESSAGE_TRAILER_BYTES_MAX};
+use crate::op::limits::{
+    MESSAGE_DATA_BYTES_MAX, MESSAGE_FLOWS_MAX, MESSAGE_OVERHEAD_BYTES, MESSAGE_TRAILER_BYTES_MAX,
+};
 use crate::op::queue::{Source, Turn, Written};
 use crate::op::shared::Shared;
 use crate::op::unit::Units;
 use crate::op::{OpError, OpEvent, Policy};
 use crate::wire::{UnitClass, Writer};
+
+/// About what it takes to remember a message beside its data.
+const UNIT_BYTES: usize = MESSAGE_OVERHEAD_BYTES as usize;
 
 /// A message flow.
 #[derive(Debug, Default)]
@@ -30,7 +35,7 @@ pub(in crate::op) struct MessageSender {
     last: Option<(u32, u32)>,
     /// Bytes never sent.
     queued_bytes: usize,
-    /// Bytes never acknowledged.
+    /// Memory of what was never acknowledged.
     kept_bytes: usize,
     /// Whether a message was refused and the event is owed.
     was_full: bool,
@@ -55,7 +60,8 @@ impl MessageSender {
             });
         }
         let bytes = data.len() + MESSAGE_TRAILER_BYTES_MAX;
-        if self.kept_bytes > 0 && self.kept_bytes + bytes > shared.limits.message_queue_bytes {
+        let kept_bytes = self.kept_bytes + bytes + UNIT_BYTES;
+        if self.kept_bytes > 0 && kept_bytes > shared.limits.message_queue_bytes {
             self.was_full = true;
             return Err(OpError::Full);
         }
@@ -69,7 +75,7 @@ impl MessageSender {
             unit.push(UNTAGGED);
         }
         self.queued_bytes += unit.len();
-        self.kept_bytes += unit.len();
+        self.kept_bytes += memory_of(&unit);
         let to = &mut self.flows[index as usize];
         let sequence = to.next_sequence;
         to.next_sequence = sequence.wrapping_add(1);
@@ -149,7 +155,7 @@ impl MessageSender {
             return;
         }
         let unit = self.units.remove(slot);
-        self.kept_bytes -= unit.len();
+        self.kept_bytes -= memory_of(&unit);
         shared.pool.give(unit);
         shared.stats.messages_acked += 1;
         if self.was_full && self.kept_bytes <= shared.limits.message_queue_bytes / 4 * 3 {
@@ -190,4 +196,9 @@ impl MessageSender {
             + self.by_flow.len() * size_of::<(u32, u32)>() * 2
             + queues * size_of::<u32>()
     }
+}
+
+/// What a message takes until it is acknowledged. Its buffer may be longer than it is.
+const fn memory_of(unit: &Vec<u8>) -> usize {
+    unit.capacity() + UNIT_BYTES
 }

@@ -11,6 +11,7 @@ mod send;
 mod sending;
 mod table;
 
+use super::limits::STREAM_FIRST_BYTES;
 use super::queue::Source;
 use super::shared::{Control, Shared};
 use super::{CODE_REFUSED, OpError, OpEvent, Policy, Read};
@@ -52,6 +53,8 @@ pub(super) struct Streams {
     lost_bytes: u64,
     /// Bytes written and not known to have arrived.
     kept_bytes: u64,
+    /// Memory of what is known of gaps in what the peer sends.
+    gaps_bytes: usize,
     /// Streams whose application found no room since all streams together keep too much.
     out_of_room: Vec<u32>,
 }
@@ -68,6 +71,7 @@ impl Streams {
             in_flight_bytes: 0,
             lost_bytes: 0,
             kept_bytes: 0,
+            gaps_bytes: 0,
             out_of_room: Vec::new(),
         }
     }
@@ -154,6 +158,7 @@ impl Streams {
         let kept_room = (limits.stream_send_bytes as u64).saturating_sub(stream.send.kept_bytes());
         let queue_max = stream.send.queue_bound.bytes(limits.stream_queue_bytes);
         let queue_room = queue_max.saturating_sub(stream.send.queued_bytes());
+        let all_room = all_room.max(STREAM_FIRST_BYTES.saturating_sub(stream.send.written));
         let own_room = kept_room.min(queue_room);
         let room = own_room.min(all_room).min(wanted as u64) as usize;
         if room < wanted {
@@ -285,6 +290,7 @@ impl Streams {
         let Some(stream) = self.table.get_mut(id) else {
             return;
         };
+        self.gaps_bytes -= stream.receive.gaps_bytes();
         let credit = stream.receive.on_stop(code, &mut shared.chunks);
         if !stream.receive.is_done() {
             shared.control.push_back(Control::Stop(id));
@@ -368,6 +374,7 @@ impl Streams {
             return;
         }
         shared.turns.rest(&mut stream.send.turn);
+        self.gaps_bytes -= stream.receive.gaps_bytes();
         self.table.remove(id);
         if self.is_own(id) {
             self.own_count -= 1;

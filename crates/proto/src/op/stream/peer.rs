@@ -4,6 +4,7 @@ use super::{
     CODE_REFUSED, OpEvent, Policy, ReceiveHalf, SendHalf, Shared, Stream, StreamId, Streams,
 };
 use crate::op::Violation;
+use crate::op::limits::STREAM_GAPS_BYTES_MAX;
 use crate::wire::StreamSegment;
 
 /// How many times as many streams as may be open a peer may have begun: those
@@ -28,10 +29,15 @@ impl Streams {
         let Some(stream) = self.table.get_mut(id) else {
             return Ok(());
         };
+        let gaps_bytes = stream.receive.gaps_bytes();
         let arrived =
             stream
                 .receive
                 .on_segment(seg, &mut shared.receive_window, &mut shared.chunks)?;
+        self.gaps_bytes += stream.receive.gaps_bytes() - gaps_bytes;
+        if self.gaps_bytes > STREAM_GAPS_BYTES_MAX {
+            return Err(Violation::TooScattered);
+        }
         shared.stats.pieces_duplicate += u64::from(arrived.duplicate);
         let opens = !stream.known
             && seg.service.is_some()
@@ -77,6 +83,7 @@ impl Streams {
         let Some(stream) = self.table.get_mut(id) else {
             return Ok(());
         };
+        let gaps_bytes = stream.receive.gaps_bytes();
         let credit = stream.receive.on_reset(
             code,
             final_offset,
@@ -86,6 +93,7 @@ impl Streams {
         let Some(credit) = credit else {
             return Ok(());
         };
+        self.gaps_bytes -= gaps_bytes;
         let (known, stopped) = (stream.known, stream.receive.stop.is_some());
         let sends = stream.send.reset.is_none();
         shared.credit(credit);

@@ -84,6 +84,11 @@ impl ReceiveHalf {
         self.final_offset.is_some() || self.stop.is_some()
     }
 
+    /// Memory of what is known of gaps, in bytes.
+    pub fn gaps_bytes(&self) -> usize {
+        self.have.heap_bytes()
+    }
+
     /// Whether there is something to read, an end included.
     pub fn has_news(&self) -> bool {
         self.have.covered_to() > self.read || (self.is_whole() && !self.end_read)
@@ -188,7 +193,7 @@ impl ReceiveHalf {
         let unread = self.highest - self.read;
         self.read = self.highest;
         self.bytes.clear(self.read, pool);
-        self.have.clear();
+        self.have = RangeSet::new();
         unread
     }
 

@@ -358,3 +358,46 @@ fn a_restarted_peer_gets_what_was_not_sent_yet() {
     );
     assert_eq!(fresh.ends[0].stats().frames_given_up, 1);
 }
+
+#[test]
+fn gaps_of_a_frame_are_bounded_by_its_length() {
+    let mut p = pair();
+    let total = 6_400;
+    let now = p.now;
+    let mut result = Ok(());
+    for n in 0..total / 2 {
+        let seg = UnitSegment {
+            offset: n * 2,
+            total,
+            ..piece(0, 1, &[7])
+        };
+        result = p.ends[1].on_unit(now, &seg);
+        if result.is_err() {
+            assert!((100..110).contains(&n), "{n}");
+            break;
+        }
+    }
+    assert_eq!(result, Err(Violation::TooScattered));
+}
+
+#[test]
+fn over_the_limit_the_frame_that_began_first_is_given_up() {
+    let limits = OpLimits {
+        frame_reassembly_bytes: 400_000,
+        ..OpLimits::default()
+    };
+    let mut p = Pair::new(&limits);
+    let begun = |flow| UnitSegment {
+        total: 60_000,
+        ..piece(flow, 0, &[7])
+    };
+    for flow in [9, 3, 200, 5, 7] {
+        p.ends[1].on_unit(p.now, &begun(flow)).unwrap();
+    }
+    assert_eq!(p.ends[1].stats().frames_skipped, 1);
+    // What comes of it now is too late; of the others it is not.
+    for (flow, late) in [(9, 1), (3, 1), (7, 1)] {
+        p.ends[1].on_unit(p.now, &begun(flow)).unwrap();
+        assert_eq!(p.ends[1].stats().frame_pieces_late, late, "{flow}");
+    }
+}

@@ -38,7 +38,10 @@ fn messages_keep_their_bounds_tags_and_order() {
 
 #[test]
 fn too_large_and_too_many() {
-    let mut p = pair();
+    let mut p = Pair::new(&OpLimits {
+        message_queue_bytes: 64 << 20,
+        ..OpLimits::default()
+    });
     let ops = &mut p.ends[0];
     let too_large = vec![0; MESSAGE_DATA_BYTES_MAX + 1];
     assert_eq!(
@@ -182,4 +185,47 @@ fn a_restart_is_told() {
         .unwrap();
     p.run(Duration::from_millis(5));
     assert_eq!(messages(&mut p.ends[1]).len(), 1);
+}
+
+/// A piece of a message that is far ahead in its flow.
+fn far_piece(flow: u32, sequence: u32) -> UnitSegment<'static> {
+    UnitSegment {
+        class: UnitClass::Message,
+        flow,
+        sequence,
+        offset: 0,
+        total: 2,
+        data: &[0],
+    }
+}
+
+#[test]
+fn what_is_far_ahead_in_many_flows_is_bounded() {
+    let mut p = pair();
+    p.run(Duration::from_millis(1));
+    let now = p.now;
+    let ahead = 50_000;
+    let results: Vec<_> = (0..100)
+        .map(|flow| p.ends[1].on_unit(now, &far_piece(flow, ahead)))
+        .collect();
+    // 32 MB of window are paid for by 131,072 messages at most.
+    let taken = results.iter().filter(|r| r.is_ok()).count();
+    assert_eq!(taken, 2);
+    assert_eq!(results[2], Err(Violation::BeyondBundleWindow));
+    assert!(p.ends[1].memory_bytes() < 2 << 20);
+}
+
+#[test]
+fn short_messages_count_with_the_memory_they_take() {
+    let mut p = pair();
+    p.underway_max = 0;
+    let mut sent = 0;
+    while p.ends[0]
+        .send_message(sent % 7, None, &[1; 8], Policy::Auto)
+        .is_ok()
+    {
+        sent += 1;
+    }
+    assert!(sent > 30_000, "{sent}");
+    assert!(p.ends[0].memory_bytes() < 24 << 20);
 }

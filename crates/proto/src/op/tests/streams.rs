@@ -170,7 +170,10 @@ fn all_streams_together_are_bounded_too() {
         .iter()
         .map(|id| p.ends[0].write_stream(*id, &data).unwrap())
         .collect();
-    assert_eq!(taken.iter().sum::<usize>(), 300_000);
+    assert_eq!(taken[..30], [10_000; 30]);
+    // What a stream is for can always be said.
+    assert_eq!(taken[30..], [STREAM_FIRST_BYTES as usize; 70]);
+    assert_eq!(p.ends[0].write_stream(ids[99], &data), Ok(0));
     p.underway_max = 64;
     p.run(Duration::from_millis(50));
     let writable = p
@@ -411,4 +414,29 @@ fn many_idle_streams_cost_little() {
         ops.trim();
         assert!(ops.memory_bytes() < 2000 * 1500, "{}", ops.memory_bytes());
     }
+}
+
+#[test]
+fn gaps_of_all_streams_together_are_bounded() {
+    let mut p = pair();
+    p.run(Duration::from_millis(1));
+    let now = p.now;
+    let window = p.ends[1].memory_bytes() + (16 << 20);
+    let mut result = Ok(());
+    // Every other byte of stream after stream, as far as the initial windows go.
+    'streams: for id in (0..).step_by(2) {
+        for n in 0..RANGES_MAX as u64 - 1 {
+            let seg = StreamSegment {
+                service: (n == 0).then_some(0),
+                ..segment(id, n * 2, false, &[7])
+            };
+            result = p.ends[1].on_stream(now, &seg);
+            if result.is_err() {
+                break 'streams;
+            }
+        }
+        assert!(id < 200, "no end");
+    }
+    assert_eq!(result, Err(Violation::TooScattered));
+    assert!(p.ends[1].memory_bytes() < window + STREAM_GAPS_BYTES_MAX);
 }

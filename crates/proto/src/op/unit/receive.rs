@@ -1,20 +1,38 @@
 //! Units on their way in: rejoined from pieces in any order, with one copy.
 
-use crate::Time;
 use crate::op::Violation;
-use crate::op::limits::RANGES_MAX;
+use crate::op::limits::{RANGES_MAX, USEFUL_BYTES};
 use crate::segment::{Pool, RangeSet};
 use crate::wire::UnitSegment;
 
+/// No slot.
+const NONE: u32 = u32::MAX;
+
 /// A unit some of whose pieces have arrived.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Partial {
     /// Bytes up to the highest that arrived; those in gaps are zero until they come.
     data: Vec<u8>,
     have: RangeSet,
     total: u32,
-    /// When its first piece came.
-    first_arrived: Time,
+    flow: u32,
+    sequence: u32,
+    /// The slots of the units whose first pieces came just before and after this one's.
+    older: u32,
+    newer: u32,
+}
+
+impl Partial {
+    /// Separate ranges that may have arrived: no sender cuts pieces shorter than
+    /// [`USEFUL_BYTES`] but the last of what was lost.
+    const fn ranges_max(&self) -> usize {
+        let by_length = self.total as usize / USEFUL_BYTES + 2;
+        if by_length < RANGES_MAX {
+            by_length
+        } else {
+            RANGES_MAX
+        }
+    }
 }
 
 /// What a piece did.
@@ -29,27 +47,57 @@ pub(in crate::op) enum Arrival {
 }
 
 /// All units being rejoined, in slots that are used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::op) struct Partials {
     slots: Vec<Partial>,
     free: Vec<u32>,
-    /// Memory of the units' data.
+    /// The unit whose first piece came first, and the one whose came last.
+    oldest: u32,
+    newest: u32,
+    /// Memory of the units' data, and of what is known of their gaps.
     held_bytes: usize,
 }
 
+impl Default for Partials {
+    fn default() -> Partials {
+        Partials {
+            slots: Vec::new(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            held_bytes: 0,
+        }
+    }
+}
+
 impl Partials {
-    /// A slot for a unit of `total` bytes.
-    pub fn insert(&mut self, now: Time, total: u32, pool: &mut Pool) -> u32 {
-        let data = pool.take(total as usize);
-        self.held_bytes += data.capacity();
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Partial::default());
-            self.slots.len() as u32 - 1
-        });
-        let partial = &mut self.slots[slot as usize];
-        partial.data = data;
-        partial.total = total;
-        partial.first_arrived = now;
+    /// A slot for the unit that `seg` is a piece of, of which nothing came before.
+    pub fn insert(&mut self, seg: &UnitSegment<'_>, pool: &mut Pool) -> u32 {
+        let partial = Partial {
+            data: pool.take(seg.total as usize),
+            have: RangeSet::new(),
+            total: seg.total,
+            flow: seg.flow,
+            sequence: seg.sequence,
+            older: self.newest,
+            newer: NONE,
+        };
+        self.held_bytes += partial.data.capacity();
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = partial;
+                slot
+            }
+            None => {
+                self.slots.push(partial);
+                self.slots.len() as u32 - 1
+            }
+        };
+        match self.newest {
+            NONE => self.oldest = slot,
+            newest => self.slots[newest as usize].newer = slot,
+        }
+        self.newest = slot;
         slot
     }
 
@@ -64,12 +112,15 @@ impl Partials {
         if seg.total != partial.total {
             return Err(Violation::UnitLength);
         }
-        if partial.have.range_count() >= RANGES_MAX {
+        if partial.have.range_count() >= partial.ranges_max() {
             return Err(Violation::TooScattered);
         }
         let start = seg.offset as usize;
         let end = start + seg.data.len();
-        if partial.have.insert(start as u64..end as u64) == 0 {
+        let before = partial.have.heap_bytes();
+        let new = partial.have.insert(start as u64..end as u64);
+        self.held_bytes += partial.have.heap_bytes() - before;
+        if new == 0 {
             return Ok(Arrival::Duplicate);
         }
         place(&mut partial.data, start, seg.data);
@@ -86,22 +137,32 @@ impl Partials {
         partial.have.covered() == u64::from(partial.total)
     }
 
-    /// When the unit's first piece came.
-    pub fn first_arrived(&self, slot: u32) -> Time {
-        self.slots[slot as usize].first_arrived
+    /// The flow and the number of the unit whose first piece came first.
+    pub fn oldest(&self) -> Option<(u32, u32)> {
+        let partial = self.slots.get(self.oldest as usize)?;
+        Some((partial.flow, partial.sequence))
     }
 
     /// Takes a unit out, whole or not, and returns its buffer.
     pub fn remove(&mut self, slot: u32) -> Vec<u8> {
         let partial = &mut self.slots[slot as usize];
-        partial.have.clear();
         let data = core::mem::take(&mut partial.data);
-        self.held_bytes -= data.capacity();
+        self.held_bytes -= data.capacity() + partial.have.heap_bytes();
+        partial.have = RangeSet::new();
+        let (older, newer) = (partial.older, partial.newer);
+        match older {
+            NONE => self.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
         self.free.push(slot);
         data
     }
 
-    /// Memory of the units' data, in bytes.
+    /// Memory of the units' data and of what is known of their gaps, in bytes.
     pub const fn held_bytes(&self) -> usize {
         self.held_bytes
     }
