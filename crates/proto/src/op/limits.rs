@@ -46,7 +46,8 @@ pub const MESSAGE_OVERHEAD_BYTES: u64 = 256;
 pub const MESSAGE_FLOWS_MAX: usize = 65_536;
 
 /// The window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it.
-pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 1024 * 1024;
+/// Small: what nobody reads of streams just opened uses up the bundle's window.
+pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 256 * 1024;
 /// A new stream's first bytes are taken though all streams together keep as much as they may: what
 /// a stream is for is said there.
 pub const STREAM_FIRST_BYTES: u64 = 64;
@@ -83,7 +84,7 @@ pub const MIRROR_BYTES: usize = 1_600;
 pub const MIRROR_IN_FLIGHT_BYTES: usize = 8 * 1024;
 
 /// What one end grants its bundle with one peer. The defaults cost at most about
-/// 320 MB if the peer and a local program do their worst together, and below 1 KB for each
+/// 450 MB if the peer and a local program do their worst together, and below 1 KB for each
 /// stream beside; next to nothing when idle and [trimmed](super::Ops::trim).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpLimits {
@@ -106,10 +107,12 @@ pub struct OpLimits {
     pub stream_queue_bytes: usize,
     /// Bytes written to all streams and not yet acknowledged. Default 64 MB.
     pub streams_send_bytes: usize,
-    /// The largest window a stream's receiver grows to when its reader keeps up. Default 8 MB.
+    /// The largest window a stream's receiver grows to when its reader keeps up, but no more than an
+    /// eighth of what the bundle is granted. Default 8 MB.
     pub stream_window_bytes_max: u64,
     /// The bundle's window: all unread stream bytes and messages together; see
-    /// [`set_window_share`](super::Ops::set_window_share). Default 32 MB.
+    /// [`set_window_share`](super::Ops::set_window_share). What nobody reads uses it up, and then all
+    /// streams wait: so there is room for 16 readers that kept up and then stand still. Default 128 MB.
     pub bundle_window_bytes: u64,
     /// Streams that may be open at once, opened by this end, and again by the peer. Default 65,536.
     pub streams_max: usize,
@@ -129,7 +132,7 @@ impl Default for OpLimits {
             stream_queue_bytes: 4 * MB,
             streams_send_bytes: 64 * MB,
             stream_window_bytes_max: 8 * MB as u64,
-            bundle_window_bytes: 32 * MB as u64,
+            bundle_window_bytes: 128 * MB as u64,
             streams_max: 65_536,
             pool_bytes: 16 * MB,
         }

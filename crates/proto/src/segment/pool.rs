@@ -59,6 +59,17 @@ impl Pool {
         buffer
     }
 
+    /// As [`take`](Pool::take), but hardly longer than twice what is needed: for what a peer is
+    /// granted by its length.
+    pub fn take_close(&mut self, bytes: usize) -> Vec<u8> {
+        match SHELVES.iter().find(|size| bytes <= **size) {
+            Some(size) if *size > TINY_BUFFER_BYTES && *size > 2 * bytes => {
+                Vec::with_capacity(bytes)
+            }
+            _ => self.take(bytes),
+        }
+    }
+
     /// The largest kind of empty buffer that was ever needed here.
     pub fn take_largest(&mut self) -> Vec<u8> {
         let spare = self.take_spare();
@@ -125,6 +136,18 @@ mod tests {
         assert!(pool.take(LARGE_BUFFER_BYTES).capacity() < GROWN_BUFFER_BYTES);
         assert!(pool.take_largest().capacity() >= 350_000);
         assert_eq!(pool.take_largest().capacity(), LARGE_BUFFER_BYTES);
+    }
+
+    #[test]
+    fn what_is_granted_by_its_length_takes_hardly_twice_as_much() {
+        let mut pool = Pool::new(1 << 20);
+        for bytes in [257usize, 1024, 2049, 10_241, 34_000, 70_000, 300_000] {
+            pool.give(Vec::with_capacity(bytes.next_power_of_two() * 2));
+            assert!(
+                pool.take_close(bytes).capacity() <= bytes * 2 + bytes / 8,
+                "{bytes}"
+            );
+        }
     }
 
     #[test]

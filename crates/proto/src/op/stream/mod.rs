@@ -21,6 +21,9 @@ use receive::ReceiveHalf;
 use send::SendHalf;
 use table::Table;
 
+/// No stream's window grows beyond this part of what the peer is granted in all.
+const STREAMS_IN_SHARE: u64 = 8;
+
 /// One stream.
 #[derive(Debug)]
 struct Stream {
@@ -229,7 +232,9 @@ impl Streams {
         shared: &mut Shared,
         read: impl FnOnce(&mut ReceiveHalf, &mut ChunkPool) -> Read,
     ) -> Result<Read, OpError> {
-        let window_max = shared.limits.stream_window_bytes_max;
+        // Of a small share a few readers that stand still would leave nothing.
+        let share = shared.receive_window.share() / STREAMS_IN_SHARE;
+        let window_max = shared.limits.stream_window_bytes_max.min(share);
         let stream = self.known(id)?;
         if let Some(code) = stream.receive.reset {
             return Err(OpError::Reset(code));

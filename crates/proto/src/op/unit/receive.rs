@@ -3,7 +3,7 @@
 use crate::op::Violation;
 use crate::op::limits::{RANGES_MAX, USEFUL_BYTES};
 use crate::segment::{Pool, RangeSet};
-use crate::wire::UnitSegment;
+use crate::wire::{UnitClass, UnitSegment};
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -74,7 +74,10 @@ impl Partials {
     /// A slot for the unit that `seg` is a piece of, of which nothing came before.
     pub fn insert(&mut self, seg: &UnitSegment<'_>, pool: &mut Pool) -> u32 {
         let partial = Partial {
-            data: pool.take(seg.total as usize),
+            data: match seg.class {
+                UnitClass::Frame => pool.take(seg.total as usize),
+                UnitClass::Message => pool.take_close(seg.total as usize),
+            },
             have: RangeSet::new(),
             total: seg.total,
             flow: seg.flow,
