@@ -163,6 +163,7 @@ impl App {
             }
             OpEvent::Broken(id) => {
                 if let Some(i) = find(self, id) {
+                    self.read_rest(i, s)?;
                     s.observer.streams.void(self.ends[i].service);
                     self.ends[i].write_at = None;
                     self.ends[i].read_at = None;
@@ -174,6 +175,27 @@ impl App {
             OpEvent::Finished(_) | OpEvent::MessageReady | OpEvent::MessageRoom => {}
         }
         Ok(())
+    }
+
+    /// What had arrived of a stream before it broke is right as well.
+    fn read_rest(&mut self, i: usize, s: &mut Scene<'_>) -> Checked {
+        let (service, back) = (self.ends[i].service, self.ends[i].opener);
+        let Some(mut rest) = s
+            .node
+            .take_rest()
+            .filter(|_| self.ends[i].read_at.is_some())
+        else {
+            return Ok(());
+        };
+        loop {
+            let read = rest.read(&mut self.buffer);
+            let data = &self.buffer[..read.len];
+            let streams = &mut s.observer.streams;
+            streams.read(s.now, service, back, data, read.fin)?;
+            if read.len == 0 || read.fin {
+                return Ok(());
+            }
+        }
     }
 
     fn add_end(&mut self, now: Ns, peer: usize, id: StreamId, service: u32, opener: bool) {

@@ -570,7 +570,7 @@ impl Bundle {
                 return;
             }
             match self.ops.poll_event() {
-                Some(event) if room => shared.event(Event::Op { peer, event }),
+                Some(event) if room => shared.op_event(peer, event, self.ops.take_rest()),
                 Some(_) => shared.stats.events_dropped += 1,
                 None => {}
             }
@@ -583,8 +583,7 @@ impl Bundle {
         self.ops.reset();
         // At most one for each stream, at the word of an operator: there is no later time for them.
         while let Some(event) = self.ops.poll_event() {
-            let peer = self.peer;
-            shared.events.push_back(Event::Op { peer, event });
+            shared.op_event(self.peer, event, self.ops.take_rest());
         }
     }
 

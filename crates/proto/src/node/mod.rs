@@ -17,6 +17,7 @@ use crate::Random;
 use crate::bundle::{Bundle, CLOSE_STOPS, PeerStats};
 use crate::crypto::{ClusterKey, CookieJar};
 use crate::limits::LINKS_MAX;
+use crate::op::{OpEvent, Rest};
 use crate::wire::{Header, Kind, Name, Reader};
 use crate::{LinkId, PeerId, Time};
 
@@ -83,6 +84,8 @@ pub struct Node {
     has_arrivals: Vec<bool>,
     /// Where a frame was last sent to or came from: its pool is likely to have buffers.
     frame_peer: usize,
+    /// Of the event told last.
+    rest: Option<Rest>,
 }
 
 impl Node {
@@ -118,6 +121,7 @@ impl Node {
                 stats: NodeStats::default(),
                 sessions: BTreeMap::new(),
                 events: VecDeque::new(),
+                rests: VecDeque::new(),
                 events_wait: false,
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
@@ -138,6 +142,7 @@ impl Node {
             arrivals: VecDeque::new(),
             has_arrivals: Vec::new(),
             frame_peer: 0,
+            rest: None,
         })
     }
 
@@ -307,6 +312,14 @@ impl Node {
             }
         }
         let event = self.shared.events.pop_front()?;
+        self.rest = None;
+        if let Event::Op {
+            event: OpEvent::Broken(_),
+            ..
+        } = event
+        {
+            self.rest = self.shared.rests.pop_front().flatten();
+        }
         if matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. }) {
             self.share_window();
         }
@@ -325,6 +338,12 @@ impl Node {
         let share = RECEIVE_WINDOW_BYTES / connected.max(1) as u64;
         let share = share.min(self.shared.config.op_limits.bundle_window_bytes);
         self.for_each_peer(|bundle, _| bundle.ops.set_window_share(share));
+    }
+
+    /// What is left to read of the stream that the last event says is
+    /// [broken](crate::op::OpEvent::Broken).
+    pub fn take_rest(&mut self) -> Option<Rest> {
+        self.rest.take()
     }
 
     /// When [`Node::handle_timeout`] wants to be called, if nothing else happens before.
@@ -377,7 +396,9 @@ impl Node {
     /// Bytes of memory held for all peers together.
     pub fn memory_bytes(&self) -> usize {
         let answers: usize = self.shared.answers.iter().map(|(_, _, d)| d.len()).sum();
-        let events = self.shared.events.len() * size_of::<Event>();
+        let rests = self.shared.rests.iter().flatten();
+        let events = self.shared.events.len() * size_of::<Event>()
+            + rests.map(Rest::memory_bytes).sum::<usize>();
         answers
             + events
             + self.shared.crowd.memory_bytes()

@@ -8,6 +8,7 @@ use super::{Event, LinkConfig, NodeConfig, NodeStats, RanOut};
 use crate::Random;
 use crate::crypto::ClusterKey;
 use crate::limits::LINKS_MAX;
+use crate::op::{OpEvent, Rest};
 use crate::wire::Name;
 use crate::{LinkId, PeerId};
 
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     /// Session numbers of ours, and whose they are.
     pub sessions: BTreeMap<u32, PeerId>,
     pub events: VecDeque<Event>,
+    /// Of each stream that an event says is broken: what is left to read.
+    pub rests: VecDeque<Option<Rest>>,
     /// Whether bundles have events for which there was no room.
     pub events_wait: bool,
     /// Handshake answers and cookies to be sent.
@@ -50,6 +53,15 @@ impl Shared {
         } else {
             self.stats.events_dropped += 1;
         }
+    }
+
+    /// As [`event`](Shared::event), but something happened to a stream or message; `rest` is for one that is
+    /// broken. Never dropped: whoever has it asks [`takes_op_events`](Shared::takes_op_events).
+    pub fn op_event(&mut self, peer: PeerId, event: OpEvent, rest: Option<Rest>) {
+        if matches!(event, OpEvent::Broken(_)) {
+            self.rests.push_back(rest);
+        }
+        self.events.push_back(Event::Op { peer, event });
     }
 
     /// Whether there is room for events of streams and messages, which may be many at once.

@@ -77,7 +77,8 @@ pub enum OpEvent {
         /// The peer's reason.
         code: u32,
     },
-    /// The peer started afresh and the stream with all in it is gone.
+    /// The peer stopped or started afresh and the stream is gone. What had arrived can still be read
+    /// from what [`take_rest`](super::Ops::take_rest) gives, before the next event.
     Broken(StreamId),
     /// The peer started afresh before so many messages were acknowledged; whether
     /// they arrived is not known.

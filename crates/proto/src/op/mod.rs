@@ -26,6 +26,7 @@ mod window;
 
 pub use api::{Message, OpError, OpEvent, OpStats, Pending, Policy, Read, Violation};
 pub use limits::*;
+pub use stream::Rest;
 
 use crate::Time;
 use frame::{FrameReceiver, FrameSender};
@@ -60,7 +61,12 @@ impl Ops {
 
     /// The next thing the application should know.
     pub fn poll_event(&mut self) -> Option<OpEvent> {
-        self.shared.events.pop_front()
+        self.shared.poll_event()
+    }
+
+    /// What is left to read of the stream that the last event says is [broken](OpEvent::Broken).
+    pub fn take_rest(&mut self) -> Option<Rest> {
+        self.shared.rest.take()
     }
 
     /// How many events there are.

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use super::limits::OpLimits;
 use super::queue::{Source, Turns};
+use super::stream::Rest;
 use super::window::{ReceiveWindow, SendWindow};
 use super::{OpEvent, OpStats};
+use crate::StreamId;
 use crate::segment::{ChunkPool, Pool};
 
 /// Something with lost content to be carried again.
@@ -51,6 +53,12 @@ pub(super) struct Shared {
     pub send_window: SendWindow,
     pub receive_window: ReceiveWindow,
     pub events: VecDeque<OpEvent>,
+    /// Of each stream that an event says is broken: what is left to read.
+    rests: VecDeque<Option<Rest>>,
+    /// Memory of `rests`.
+    rests_bytes: usize,
+    /// That of the event told last.
+    pub rest: Option<Rest>,
     pub stats: OpStats,
 }
 
@@ -67,6 +75,9 @@ impl Shared {
             send_window: SendWindow::default(),
             receive_window: ReceiveWindow::new(limits.bundle_window_bytes),
             events: VecDeque::new(),
+            rests: VecDeque::new(),
+            rests_bytes: 0,
+            rest: None,
             stats: OpStats::default(),
         };
         shared.announce_window();
@@ -82,6 +93,27 @@ impl Shared {
         self.send_window = SendWindow::default();
         self.receive_window = ReceiveWindow::new(self.receive_window.share());
         self.announce_window();
+    }
+
+    /// A stream is no more. Of peers that begin afresh faster than anybody looks no more is kept than of
+    /// one that did so once.
+    pub fn broken(&mut self, id: StreamId, rest: Option<Rest>) {
+        let room = (self.limits.bundle_window_bytes as usize).saturating_sub(self.rests_bytes);
+        let rest = rest.filter(|rest| rest.memory_bytes() <= room);
+        self.rests_bytes += rest.as_ref().map_or(0, Rest::memory_bytes);
+        self.rests.push_back(rest);
+        self.events.push_back(OpEvent::Broken(id));
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<OpEvent> {
+        let event = self.events.pop_front()?;
+        self.rest = None;
+        if matches!(event, OpEvent::Broken(_)) {
+            self.rest = self.rests.pop_front().flatten();
+            self.rests_bytes -= self.rest.as_ref().map_or(0, Rest::memory_bytes);
+        }
+        Some(event)
     }
 
     /// What new content may use of the bundle's window: nothing while others wait for it.
@@ -116,5 +148,7 @@ impl Shared {
             + self.lost.capacity() * size_of::<Lost>()
             + self.control.capacity() * size_of::<Control>()
             + self.events.capacity() * size_of::<OpEvent>()
+            + self.rests.capacity() * size_of::<Option<Rest>>()
+            + self.rests_bytes
     }
 }

@@ -7,6 +7,7 @@
 mod bound;
 mod peer;
 mod receive;
+mod rest;
 mod send;
 mod sending;
 mod table;
@@ -18,6 +19,7 @@ use super::{CODE_REFUSED, OpError, OpEvent, Policy, Read};
 use crate::StreamId;
 use crate::segment::ChunkPool;
 use receive::ReceiveHalf;
+pub use rest::Rest;
 use send::SendHalf;
 use table::Table;
 
@@ -393,14 +395,13 @@ impl Streams {
         id % 2 == self.next_own % 2
     }
 
-    /// Starts afresh: all streams end, and the application is told.
+    /// Starts afresh: all streams end, and the application is told, with what it has not read yet.
     pub fn restart(&mut self, shared: &mut Shared) {
-        for stream in self.table.iter().filter(|stream| stream.known) {
-            shared
-                .events
-                .push_back(OpEvent::Broken(StreamId(stream.id)));
+        let fresh = Streams::new(self.next_own.is_multiple_of(2));
+        let streams = core::mem::replace(self, fresh).table.into_streams();
+        for stream in streams.filter(|stream| stream.known) {
+            shared.broken(StreamId(stream.id), Rest::of(stream.receive));
         }
-        *self = Streams::new(self.next_own.is_multiple_of(2));
     }
 
     /// Bytes never sent.

@@ -67,6 +67,11 @@ impl Table {
         self.slots.iter().filter_map(|slot| slot.as_deref())
     }
 
+    /// All streams, taken out.
+    pub fn into_streams(self) -> impl Iterator<Item = Stream> {
+        self.slots.into_iter().flatten().map(|stream| *stream)
+    }
+
     /// Memory held without what streams hold outside of themselves, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Option<Box<Stream>>>()
