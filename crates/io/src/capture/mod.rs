@@ -416,6 +416,14 @@ pub fn write_urgent(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     SockRef::from(socket).send_with_flags(bytes, libc::MSG_OOB | libc::MSG_NOSIGNAL)
 }
 
+/// Writes bytes behind which more follow at once: they leave together.
+///
+/// # Errors
+/// As a write has.
+pub fn write_more(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    SockRef::from(socket).send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL)
+}
+
 /// Closes a connection with a reset: its other end gets an error.
 pub fn reset(socket: TcpStream) {
     break_when_closed(&socket);

@@ -269,6 +269,12 @@ impl Node {
         self.operate(peer, |b| b.ops.take_stream(stream, take))
     }
 
+    /// How many bytes of a stream have arrived in order and were not read.
+    pub fn readable_bytes(&self, peer: PeerId, stream: StreamId) -> usize {
+        self.known(peer)
+            .map_or(0, |bundle| bundle.ops.readable_bytes(stream))
+    }
+
     /// Whether [`read_stream`](Node::read_stream) has something to say of a stream: bytes, the end,
     /// or an error.
     pub fn is_readable(&self, peer: PeerId, stream: StreamId) -> bool {

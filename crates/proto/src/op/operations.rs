@@ -193,6 +193,11 @@ impl Ops {
         self.streams.take(id, take, &mut self.shared)
     }
 
+    /// How many bytes of a stream have arrived in order and were not read.
+    pub fn readable_bytes(&self, id: StreamId) -> usize {
+        self.streams.readable_bytes(id)
+    }
+
     /// Whether [`read_stream`](Ops::read_stream) has something to say of a stream: bytes, the end,
     /// or an error.
     pub fn is_readable(&self, id: StreamId) -> bool {

@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use tabane_io::capture::{break_when_closed, finish, is_at_mark, reset, write_urgent};
+use tabane_io::capture::{break_when_closed, finish, is_at_mark, reset, write_more, write_urgent};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_proto::op::OpError;
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -446,10 +446,13 @@ fn received(read: io::Result<usize>) -> Moved {
 }
 
 fn write(to: &mut TcpStream, bytes: &[u8], is_urgent: bool) -> Result<usize, Broken> {
-    let written = match is_urgent {
+    written(match is_urgent {
         true => write_urgent(to, bytes),
         false => to.write(bytes),
-    };
+    })
+}
+
+fn written(written: io::Result<usize>) -> Result<usize, Broken> {
     match received(written) {
         Moved::Bytes(bytes) => Ok(bytes),
         Moved::Blocked | Moved::End => Ok(0),
@@ -514,9 +517,15 @@ fn stream_to_near(
     let mut moved = 0;
     while back.wants() && moved < TURN_BYTES {
         let (mut offered, mut taken) = (0, Ok(0));
+        let there = node.readable_bytes(peer, stream);
         let read = node.take_stream(now, peer, stream, |bytes| {
             offered = bytes.len();
-            taken = back.offer(bytes, |bytes, is_urgent| write(near, bytes, is_urgent));
+            // What does not lie together is to reach the program together.
+            let more = there > offered;
+            taken = back.offer(bytes, |bytes, is_urgent| match more && !is_urgent {
+                true => written(write_more(near, bytes)),
+                false => write(near, bytes, is_urgent),
+            });
             *taken.as_ref().unwrap_or(&0)
         });
         let taken = taken?;

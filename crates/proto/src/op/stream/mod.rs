@@ -265,6 +265,12 @@ impl Streams {
         })
     }
 
+    /// See [`Ops::readable_bytes`](super::Ops::readable_bytes).
+    pub fn readable_bytes(&self, id: StreamId) -> usize {
+        let stream = self.table.get(id.0).filter(|stream| stream.known);
+        stream.map_or(0, |stream| stream.receive.readable_bytes())
+    }
+
     /// The stream, if the application may speak of it.
     fn known(&mut self, id: StreamId) -> Result<&mut Stream, OpError> {
         self.table

@@ -89,6 +89,11 @@ impl ReceiveHalf {
         self.have.heap_bytes()
     }
 
+    /// Bytes that are there in order and were not read.
+    pub fn readable_bytes(&self) -> usize {
+        self.have.covered_to().saturating_sub(self.read) as usize
+    }
+
     /// Whether there is something to read, an end included.
     pub fn has_news(&self) -> bool {
         self.have.covered_to() > self.read || (self.is_whole() && !self.end_read)
@@ -223,7 +228,7 @@ impl ReceiveHalf {
     /// Lends what is there and in order, as far as it lies together, to `take`, if there is any. What
     /// it takes, and returns how much that is, is read.
     pub fn take(&mut self, take: impl FnOnce(&[u8]) -> usize, pool: &mut ChunkPool) -> Read {
-        let there = self.have.covered_to().saturating_sub(self.read) as usize;
+        let there = self.readable_bytes();
         let mut len = 0;
         self.announced = false;
         if there > 0 {
