@@ -277,6 +277,8 @@ impl Bundle {
         };
         gone.path.on_kernel(now, false, &mut self.fates);
         self.settle(now);
+        // Whoever took it away need not hear that it failed, least of all when it is back.
+        while gone.path.poll_event().is_some() {}
         if let Some(PathControl::LinkState {
             generation,
             verdict,

@@ -250,3 +250,29 @@ fn a_second_machine_of_one_name_is_refused_while_the_first_is_there() {
     );
     pair.assert_up();
 }
+
+#[test]
+fn a_link_that_is_taken_away_and_given_back_has_not_failed() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.run(Duration::from_millis(500));
+    pair.events[0].clear();
+    let link = config(0, 7, WireMode::Encrypted).links[1];
+    pair.nodes[0].set_link(pair.now, LinkId(1), None).unwrap();
+    pair.run(Duration::from_secs(1));
+    pair.nodes[0]
+        .set_link(pair.now, LinkId(1), Some(link))
+        .unwrap();
+    pair.run(Duration::from_secs(2));
+    let told: Vec<_> = pair.events[0].drain(..).collect();
+    assert!(
+        matches!(
+            told[..],
+            [Event::LinkUp {
+                link: LinkId(1),
+                ..
+            }]
+        ),
+        "{told:?}"
+    );
+    pair.assert_up();
+}
