@@ -18,7 +18,8 @@ const METRIC_LOCK: u16 = 1;
 const METRIC_RTO_MIN: u16 = 13;
 /// `struct rtmsg`.
 const HEADER_BYTES: usize = 12;
-/// Where it has the protocol and the kind of route.
+/// Where it has the length of the network's prefix, the protocol and the kind of route.
+const HEADER_PREFIX: usize = 1;
 const HEADER_PROTOCOL: usize = 5;
 const HEADER_KIND: usize = 7;
 /// Where it has flags, and the one that asks for a route as it was made (`RTM_F_FIB_MATCH`).
@@ -57,6 +58,15 @@ impl HostRoute {
     }
 }
 
+/// A route of the network's to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// It, made one to that address alone.
+    pub route: HostRoute,
+    /// It leads to all that no other route leads to: nothing says that the address is there.
+    pub is_default: bool,
+}
+
 /// What makes and removes them, in the network namespace that it was opened in.
 #[derive(Debug)]
 pub struct HostRoutes {
@@ -67,22 +77,29 @@ impl HostRoutes {
     /// # Errors
     /// The kernel refuses the socket.
     pub fn open() -> io::Result<HostRoutes> {
-        let socket = Socket::new()?;
+        let socket = Socket::choosing()?;
         Ok(HostRoutes { socket })
     }
 
-    /// The route that packets to an address take now, made one to that address alone.
+    /// The network's route that packets to an address take now, made one to that address alone.
     ///
     /// # Errors
-    /// There is none, or none to another host.
-    pub fn lookup(&mut self, to: IpAddr) -> io::Result<HostRoute> {
+    /// There is none, or none to another host, or it is one that was made here.
+    pub fn lookup(&mut self, to: IpAddr) -> io::Result<Found> {
         let (family, prefix, octets) = parts(to);
         let mut header = [0; HEADER_BYTES];
         header[..2].copy_from_slice(&[family, prefix]);
         header[HEADER_FLAGS..].copy_from_slice(&FIB_MATCH.to_ne_bytes());
         let mut request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_ACK, &header);
         request.attribute(libc::RTA_DST, &octets);
-        let found = self.socket.ask(request, |message| read(message, to))?;
+        let read = |message: Message<'_>| {
+            let body = message.body;
+            let is_other = *body.get(HEADER_PROTOCOL)? != PROTOCOL;
+            let is_default = *body.get(HEADER_PREFIX)? == 0;
+            let route = read(message, to)?;
+            is_other.then_some(Found { route, is_default })
+        };
+        let found = self.socket.ask(request, read)?;
         found.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
     }
 
@@ -119,21 +136,25 @@ impl HostRoutes {
         self.execute(request)
     }
 
-    /// Where those that were made here lead to.
+    /// Those that were made here.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn list(&mut self) -> io::Result<Vec<IpAddr>> {
-        let make = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; HEADER_BYTES]);
-        let read = |message: Message<'_>| {
+    pub fn list(&mut self) -> io::Result<Vec<HostRoute>> {
+        let mut header = [0; HEADER_BYTES];
+        header[HEADER_PROTOCOL] = PROTOCOL;
+        let make = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &header);
+        let read_one = |message: Message<'_>| {
             let body = message.body;
+            // A kernel that cannot choose tells them all.
             if *body.get(HEADER_PROTOCOL)? != PROTOCOL {
                 return None;
             }
             let mut attributes = attributes(body.get(HEADER_BYTES..)?);
-            read_ip(attributes.find(|(kind, _)| *kind == libc::RTA_DST)?.1)
+            let to = attributes.find(|(kind, _)| *kind == libc::RTA_DST)?.1;
+            read(message, read_ip(to)?)
         };
-        Ok(self.socket.dump(make, read)?)
+        Ok(self.socket.dump(make, read_one)?)
     }
 
     fn execute(&mut self, request: Request) -> io::Result<()> {

@@ -17,7 +17,7 @@ mod tests;
 
 use std::net::IpAddr;
 
-pub use host_routes::{HostRoute, HostRoutes};
+pub use host_routes::{Found, HostRoute, HostRoutes};
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
 pub use monitor::{Change, LinkMonitor};
 pub use mptcp::{MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths};

@@ -73,6 +73,15 @@ impl Socket {
         Socket::asking(libc::NETLINK_ROUTE)
     }
 
+    /// As [`Socket::new`], but where the kernel can (Linux 4.20) lists hold only what is like the request says.
+    pub(crate) fn choosing() -> io::Result<Socket> {
+        // linux/netlink.h; not in the libc crate.
+        const NETLINK_GET_STRICT_CHK: i32 = 12;
+        let socket = Socket::new()?;
+        let _ = set_option(&socket.fd, libc::SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1);
+        Ok(socket)
+    }
+
     /// As [`Socket::new`], of NETLINK_SOCK_DIAG, which tells of sockets (sock_diag(7)).
     pub(crate) fn diagnosis() -> io::Result<Socket> {
         Socket::asking(libc::NETLINK_SOCK_DIAG)

@@ -308,15 +308,16 @@ fn a_route_to_one_address_is_made_changed_and_removed() {
             socket.add_address(index, ADDRESS.into(), 24).unwrap();
             let neighbour = IpAddr::from([10, 1, 2, 4]);
             let mut routes = HostRoutes::open().unwrap();
-            assert!(routes.lookup([10, 9, 9, 9].into()).is_err());
-            let direct = routes.lookup(neighbour).unwrap();
-            assert_eq!((direct.via, direct.device), (None, Some(index)));
-            assert_eq!(direct.source, Some(ADDRESS.into()));
-            let quick = direct.with_least_timeout(std::time::Duration::from_millis(20));
+            let beyond = IpAddr::from([10, 9, 9, 9]);
+            assert!(routes.lookup(beyond).is_err());
+            let Found { route, is_default } = routes.lookup(neighbour).unwrap();
+            assert_eq!((route.via, route.device), (None, Some(index)));
+            assert_eq!((route.source, is_default), (Some(ADDRESS.into()), false));
+            let quick = route.with_least_timeout(std::time::Duration::from_millis(20));
             routes.add(&quick).unwrap();
-            assert_eq!(routes.lookup(neighbour).unwrap(), quick);
-            let detour = HostRoute {
-                to: [10, 9, 9, 9].into(),
+            assert!(routes.lookup(neighbour).is_err(), "is not the network's");
+            let mut detour = HostRoute {
+                to: beyond,
                 via: Some(neighbour),
                 device: None,
                 ..quick.clone()
@@ -324,17 +325,12 @@ fn a_route_to_one_address_is_made_changed_and_removed() {
             routes.add(&detour).unwrap();
             let twice = routes.add(&detour).unwrap_err();
             assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists, "{twice}");
-            let found = routes.lookup(detour.to).unwrap();
-            assert_eq!((found.via, found.device), (detour.via, Some(index)));
-            routes
-                .replace(&HostRoute {
-                    via: None,
-                    device: Some(index),
-                    ..detour.clone()
-                })
-                .unwrap();
-            assert_eq!(routes.lookup(detour.to).unwrap().via, None);
-            assert_eq!(routes.list().unwrap(), [neighbour, detour.to]);
+            // The kernel has found the device.
+            detour.device = Some(index);
+            assert_eq!(routes.list().unwrap(), [quick.clone(), detour.clone()]);
+            detour.via = None;
+            routes.replace(&detour).unwrap();
+            assert_eq!(routes.list().unwrap(), [quick, detour.clone()]);
             for to in [neighbour, detour.to] {
                 routes.delete(to).unwrap();
                 assert!(routes.delete(to).is_err(), "it is gone");

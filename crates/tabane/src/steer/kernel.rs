@@ -44,14 +44,22 @@ pub struct Kernel {
     /// The limits that were found, and those set instead.
     limits: Option<(MptcpLimits, MptcpLimits)>,
     picture: Picture,
-    /// The routes made here: the way, and what the route was without.
-    made: BTreeMap<IpAddr, (Way, HostRoute)>,
+    /// The routes made here, by the address they lead to.
+    made: BTreeMap<IpAddr, Made>,
     /// What `tabane status` tells.
     pub status: MptcpStatus,
     /// What was said already, so that it is said once.
     told: BTreeSet<String>,
     /// What the log should say.
     said: Vec<String>,
+}
+
+/// A route made here.
+struct Made {
+    way: Way,
+    /// What the network's route says beside the way, and its device, as far as they are known.
+    metrics: Vec<(u16, Vec<u8>)>,
+    device: Option<u32>,
 }
 
 impl Kernel {
@@ -68,8 +76,8 @@ impl Kernel {
         let trouble = |error: io::Error| format!("netlink: {}", plain(&error));
         let mut routes = HostRoutes::open().map_err(trouble)?;
         // Of one that was killed.
-        for to in routes.list().map_err(trouble)? {
-            let _ = routes.delete(to);
+        for route in routes.list().map_err(trouble)? {
+            let _ = routes.delete(route.to);
         }
         Ok(Kernel {
             paths,
@@ -191,32 +199,39 @@ impl Kernel {
 
     fn set_routes(&mut self, ways: &BTreeMap<IpAddr, Way>) {
         // The kernel removes them, too, with a device or an address.
-        let present: BTreeSet<_> = self.routes.list().unwrap_or_default().into_iter().collect();
-        let is_gone = |to: &&IpAddr| !ways.contains_key(to);
-        let gone: Vec<_> = self.made.keys().filter(is_gone).copied().collect();
-        for to in gone {
-            self.made.remove(&to);
-            let _ = self.routes.delete(to);
+        let present: BTreeSet<_> = match self.routes.list() {
+            Ok(routes) => routes.into_iter().map(|route| route.to).collect(),
+            Err(error) => return self.tell(format!("routes: {}", plain(&error))),
+        };
+        for to in present.iter().filter(|to| !ways.contains_key(to)) {
+            let _ = self.routes.delete(*to);
         }
+        self.made.retain(|to, _| ways.contains_key(to));
+        // A detour leads by an address that is reached directly: that comes first.
+        let is_direct = |(_, way): &(&IpAddr, &Way)| matches!(way, Way::Direct { .. });
+        let (direct, detours): (Vec<_>, Vec<_>) = ways.iter().partition(is_direct);
         let mut left_devices = BTreeSet::new();
-        for (to, way) in ways {
+        for (to, way) in direct.into_iter().chain(detours) {
             let is_there = present.contains(to);
-            let before = self.made.get(to);
-            if is_there && before.is_some_and(|(before, _)| before == way) {
+            if is_there && self.made.get(to).is_some_and(|made| made.way == *way) {
                 continue;
             }
-            // Of a device that was switched off the kernel has no route any more to make a detour of.
-            let is_known = is_there || matches!(way, Way::Detour { .. });
-            let before = self.made.remove(to).filter(|_| is_known);
-            match self.set_route(*to, *way, is_there, before.map(|(_, base)| base)) {
-                Ok(base) => {
-                    let left = base.device.filter(|_| matches!(way, Way::Detour { .. }));
+            match self.set_route(*to, *way, is_there) {
+                Ok(made) => {
+                    let left = made.device.filter(|_| matches!(way, Way::Detour { .. }));
                     left_devices.extend(left);
-                    self.made.insert(*to, (*way, base));
+                    self.made.insert(*to, made);
                 }
-                // The operator's, who knows better.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => self.tell(format!("route to {to}: {}", plain(&error))),
+                Err(error) => {
+                    // What was there before a detour is there yet.
+                    if !is_there || matches!(way, Way::Direct { .. }) {
+                        self.made.remove(to);
+                    }
+                    // The operator's, who knows better.
+                    if error.kind() != ErrorKind::AlreadyExists {
+                        self.tell(format!("route to {to}: {}", plain(&error)));
+                    }
+                }
             }
         }
         // With its carrier a device loses its neighbours. What was sent before there was a detour waits for an
@@ -227,39 +242,67 @@ impl Kernel {
         }
     }
 
-    /// Makes a route, or another of one that `is_there`; `base` is what it was without, if that is
-    /// known. Returns that.
-    fn set_route(
-        &mut self,
-        to: IpAddr,
-        way: Way,
-        is_there: bool,
-        base: Option<HostRoute>,
-    ) -> io::Result<HostRoute> {
-        let base = base.map_or_else(|| self.routes.lookup(to), Ok)?;
-        let quick = base.clone().with_least_timeout(LEAST_TIMEOUT);
-        let by_way = |source| match way {
-            Way::Direct { .. } => quick.clone(),
-            Way::Detour { via, .. } => HostRoute {
+    /// Makes a route, or another of one that `is_there`.
+    fn set_route(&mut self, to: IpAddr, way: Way, is_there: bool) -> io::Result<Made> {
+        let (own, via, other) = match way {
+            Way::Direct { own } => return self.set_direct(to, own, is_there),
+            Way::Detour { own, via, other } => (own, via, other),
+        };
+        // While a link is down there may be no route to its network, or only the one to everywhere else.
+        let (metrics, device) = match self.made.get(&to) {
+            Some(made) => (made.metrics.clone(), made.device),
+            None => match self.routes.lookup(to) {
+                Ok(found) if !found.is_default => (found.route.metrics, found.route.device),
+                _ => (Vec::new(), None),
+            },
+        };
+        let mut make = |source| {
+            let route = HostRoute {
+                to,
                 via: Some(via),
                 device: None,
                 source: Some(source),
-                ..quick.clone()
-            },
+                metrics: metrics.clone(),
+            };
+            let route = route.with_least_timeout(LEAST_TIMEOUT);
+            match is_there {
+                true => self.routes.replace(&route),
+                false => self.routes.add(&route),
+            }
         };
-        let mut make = |route| match is_there {
-            true => self.routes.replace(&route),
-            false => self.routes.add(&route),
-        };
-        match way {
-            Way::Direct { own } => make(by_way(own))?,
-            Way::Detour { own, other, .. } => match make(by_way(own)) {
-                // It may be gone from its device.
-                Err(error) if error.kind() == ErrorKind::InvalidInput => make(by_way(other))?,
-                result => result?,
-            },
+        match make(own) {
+            // It may be gone from its device.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => make(other)?,
+            result => result?,
         }
-        Ok(base)
+        Ok(Made {
+            way,
+            metrics,
+            device,
+        })
+    }
+
+    /// Has the network's own route, and TCP send again sooner there. That route is looked up now that the link
+    /// works: before it may have been another, or of a device that is gone.
+    fn set_direct(&mut self, to: IpAddr, own: IpAddr, is_there: bool) -> io::Result<Made> {
+        if is_there {
+            // It may have gone meanwhile.
+            let _ = self.routes.delete(to);
+        }
+        let found = self.routes.lookup(to)?;
+        let device = found.route.device;
+        if found.is_default && !is_at(own, device) {
+            let what = "nothing leads to it by its link";
+            return Err(io::Error::new(ErrorKind::NetworkUnreachable, what));
+        }
+        let metrics = found.route.metrics.clone();
+        self.routes
+            .add(&found.route.with_least_timeout(LEAST_TIMEOUT))?;
+        Ok(Made {
+            way: Way::Direct { own },
+            metrics,
+            device,
+        })
     }
 
     /// The connections to peers: how many to each, by its name, and what `tabane status` tells.
@@ -299,8 +342,8 @@ impl Kernel {
     /// Notes which addresses are reached by detours now.
     fn note_detours(&mut self) {
         let before = std::mem::take(&mut self.status.detours);
-        for (to, (way, _)) in &self.made {
-            let Way::Detour { via, .. } = *way else {
+        for (to, made) in &self.made {
+            let Way::Detour { via, .. } = made.way else {
                 continue;
             };
             let known = before.iter().find(|d| d.to == *to && d.via == via);
@@ -332,6 +375,13 @@ impl Kernel {
         let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
         self.withdraw(ours).unwrap_or(0) > 0
     }
+}
+
+/// Whether the device of this number has this address.
+fn is_at(own: IpAddr, device: Option<u32>) -> bool {
+    let devices = interfaces().unwrap_or_default().into_iter();
+    let mut own_devices = devices.filter(|device| device.addresses.iter().any(|a| a.ip == own));
+    own_devices.any(|own| Some(own.index) == device)
 }
 
 /// A device of these links on which the kernel drops packets whose answer would take another one

@@ -405,6 +405,49 @@ fn a_device_is_switched_off_and_on_under_a_stream() {
     flow.finish();
 }
 
+/// At boot an address may come late, and until then the default route leads to its network.
+#[test]
+fn with_a_default_route_a_link_that_comes_late_is_used() {
+    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
+    let gateway = cluster.lab().address(1, 0);
+    said(&cluster, 0, &format!("ip route add default via {gateway}"));
+    address(&cluster, "del");
+    for node in 0..2 {
+        cluster.start(node).expect("starts");
+    }
+    wait_detour(&cluster, 1, true);
+    let detour = said(&cluster, 0, "ip route show proto 77");
+    assert!(detour.contains("10.77.1.2 via 10.77.0.2"), "{detour}");
+    address(&cluster, "add");
+    wait_path(&cluster, 1, "up");
+    wait_detour(&cluster, 1, false);
+    cluster.wait_steered().expect("all is steered");
+    let flow = Flow::start(&cluster, 0);
+    flow.flows(SOME_BYTES);
+    wait_carried(&cluster, &[0, 1]);
+    flow.finish();
+}
+
+/// The number of a device is another one when it is made anew.
+#[test]
+fn a_device_that_is_made_anew_is_used() {
+    let (cluster, _) = steered(&on(2));
+    silence(&cluster, 1);
+    for change in [
+        "ip link add moved type bridge",
+        "ip link set eth1 master moved",
+        "ip address del 10.77.1.1/24 dev eth1",
+        "ip address add 10.77.1.1/24 dev moved",
+        "ip link set moved up",
+    ] {
+        said(&cluster, 0, change);
+    }
+    heal(&cluster, 1);
+    let direct = said(&cluster, 0, "ip route get 10.77.1.2");
+    assert!(direct.contains("dev moved"), "{direct}");
+    cluster.wait_steered().expect("all is steered");
+}
+
 /// Nobody tells of the paths to it, so connections with it are the kernel's affair.
 #[test]
 fn with_a_peer_without_a_daemon_nothing_is_touched() {
