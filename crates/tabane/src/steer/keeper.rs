@@ -15,6 +15,8 @@ use crate::exit_codes;
 
 /// How often connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often routes are looked at: others may remove them, or have been in the way.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the last endpoint can go.
 const LINGER_EVERY: Duration = Duration::from_millis(200);
 /// The name (of this network namespace) of the one that lingers.
@@ -40,7 +42,7 @@ fn serve(daemon: &UnixStream, signals: &mut Signals) -> u8 {
     let mut reader = BufReader::new(daemon);
     let mut line = Vec::new();
     let (mut last, mut report) = (Report::default(), Report::default());
-    let mut next = Instant::now();
+    let (mut next, mut renew_at) = (Instant::now(), Instant::now() + RENEW_EVERY);
     loop {
         match read_picture(&mut reader, &mut line, next) {
             Ok(Some(picture)) => {
@@ -58,6 +60,10 @@ fn serve(daemon: &UnixStream, signals: &mut Signals) -> u8 {
             report.connections = connections.unwrap_or(report.connections);
             next = Instant::now() + LOOK_EVERY;
         }
+        if Instant::now() >= renew_at {
+            kernel.renew();
+            renew_at = Instant::now() + RENEW_EVERY;
+        }
         report.status.clone_from(&kernel.status);
         report.said = kernel.take_said();
         if report != last && say(daemon, &report).is_err() {
@@ -72,7 +78,7 @@ fn serve(daemon: &UnixStream, signals: &mut Signals) -> u8 {
     // The manager of services waits for all processes: what is left is left to the next daemon.
     while is_needed && !is_succeeded() && !is_told(signals) {
         std::thread::sleep(LINGER_EVERY);
-        is_needed = kernel.put_back();
+        is_needed = kernel.withdraw_all();
     }
     exit_codes::OK
 }

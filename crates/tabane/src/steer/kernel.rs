@@ -117,6 +117,12 @@ impl Kernel {
         Ok(())
     }
 
+    /// Makes anew what others have removed, and tries again what could not be made.
+    pub fn renew(&mut self) {
+        self.set_routes(&ways(&self.picture));
+        self.note_detours();
+    }
+
     /// What the log should say; once.
     pub fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.said)
@@ -363,7 +369,9 @@ impl Kernel {
     /// Puts back what was found, but for endpoints that connections live by; returns whether there
     /// are any of those.
     pub fn put_back(&mut self) -> bool {
-        for to in std::mem::take(&mut self.made).into_keys() {
+        let listed = self.routes.list().unwrap_or_default().into_iter();
+        let made = std::mem::take(&mut self.made).into_keys();
+        for to in listed.map(|route| route.to).chain(made) {
             let _ = self.routes.delete(to);
         }
         if let Some((found, set)) = self.limits.take()
@@ -371,6 +379,11 @@ impl Kernel {
         {
             let _ = self.paths.set_limits(found);
         }
+        self.withdraw_all()
+    }
+
+    /// Takes away the endpoints that no connection lives by; returns whether there are others.
+    pub fn withdraw_all(&mut self) -> bool {
         let endpoints = self.paths.endpoints().unwrap_or_default();
         let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
         self.withdraw(ours).unwrap_or(0) > 0

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod keeper;
 mod via;
 
 use std::io::{BufRead, BufReader};
