@@ -17,6 +17,9 @@ pub enum Signal {
     Interrupt,
     /// SIGHUP: the terminal is gone, or, by custom, read the configuration anew.
     Hangup,
+    /// SIGABRT: so a service manager ends all processes of a service whose watchdog was not fed. Only
+    /// of [`Signals::with_abort`].
+    Abort,
 }
 
 /// As long as it is there, this thread gets no signals; those it starts meanwhile never do. For a
@@ -80,13 +83,26 @@ impl Signals {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn new() -> io::Result<Signals> {
+        Signals::of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
+    }
+
+    /// The same of SIGABRT, too: for a process that is not the one that hangs. (`abort` ends a process
+    /// all the same.)
+    ///
+    /// # Errors
+    /// As [`Signals::new`].
+    pub fn with_abort() -> io::Result<Signals> {
+        Signals::of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGABRT])
+    }
+
+    fn of(signals: &[libc::c_int]) -> io::Result<Signals> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `sigemptyset` initialises the set before it is used; the
         // signal numbers are valid, so none of these can fail.
         let set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-                libc::sigaddset(set.as_mut_ptr(), signal);
+            for signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), *signal);
             }
             set.assume_init()
         };
@@ -125,6 +141,7 @@ impl Signals {
             libc::SIGTERM => Some(Signal::Terminate),
             libc::SIGINT => Some(Signal::Interrupt),
             libc::SIGHUP => Some(Signal::Hangup),
+            libc::SIGABRT => Some(Signal::Abort),
             _ => None,
         })
     }
@@ -146,12 +163,13 @@ mod tests {
         crate::namespace::isolated(
             "signals::tests::signals_are_read_instead_of_killing",
             || {
-                let mut signals = Signals::new().unwrap();
+                let mut signals = Signals::with_abort().unwrap();
                 assert_eq!(signals.read().unwrap(), None);
                 for (number, wanted) in [
                     (libc::SIGTERM, Signal::Terminate),
                     (libc::SIGINT, Signal::Interrupt),
                     (libc::SIGHUP, Signal::Hangup),
+                    (libc::SIGABRT, Signal::Abort),
                 ] {
                     // SAFETY: sends this thread a signal it has blocked.
                     unsafe { libc::raise(number) };

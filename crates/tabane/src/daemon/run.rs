@@ -496,7 +496,7 @@ impl Host for Daemon {
             TOKEN_SIGNALS => {
                 while let Ok(Some(signal)) = self.signals.read() {
                     match signal {
-                        Signal::Terminate | Signal::Interrupt => self.stop = true,
+                        Signal::Terminate | Signal::Interrupt | Signal::Abort => self.stop = true,
                         Signal::Hangup => drop(self.reload(turn, false)),
                     }
                 }
@@ -543,7 +543,7 @@ impl Host for Daemon {
     }
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
-        self.draw(node);
+        self.draw(node, poller);
         let Some(nic) = &mut self.nic else {
             return self.is_eager;
         };

@@ -1,6 +1,7 @@
 //! What the daemon tells the keeper of Multipath TCP, and has of it.
 
 use core::time::Duration;
+use std::process::Child;
 
 use tabane_engine::Turn;
 use tabane_io::clock;
@@ -10,15 +11,22 @@ use tabane_proto::{Event, Node, PeerId, PeerState, PeerStats, Time};
 
 use super::log;
 use super::run::{Daemon, TOKEN_KEEPER};
-use crate::steer::{PathPicture, PeerPicture, Picture, Report, Steering};
+use crate::steer::{Loss, PathPicture, PeerPicture, Picture, Report, Steering};
 
 /// A path that was never answered has failed when the peer has been there for this long.
 const SETTLING: Duration = Duration::from_secs(1);
+
+/// When there is another keeper for one that has ended by itself.
+const ANOTHER_AFTER: Duration = Duration::from_secs(1);
 
 /// The keeper, if it is wanted and there.
 #[derive(Debug, Default)]
 pub struct Helm {
     steering: Option<Steering>,
+    /// When another one is to be started.
+    start_at: Option<Time>,
+    /// The one before, if it was not seen to end.
+    former: Option<Child>,
     /// When the links are to be told anew.
     draw_at: Option<Time>,
 }
@@ -34,6 +42,7 @@ impl Helm {
             Ok(steering) => Helm {
                 steering: Some(steering),
                 draw_at: Some(now),
+                ..Helm::default()
             },
             Err(error) => {
                 log::line(format!("Multipath TCP is not steered: {error}"));
@@ -47,9 +56,9 @@ impl Helm {
         self.steering.as_ref().map(|steering| &steering.report)
     }
 
-    /// Whether it is there.
+    /// Whether it is there, or will be.
     pub fn is_steering(&self) -> bool {
-        self.steering.is_some()
+        self.steering.is_some() || self.start_at.is_some()
     }
 
     /// Something happened to a peer or a path.
@@ -72,16 +81,32 @@ impl Helm {
 
     /// Has everything put back.
     pub fn stop(&mut self, poller: &Poller) {
+        self.start_at = None;
         if let Some(steering) = self.steering.take() {
             let _ = poller.deregister(&steering);
-            steering.stop();
+            self.former = Some(steering.stop());
+        }
+    }
+
+    /// Starts another keeper, if that is due. It first removes the routes that the one before has left.
+    fn start_again(&mut self, poller: &Poller) {
+        let now = Time::from_ns(clock::now_ns());
+        if self.start_at.is_some_and(|at| at <= now) {
+            if let Some(former) = &mut self.former {
+                let _ = former.try_wait();
+            }
+            *self = Helm::start(poller, TOKEN_KEEPER, now);
+            self.start_at = self.steering.is_none().then(|| now + ANOTHER_AFTER);
         }
     }
 }
 
 impl Daemon {
     /// Tells the keeper how the links are, if that is due.
-    pub(super) fn draw(&mut self, node: &Node) {
+    pub(super) fn draw(&mut self, node: &Node, poller: &Poller) {
+        if self.helm.start_at.is_some() {
+            self.helm.start_again(poller);
+        }
         let Some(mut steering) = self.helm.steering.take() else {
             return;
         };
@@ -140,10 +165,18 @@ impl Daemon {
                 }
                 self.helm.steering = Some(steering);
             }
-            Err(why) => {
-                log::line(format!("Multipath TCP is not steered: {why}"));
+            Err(loss) => {
                 self.helm.steering = Some(steering);
                 self.leave_helm(turn);
+                match loss {
+                    Loss::Failed(why) => {
+                        log::line(format!("Multipath TCP is not steered: {why}"));
+                    }
+                    Loss::Ended => {
+                        log::line("the keeper of Multipath TCP has ended; another one is started");
+                        self.helm.start_at = Some(turn.now + ANOTHER_AFTER);
+                    }
+                }
             }
         }
     }

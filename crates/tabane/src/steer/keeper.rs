@@ -27,13 +27,16 @@ const SUCCESSION_MAX: Duration = Duration::from_secs(2);
 /// Is the keeper of the daemon at the other end of standard input.
 pub fn keep() -> u8 {
     // Whoever stops a service tells all its processes: this one is to be there until the daemon is not.
-    match (Signals::new(), io::stdin().as_fd().try_clone_to_owned()) {
-        (Ok(mut signals), Ok(fd)) => serve(&UnixStream::from(fd), &mut signals),
+    match (
+        Signals::with_abort(),
+        io::stdin().as_fd().try_clone_to_owned(),
+    ) {
+        (Ok(signals), Ok(fd)) => serve(&UnixStream::from(fd), Told::new(signals)),
         _ => exit_codes::FAILURE,
     }
 }
 
-fn serve(daemon: &UnixStream, signals: &mut Signals) -> u8 {
+fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
     let heir = succeed();
     let mut kernel = match Kernel::open() {
         Ok(kernel) => kernel,
@@ -43,7 +46,8 @@ fn serve(daemon: &UnixStream, signals: &mut Signals) -> u8 {
     let mut line = Vec::new();
     let (mut last, mut report) = (Report::default(), Report::default());
     let (mut next, mut renew_at) = (Instant::now(), Instant::now() + RENEW_EVERY);
-    loop {
+    // A daemon whose watchdog was not fed may take long to go.
+    while !told.is_to_end_at_once() {
         match read_picture(&mut reader, &mut line, next) {
             Ok(Some(picture)) => {
                 if let Err(why) = kernel.set_picture(&picture) {
@@ -76,17 +80,42 @@ fn serve(daemon: &UnixStream, signals: &mut Signals) -> u8 {
     let _ = daemon.shutdown(std::net::Shutdown::Both);
     let is_succeeded = || heir.as_ref().is_some_and(|heir| heir.accept().is_ok());
     // The manager of services waits for all processes: what is left is left to the next daemon.
-    while is_needed && !is_succeeded() && !is_told(signals) {
+    while is_needed && !is_succeeded() && !told.is_to_end() {
         std::thread::sleep(LINGER_EVERY);
         is_needed = kernel.withdraw_all();
     }
     exit_codes::OK
 }
 
-/// Whether it was told to end, now or before.
-fn is_told(signals: &mut Signals) -> bool {
-    let mut said = std::iter::from_fn(|| signals.read().ok().flatten());
-    said.any(|signal| signal != Signal::Hangup)
+/// What signals have told.
+struct Told {
+    signals: Signals,
+    end: bool,
+    at_once: bool,
+}
+
+impl Told {
+    fn new(signals: Signals) -> Told {
+        Told {
+            signals,
+            end: false,
+            at_once: false,
+        }
+    }
+
+    /// To end, now or before.
+    fn is_to_end(&mut self) -> bool {
+        while let Ok(Some(signal)) = self.signals.read() {
+            self.end |= signal != Signal::Hangup;
+            self.at_once |= signal == Signal::Abort;
+        }
+        self.end
+    }
+
+    /// And not to wait for the daemon to be gone.
+    fn is_to_end_at_once(&mut self) -> bool {
+        self.is_to_end() && self.at_once
+    }
 }
 
 fn fail(daemon: &UnixStream, why: String) -> u8 {

@@ -49,6 +49,15 @@ pub struct Report {
     pub failed: Option<String>,
 }
 
+/// Why a keeper is not there any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Nothing can be steered; in words for people.
+    Failed(String),
+    /// It was killed, say: another one may do.
+    Ended,
+}
+
 /// The daemon's end.
 #[derive(Debug)]
 pub struct Steering {
@@ -121,19 +130,18 @@ impl Steering {
     /// Takes in what the keeper says. Returns what the log should say.
     ///
     /// # Errors
-    /// It is gone; in words for people.
-    pub fn ready(&mut self) -> Result<Vec<String>, String> {
+    /// It is gone.
+    pub fn ready(&mut self) -> Result<Vec<String>, Loss> {
         let mut said = Vec::new();
         let mut buffer = [0; 4096];
         loop {
             match (&self.stream).read(&mut buffer) {
-                Ok(0) => {
-                    return Err("its keeper has ended".to_owned());
-                }
+                Ok(0) => return Err(Loss::Ended),
                 Ok(length) => self.incoming.extend(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.to_string()),
+                // One that was killed while it was being told.
+                Err(_) => return Err(Loss::Ended),
             }
             while let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<_> = self.incoming.drain(..=end).collect();
@@ -143,7 +151,7 @@ impl Steering {
                 }
             }
             if let Some(why) = &self.report.failed {
-                return Err(why.clone());
+                return Err(Loss::Failed(why.clone()));
             }
         }
         self.push();
@@ -155,8 +163,9 @@ impl Steering {
         self.report.connections.get(peer).is_some_and(|n| *n > 0)
     }
 
-    /// Has everything put back that can be, and waits for it.
-    pub fn stop(mut self) {
+    /// Has everything put back that can be, and waits for it. Returns the keeper, which may go on for the
+    /// connections that live by what is left.
+    pub fn stop(mut self) -> Child {
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.stream.set_nonblocking(false);
         let until = Instant::now() + PUTTING_BACK_MAX;
@@ -172,6 +181,7 @@ impl Steering {
             }
         }
         let _ = self.keeper.try_wait();
+        self.keeper
     }
 }
 

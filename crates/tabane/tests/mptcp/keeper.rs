@@ -78,6 +78,60 @@ impl Keeper {
     }
 }
 
+/// So a service manager ends all processes of a service that hangs, and the daemon may take long to go.
+#[test]
+fn on_sigabrt_routes_are_put_back_at_once() {
+    const SIGABRT: i32 = 6;
+    let mut keeper = Keeper::start(2);
+    keeper.draw("WF");
+    keeper.wait_ways(&[0, 0]);
+    keeper.program.signal(SIGABRT).expect("is there");
+    keeper.finish();
+}
+
+/// The process that a daemon has started to steer, once there is one.
+fn keeper_of(cluster: &Cluster, node: usize) -> String {
+    let daemon = cluster.daemon(node).expect("runs").id().to_string();
+    let is_keeper = |pid: &String| {
+        let read =
+            |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let stat = read("stat");
+        // Behind the name, which may have anything in it: state and parent.
+        let parent = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split(' ').nth(2));
+        parent == Some(&daemon) && read("cmdline").contains("\0keeper\0")
+    };
+    let mut found = None;
+    eventually("there is a keeper", || {
+        let all = std::fs::read_dir("/proc").expect("is there").flatten();
+        let mut pids = all.map(|entry| text(entry.file_name().as_encoded_bytes()));
+        found = pids.find(is_keeper);
+        found.is_some()
+    });
+    found.expect("was found")
+}
+
+/// By the kernel, where memory is short, or by somebody.
+#[test]
+fn there_is_another_one_for_one_that_is_killed() {
+    let (mut cluster, before) = steered(&on(2));
+    silence(&cluster, 1);
+    let killed = keeper_of(&cluster, 0);
+    said(&cluster, 0, &format!("kill -9 {killed}"));
+    cluster.lab().heal(1).expect("heals");
+    wait_path(&cluster, 1, "up");
+    wait_detour(&cluster, 1, false);
+    assert_ne!(keeper_of(&cluster, 0), killed);
+    silence(&cluster, 1);
+    heal(&cluster, 1);
+    assert!(cluster.stop(0).expect("stops").success());
+    eventually("routes are put back", || {
+        kernel(&cluster, 0).routes == before[0].routes
+    });
+}
+
 /// In one picture, so that the detour changes sides.
 #[test]
 fn one_link_returns_as_the_other_fails() {
