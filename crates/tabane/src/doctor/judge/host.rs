@@ -193,7 +193,7 @@ fn buffers(facts: &Facts) -> Option<Finding> {
 }
 
 /// Packets of a flood that the kernel dropped at the daemon's word.
-fn kept_off(facts: &Facts) -> u64 {
+pub(super) fn kept_off(facts: &Facts) -> u64 {
     facts.daemon.as_ref().map_or(0, |daemon| {
         let count = |report: &StatusReport| report.node.dropped.get("flood").copied();
         let (first, last) = (count(&daemon.first), count(&daemon.last));

@@ -2,6 +2,7 @@
 
 use tabane_io::probe::KnockAnswer;
 
+use super::host::kept_off;
 use super::{refusals, words};
 use crate::doctor::facts::{Facts, OwnLink, PathFacts, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
@@ -192,9 +193,12 @@ fn dropped_here(facts: &Facts, path: &PathFacts) -> Option<(u64, u64)> {
     let arrivals = facts.link(path.link)?.arrivals.as_ref()?;
     let of_peer = arrivals.get(&path.remote.ip()).copied().unwrap_or(0);
     let all: u64 = arrivals.values().sum();
-    let taken = facts.link_status(path.link)?.grown(|l| l.rx_datagrams);
+    let watch = facts.link_status(path.link)?;
+    let taken = watch.grown(|l| l.rx_datagrams);
+    // These came as far as the daemon's socket.
+    let refused = watch.grown(|l| l.rx_dropped) + kept_off(facts);
     // A packet may be on its way when counting begins or ends.
-    let missing = all.saturating_sub(taken);
+    let missing = all.saturating_sub(taken + refused);
     (of_peer > 0 && missing * 2 >= of_peer).then_some((of_peer, taken))
 }
 

@@ -126,3 +126,23 @@ fn a_flood_that_is_kept_off_is_no_lack_of_room() {
     assert_eq!(flood(9_000), []);
     only(&flood(9_040), Cause::Cpu, Severity::Slow);
 }
+
+#[test]
+fn a_flood_that_is_kept_off_is_no_firewall() {
+    // 5000 packets of the flood were kept off, so many found no room, the peer's came all.
+    let flood = |kept_off: u64, no_room: u64| {
+        with(move |facts| {
+            let [peer, stranger] = ["10.77.1.2", "10.77.1.99"].map(|a| a.parse().expect("one"));
+            facts.links[1].arrivals = Some(BTreeMap::from([(peer, 9), (stranger, 9_000)]));
+            dead(facts);
+            let last = last(facts);
+            last.node.links[1].rx_datagrams += 4_009;
+            last.node.links[1].rx_dropped += no_room;
+            last.node.dropped.insert("flood".to_owned(), kept_off);
+        })
+    };
+    let is_firewall = |found: Vec<Finding>| found.iter().any(|f| f.cause == Cause::FirewallHere);
+    assert!(is_firewall(flood(0, 0)));
+    assert!(!is_firewall(flood(5_000, 0)));
+    assert!(!is_firewall(flood(4_000, 1_000)));
+}
