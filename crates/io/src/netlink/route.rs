@@ -53,6 +53,12 @@ impl Socket {
         Ok(links.into_iter().find(|link| link.name == name))
     }
 
+    /// The device of this number; as quick on a host with many.
+    pub(crate) fn link_at(&mut self, index: u32) -> Result<Option<LinkFacts>, Refused> {
+        let request = Request::new(libc::RTM_GETLINK, ACK, &link_header(index, 0, 0));
+        self.ask(request, LinkFacts::read)
+    }
+
     /// Makes a veth pair: `name` here and `peer` in the network namespace
     /// `peer_namespace`, or here too.
     pub(crate) fn add_veth(

@@ -334,9 +334,11 @@ impl Vnic {
     pub fn counters(&mut self) -> io::Result<VnicCounters> {
         let kernel_drops = match &self.end {
             End::Tap(_) => {
-                find(&mut self.route, &self.link.name)
-                    .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?
-                    .tx_dropped
+                let link = self
+                    .route
+                    .link_at(self.link.index)
+                    .map_err(io::Error::from)?;
+                link.ok_or(io::ErrorKind::NotFound)?.tx_dropped
             }
             End::Packets(queues) => {
                 self.packet_drops += queues.take_drops()?;
