@@ -58,6 +58,30 @@ fn the_manager_is_told_of_the_start_every_interval_and_the_end() {
     assert_eq!(last.as_deref(), Some("STOPPING=1"));
 }
 
+/// Its queue may be full: what it is to know is told again, long before the next time is due.
+#[test]
+fn a_manager_that_does_not_listen_for_a_while_is_told_again() {
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
+    let socket = cluster.directory().join("notify");
+    let manager = UnixDatagram::bind(&socket).expect("is bound");
+    let others = UnixDatagram::unbound().expect("is made");
+    others.set_nonblocking(true).expect("is set");
+    while others.send_to(b"FROM=others", &socket).is_ok() {}
+
+    let mut up = up_behind(&cluster, 0, &[]);
+    let hour_us = "3600000000";
+    up.env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", hour_us);
+    cluster.start_as(0, up).expect("starts");
+    let why = "cannot notify the service manager";
+    eventually("it is not heard", || cluster.log(0).contains(why));
+    manager.set_read_timeout(Some(PATIENCE)).expect("is set");
+    let mut words = std::iter::repeat_with(|| told(&manager)).filter(|said| said != "FROM=others");
+    assert_eq!(words.next().as_deref(), Some("READY=1"));
+    assert_eq!(words.next().as_deref(), Some("WATCHDOG=1"));
+}
+
 #[test]
 fn after_a_crash_it_starts_again_with_the_privileges_of_its_unit() {
     let lab = lab(&LabConfig::default());

@@ -8,12 +8,19 @@ use tabane_proto::Time;
 
 use super::log;
 
+/// When it is told again what it did not take: its queue may be full for a moment.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// The way to the service manager, and what it waits for.
 pub(super) struct Manager {
     notifier: Option<Notifier>,
     /// How often the watchdog is fed: half of what the unit's `WatchdogSec=` allows.
     interval: Option<Duration>,
     due: Time,
+    /// It has not taken yet that the node is ready.
+    owes_ready: bool,
+    /// It did not take the last word; the log has it.
+    is_deaf: bool,
 }
 
 impl Manager {
@@ -29,14 +36,25 @@ impl Manager {
             notifier,
             interval,
             due: Time::ZERO,
+            owes_ready: false,
+            is_deaf: false,
         }
     }
 
     /// Tells it. A manager that does not listen is not a reason to stop.
-    pub fn tell(&self, state: State<'_>) {
-        if let Some(Err(error)) = self.notifier.as_ref().map(|n| n.notify(state)) {
+    pub fn tell(&mut self, state: State<'_>) {
+        let is_told = self.say(state);
+        self.owes_ready = state == State::Ready && !is_told;
+    }
+
+    /// Whether it has taken it.
+    fn say(&mut self, state: State<'_>) -> bool {
+        let said = self.notifier.as_ref().map_or(Ok(()), |n| n.notify(state));
+        if let (Err(error), false) = (&said, self.is_deaf) {
             log::line(format!("cannot notify the service manager: {error}"));
         }
+        self.is_deaf = said.is_err();
+        !self.is_deaf
     }
 
     /// How long the loop may sleep, if it may sleep `patience` otherwise.
@@ -47,12 +65,18 @@ impl Manager {
     /// To be called after each turn of the loop, and from nowhere else: that is
     /// what the watchdog is to know, that packets, timers and frames had their turn.
     pub fn turned(&mut self, now: Time) {
-        let Some(interval) = self.interval else {
+        if now < self.due || (self.interval.is_none() && !self.owes_ready) {
             return;
-        };
-        if now >= self.due {
-            self.due = now + interval;
-            self.tell(State::Watchdog);
         }
+        if self.owes_ready {
+            self.tell(State::Ready);
+        }
+        let is_fed = self.interval.is_none() || self.say(State::Watchdog);
+        let interval = self.interval.unwrap_or(AGAIN_AFTER);
+        self.due = now
+            + match is_fed && !self.owes_ready {
+                true => interval,
+                false => interval.min(AGAIN_AFTER),
+            };
     }
 }
