@@ -171,3 +171,25 @@ fn an_address_that_cannot_be_had_is_told_and_no_reason_to_stop() {
             .contains("metrics are at http://10.9.9.9:9577/metrics")
     });
 }
+
+#[test]
+fn another_address_with_the_same_port_is_served_after_a_reload() {
+    let cluster = cluster_with_metrics();
+    let file = cluster.file();
+    let text = fs::read_to_string(&file).expect("is read");
+    // The second one was there before.
+    for (address, times) in [("0.0.0.0", 1), ("127.0.0.1", 2)] {
+        let line = format!("metrics = \"{address}:{PORT}\"");
+        let rest = text.split_once('\n').expect("the line of metrics").1;
+        fs::write(&file, format!("{line}\n{rest}")).expect("is written");
+        let mut reload = cluster.tabane(0);
+        reload.arg("reload");
+        let done = output("tabane", reload, PATIENCE).expect("ends");
+        assert!(done.status.success(), "{}", common::text(&done.stderr));
+        let told = format!("metrics are at http://{address}:{PORT}/metrics");
+        eventually(&told, || count(&cluster.log(0), &told) == times);
+        scrape(&cluster);
+    }
+    let log = cluster.log(0);
+    assert!(!log.contains("cannot be served"), "{log}");
+}

@@ -92,10 +92,17 @@ impl Daemon {
 
     /// The metrics at their new address, if they have one: the only thing that can
     /// be known to work by doing it alone.
-    fn open_metrics(&self, plan: &Plan) -> Result<Option<Option<MetricsServer>>, Vec<Problem>> {
-        let wanted = plan.new.metrics_of(plan.me);
-        if wanted == self.cluster.metrics_of(self.me) {
+    fn open_metrics(&mut self, plan: &Plan) -> Result<Option<Option<MetricsServer>>, Vec<Problem>> {
+        let (wanted, now) = (
+            plan.new.metrics_of(plan.me),
+            self.cluster.metrics_of(self.me),
+        );
+        if wanted == now {
             return Ok(None);
+        }
+        // One port may be had once only, whatever the addresses.
+        if wanted.map(|address| address.port()) == now.map(|address| address.port()) {
+            self.metrics = None;
         }
         let opened = wanted.map(super::run::serve_metrics).transpose();
         let right = "take another address or port for `metrics`";

@@ -37,6 +37,10 @@ const REPORT_AGE_MAX: Duration = Duration::from_millis(900);
 /// How long to wait before another attempt to listen.
 pub const LISTEN_RETRY: Duration = Duration::from_secs(5);
 
+/// A port may be that of a server before, which ends at once: so long it is tried more often, and not told.
+const SUCCESSION_MAX: Duration = Duration::from_secs(1);
+const SUCCESSION_RETRY: Duration = Duration::from_millis(20);
+
 /// After new clients, the thread rests this long. With [`CLIENTS_MAX`] clients
 /// accepted at once, a storm of them costs some thousand a second, not a processor.
 const REST: Duration = Duration::from_millis(5);
@@ -73,6 +77,7 @@ impl MetricsServer {
         let mut service = Service {
             address,
             poller,
+            begun: Instant::now(),
             listening: Listening::Not {
                 again: Instant::now(),
                 told: false,
@@ -98,6 +103,7 @@ impl MetricsServer {
 struct Service {
     address: SocketAddr,
     poller: Poller,
+    begun: Instant,
     listening: Listening,
     /// A client and when it came, counted in clients.
     slots: [Option<(Client, u64)>; CLIENTS_MAX],
@@ -169,6 +175,13 @@ impl Service {
             Ok(listener) => {
                 (self.log)(format!("metrics are at http://{address}{}", http::PATH));
                 self.listening = Listening::Yes(listener);
+            }
+            Err(error)
+                if error.kind() == ErrorKind::AddrInUse
+                    && self.begun.elapsed() < SUCCESSION_MAX =>
+            {
+                let again = Instant::now() + SUCCESSION_RETRY;
+                self.listening = Listening::Not { again, told };
             }
             Err(error) => {
                 if !told {
