@@ -16,7 +16,7 @@ pub fn run(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(3 * REQUEST_BYTES_MAX)];
     let (mut far, near) = UnixStream::pair().expect("a pair of sockets");
     let mut client = Client::new(near).expect("a client");
-    let answer = |request: Request| Response::Error(format!("{request:?}"));
+    let answer = |request: Request| Response::Error(format!("{request:?}")).to_line();
     let mut done = false;
     for piece in bytes.chunks(usize::from(piece_bytes) + 1) {
         if far.write_all(piece).is_err() || client.advance(answer) == Progress::Done {

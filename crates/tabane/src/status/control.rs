@@ -126,15 +126,15 @@ impl Client {
         })
     }
 
-    /// Does what can be done now without waiting; `answer` is called at most
-    /// once in a client's life, when the request is complete and right.
+    /// Does what can be done now without waiting; `answer`, which gives the answer's line, is called
+    /// at most once in a client's life, when the request is complete and right.
     ///
     /// A client that closes before it has its answer is dropped, also one that
     /// only closes its sending side, if the answer does not fit the socket's buffer.
-    pub fn advance(&mut self, answer: impl FnOnce(Request) -> Response) -> Progress {
+    pub fn advance(&mut self, answer: impl FnOnce(Request) -> Vec<u8>) -> Progress {
         if self.answer.is_empty() {
             match self.read_request() {
-                Ok(Some(Ok(request))) => self.answer = answer(request).to_line(),
+                Ok(Some(Ok(request))) => self.answer = answer(request),
                 Ok(Some(Err(refusal))) => self.answer = refusal.to_line(),
                 Ok(None) => return Progress::WaitReadable,
                 Err(_) => return Progress::Done,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::{Duration, Instant};
 
 use tabane_io::credentials::{own_uid, peer};
 use tabane_io::poll::{Interest, Poller};
@@ -19,8 +20,12 @@ pub fn socket_of_user(uid: u32) -> String {
     format!("{SOCKET_NAME}-{uid}")
 }
 
-/// Most clients at a time; the one that came first goes for the next.
+/// Most clients at a time; the one that came first goes for the next, but no owner for anyone.
 pub const CLIENTS_MAX: usize = 8;
+
+/// So long who may only ask is shown the same report, however many ask: one of a large cluster takes
+/// the daemon's loop milliseconds.
+const REPORT_AGE_MIN: Duration = Duration::from_millis(100);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,39 @@ pub enum Caller {
 /// A connection, who is at its other end, and when it came, counted in clients.
 type Slot = Option<(Client, Caller, u64)>;
 
+/// The report that was told last, as a line.
+#[derive(Debug, Default)]
+pub(super) struct Shown(Option<(Vec<u8>, Instant)>);
+
+impl Shown {
+    /// What to tell now, the time at which this turn of the loop began; made by `make` if it has to be.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        caller: Caller,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Vec<u8> {
+        let least = match caller {
+            Caller::Anyone => REPORT_AGE_MIN,
+            Caller::Owner => Duration::ZERO,
+        };
+        match &self.0 {
+            Some((line, made)) if now == *made || now.duration_since(*made) < least => line.clone(),
+            _ => {
+                let line = make();
+                self.0 = Some((line.clone(), now));
+                line
+            }
+        }
+    }
+
+    /// A large one need not be kept for longer than it may be shown.
+    fn forget_old(&mut self, now: Instant) {
+        self.0
+            .take_if(|(_, made)| now.duration_since(*made) >= REPORT_AGE_MIN);
+    }
+}
+
 /// The listening socket and its clients, registered with the daemon's poller.
 #[derive(Debug)]
 pub struct ControlServer {
@@ -41,6 +79,7 @@ pub struct ControlServer {
     first_token: u64,
     slots: [Slot; CLIENTS_MAX],
     accepted: u64,
+    shown: Shown,
     /// Given up to turn a client away when there is no descriptor to serve it with.
     spare: Option<File>,
     /// Whether the last client was turned away.
@@ -70,6 +109,7 @@ impl ControlServer {
             first_token,
             slots: Default::default(),
             accepted: 0,
+            shown: Shown::default(),
             spare: File::open(SPARE).ok(),
             exhausted: false,
         })
@@ -81,7 +121,8 @@ impl ControlServer {
     }
 
     /// Accepts, reads, answers and writes whatever is possible without waiting.
-    /// `answer` is called once for each request.
+    /// `answer` is called once for each request, but for those of the status that are told what others
+    /// were told just now.
     ///
     /// # Errors
     /// Those of the poller and of `accept`, such as no descriptor left (told for
@@ -93,11 +134,18 @@ impl ControlServer {
         mut answer: impl FnMut(Request, Caller) -> Response,
     ) -> io::Result<()> {
         let accepted = self.accept(poller);
+        let now = Instant::now();
+        self.shown.forget_old(now);
         for (token, slot) in (self.first_token + 1..).zip(&mut self.slots) {
             let Some((client, caller, _)) = slot else {
                 continue;
             };
-            match client.advance(|request| answer(request, *caller)) {
+            let (caller, shown) = (*caller, &mut self.shown);
+            let line = |request| match request {
+                Request::Status => shown.answer(now, caller, || answer(request, caller).to_line()),
+                Request::Reload { .. } => answer(request, caller).to_line(),
+            };
+            match client.advance(line) {
                 Progress::WaitReadable => {}
                 Progress::WaitWritable => poller.modify(&*client, token, Interest::ReadWrite)?,
                 // Closing it takes it out of the poller.
@@ -129,12 +177,13 @@ impl ControlServer {
                 true => Caller::Owner,
                 false => Caller::Anyone,
             };
-            let client = Client::new(stream)?;
-            // Free slots count as oldest.
-            let age = |slot: &Slot| slot.as_ref().map_or(0, |(_, _, came)| *came);
-            let Some(index) = (0..CLIENTS_MAX).min_by_key(|&i| age(&self.slots[i])) else {
-                return Ok(());
+            let occupants = self.slots.each_ref();
+            let occupants =
+                occupants.map(|slot| slot.as_ref().map(|(_, caller, came)| (*caller, *came)));
+            let Some(index) = place_for(caller, occupants) else {
+                continue;
             };
+            let client = Client::new(stream)?;
             self.slots[index] = None;
             let token = self.first_token + 1 + index as u64;
             poller.register(&client, token, Interest::Read)?;
@@ -151,6 +200,23 @@ impl ControlServer {
         drop(self.listener.accept());
         self.spare = File::open(SPARE).ok();
     }
+}
+
+/// The place that a newcomer takes, given who has which and when they came; `None`: it has to go.
+pub(super) fn place_for(
+    newcomer: Caller,
+    occupants: [Option<(Caller, u64)>; CLIENTS_MAX],
+) -> Option<usize> {
+    let places = occupants.into_iter().enumerate();
+    let may_take = |(_, occupant): &(usize, Option<(Caller, u64)>)| {
+        let is_owner = occupant.is_some_and(|(caller, _)| caller == Caller::Owner);
+        newcomer == Caller::Owner || !is_owner
+    };
+    // Free ones count as oldest.
+    let rank = |(_, occupant): &(usize, Option<(Caller, u64)>)| {
+        occupant.map_or((false, 0), |(caller, came)| (caller == Caller::Owner, came))
+    };
+    places.filter(may_take).min_by_key(rank).map(|(at, _)| at)
 }
 
 /// Whether this process, or the machine, has no descriptors left.

@@ -5,17 +5,18 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tabane_io::poll::Poller;
 
 use super::super::control::{Client, Progress, REQUEST_BYTES_MAX, Request, Response};
+use super::super::server::{Shown, place_for};
 use super::super::*;
 use super::example;
 
-fn ok(request: Request) -> Response {
+fn ok(request: Request) -> Vec<u8> {
     assert_eq!(request, Request::Status);
-    Response::Status(Box::new(example()))
+    Response::Status(Box::new(example())).to_line()
 }
 
 /// A connected pair: the client's blocking end and the daemon's [`Client`].
@@ -106,7 +107,7 @@ fn a_slow_reader_gets_everything() {
     let expected = Response::Status(Box::new(large.clone())).to_line();
     let (mut here, mut client) = pair();
     here.write_all(&Request::Status.to_line()).unwrap();
-    let mut progress = client.advance(|_| Response::Status(Box::new(large)));
+    let mut progress = client.advance(|_| Response::Status(Box::new(large)).to_line());
     assert_eq!(progress, Progress::WaitWritable);
     let mut answer = Vec::new();
     let mut chunk = [0; 4096];
@@ -126,7 +127,7 @@ fn a_reader_that_goes_while_its_answer_waits_is_dropped() {
     large.peers = (0..3000).flat_map(|_| large.peers.clone()).collect();
     let (mut here, mut client) = pair();
     here.write_all(&Request::Status.to_line()).unwrap();
-    let progress = client.advance(|_| Response::Status(Box::new(large)));
+    let progress = client.advance(|_| Response::Status(Box::new(large)).to_line());
     assert_eq!(progress, Progress::WaitWritable);
     drop(here);
     assert_eq!(client.advance(ok), Progress::Done);
@@ -182,6 +183,43 @@ fn clients_that_say_nothing_do_not_lock_others_out() {
         drop(mute);
         assert!(ask_status(name).is_ok());
     });
+}
+
+#[test]
+fn who_may_only_ask_takes_no_place_of_an_owner() {
+    use Caller::{Anyone, Owner};
+    let place = |callers: &[Caller], newcomer| {
+        let came = |n| callers.get(n).map(|caller| (*caller, n as u64 + 1));
+        place_for(newcomer, std::array::from_fn(came))
+    };
+    assert_eq!(place(&[Owner, Anyone], Anyone), Some(2), "a free one");
+    let all = |caller| vec![caller; CLIENTS_MAX];
+    assert_eq!(place(&all(Anyone), Anyone), Some(0), "that of the first");
+    assert_eq!(place(&all(Owner), Owner), Some(0));
+    assert_eq!(place(&all(Owner), Anyone), None);
+    let mut mixed = all(Owner);
+    mixed[5] = Anyone;
+    assert_eq!(place(&mixed, Anyone), Some(5));
+    assert_eq!(place(&mixed, Owner), Some(5));
+}
+
+#[test]
+fn who_may_only_ask_has_no_report_made_for_each_time() {
+    use Caller::{Anyone, Owner};
+    let (mut shown, start) = (Shown::default(), Instant::now());
+    let mut made = 0;
+    let mut ask = |ms, caller| {
+        let now = start + Duration::from_millis(ms);
+        let make = || {
+            made += 1;
+            vec![made]
+        };
+        shown.answer(now, caller, make)[0]
+    };
+    assert_eq!([ask(0, Anyone), ask(0, Owner)], [1, 1], "in one turn");
+    assert_eq!([ask(50, Anyone), ask(99, Anyone)], [1, 1]);
+    assert_eq!([ask(99, Owner), ask(120, Anyone)], [2, 2]);
+    assert_eq!([ask(199, Anyone), ask(200, Owner)], [3, 4]);
 }
 
 #[test]
