@@ -35,7 +35,7 @@ pub(super) struct Received {
     pub bytes: usize,
 }
 
-/// The next datagram, or with the flag MSG_ERRQUEUE error; `None` when there is none.
+/// The next datagram, or with the flag MSG_ERRQUEUE error; `None` when there is none. Never waits.
 pub(super) fn receive(
     socket: &Socket,
     buffer: &mut [u8],
@@ -55,6 +55,7 @@ pub(super) fn receive(
     header.msg_iovlen = 1;
     header.msg_control = ancillary.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&ancillary) as _;
+    let flags = flags | libc::MSG_DONTWAIT;
     let received = retry(|| {
         // SAFETY: `header` names buffers that outlive the call.
         check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })

@@ -36,7 +36,7 @@ pub use plain::{Datagrams, Sharing, accept_plainly, connect_plainly, listen_plai
 pub use rules::Rules;
 pub use syn::Syn;
 
-use crate::sys::{check, packet_address, set_option, set_program, step};
+use crate::sys::{check, check_len, packet_address, set_option, set_program, step};
 use namespace::CONGESTION_CONTROL;
 use syn::SYN_BYTES_MAX;
 
@@ -274,8 +274,23 @@ impl Capture {
         ]
     }
 
-    /// What another process handed on.
-    pub fn from_descriptors(descriptors: [OwnedFd; DESCRIPTORS]) -> Capture {
+    /// What another process handed on, which may be anybody.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is something else.
+    pub fn from_descriptors(descriptors: [OwnedFd; DESCRIPTORS]) -> io::Result<Capture> {
+        let kinds = [
+            (Domain::PACKET, Type::DGRAM),
+            (Domain::IPV4, Type::RAW),
+            (Domain::IPV6, Type::RAW),
+            (Domain::IPV4, Type::RAW),
+            (Domain::IPV6, Type::RAW),
+            (Domain::IPV6, Type::STREAM),
+            (Domain::IPV6, Type::DGRAM),
+        ];
+        for (descriptor, kind) in descriptors.iter().zip(kinds) {
+            check_handed_on(descriptor, &[kind])?;
+        }
         let [
             syns,
             send_v4,
@@ -287,7 +302,7 @@ impl Capture {
         ] = descriptors;
         // A program's user may have been granted less than this process is.
         let _ = grow_syn_buffer(syns.as_fd());
-        Capture {
+        Ok(Capture {
             syns,
             send_v4: send_v4.into(),
             send_v6: send_v6.into(),
@@ -295,7 +310,7 @@ impl Capture {
             answer_v6: answer_v6.into(),
             listener: listener.into(),
             datagrams: datagrams.into(),
-        }
+        })
     }
 }
 
@@ -321,9 +336,13 @@ impl Speaker {
         Ok(Speaker(socket))
     }
 
-    /// What another process handed on.
-    pub fn from_descriptor(descriptor: OwnedFd) -> Speaker {
-        Speaker(descriptor.into())
+    /// What another process handed on, which may be anybody.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is something else.
+    pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Speaker> {
+        check_stream(&descriptor)?;
+        Ok(Speaker(descriptor.into()))
     }
 
     /// Speaks for `from`, an address of another host, and connects to `to`, where a program of the
@@ -358,6 +377,52 @@ impl AsFd for Speaker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// A connection that another process handed on, which may be anybody.
+///
+/// # Errors
+/// `InvalidData`: it is something else.
+pub fn connection_from(descriptor: OwnedFd) -> io::Result<TcpStream> {
+    check_stream(&descriptor)?;
+    Ok(descriptor.into())
+}
+
+fn check_stream(descriptor: &OwnedFd) -> io::Result<()> {
+    let kinds = [Domain::IPV4, Domain::IPV6].map(|domain| (domain, Type::STREAM));
+    check_handed_on(descriptor, &kinds)
+}
+
+/// That a descriptor is a socket of one of these kinds; from now on calls of it do not wait. (Who handed
+/// it on may have that otherwise again: so all calls that can be told not to wait are.)
+fn check_handed_on(descriptor: &OwnedFd, kinds: &[(Domain, Type)]) -> io::Result<()> {
+    let socket = SockRef::from(descriptor);
+    let is_known = match (socket.domain(), socket.r#type()) {
+        (Ok(domain), Ok(kind)) => kinds.contains(&(domain, kind)),
+        _ => false,
+    };
+    if !is_known {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    socket.set_nonblocking(true)
+}
+
+/// Reads from a connection that another process may have, too; never waits.
+///
+/// # Errors
+/// As a read has.
+pub fn read_now(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: pointer and length describe `buffer`.
+    check_len(unsafe { libc::recv(socket.as_raw_fd(), at, length, libc::MSG_DONTWAIT) })
+}
+
+/// Writes to one; never waits.
+///
+/// # Errors
+/// As a write has.
+pub fn write_now(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    SockRef::from(socket).send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
 }
 
 /// A [`Speaker`] that is connected, for any port.
@@ -413,15 +478,19 @@ pub fn is_at_mark(socket: &TcpStream) -> bool {
 /// # Errors
 /// As a write has.
 pub fn write_urgent(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    SockRef::from(socket).send_with_flags(bytes, libc::MSG_OOB | libc::MSG_NOSIGNAL)
+    let flags = libc::MSG_OOB | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    SockRef::from(socket).send_with_flags(bytes, flags)
 }
 
-/// Writes bytes behind which more follow at once: they leave together.
+/// Writes bytes behind which more follow at once: they leave together. Never waits.
 ///
 /// # Errors
 /// As a write has.
 pub fn write_more(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    SockRef::from(socket).send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL)
+    SockRef::from(socket).send_with_flags(
+        bytes,
+        libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+    )
 }
 
 /// Closes a connection with a reset: its other end gets an error.
@@ -502,7 +571,8 @@ fn raw(domain: Domain, mark: u32) -> io::Result<Socket> {
 
 fn send(socket: &Socket, packet: &[u8], to: IpAddr) -> io::Result<()> {
     // The port means nothing to a raw socket; IPv6 insists on 0.
-    socket.send_to(packet, &SockAddr::from(SocketAddr::new(to, 0)))?;
+    let to = SockAddr::from(SocketAddr::new(to, 0));
+    socket.send_to_with_flags(packet, &to, libc::MSG_DONTWAIT)?;
     Ok(())
 }
 

@@ -2,11 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use super::{Capture, Datagrams, Sharing, Syn, Unreachable, connect_as, furnish};
+use super::{
+    Capture, Datagrams, Sharing, Speaker, Syn, Unreachable, connect_as, connection_from, furnish,
+    read_now,
+};
 use crate::namespace::isolated;
 use crate::poll::{Interest, Poller};
 
@@ -240,6 +243,50 @@ fn datagrams_to_other_hosts_are_seen_and_answered_in_their_name() {
                 let error = program.recv(&mut [0; 8]).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
             }
+        },
+    );
+}
+
+#[test]
+fn what_anybody_hands_on_is_checked_and_never_waited_for() {
+    isolated(
+        "capture::tests::what_anybody_hands_on_is_checked_and_never_waited_for",
+        || {
+            let theirs = capture();
+            let copies = || {
+                let copy = |one: std::os::fd::BorrowedFd<'_>| one.try_clone_to_owned().unwrap();
+                theirs.descriptors().map(copy)
+            };
+            let have_wait = || {
+                for descriptor in copies() {
+                    let socket = socket2::SockRef::from(&descriptor);
+                    socket.set_nonblocking(false).unwrap();
+                }
+            };
+            have_wait();
+            let ours = Capture::from_descriptors(copies()).unwrap();
+            assert!(ours.next_syn().unwrap().is_none());
+            assert!(ours.accept().unwrap().is_none());
+            assert!(ours.next_datagram(&mut []).unwrap().is_none());
+            // They have it otherwise again. (Accepting knows no flag for it.)
+            have_wait();
+            assert!(ours.next_syn().unwrap().is_none());
+            assert!(ours.next_datagram(&mut []).unwrap().is_none());
+
+            let mut others = copies();
+            others.reverse();
+            let refused = Capture::from_descriptors(others).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidData);
+            let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+            assert!(Speaker::from_descriptor(file()).is_err());
+            assert!(connection_from(file()).is_err());
+
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let stream = connection_from(stream.into()).unwrap();
+            stream.set_nonblocking(false).unwrap();
+            let nothing = read_now(&stream, &mut [0]).unwrap_err();
+            assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
         },
     );
 }

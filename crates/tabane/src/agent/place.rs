@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use tabane_io::capture::{Capture, Speaker, Syn, source_for};
+use tabane_io::capture::{Capture, Speaker, Syn, connection_from, source_for};
 use tabane_io::credentials::Credentials;
 use tabane_io::handover::Handover;
 use tabane_io::poll::Interest;
@@ -279,11 +279,13 @@ impl Agent {
                     let spares = &mut place.spares[usize::from(is_v6)];
                     spares.asked = false;
                     let speakers = descriptors.into_iter().map(Speaker::from_descriptor);
+                    let speakers = speakers.flatten();
                     let room = SPARES.saturating_sub(spares.speakers.len());
                     spares.speakers.extend(speakers.take(room));
                 }
                 Some(ToAgent::Connected { id, question }) => {
-                    let near = descriptors.into_iter().next().map(TcpStream::from);
+                    let near = descriptors.into_iter().next();
+                    let near = near.and_then(|near| connection_from(near).ok());
                     self.asked(now, node, (id, question), near);
                 }
                 None => break,
@@ -297,7 +299,9 @@ impl Agent {
         let place = &mut self.places[index];
         let descriptors = descriptors.try_into();
         let descriptors = descriptors.map_err(|_| io::ErrorKind::InvalidData)?;
-        let capture = place.capture.insert(Capture::from_descriptors(descriptors));
+        let capture = place
+            .capture
+            .insert(Capture::from_descriptors(descriptors)?);
         for (descriptor, kind) in watched(capture) {
             self.poller
                 .register(descriptor, token(kind, index), Interest::Read)?;

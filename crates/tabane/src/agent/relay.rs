@@ -1,10 +1,12 @@
 //! A program's TCP connection, carried on: by a stream of a bundle, or, to where there is none, by
 //! a plain TCP connection of this node.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 
-use tabane_io::capture::{break_when_closed, finish, is_at_mark, reset, write_more, write_urgent};
+use tabane_io::capture::{
+    break_when_closed, finish, is_at_mark, read_now, reset, write_more, write_now, write_urgent,
+};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_proto::op::OpError;
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -222,7 +224,7 @@ impl Relay {
             }
             let read = match far {
                 Far::Stream(peer, stream) => near_to_stream(near, now, node, *peer, *stream)?,
-                Far::Plain(_) => Some((received(near.read(buffer)), buffer.len())),
+                Far::Plain(_) => Some((received(read_now(near, buffer)), buffer.len())),
             };
             let Some((read, most)) = read else {
                 self.is_out_full = true;
@@ -419,7 +421,7 @@ const fn after_reading(bytes: usize, most: usize) -> Readable {
 /// The next byte, if it is there.
 fn read_one(from: &mut TcpStream) -> Result<Option<u8>, Broken> {
     let mut byte = [0];
-    match received(from.read(&mut byte)) {
+    match received(read_now(from, &mut byte)) {
         Moved::Bytes(_) => Ok(Some(byte[0])),
         Moved::Blocked | Moved::End => Ok(None),
         Moved::Broken => Err(Broken),
@@ -448,7 +450,7 @@ fn received(read: io::Result<usize>) -> Moved {
 fn write(to: &mut TcpStream, bytes: &[u8], is_urgent: bool) -> Result<usize, Broken> {
     written(match is_urgent {
         true => write_urgent(to, bytes),
-        false => to.write(bytes),
+        false => write_now(to, bytes),
     })
 }
 
@@ -487,7 +489,7 @@ fn near_to_stream(
 ) -> Result<Option<(Moved, usize)>, Broken> {
     let mut read = None;
     let filled = node.fill_stream(now, peer, stream, READ_BYTES, |room| {
-        let moved = received(near.read(room));
+        let moved = received(read_now(near, room));
         let bytes = match moved {
             Moved::Bytes(bytes) => bytes,
             _ => 0,
@@ -498,7 +500,7 @@ fn near_to_stream(
     match filled {
         Ok(_) => Ok(read),
         // It was ended by the other side: only an end may still come.
-        Err(_) => match received(near.read(&mut [0])) {
+        Err(_) => match received(read_now(near, &mut [0])) {
             Moved::Bytes(_) => Err(Broken),
             moved => Ok(Some((moved, 1))),
         },
