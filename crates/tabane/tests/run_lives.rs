@@ -96,6 +96,22 @@ fn a_daemon_that_is_killed_or_stopped_breaks_connections_and_no_program() {
     }
 }
 
+/// The last bytes and the goodbye of the far daemon come together: what is missing is missed.
+#[test]
+fn bulk_that_is_cut_off_never_looks_complete() {
+    const TIMES: usize = 10;
+    let mut cluster = cluster();
+    let server = Live::start(&cluster, 1, "pour");
+    server.says("listens");
+    let client = Live::start(&cluster, 0, "drain");
+    for _ in 0..TIMES {
+        client.says("flows");
+        cluster.stop(1).expect("runs");
+        client.says("client: ECONNRESET");
+        cluster.start(1).expect("starts");
+    }
+}
+
 #[test]
 fn what_listens_while_no_daemon_runs_is_found_later() {
     let mut cluster = cluster();

@@ -8,7 +8,6 @@ use tabane_io::capture::{
     break_when_closed, finish, is_at_mark, read_now, reset, write_more, write_now, write_urgent,
 };
 use tabane_io::poll::{Interest, Poller, Ready};
-use tabane_proto::op::OpError;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::CODE_RESET;
@@ -537,8 +536,8 @@ fn stream_to_near(
             Ok(_) if taken < offered => return Ok((moved, true)),
             Ok(_) if taken == 0 => break,
             Ok(_) => {}
-            // Over in both directions: its end was read before.
-            Err(OpError::UnknownStream) => back.end(),
+            // Also of a stream that is gone: it broke, of which an event is yet to tell, since its end
+            // is read here before it may be forgotten.
             Err(_) => return Err(Broken),
         }
     }

@@ -1,8 +1,9 @@
 """Programs that live on while connections break: `lives.py serve ADDRESS PORT` echoes to whoever
 comes, one after the other; `lives.py connect ADDRESS PORT` connects, says hello, waits for the end,
 and connects again; `lives.py late ADDRESS PORT` is a server that begins to listen when it is told
-to (by a line); `lives.py talk ADDRESS PORT` connects, and says every line that it is told. All print
-what they see."""
+to (by a line); `lives.py talk ADDRESS PORT` connects, and says every line that it is told;
+`lives.py pour ADDRESS PORT` sends to whoever comes without an end, and `lives.py drain ADDRESS PORT`
+connects and reads, again and again. All print what they see."""
 
 import errno
 import socket
@@ -13,13 +14,18 @@ def say(*what):
     print(*what, flush=True)
 
 
-def until_the_end(s, echoes):
-    """How a connection ends."""
+def until_the_end(s, echoes, flows_at=None):
+    """How a connection ends; tells when so many bytes have come."""
+    got = 0
     try:
         while True:
             data = s.recv(1 << 16)
             if not data:
                 return "ended"
+            got += len(data)
+            if flows_at is not None and got >= flows_at:
+                say("flows")
+                flows_at = None
             if echoes:
                 s.sendall(data)
     except OSError as e:
@@ -41,14 +47,38 @@ def late(end):
     serve(end)
 
 
-def connect(end):
+def connected(end):
     while True:
         try:
-            s = socket.create_connection(end)
+            return socket.create_connection(end)
         except (ConnectionRefusedError, ConnectionResetError):
             # Whoever is to accept it may not be back yet.
             continue
+
+
+def pour(end):
+    listener = socket.create_server(end)
+    say("listens")
+    block = bytes(1 << 20)
+    while True:
+        s, _ = listener.accept()
         with s:
+            try:
+                while True:
+                    s.sendall(block)
+            except OSError:
+                pass
+
+
+def drain(end):
+    while True:
+        with connected(end) as s:
+            say("client:", until_the_end(s, False, 8 << 20))
+
+
+def connect(end):
+    while True:
+        with connected(end) as s:
             try:
                 s.sendall(b"hello")
                 say("echoed", s.recv(100))
@@ -71,4 +101,5 @@ def talk(end):
 
 if __name__ == "__main__":
     side, address, port = sys.argv[1:]
-    {"serve": serve, "connect": connect, "late": late, "talk": talk}[side]((address, int(port)))
+    sides = [serve, connect, late, talk, pour, drain]
+    {f.__name__: f for f in sides}[side]((address, int(port)))
