@@ -61,9 +61,19 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
 /// Has this process go on when it is told to end: whoever stops a service tells all its processes,
 /// and those that serve it are to be there until it has ended.
 pub fn ignore_termination() {
+    handle_termination(libc::SIG_IGN);
+}
+
+/// Undoes [`ignore_termination`], in a process that is to become a program that can be told to end:
+/// what is ignored stays so in what one becomes.
+pub fn heed_termination() {
+    handle_termination(libc::SIG_DFL);
+}
+
+fn handle_termination(how: libc::sighandler_t) {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         // SAFETY: no handler is called.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
+        unsafe { libc::signal(signal, how) };
     }
 }
 

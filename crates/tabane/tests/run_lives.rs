@@ -272,6 +272,36 @@ fn a_daemon_of_ones_own_is_started_again() {
     }
 }
 
+/// As `killall tabane` does: what stays beside a program does not end, the daemon is started again.
+#[test]
+fn all_that_is_called_tabane_may_be_told_to_end() {
+    let cluster = quiet_cluster();
+    let server = Live::start(&cluster, 1, "serve");
+    server.says("listens");
+    let client = Live::start(&cluster, 0, "connect");
+    client.says(HELLO);
+    for _ in 0..2 {
+        for pid in called_tabane(&cluster) {
+            signal(&cluster, 0, "-TERM", pid);
+        }
+        server.says("server: ECONNRESET");
+        client.says("client: ECONNRESET");
+        client.says(HELLO);
+    }
+}
+
+/// The processes of `tabane` that have the cluster's file as an argument.
+fn called_tabane(cluster: &Cluster) -> Vec<u64> {
+    let file = cluster.file().display().to_string();
+    let processes = fs::read_dir("/proc").expect("is there").flatten();
+    let is_meant = |pid: &u64| {
+        let of = |what| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+        text(&of("comm")) == "tabane\n" && text(&of("cmdline")).contains(&file)
+    };
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(is_meant).collect()
+}
+
 #[test]
 fn a_daemon_for_everybody_takes_the_place_of_ones_own() {
     let mut cluster = quiet_cluster();

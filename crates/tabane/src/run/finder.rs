@@ -18,7 +18,7 @@ use std::time::Instant;
 use tabane_cluster::plain;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
-use tabane_io::process::leave_behind;
+use tabane_io::process::{heed_termination, ignore_termination, leave_behind};
 
 use super::known::Known;
 use crate::agent;
@@ -103,6 +103,8 @@ struct Search {
 impl Search {
     /// Until whoever asks is gone.
     fn serve(&self, asker: &Handover) {
+        // Without it programs would never find another daemon.
+        ignore_termination();
         let mut may_start = false;
         while let Ok((question, _)) = asker.receive()
             && !question.is_empty()
@@ -156,6 +158,7 @@ impl Search {
         daemon.arg("agent").arg("--config").arg(&self.file);
         daemon.args(["--node", &self.node]);
         leave_behind(&[told.as_fd()], || {
+            heed_termination();
             if let (Ok(out), Ok(err)) = (told.try_clone(), told.try_clone()) {
                 // If it fails, the pipe is closed and nothing was said.
                 let _ = daemon.stdout(out).stderr(err).exec();
