@@ -53,9 +53,15 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    check(unsafe { libc::waitpid(child, &raw mut status, 0) })?;
-    Ok(())
+    loop {
+        // SAFETY: `status` outlives the call.
+        match check(unsafe { libc::waitpid(child, &raw mut status, 0) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Who ignores SIGCHLD has no ended children, but waits for them all the same (wait(2)).
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
+            waited => return waited.map(drop),
+        }
+    }
 }
 
 /// Has this process go on when it is told to end: whoever stops a service tells all its processes,

@@ -174,6 +174,17 @@ fn a_program_is_itself() {
     is_itself(&cluster, |program| cluster.run(0, program));
 }
 
+/// Some supervisors and containers start everything so.
+#[test]
+fn one_whose_children_are_nobodys_is_started_as_others() {
+    let cluster = cluster();
+    let words = ["env", "--ignore-signal=CHLD"];
+    let mut run = tabane_behind(&cluster, 0, &words, "run");
+    run.args(["--", "echo", "runs"]).stdin(Stdio::null());
+    let said = output("tabane run", run, PATIENCE).expect("ends");
+    assert_eq!(text(&said.stdout), "runs\n", "{}", text(&said.stderr));
+}
+
 /// A script that starts programs so may itself be started so.
 #[test]
 fn one_within_another_changes_nothing() {
