@@ -350,9 +350,10 @@ impl Speaker {
     /// connected or has its error.
     ///
     /// # Errors
-    /// Nothing listens at `to`; or [`io::ErrorKind::PermissionDenied`] or
-    /// [`io::ErrorKind::AddrInUse`]: only a process of the namespace may speak for the port of `from`
-    /// ([`connect_as`]).
+    /// Nothing listens at `to` ([`io::ErrorKind::ConnectionRefused`]); or
+    /// [`io::ErrorKind::PermissionDenied`] or [`io::ErrorKind::AddrInUse`]: only a process of the
+    /// namespace may speak for the port of `from`; or [`io::ErrorKind::AddrNotAvailable`]: there is a
+    /// connection between these ends, or was a moment ago. With these [`connect_as`] may help.
     pub fn connect(self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
         self.0.bind(&from.into())?;
         begin_connecting(self.0, to)
@@ -370,6 +371,12 @@ impl Speaker {
         let bound = self.0.bind(&from.into());
         repair(TCP_REPAIR_OFF_NO_PROBE)?;
         bound
+    }
+
+    /// Binds to an address alone: connecting chooses a port that is free between both ends.
+    fn bind_to_address(&self, from: IpAddr) -> io::Result<()> {
+        set_option(&self.0, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        self.0.bind(&SocketAddr::new(from, 0).into())
     }
 }
 
@@ -425,14 +432,23 @@ pub fn write_now(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     SockRef::from(socket).send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
 }
 
-/// A [`Speaker`] that is connected, for any port.
+/// A [`Speaker`] that is connected, for any port. From another one than that of `from` if there is a
+/// connection between these ends already, or was a moment ago: programs of one host may all have a
+/// port, each in a namespace of its own.
 ///
 /// # Errors
-/// Nothing listens at `to`, or the thread may not.
+/// Nothing listens at `to` ([`io::ErrorKind::ConnectionRefused`]), or the thread may not.
 pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let speaker = Speaker::new(to.is_ipv6())?;
     speaker.bind_in_any_case(from)?;
-    begin_connecting(speaker.0, to)
+    match begin_connecting(speaker.0, to) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            let speaker = Speaker::new(to.is_ipv6())?;
+            speaker.bind_to_address(from.ip())?;
+            begin_connecting(speaker.0, to)
+        }
+        connected => connected,
+    }
 }
 
 pub(super) fn accept(

@@ -130,6 +130,10 @@ fn a_listener_of_the_program_sees_who_connects() {
                 ours.set_nonblocking(false).unwrap();
                 (&ours).write_all(b"x").unwrap();
                 theirs.read_exact(&mut [0]).unwrap();
+                // Another program there may have the same port: of that one another is seen.
+                let _other = connect_as(far, listener.local_addr().unwrap()).unwrap();
+                let (_, from) = listener.accept().unwrap();
+                assert!(from.ip() == far.ip() && from.port() != far.port(), "{from}");
             }
         },
     );

@@ -142,10 +142,10 @@ impl Agent {
         };
         while let Some(place) = self.inbound[index].asks() {
             match self.connect_spare(place, opening) {
-                Some(Ok(near)) => {
-                    return self.asked(now, node, (index, self.questions), Some(near));
+                Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.pass_over(index);
                 }
-                Some(Err(_)) => self.pass_over(index),
+                Some(near) => return self.asked(now, node, (index, self.questions), near),
                 None if self.tell(place, &asked) => return,
                 None => self.pass_over(index),
             }
@@ -165,7 +165,11 @@ impl Agent {
         let speaker = self.take_spare(place, opening.to.is_ipv6())?;
         let connected = speaker.connect(opening.from, opening.to);
         match connected.as_ref().map_err(io::Error::kind) {
-            Err(io::ErrorKind::PermissionDenied | io::ErrorKind::AddrInUse) => None,
+            Err(
+                io::ErrorKind::PermissionDenied
+                | io::ErrorKind::AddrInUse
+                | io::ErrorKind::AddrNotAvailable,
+            ) => None,
             _ => Some(connected),
         }
     }
@@ -204,26 +208,38 @@ impl Agent {
         waiting.map(|(index, _)| index).collect()
     }
 
-    /// A place has a socket that is connected or being connected, or nobody listens there.
+    /// A place has a socket that is connected or being connected, or an error.
     pub(super) fn asked(
         &mut self,
         now: Time,
         node: &mut Node,
         (index, question): (usize, u64),
-        near: Option<TcpStream>,
+        near: io::Result<TcpStream>,
     ) {
         let inbound = self.inbound.get_mut(index);
         let Some(inbound) = inbound.filter(|it| it.question == question) else {
             return;
         };
-        let Some(near) = near else {
-            return self.ask_next(now, node, index);
+        let near = match near {
+            Ok(near) => near,
+            Err(error) => return self.is_not_reached(now, node, index, &error),
         };
         let token = token(Kind::Inbound, index);
         if self.poller.register(&near, token, Interest::Write).is_err() {
             return self.refuse(now, node, index, CODE_BUSY);
         }
         inbound.near = Some(near);
+    }
+
+    /// A place could not be connected to.
+    fn is_not_reached(&mut self, now: Time, node: &mut Node, index: usize, error: &io::Error) {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => self.ask_next(now, node, index),
+            // A program had accepted it, and has reset it already.
+            io::ErrorKind::ConnectionReset => self.refuse(now, node, index, CODE_RESET),
+            // Whether a program listens is not known: it keeps its port.
+            _ => self.refuse(now, node, index, CODE_BUSY),
+        }
     }
 
     /// Nobody listens in the place that was asked.
@@ -241,13 +257,8 @@ impl Agent {
             return;
         };
         let _ = self.poller.deregister(&near);
-        let error = near.take_error();
-        if matches!(&error, Ok(Some(error)) if error.kind() == io::ErrorKind::ConnectionReset) {
-            // A program had accepted it, and has reset it already.
-            return self.refuse(now, node, index, CODE_RESET);
-        }
-        if !matches!(error, Ok(None)) {
-            return self.ask_next(now, node, index);
+        if let Ok(Some(error)) | Err(error) = near.take_error() {
+            return self.is_not_reached(now, node, index, &error);
         }
         let place = inbound.asks();
         let (Some(place), Some(far)) = (place, self.forget_inbound(index)) else {

@@ -283,10 +283,16 @@ impl Agent {
                     let room = SPARES.saturating_sub(spares.speakers.len());
                     spares.speakers.extend(speakers.take(room));
                 }
-                Some(ToAgent::Connected { id, question }) => {
+                Some(ToAgent::Connected {
+                    id,
+                    question,
+                    error,
+                }) => {
                     let near = descriptors.into_iter().next();
                     let near = near.and_then(|near| connection_from(near).ok());
-                    self.asked(now, node, (id, question), near);
+                    let error = error.map(io::Error::from_raw_os_error);
+                    let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionRefused.into());
+                    self.asked(now, node, (id, question), near.ok_or(error));
                 }
                 None => break,
             }

@@ -79,6 +79,9 @@ pub enum ToAgent {
         id: usize,
         /// As well.
         question: u64,
+        /// The error number if there is none; without it nobody listens there.
+        #[serde(default)]
+        error: Option<i32>,
     },
 }
 

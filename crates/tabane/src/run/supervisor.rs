@@ -246,8 +246,14 @@ impl Supervisor<'_> {
                     from,
                     to,
                 }) => {
-                    let said = ToAgent::Connected { id, question };
-                    answer(agent, &said, connect_as(from, to))?;
+                    let socket = connect_as(from, to);
+                    let error = socket.as_ref().err().and_then(io::Error::raw_os_error);
+                    let said = ToAgent::Connected {
+                        id,
+                        question,
+                        error,
+                    };
+                    answer(agent, &said, socket)?;
                 }
                 Some(ToSupervisor::Spare { count, is_v6 }) => spare(agent, count, is_v6)?,
                 Some(ToSupervisor::Claimed { id, port, error }) => {
