@@ -3,7 +3,6 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -248,72 +247,6 @@ fn one_end_alone_speaks_plainly() {
     }
 }
 
-/// A program in Python that is given its text, and waits for the end of its input at its own end; and
-/// the first line that it prints.
-fn told(mut python: Command, script: &str) -> (Program, String) {
-    python.arg("-c").arg(script);
-    python.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut program = Program::start("python3", python).expect("starts");
-    let mut stdout = BufReader::new(program.take_stdout().expect("is piped"));
-    let mut said = String::new();
-    stdout.read_line(&mut said).expect("can be read");
-    (program, said)
-}
-
-/// Greets whoever comes with the address that it sees.
-const GREETS: &str = "\
-import socket, threading
-def greet(s, end):
-    s.sendall(end[0].encode())
-    s.recv(1)
-    s.close()
-listener = socket.create_server(('', 8080))
-print('ready', flush=True)
-while True:
-    threading.Thread(target=greet, args=listener.accept(), daemon=True).start()
-";
-
-/// Is greeted, and ends when its input does. At which address, and what it is bound to first.
-fn is_greeted(address: IpAddr, bound: (&str, u16)) -> String {
-    format!(
-        "\
-import errno, socket, sys
-s = socket.socket()
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-try:
-    s.bind({bound:?})
-    s.connect(('{address}', 8080))
-    print(s.recv(100).decode(), flush=True)
-except OSError as e:
-    print(errno.errorcode[e.errno], flush=True)
-sys.stdin.read()
-"
-    )
-}
-
-/// Each program has all ports to itself, so several of a node may connect from the same one.
-#[test]
-fn programs_that_connect_from_the_same_port_are_told_apart() {
-    let cluster = cluster();
-    let (_server, said) = told(command(&cluster, Way::Bundle, 1, "python3"), GREETS);
-    assert_eq!(said, "ready\n");
-    let client = |way| {
-        let script = is_greeted(cluster.address(1), ("", 5555));
-        let (client, said) = told(command(&cluster, way, 0, "python3"), &script);
-        assert_eq!(said, format!("{}\n", cluster.address(0)), "{way:?}");
-        client
-    };
-    // At once, and behind what is left of the first ones.
-    for _ in 0..2 {
-        for mut client in [0; 3].map(|_| client(Way::Bundle)) {
-            drop(client.take_stdin());
-            assert!(client.wait(PATIENCE).expect("ends").success());
-        }
-    }
-    // The server is there for others as before.
-    client(Way::Plain);
-}
-
 /// In either family: at a link's address a server sees that of the client's link.
 #[test]
 fn both_ends_see_the_addresses_that_plain_tcp_has() {
@@ -369,6 +302,34 @@ fn a_server_is_reached_at_every_address_of_its_node() {
         let answers = "b'ONE'\nb'TWO'\nb'END'\nready\nanswered\n";
         assert_eq!(said, answers, "{client:?}");
     }
+}
+
+/// One on which tabane has not run since this one's daemon began: plainly, and with its answers.
+#[test]
+fn a_node_without_a_daemon_is_connected_to_plainly() {
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
+    cluster.start(0).expect("starts");
+    let at_link = cluster.lab().address(1, 0).to_string();
+    let said = talk(
+        &cluster,
+        [Way::Plain, Way::Bundle],
+        "Echo",
+        [&at_link, "8080"],
+    );
+    assert_eq!(said, "b'hello'\nready\nechoed 5\n");
+    let nobody = format!("import socket; socket.create_connection(('{at_link}', 8081))");
+    let mut client = cluster.run(0, "python3");
+    client.args(["-c", &nobody]).stdin(Stdio::null());
+    let said = text(&output("python3", client, PATIENCE).expect("ends").stderr);
+    assert!(said.contains("ConnectionRefusedError"), "{said}");
+    // When there is one, it is asked.
+    cluster.start(1).expect("starts");
+    wait_path(&cluster, 0, "up");
+    let said = talk(&cluster, [Way::Bundle; 2], "Echo", [&at_link, "8082"]);
+    assert_eq!(said, "b'hello'\nready\nechoed 5\n");
+    let run = cluster.status(0).expect("status")["node"]["run"].take();
+    assert_eq!(run["carried"], 1, "{run}");
 }
 
 #[test]

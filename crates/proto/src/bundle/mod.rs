@@ -139,7 +139,8 @@ pub(crate) struct Bundle {
     acked: u8,
     state: PeerState,
     since: Time,
-    was_up: bool,
+    /// Whether it has been connected.
+    pub was_up: bool,
     restarted: bool,
     stopped: bool,
     /// Others than this bundle have packets on the paths.

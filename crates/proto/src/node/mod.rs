@@ -366,6 +366,11 @@ impl Node {
         self.known(peer).is_some_and(Bundle::connected)
     }
 
+    /// Whether a peer has been connected since it was added.
+    pub fn has_been_connected(&self, peer: PeerId) -> bool {
+        self.known(peer).is_some_and(|bundle| bundle.was_up)
+    }
+
     /// State and figures of a peer.
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
         self.known(peer).map(Bundle::stats)

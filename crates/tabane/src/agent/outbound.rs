@@ -13,8 +13,8 @@ use super::place::{Awaited, Ends, Held, Place};
 use super::relay::Far;
 use super::{Agent, Attempt, Directory, Kind, Owner, token};
 
-/// A peer that has been looked for for so long is not just being connected to: it is away, or its
-/// node runs without tabane.
+/// A peer that has never been there and has been looked for for so long is not just being connected to:
+/// its node is away, or runs without tabane.
 const PEER_NEW_MAX: Duration = Duration::from_secs(3);
 
 impl Agent {
@@ -71,8 +71,8 @@ impl Agent {
         }
     }
 
-    /// Asks a node whether a program there accepts; one that is only just being connected to is
-    /// waited for.
+    /// Asks a node whether a program there accepts. One that is only just being connected to is waited
+    /// for; one that has not been there since this one began is gone to plainly.
     fn ask_peer(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends, peer: PeerId) {
         let Some(held) = self
             .places
@@ -82,16 +82,17 @@ impl Agent {
             return;
         };
         let (from, to) = ends;
-        let opening = Opening { from, to };
-        if let Some(stream) = open(now, node, peer, &opening) {
+        if !node.has_been_connected(peer) {
+            let since = node.peer_stats(peer).map(|stats| stats.since);
+            if since.is_some_and(|at| now.since(at) < PEER_NEW_MAX) {
+                held.awaited = Awaited::Peer(peer);
+                return;
+            }
+        } else if let Some(stream) = open(now, node, peer, &Opening { from, to }) {
+            // If it is away, the stream waits for it to be back, and the program with it.
             held.awaited = Awaited::Stream(peer, stream);
             let owner = Owner::Held(place, ends);
             self.owners.insert((peer, stream), owner);
-            return;
-        }
-        let since = node.peer_stats(peer).map(|stats| stats.since);
-        if !node.is_connected(peer) && since.is_some_and(|at| now.since(at) < PEER_NEW_MAX) {
-            held.awaited = Awaited::Peer(peer);
             return;
         }
         held.awaited = Awaited::Plain;
