@@ -46,16 +46,24 @@ impl Sharing {
     }
 }
 
-/// A plain socket of this thread's network namespace that is being connected. Not blocking; when it
-/// is writable, it is connected or has its error.
+/// A plain socket of this thread's network namespace that is being connected, from one of its
+/// addresses if it is given. Not blocking; when it is writable, it is connected or has its error.
 ///
 /// # Errors
-/// It cannot be reached, as far as is known at once.
-pub fn connect_plainly(to: SocketAddr) -> io::Result<TcpStream> {
+/// It cannot be reached, as far as is known at once; or the namespace does not have that address, or
+/// nobody else may see it.
+pub fn connect_plainly(from: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
+    if from.is_some_and(|from| from.is_loopback() && !to.ip().is_loopback()) {
+        return Err(io::ErrorKind::AddrNotAvailable.into());
+    }
     let domain = Domain::for_address(to);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_out_of_band_inline(true)?;
     socket.set_tcp_nodelay(true)?;
+    if let Some(from) = from {
+        set_option(&socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
     begin_connecting(socket, to)
 }
 

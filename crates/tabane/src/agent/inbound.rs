@@ -14,7 +14,7 @@ use super::opening::{
 };
 use super::relay::{Far, give_up, reset_far};
 use super::words::{ToSupervisor, Transport};
-use super::{Agent, Kind, Owner, token};
+use super::{Agent, Directory, Kind, Owner, token};
 
 /// How long after its start an agent refuses nobody: those whom the one before had are on their way
 /// back.
@@ -54,7 +54,14 @@ impl Inbound {
 
 impl Agent {
     /// Another node's agent opens a stream for a connection.
-    pub(super) fn opened(&mut self, now: Time, node: &mut Node, peer: PeerId, stream: StreamId) {
+    pub(super) fn opened(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        directory: &impl Directory,
+        peer: PeerId,
+        stream: StreamId,
+    ) {
         if !self.has_room() {
             return give_up(now, node, peer, stream, CODE_BUSY);
         }
@@ -67,7 +74,7 @@ impl Agent {
             near: None,
         });
         self.owners.insert((peer, stream), Owner::Inbound(index));
-        self.read_opening(now, node, index);
+        self.read_opening(now, node, directory, index);
     }
 
     /// A plain connection has come to a listener of a place.
@@ -93,7 +100,13 @@ impl Agent {
         self.ask(now, node, index);
     }
 
-    pub(super) fn read_opening(&mut self, now: Time, node: &mut Node, index: usize) {
+    pub(super) fn read_opening(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        directory: &impl Directory,
+        index: usize,
+    ) {
         let Some(inbound) = self.inbound.get_mut(index) else {
             return;
         };
@@ -101,12 +114,9 @@ impl Agent {
             return;
         };
         // The data behind it waits until a program has accepted.
-        loop {
+        let Opening { from, to } = loop {
             let wanted = match Opening::decode(&inbound.bytes) {
-                Ok(Some(opening)) => {
-                    inbound.opening = Some(opening);
-                    break;
-                }
+                Ok(Some(opening)) => break opening,
                 Ok(None) => Opening::missing_bytes(&inbound.bytes),
                 Err(_) => return self.refuse(now, node, index, CODE_MALFORMED),
             };
@@ -116,12 +126,17 @@ impl Agent {
                 Ok(read) if !read.fin => return,
                 _ => return self.refuse(now, node, index, CODE_MALFORMED),
             }
+        };
+        // Servers trust addresses (their own host's above all): only plain TCP speaks for others.
+        if directory.peer_at(from.ip()) != Some(*peer) || !directory.is_own(to.ip()) {
+            self.stats.misaddressed += 1;
+            return self.refuse(now, node, index, CODE_REFUSED);
         }
-        let port = inbound.opening.map_or(0, |opening| opening.to.port());
+        inbound.opening = Some(Opening { from, to });
         let begun = self.places.iter().filter(|(_, place)| place.has_begun());
         let mut places: Vec<_> = begun.map(|(index, _)| index).collect();
         // Those that have said that they listen there are asked first.
-        let listening = self.hosted.places_at(Transport::Tcp, port);
+        let listening = self.hosted.places_at(Transport::Tcp, to.port());
         places.sort_by_key(|place| listening.contains(place));
         inbound.places = places;
         self.ask(now, node, index);

@@ -156,6 +156,9 @@ struct Attempt {
 pub trait Directory {
     /// The peer that has this address, for programs: that of its virtual NIC or of a link.
     fn peer_at(&self, address: IpAddr) -> Option<PeerId>;
+
+    /// Whether this node has this address, for programs.
+    fn is_own(&self, address: IpAddr) -> bool;
 }
 
 /// The agent of a node.
@@ -290,12 +293,19 @@ impl Agent {
     }
 
     /// Something happened to a stream. Returns whether it was one of its own.
-    pub fn event(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) -> bool {
+    pub fn event(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        directory: &impl Directory,
+        peer: PeerId,
+        event: OpEvent,
+    ) -> bool {
         let is_broken = matches!(event, OpEvent::Broken(_));
         let (stream, broken) = match event {
             OpEvent::StreamOpened { id, service } => {
                 match service {
-                    SERVICE_TCP => self.opened(now, node, peer, id),
+                    SERVICE_TCP => self.opened(now, node, directory, peer, id),
                     SERVICE_URGENT => self.hear_announcement(now, node, peer, id),
                     _ => return false,
                 }
@@ -315,7 +325,7 @@ impl Agent {
         match (owner, broken) {
             (Owner::Relay(index), None) => self.relay(now, node, index, Told::default()),
             (Owner::Relay(index), Some(_)) => self.reset(now, node, index),
-            (Owner::Inbound(index), None) => self.read_opening(now, node, index),
+            (Owner::Inbound(index), None) => self.read_opening(now, node, directory, index),
             (Owner::Inbound(index), Some(_)) => drop(self.forget_inbound(index)),
             (Owner::Announces(index), None) => {
                 let answer = node.read_stream(now, peer, stream, &mut [0]);

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::io;
+use std::net::IpAddr;
 
 use tabane_io::capture::{Capture, Syn, Unreachable, connect_plainly, reset};
 use tabane_io::poll::Interest;
@@ -65,9 +66,14 @@ impl Agent {
         }
         let held = Held::new(syn, now);
         self.places[index].held.insert(ends, held);
+        let from = ends.0.ip();
         match directory.peer_at(to) {
-            Some(peer) => self.ask_peer(now, node, index, ends, peer),
-            None => self.attempt(now, index, ends),
+            Some(peer) if directory.is_own(from) => self.ask_peer(now, node, index, ends, peer),
+            // All addresses can be bound in a namespace. Whether this one is the node's, its kernel knows.
+            Some(_) if self.places[index].is_chosen(from) => {
+                self.attempt(now, index, ends, Some(from));
+            }
+            _ => self.attempt(now, index, ends, None),
         }
     }
 
@@ -96,7 +102,7 @@ impl Agent {
             return;
         }
         held.awaited = Awaited::Plain;
-        self.attempt(now, place, ends);
+        self.attempt(now, place, ends, None);
     }
 
     /// A peer is connected (again): asks it for those who wait for it.
@@ -114,7 +120,7 @@ impl Agent {
             if let Some(held) = self.places[place].held.get_mut(&ends) {
                 held.awaited = Awaited::Plain;
             }
-            self.attempt(now, place, ends);
+            self.attempt(now, place, ends, None);
         }
     }
 
@@ -144,11 +150,11 @@ impl Agent {
         }
     }
 
-    /// Connects plainly, from this node.
-    fn attempt(&mut self, now: Time, place: usize, ends: Ends) {
+    /// Connects plainly, from this node, and from this one of its addresses if it matters.
+    fn attempt(&mut self, now: Time, place: usize, ends: Ends, from: Option<IpAddr>) {
         let entry = self.attempts.vacant_entry();
         let token = token(Kind::Attempt, entry.key());
-        let attempt = connect_plainly(ends.1).and_then(|plain| {
+        let attempt = connect_plainly(from, ends.1).and_then(|plain| {
             self.poller.register(&plain, token, Interest::Write)?;
             Ok(Attempt { plain, place, ends })
         });
@@ -211,7 +217,7 @@ impl Agent {
             return self.conclude(now, place, ends, Err(error));
         }
         held.awaited = Awaited::Plain;
-        self.attempt(now, place, ends);
+        self.attempt(now, place, ends, None);
     }
 
     /// It is known what the far end says: the program's kernel learns it.
@@ -242,7 +248,8 @@ impl Agent {
                     io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
                         capture.refuse(&held.syn)
                     }
-                    io::ErrorKind::NetworkUnreachable => {
+                    // An address that is not there, or may not be seen: from it there is no way.
+                    io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {
                         capture.refuse_as(&held.syn, Unreachable::Network)
                     }
                     io::ErrorKind::HostUnreachable => {

@@ -171,6 +171,13 @@ impl Place {
         self.own.iter().any(|(own, _)| *own == address)
     }
 
+    /// Whether a program that speaks from this address has chosen it: nobody has to who has one of its
+    /// family.
+    pub fn is_chosen(&self, address: IpAddr) -> bool {
+        let is_of_family = |(own, _): &(IpAddr, u8)| own.is_ipv4() == address.is_ipv4();
+        !self.has(address) && self.own.iter().any(is_of_family)
+    }
+
     /// The address that packets to another one come from, if the program does not choose.
     pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
         source_for(&self.own, destination)

@@ -19,6 +19,8 @@ pub struct AgentStats {
     pub accepted: u64,
     /// Connections that were reset since no link to the far end had worked for too long.
     pub cut_off: u64,
+    /// Connections from elsewhere that were said to be from or to an address of somebody else.
+    pub misaddressed: u64,
     /// Programs that were turned away.
     pub places_full: u64,
     /// Connections that were reset or not begun since there are too many.
@@ -76,6 +78,7 @@ impl Agent {
             accepted: self.stats.accepted,
             refused: self.stats.refused,
             cut_off: self.stats.cut_off,
+            misaddressed: self.stats.misaddressed,
         }
     }
 }

@@ -280,9 +280,12 @@ impl Daemon {
 
     /// Something happened to a stream: it is the agent's, or nobody's.
     fn on_stream(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) {
-        let agent = self.agent.as_mut();
-        if agent.is_some_and(|agent| agent.event(now, node, peer, event)) {
-            return;
+        if let Some(mut agent) = self.agent.take() {
+            let is_its = agent.event(now, node, self, peer, event);
+            self.agent = Some(agent);
+            if is_its {
+                return;
+            }
         }
         if let OpEvent::StreamOpened { id, .. } = event {
             give_up(now, node, peer, id, CODE_REFUSED);
@@ -440,12 +443,19 @@ fn backend() -> Result<Backend, String> {
 
 impl Directory for Daemon {
     fn peer_at(&self, address: IpAddr) -> Option<PeerId> {
-        let is_there = |(_, node): &&(PeerId, usize)| {
-            let spec = &self.cluster.nodes[*node];
-            spec.has_address(address) || spec.vnic.is_some_and(|(vnic, _)| vnic == address)
-        };
+        let is_there =
+            |(_, node): &&(PeerId, usize)| has_for_programs(&self.cluster.nodes[*node], address);
         self.peers.iter().find(is_there).map(|(peer, _)| *peer)
     }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        has_for_programs(&self.cluster.nodes[self.me], address)
+    }
+}
+
+/// Whether a node has this address, for programs: of its virtual NIC or of a link.
+fn has_for_programs(node: &NodeSpec, address: IpAddr) -> bool {
+    node.has_address(address) || node.vnic.is_some_and(|(vnic, _)| vnic == address)
 }
 
 impl Host for Daemon {

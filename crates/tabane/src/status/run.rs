@@ -25,6 +25,10 @@ pub struct RunStatus {
     pub refused: u64,
     /// Connections that were reset since no link to the far end had worked for too long.
     pub cut_off: u64,
+    /// Connections that another node's agent asked for in the name of an address that is not that node's, or
+    /// at one that is not this node's. They were refused.
+    #[serde(default)]
+    pub misaddressed: u64,
 }
 
 /// A program under `tabane run`.

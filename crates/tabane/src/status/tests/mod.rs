@@ -120,6 +120,7 @@ pub(crate) fn example() -> StatusReport {
                 accepted: 330,
                 refused: 3,
                 cut_off: 5,
+                misaddressed: 1,
             },
             mptcp: Some(MptcpStatus {
                 connections: 1,
