@@ -126,6 +126,15 @@ fn a_program_is_seen_at_addresses_of_its_node_only() {
     }
 }
 
+/// What this node's firewall or routes forbid is told at once.
+#[test]
+fn what_this_node_forbids_is_told() {
+    let cluster = cluster();
+    ip(&cluster, 0, "route add prohibit 198.51.100.0/24");
+    let to = "198.51.100.1".parse().expect("an address");
+    assert_eq!(seen(&cluster, to, ""), "EHOSTUNREACH");
+}
+
 /// Set in the process that is a node that lies, to the cluster file.
 const LIES: &str = "TABANE_TEST_LIES";
 

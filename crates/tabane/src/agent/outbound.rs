@@ -249,10 +249,13 @@ impl Agent {
                         capture.refuse(&held.syn)
                     }
                     // An address that is not there, or may not be seen: from it there is no way.
-                    io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {
+                    io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::AddrNotAvailable
+                    | io::ErrorKind::InvalidInput => {
                         capture.refuse_as(&held.syn, Unreachable::Network)
                     }
-                    io::ErrorKind::HostUnreachable => {
+                    // This node's firewall does not let it pass, as a router's.
+                    io::ErrorKind::HostUnreachable | io::ErrorKind::PermissionDenied => {
                         capture.refuse_as(&held.syn, Unreachable::Host)
                     }
                     _ => Ok(()),
