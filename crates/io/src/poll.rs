@@ -26,6 +26,8 @@ pub enum Interest {
     Write,
     /// Nothing; an error is told all the same.
     Nothing,
+    /// An error or hang-up, each once and not for as long as it lasts.
+    Failure,
 }
 
 impl Interest {
@@ -37,6 +39,7 @@ impl Interest {
             Interest::ReadUrgentWrite => libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT,
             Interest::Write => libc::EPOLLOUT,
             Interest::Nothing => 0,
+            Interest::Failure => libc::EPOLLET,
         }) as u32
     }
 }
@@ -57,7 +60,7 @@ pub struct Ready {
     pub failed: bool,
 }
 
-/// An epoll instance, level triggered, with timeouts in nanoseconds. Several threads may
+/// An epoll instance, level triggered (but for [`Interest::Failure`]), with timeouts in nanoseconds. Several threads may
 /// wait at once; each learns of what is ready. Its own descriptor is readable while
 /// anything is ready.
 #[derive(Debug)]

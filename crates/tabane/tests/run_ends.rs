@@ -135,6 +135,46 @@ fn what_this_node_forbids_is_told() {
     assert_eq!(seen(&cluster, to, ""), "EHOSTUNREACH");
 }
 
+/// As over plain TCP: also while the other end reads nothing, and everything on the way is full.
+#[test]
+fn a_reset_is_told_to_who_does_not_read() {
+    let cluster = cluster();
+    let waits = "\
+import errno, select, socket
+listener = socket.create_server(('', 8080))
+print('ready', flush=True)
+s, _ = listener.accept()
+errors = select.poll()
+errors.register(s, 0)
+errors.poll()
+print(errno.errorcode[s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)], flush=True)
+";
+    let fills = format!(
+        "\
+import select, socket, struct
+s = socket.create_connection(('{}', 8080))
+s.setblocking(False)
+while select.select([], [s], [], 1)[1]:
+    s.send(bytes(1 << 16))
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+s.close()
+print('reset', flush=True)
+",
+        cluster.address(1)
+    );
+    let mut server = cluster.run(1, "python3");
+    server.args(["-c", waits]);
+    server.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut server = Program::start("server", server).expect("starts");
+    let mut lines = BufReader::new(server.take_stdout().expect("is piped")).lines();
+    let mut next = || lines.next().expect("a line").expect("can be read");
+    assert_eq!(next(), "ready");
+    let (_client, said) = told(cluster.run(0, "python3"), &fills);
+    assert_eq!(said, "reset\n");
+    assert!(server.wait(PATIENCE).expect("is told").success());
+    assert_eq!(next(), "ECONNRESET");
+}
+
 /// Set in the process that is a node that lies, to the cluster file.
 const LIES: &str = "TABANE_TEST_LIES";
 

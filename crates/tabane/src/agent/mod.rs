@@ -283,8 +283,13 @@ impl Agent {
             Kind::Attempt => self.attempted(now, index),
             Kind::Inbound => self.reached(now, node, index),
             Kind::Near | Kind::Plain => {
-                self.said |= kind == Kind::Near;
-                self.relay(now, node, index, Told::by(kind == Kind::Near, ready));
+                let is_near = kind == Kind::Near;
+                self.said |= is_near;
+                let relay = self.relays.get(index).filter(|_| ready.failed);
+                if relay.is_some_and(|relay| relay.has_failed(is_near)) {
+                    return self.reset(now, node, index);
+                }
+                self.relay(now, node, index, Told::by(is_near, ready));
             }
             Kind::Datagrams => self.send_datagrams_on(now, index),
             Kind::Flow => self.give_datagrams_back(now, index),

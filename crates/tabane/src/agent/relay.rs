@@ -112,6 +112,7 @@ pub struct Relay {
     /// An urgent byte of the program's that the other agent is to hear of first, and the stream that
     /// tells it.
     urgent: Option<(u8, Option<StreamId>)>,
+    /// `Nothing` before they are watched.
     near_interest: Interest,
     plain_interest: Interest,
 }
@@ -315,7 +316,17 @@ impl Relay {
         self.back.mark(at)
     }
 
-    /// Has the poller wake the loop for what can go on then, and for nothing else.
+    /// Whether a socket has failed from which nothing is wanted now: no read and no write would tell.
+    pub fn has_failed(&self, is_near: bool) -> bool {
+        let (socket, interest) = match is_near {
+            true => (Some(&self.near), self.near_interest),
+            false => (self.plain(), self.plain_interest),
+        };
+        let has_error = |socket: &TcpStream| !matches!(socket.take_error(), Ok(None));
+        interest == Interest::Failure && socket.is_some_and(has_error)
+    }
+
+    /// Has the poller wake the loop for what can go on then, or is broken, and for nothing else.
     ///
     /// # Errors
     /// Those of the poller.
@@ -380,7 +391,6 @@ pub fn give_up(now: Time, node: &mut Node, peer: PeerId, stream: StreamId, code:
 /// A side that does not go on.
 struct Broken;
 
-/// A socket of which nothing is wanted is not watched: that it failed would be told all the time.
 fn watch(
     poller: &Poller,
     socket: &TcpStream,
@@ -392,7 +402,6 @@ fn watch(
         return Ok(());
     }
     match (*before, interest) {
-        (_, Interest::Nothing) => poller.deregister(socket)?,
         (Interest::Nothing, _) => poller.register(socket, token, interest)?,
         _ => poller.modify(socket, token, interest)?,
     }
@@ -432,7 +441,7 @@ const fn interest(reads: bool, writes: bool) -> Interest {
         (true, true) => Interest::ReadUrgentWrite,
         (true, false) => Interest::ReadUrgent,
         (false, true) => Interest::Write,
-        (false, false) => Interest::Nothing,
+        (false, false) => Interest::Failure,
     }
 }
 
