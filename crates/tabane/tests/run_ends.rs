@@ -92,8 +92,8 @@ fn ip(cluster: &Cluster, node: usize, words: &str) {
 }
 
 /// What a client on node 0 prints that is bound to `bound` before it connects to an address of node 1.
-fn seen(cluster: &Cluster, to: IpAddr, bound: &str) -> String {
-    let script = is_greeted(to, (bound, 0));
+fn seen(cluster: &Cluster, to: IpAddr, bound: (&str, u16)) -> String {
+    let script = is_greeted(to, bound);
     let (_, said) = told(cluster.run(0, "python3"), &script);
     said.trim_end().to_owned()
 }
@@ -112,7 +112,7 @@ fn a_program_is_seen_at_addresses_of_its_node_only() {
     let [vnic, link] = [cluster.address(0), cluster.lab().address(0, 0)].map(|ip| ip.to_string());
     for to in [cluster.address(1), cluster.lab().address(1, 0)] {
         for own in [&vnic, &link, OTHER] {
-            assert_eq!(seen(&cluster, to, own), own, "{to}");
+            assert_eq!(seen(&cluster, to, (own, 0)), own, "{to}");
         }
         // What it has within is its own; and nobody has other nodes' addresses.
         for wrong in [
@@ -121,7 +121,11 @@ fn a_program_is_seen_at_addresses_of_its_node_only() {
             ELSEWHERE,
             &cluster.address(1).to_string(),
         ] {
-            assert_eq!(seen(&cluster, to, wrong), "ENETUNREACH", "{wrong} to {to}");
+            assert_eq!(
+                seen(&cluster, to, (wrong, 6000)),
+                "ENETUNREACH",
+                "{wrong} to {to}"
+            );
         }
     }
 }
@@ -132,7 +136,7 @@ fn what_this_node_forbids_is_told() {
     let cluster = cluster();
     ip(&cluster, 0, "route add prohibit 198.51.100.0/24");
     let to = "198.51.100.1".parse().expect("an address");
-    assert_eq!(seen(&cluster, to, ""), "EHOSTUNREACH");
+    assert_eq!(seen(&cluster, to, ("", 0)), "EHOSTUNREACH");
 }
 
 /// As over plain TCP: also while the other end reads nothing, and everything on the way is full.

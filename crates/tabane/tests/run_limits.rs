@@ -206,3 +206,54 @@ except OSError as e:
     assert!(said.starts_with("port 80, from 20..,\n77 s\n8 "), "{said}");
     assert_eq!(said_by(under_run(&cluster, 1, &ORDINARY, server)), said);
 }
+
+/// A program that leaves the choice of its port to the kernel gets one that is free at its node, also
+/// where few are and many programs want one.
+#[test]
+fn a_port_of_any_number_is_one_that_others_reach() {
+    const PROGRAMS: usize = 24;
+    let cluster = cluster();
+    let mut sysctl = cluster.lab().command(1, "sh");
+    let few = "echo 2000 2063 > /proc/sys/net/ipv4/ip_local_port_range";
+    assert!(sysctl.args(["-c", few]).status().expect("starts").success());
+    // Bound first, or not at all.
+    let server = |bound: &str| {
+        format!(
+            "\
+s = socket.socket()
+try:
+    {bound}
+    s.listen()
+    print(s.getsockname()[1], flush=True)
+    while True:
+        s.accept()[0].sendall(b'reached')
+except OSError as e:
+    print(errno.errorcode[e.errno], flush=True)
+"
+        )
+    };
+    let servers = [server("s.bind(('', 0))"), server("pass")];
+    let mut programs: Vec<_> = (0..PROGRAMS)
+        .map(|n| {
+            let server = under_run(&cluster, 1, &[], &servers[n % 2]);
+            Program::start("server", server).expect("starts")
+        })
+        .collect();
+    let ports = programs.iter_mut().map(|program| {
+        let mut port = String::new();
+        let mut stdout = BufReader::new(program.take_stdout().expect("is piped"));
+        stdout.read_line(&mut port).expect("can be read");
+        port.trim_end().to_owned()
+    });
+    let ports: Vec<String> = ports.collect();
+    let client = format!(
+        "\
+for port in [{}]:
+    print(socket.create_connection(('{}', port)).recv(100))
+",
+        ports.join(", "),
+        cluster.address(1)
+    );
+    let said = said_by(plainly(&cluster, 0, &[], &client));
+    assert_eq!(said, "b'reached'\n".repeat(PROGRAMS), "{ports:?}");
+}

@@ -32,7 +32,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError, is_inside, source_for};
 pub use packet::Unreachable;
-pub use plain::{Datagrams, Sharing, accept_plainly, connect_plainly, listen_plainly};
+pub use plain::{Datagrams, Listener, Sharing, connect_plainly};
 pub use rules::Rules;
 pub use syn::Syn;
 

@@ -1,7 +1,7 @@
 //! Sockets of this node that stand for those of programs in namespaces of their own.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, MsgHdr, Protocol, SockRef, Socket, Type};
@@ -67,30 +67,57 @@ pub fn connect_plainly(from: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpSt
     begin_connecting(socket, to)
 }
 
-/// A plain listener in this thread's network namespace. Not blocking.
-///
-/// # Errors
-/// Somebody listens there, or one may not.
-pub fn listen_plainly(address: SocketAddr, sharing: Sharing) -> io::Result<TcpListener> {
-    let socket = sharing.socket(address, Type::STREAM, Protocol::TCP)?;
-    // What is left of earlier connections is in the namespace of the program, whose kernel has looked.
-    socket.set_reuse_address(true)?;
-    // Its connections have it from there.
-    socket.set_out_of_band_inline(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+/// A plain socket of TCP in this thread's network namespace that has a port, and may listen there. Not
+/// blocking.
+#[derive(Debug)]
+pub struct Listener(Socket);
+
+impl Listener {
+    /// Has a port (of 0: one that is free).
+    ///
+    /// # Errors
+    /// Somebody else has it, or one may not, or the node does not have the address.
+    pub fn bind(address: SocketAddr, sharing: Sharing) -> io::Result<Listener> {
+        let socket = sharing.socket(address, Type::STREAM, Protocol::TCP)?;
+        // What is left of earlier connections is in the namespace of the program, whose kernel has looked.
+        socket.set_reuse_address(true)?;
+        // Its connections have it from there.
+        socket.set_out_of_band_inline(true)?;
+        socket.bind(&address.into())?;
+        Ok(Listener(socket))
+    }
+
+    /// Where it is bound.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let address = self.0.local_addr()?.as_socket();
+        address.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Listens there from now on.
+    ///
+    /// # Errors
+    /// Somebody else does.
+    pub fn listen(&self) -> io::Result<()> {
+        self.0.listen(BACKLOG)
+    }
+
+    /// The next connection, not blocking, from whom, and to which of this node's addresses. `None` when
+    /// there is none.
+    ///
+    /// # Errors
+    /// No descriptors are left; the connection still waits then.
+    pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
+        accept(self.0.accept())
+    }
 }
 
-/// The next connection, not blocking, from whom, and to which of this node's addresses. `None` when
-/// there is none.
-///
-/// # Errors
-/// No descriptors are left; the connection still waits then.
-pub fn accept_plainly(
-    listener: &TcpListener,
-) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
-    accept(SockRef::from(listener).accept())
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// A plain socket of UDP in this thread's network namespace. Not blocking.

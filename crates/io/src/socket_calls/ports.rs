@@ -11,7 +11,7 @@ use super::{
     equal, load, status_of,
 };
 use crate::capture::{Sharing, unmapped};
-use crate::sys::{check_fd, check_len, step};
+use crate::sys::{check_fd, check_len, get_option, step};
 
 /// The shortest address of IP (those of netlink are shorter).
 const ADDRESS_BYTES_MIN: u32 = 16;
@@ -21,8 +21,10 @@ const ADDRESS_BYTES_MIN: u32 = 16;
 pub struct Claim {
     socket: Socket,
     asked: SocketAddr,
-    /// Of UDP, by bind; or else of TCP, by listen.
+    /// Of UDP, or else of TCP.
     pub is_datagram: bool,
+    /// By bind, or else by listen.
+    pub binds: bool,
     /// With whom it is shared.
     pub sharing: Sharing,
 }
@@ -66,15 +68,18 @@ impl SocketCalls {
         ])
     }
 
-    /// The port that the call asks for, if it does: a socket of TCP that is to listen, or one of UDP
-    /// that is to be bound.
+    /// The port that the call asks for, if it does: a socket of TCP that is to listen, or to be bound to
+    /// any port; or one of UDP that is to be bound.
     pub fn claim(&self, call: SocketCall) -> Option<Claim> {
         let process = process_of(call.thread).ok()?;
         let socket = Socket::from(self.socket_of(call, process).ok()?);
-        let is_datagram = socket.r#type().ok()? == Type::DGRAM;
-        let domain = socket.domain().ok()?;
-        let is_ip = matches!(domain, Domain::IPV4 | Domain::IPV6);
-        if !is_ip || is_datagram != binds(call) {
+        let (kind, domain) = (socket.r#type().ok()?, socket.domain().ok()?);
+        let (is_datagram, is_ip) = (
+            kind == Type::DGRAM,
+            matches!(domain, Domain::IPV4 | Domain::IPV6),
+        );
+        let has_ports = is_datagram || kind == Type::STREAM;
+        if !is_ip || !has_ports || is_datagram && !binds(call) {
             return None;
         }
         let asked = match binds(call) {
@@ -85,11 +90,16 @@ impl SocketCalls {
         if asked.is_ipv6() != (domain == Domain::IPV6) {
             return None;
         }
+        if !is_datagram && binds(call) && (asked.port() != 0 || connecting_chooses(&socket)) {
+            // It has a port only when it listens, or connects.
+            return None;
+        }
         let sharing = Sharing::of(SockRef::from(&socket), asked.is_ipv6()).ok()?;
         Some(Claim {
             socket,
             asked,
             is_datagram,
+            binds: binds(call),
             sharing,
         })
     }
@@ -127,6 +137,13 @@ impl SocketCalls {
         self.is_valid(call)?;
         Ok(socket)
     }
+}
+
+/// Whether bind leaves the choice of a port to connect (IP_BIND_ADDRESS_NO_PORT, ip(7)).
+fn connecting_chooses(socket: &Socket) -> bool {
+    let option: io::Result<libc::c_int> =
+        get_option(socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 0);
+    option.is_ok_and(|option| option != 0)
 }
 
 /// Whether it is one of bind; or else one of listen.

@@ -4,10 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
 use slab::Slab;
-use tabane_io::capture::{Datagrams, Sharing, accept_plainly, listen_plainly};
+use tabane_io::capture::{Datagrams, Listener, Sharing};
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
@@ -44,7 +44,7 @@ pub enum Denied {
 
 #[derive(Debug)]
 enum Socket {
-    Listener(TcpListener),
+    Listener(Listener),
     Datagrams(Datagrams),
 }
 
@@ -55,6 +55,8 @@ struct Port {
     transport: Transport,
     address: SocketAddr,
     socket: Socket,
+    /// Others reach it: one of TCP may be held only, for a program that does not listen yet.
+    is_open: bool,
 }
 
 /// All such ports.
@@ -69,7 +71,7 @@ pub struct Hosted {
 
 impl Hosted {
     /// Gives the program of a place a port: which (0: its kernel may choose, and it is not reached by
-    /// others). `token` makes the poller's tokens.
+    /// others until it listens). `token` makes the poller's tokens.
     ///
     /// # Errors
     /// [`Denied`].
@@ -81,9 +83,12 @@ impl Hosted {
         token: impl Fn(usize) -> u64,
     ) -> Result<u16, Denied> {
         let (transport, mut address) = (claim.transport, claim.address);
-        let is_ours = |port| self.by_address.contains_key(&(who.place, transport, port));
-        if is_ours(address) {
-            // It is one of several that share the port.
+        if let Some(&index) = self.by_address.get(&(who.place, transport, address)) {
+            // It is one of several that share the port, or listens now.
+            if !claim.is_held {
+                self.open(index, poller, token)
+                    .map_err(|error| self.denied(who.place, claim, error))?;
+            }
             return Ok(address.port());
         }
         if self.ports.len() >= HOSTED_MAX {
@@ -95,7 +100,7 @@ impl Hosted {
         }
         let sharing = self.sharing(who, claim);
         let socket = match transport {
-            Transport::Tcp => listen_plainly(address, sharing).map(Socket::Listener),
+            Transport::Tcp => Listener::bind(address, sharing).map(Socket::Listener),
             Transport::Udp => Datagrams::bind(address, sharing).map(Socket::Datagrams),
         };
         let socket = match socket {
@@ -106,26 +111,54 @@ impl Hosted {
             }
             Err(error) => return Err(self.denied(who.place, claim, error)),
         };
-        let entry = self.ports.vacant_entry();
-        let (index, token) = (entry.key(), token(entry.key()));
-        let registered = match &socket {
-            Socket::Listener(listener) => poller.register(listener, token, Interest::Read),
-            Socket::Datagrams(datagrams) => datagrams.local_address().and_then(|local| {
-                address.set_port(local.port());
-                poller.register(datagrams, token, Interest::Read)
-            }),
+        let local = match &socket {
+            Socket::Listener(listener) => listener.local_address(),
+            Socket::Datagrams(datagrams) => datagrams.local_address(),
         };
-        registered.map_err(Denied::Error)?;
-        entry.insert(Port {
+        address.set_port(local.map_err(Denied::Error)?.port());
+        let index = self.ports.insert(Port {
             place: who.place,
             uid: who.uid,
             transport,
             address,
             socket,
+            is_open: false,
         });
         let key = (who.place, transport, address);
         self.by_address.insert(key, index);
+        if !claim.is_held {
+            self.open(index, poller, token)
+                .map_err(|error| self.denied(who.place, claim, error))?;
+        }
         Ok(address.port())
+    }
+
+    /// Others reach a port from now on, if they did not before. If that cannot be, it is nobody's any more.
+    fn open(
+        &mut self,
+        index: usize,
+        poller: &Poller,
+        token: impl Fn(usize) -> u64,
+    ) -> io::Result<()> {
+        let port = &mut self.ports[index];
+        if port.is_open {
+            return Ok(());
+        }
+        let opened = match &port.socket {
+            Socket::Listener(listener) => listener
+                .listen()
+                .and_then(|()| poller.register(listener, token(index), Interest::Read)),
+            Socket::Datagrams(datagrams) => {
+                poller.register(datagrams, token(index), Interest::Read)
+            }
+        };
+        port.is_open = true;
+        if opened.is_err() {
+            let address = (port.place, port.transport, port.address);
+            self.by_address.remove(&address);
+            self.ports.remove(index);
+        }
+        opened
     }
 
     /// Ports are shared among the programs of one user: to the kernel, all of them are the agent's.
@@ -169,7 +202,7 @@ impl Hosted {
         else {
             return Ok(None);
         };
-        let accepted = accept_plainly(listener)?;
+        let accepted = listener.accept()?;
         Ok(accepted.map(|(plain, from, to)| (plain, Opening { from, to })))
     }
 

@@ -37,6 +37,9 @@ pub struct Claim {
     pub reuse_address: bool,
     /// SO_REUSEPORT.
     pub reuse_port: bool,
+    /// It is to be held only: of TCP, until the program listens.
+    #[serde(default)]
+    pub is_held: bool,
 }
 
 /// From the supervisor of a namespace.

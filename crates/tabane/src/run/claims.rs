@@ -15,7 +15,8 @@ use crate::agent::{Claim, EACCES, ToAgent, Transport};
 
 /// How often another port is tried if one that is free outside is not free here.
 const TRIES_MAX: u32 = 8;
-/// A program that was given a port uses it at once, or its call has failed.
+/// A program that was given a port uses it at once, or its call has failed. One of TCP that it was given by
+/// bind it may use to connect: then it is missed by nobody who listens, and given back as well.
 const USED_WITHIN: Duration = Duration::from_secs(10);
 /// Addresses of a port that a new agent is asked for.
 const CLAIMS_OF_PORT_MAX: usize = 16;
@@ -82,6 +83,7 @@ impl<'a> Claims<'a> {
             only_v6: sharing.only_v6,
             reuse_address: sharing.by_address,
             reuse_port: sharing.by_port,
+            is_held: !asked.is_datagram && asked.binds,
         };
         self.ask(
             agent,
@@ -160,9 +162,11 @@ impl<'a> Claims<'a> {
         // The socket is the program's own: nobody else can have bound it meanwhile.
         let bound = waiting.asked.bind(port);
         claim.address.set_port(port);
-        self.takes(claim, true);
+        // One of TCP is seen to be used when it listens.
+        self.takes(claim, claim.transport == Transport::Udp);
         match bound {
-            Ok(()) => self.calls.succeed(call),
+            Ok(()) if waiting.asked.binds => self.calls.succeed(call),
+            Ok(()) => self.calls.go_on(call),
             Err(error) if error.kind() == ErrorKind::AddrInUse && waiting.tries > 0 => {
                 let tries = waiting.tries - 1;
                 self.ask(Some(agent), Waiting { tries, ..waiting });
@@ -234,6 +238,5 @@ impl<'a> Claims<'a> {
 fn is_for_others(asked: &socket_calls::Claim) -> bool {
     let address = asked.address();
     let is_to_many = address.ip().is_multicast() || address.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
-    let has_port = asked.is_datagram || address.port() != 0;
-    has_port && !address.ip().is_loopback() && !is_to_many
+    !address.ip().is_loopback() && !is_to_many
 }
