@@ -195,6 +195,8 @@ impl Engine {
     /// The first part of a [`turn`](Engine::turn): how to wait for the second. For a host
     /// that lets others use the engine meanwhile.
     pub fn before_wait(&mut self, host: &mut impl Host, patience: Option<Duration>) -> Wait {
+        // What the host did when it was told of events, or between turns: no timer stands for it.
+        self.flush();
         let eager = host.before_wait(&self.node, &self.poller);
         let before = now();
         self.busy.pause(before);
@@ -239,9 +241,11 @@ impl Engine {
         self.spin.turn(now, small, moved.bytes(), message);
     }
 
-    /// Sends what is left to send (a goodbye) without waiting.
+    /// Sends what was put in since the last turn, without waiting. Costs nothing if there is nothing.
     pub fn flush(&mut self) {
-        self.send_all(now());
+        if self.node.may_transmit() {
+            self.send_all(now());
+        }
     }
 
     /// Takes in whatever made the wait end.

@@ -174,6 +174,8 @@ impl Hub {
 
     /// Sends what there is to send; every now and then also takes in what has arrived.
     fn send(&self, state: &mut State) -> Result<(), Gone> {
+        // First of all: somebody waits for it.
+        state.engine.flush();
         let mut ready = Vec::new();
         let now = state.engine.now();
         if state.driver.is_none()
@@ -185,15 +187,16 @@ impl Hub {
             looked.map_err(|_| Gone::Broken)?;
         }
         state.work(&ready, self);
+        // What was answered to events; whoever drives sleeps already.
+        state.engine.flush();
         Ok(())
     }
 
     /// Gives the lock back; whoever has to know of what happened is woken.
     fn release(&self, mut state: MutexGuard<'_, State>) {
-        let due = state.engine.node.poll_timeout();
-        let kicks = state
-            .driver
-            .is_some_and(|driver| due.is_some_and(|at| at < driver.until));
+        let until = state.driver.map(|driver| driver.until);
+        let due = until.and_then(|_| state.engine.node.poll_timeout());
+        let kicks = due.zip(until).is_some_and(|(at, until)| at < until);
         // A helper that sleeps may have to look after a timer now.
         let sleeps = state.helper_sleeps || state.sockets.has_tasks;
         let helper = match state.driver {
@@ -229,7 +232,11 @@ impl Hub {
             if let Some(gone) = state.gone {
                 break Err(gone);
             }
-            if let Poll::Ready(result) = poll(&mut state, &mut context) {
+            let polled = poll(&mut state, &mut context);
+            // A stream that was opened, room that reading made: nobody else would send it before
+            // the next timer.
+            state.engine.flush();
+            if let Poll::Ready(result) = polled {
                 break Ok(Ok(result));
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));

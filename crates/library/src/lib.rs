@@ -47,6 +47,8 @@ mod node;
 mod options;
 mod sockets;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use descriptor::Descriptor;
 pub use error::{ConnectError, Gone, ListenError, OpenError, ReceiveError, SendError, StreamError};

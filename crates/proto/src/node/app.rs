@@ -23,6 +23,21 @@ impl Node {
         result
     }
 
+    /// The same for reading, of which the peer need not be told each time: who looks and finds
+    /// nothing new has nothing to send.
+    fn operate_reading<R>(
+        &mut self,
+        peer: PeerId,
+        act: impl FnOnce(&mut Bundle) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        let bundle = self.bundle(peer)?;
+        let result = act(bundle);
+        if bundle.ops.pending() != Pending::None {
+            self.touch(peer);
+        }
+        result
+    }
+
     /// An empty buffer for [`Node::send_frame`], out of the pool if there is one.
     pub fn frame_buffer(&mut self) -> Vec<u8> {
         let used_last = self.peers.get_mut(self.frame_peer).and_then(Option::as_mut);
@@ -250,7 +265,7 @@ impl Node {
         stream: StreamId,
         buffer: &mut [u8],
     ) -> Result<Read, OpError> {
-        self.operate(peer, |b| b.ops.read_stream(stream, buffer))
+        self.operate_reading(peer, |b| b.ops.read_stream(stream, buffer))
     }
 
     /// As [`read_stream`](Node::read_stream), without a buffer: `take` is lent what has arrived, as much
@@ -266,7 +281,7 @@ impl Node {
         stream: StreamId,
         take: impl FnOnce(&[u8]) -> usize,
     ) -> Result<Read, OpError> {
-        self.operate(peer, |b| b.ops.take_stream(stream, take))
+        self.operate_reading(peer, |b| b.ops.take_stream(stream, take))
     }
 
     /// How many bytes of a stream have arrived in order and were not read.

@@ -304,6 +304,12 @@ impl Node {
         None
     }
 
+    /// Whether [`poll_transmit`](Node::poll_transmit) is to be asked: something happened since it
+    /// last had nothing.
+    pub fn may_transmit(&self) -> bool {
+        !self.ready.is_empty() || !self.shared.answers.is_empty()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.shared.events.is_empty() && core::mem::take(&mut self.shared.events_wait) {

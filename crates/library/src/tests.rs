@@ -1,0 +1,61 @@
+//! What no user sees: that nothing waits for somebody who does not come.
+
+use core::time::Duration;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::thread;
+
+use crate::node::poll_opened;
+use crate::{Node, Options};
+
+const KEY: [u8; 32] = [7; 32];
+const LINK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const SERVICE: u32 = 1;
+const LONG: Duration = Duration::from_secs(20);
+
+/// Nodes of these names, each of which knows the others.
+fn nodes<const N: usize>(names: [&str; N]) -> [Node; N] {
+    let free = names.map(|_| UdpSocket::bind((LINK, 0)).unwrap());
+    let addresses = free.map(|socket| socket.local_addr().unwrap());
+    let named: Vec<(&str, SocketAddr)> = names.into_iter().zip(addresses).collect();
+    names.map(|name| {
+        let mut options = Options::new(name, KEY, [LINK]);
+        for (other, address) in &named {
+            options = match *other == name {
+                true => options.port(address.port()),
+                false => options.peer(*other, [*address]),
+            };
+        }
+        Node::open(options).unwrap()
+    })
+}
+
+/// Whether something waits to be sent that nobody is sending.
+fn waits(node: &Node) -> bool {
+    let waits = node.hub.look(|state| state.engine.node.may_transmit());
+    waits.unwrap()
+}
+
+#[test]
+fn a_stream_is_asked_for_and_window_given_by_who_waits_for_it() {
+    let [a, b] = nodes(["a", "b"]);
+    let listener = b.listen(SERVICE).unwrap();
+    let mut near = a.connect("b", SERVICE).unwrap();
+    let far = listener.accept_timeout(LONG).unwrap();
+    let peer = a.peer("b").unwrap();
+    let opened = a.hub.wait_for(None, |state, context| {
+        poll_opened(state, peer, SERVICE, context)
+    });
+    assert!(opened.unwrap().unwrap().is_ok());
+    assert!(!waits(&a));
+    // Several windows, read as they come.
+    let all = 8_000_000;
+    thread::scope(|scope| {
+        scope.spawn(|| (&far).write_all(&vec![1; all]).unwrap());
+        let mut buffer = vec![0; 50_000];
+        for _ in 0..all / buffer.len() {
+            near.read_exact(&mut buffer).unwrap();
+            assert!(!waits(&a));
+        }
+    });
+}
