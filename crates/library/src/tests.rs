@@ -59,3 +59,19 @@ fn a_stream_is_asked_for_and_window_given_by_who_waits_for_it() {
         }
     });
 }
+
+#[test]
+fn closing_waits_for_an_end_behind_which_nothing_else_is_under_way() {
+    let [a, b] = nodes(["a", "b"]);
+    let listener = b.listen(SERVICE).unwrap();
+    let stream = a.connect("b", SERVICE).unwrap();
+    let _far = listener.accept_timeout(LONG).unwrap();
+    let arrived = a.hub.look(|state| {
+        let slot = &state.sockets.slots[stream.slot];
+        let (now, peer, id) = (state.engine.now(), slot.peer, slot.stream);
+        state.engine.node.finish_stream(now, peer, id).unwrap();
+        assert_eq!(state.engine.node.queued_bytes(peer), 0);
+        a.has_arrived(state)
+    });
+    assert_eq!(arrived, Ok(false));
+}

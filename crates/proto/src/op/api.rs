@@ -219,6 +219,9 @@ pub struct OpStats {
     pub streams_refused: u64,
     /// Streams open now.
     pub streams_open: u64,
+    /// Streams that this end finished or reset, of whose end, or of something before it, the peer is not
+    /// known to know now.
+    pub ends_owed: u64,
     /// Bytes sent and neither acknowledged nor given up now.
     pub in_flight_bytes: u64,
 }

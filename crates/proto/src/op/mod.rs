@@ -136,6 +136,7 @@ impl Ops {
     pub fn stats(&self) -> OpStats {
         OpStats {
             streams_open: self.streams.count() as u64,
+            ends_owed: self.streams.ends_owed(),
             in_flight_bytes: self.in_flight_bytes() as u64,
             ..self.shared.stats
         }

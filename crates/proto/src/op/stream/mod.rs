@@ -58,6 +58,8 @@ pub(super) struct Streams {
     lost_bytes: u64,
     /// Bytes written and not known to have arrived.
     kept_bytes: u64,
+    /// Streams that this end ended, of whose end the peer is not known to know.
+    ends_owed: u64,
     /// Memory of what is known of gaps in what the peer sends.
     gaps_bytes: usize,
     /// Streams whose application found no room since all streams together keep too much.
@@ -76,6 +78,7 @@ impl Streams {
             in_flight_bytes: 0,
             lost_bytes: 0,
             kept_bytes: 0,
+            ends_owed: 0,
             gaps_bytes: 0,
             out_of_room: Vec::new(),
         }
@@ -181,7 +184,7 @@ impl Streams {
         if !stream.send.is_open() {
             return Err(OpError::Closed);
         }
-        stream.send.finish();
+        self.change(id.0, |stream| stream.send.finish());
         self.wake(id.0, shared);
         Ok(())
     }
@@ -320,6 +323,7 @@ impl Streams {
                 send.in_flight_bytes(),
                 send.lost.covered(),
                 send.kept_bytes(),
+                u64::from(send.owes_end()),
             ]
         };
         let before = sums(&stream.send);
@@ -330,6 +334,7 @@ impl Streams {
             &mut self.in_flight_bytes,
             &mut self.lost_bytes,
             &mut self.kept_bytes,
+            &mut self.ends_owed,
         ];
         for ((total, before), after) in totals.into_iter().zip(before).zip(after) {
             *total = *total - before + after;
@@ -423,6 +428,11 @@ impl Streams {
     /// Bytes lost and not sent again yet.
     pub const fn lost_bytes(&self) -> usize {
         self.lost_bytes as usize
+    }
+
+    /// Streams that this end ended, of whose end the peer is not known to know.
+    pub const fn ends_owed(&self) -> u64 {
+        self.ends_owed
     }
 
     /// Streams not forgotten.

@@ -137,6 +137,12 @@ impl SendHalf {
         self.fin == Flag::Acked && self.acked.covered() == self.written
     }
 
+    /// Whether the peer is not known to have been told of the end, or of everything before it; or of
+    /// its being given up.
+    pub fn owes_end(&self) -> bool {
+        (self.fin != Flag::Unset || self.reset.is_some()) && !self.is_done()
+    }
+
     /// Bytes written and not known to have arrived.
     pub fn kept_bytes(&self) -> u64 {
         if self.reset.is_some() {

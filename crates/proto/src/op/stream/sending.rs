@@ -151,9 +151,7 @@ impl Streams {
 
     /// The peer knows that sending was given up.
     pub fn on_reset_acked(&mut self, id: u32, shared: &mut Shared) {
-        if let Some(stream) = self.table.get_mut(id) {
-            stream.send.reset_acked = true;
-        }
+        self.change(id, |stream| stream.send.reset_acked = true);
         self.forget_if_done(id, shared);
     }
 }

@@ -289,6 +289,7 @@ impl World {
             assert_eq!(ops.pending(), Pending::None);
             let stats = ops.stats();
             assert_eq!((stats.streams_open, stats.in_flight_bytes), (0, 0));
+            assert_eq!(stats.ends_owed, 0);
             assert_eq!((ops.queued_bytes(), ops.lost_bytes()), (0, 0));
             assert_eq!(stats.frames_skipped + stats.frames_given_up, 0);
             ops.trim();

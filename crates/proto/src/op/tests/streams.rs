@@ -238,6 +238,33 @@ fn a_reset_ends_one_direction() {
 }
 
 #[test]
+fn an_end_is_owed_until_the_peer_has_it() {
+    let mut p = pair();
+    let owed = |p: &Pair, end: usize| p.ends[end].stats().ends_owed;
+    let ids = [1, 2, 3].map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap());
+    p.ends[0].write_stream(ids[0], b"hello").unwrap();
+    p.run(Duration::from_millis(5));
+    assert_eq!(owed(&p, 0), 0);
+    // Nothing of the second is in flight but its end.
+    p.faults.loss = 100;
+    p.ends[0].finish_stream(ids[0]).unwrap();
+    p.ends[0].finish_stream(ids[1]).unwrap();
+    p.ends[0].reset_stream(ids[2], 1).unwrap();
+    assert_eq!(owed(&p, 0), 3);
+    p.run(Duration::from_millis(50));
+    assert_eq!((owed(&p, 0), p.ends[0].in_flight_bytes()), (3, 0));
+    p.faults.loss = 0;
+    p.run(Duration::from_millis(50));
+    assert_eq!(owed(&p, 0), 0);
+    // Who is asked to stop owes a reset.
+    p.ends[0].stop_stream(ids[0], 1).unwrap();
+    p.run(Duration::from_micros(120));
+    assert_eq!(owed(&p, 1), 1);
+    p.run(Duration::from_millis(5));
+    assert_eq!(owed(&p, 1), 0);
+}
+
+#[test]
 fn a_stop_makes_the_peer_reset() {
     let mut p = pair();
     let id = p.ends[0].open_stream(0, Policy::Stripe).unwrap();
