@@ -136,7 +136,7 @@ ssize_t tabane_write(tabane_stream *stream, const void *buffer, size_t bytes);
 int tabane_write_all(tabane_stream *stream, const void *buffer, size_t bytes);
 /* Ends the writing half: the peer reads the end behind what was written. */
 int tabane_finish(tabane_stream *stream);
-/* 1 when everything written and the end have arrived at the peer, 0 if not in time. */
+/* 1 when everything written and the end (tabane_finish) have arrived at the peer, 0 if not in time. */
 int tabane_wait_finished(tabane_stream *stream, int timeout_ms);
 /* Whether reads and writes return TABANE_E_WOULD_BLOCK instead of waiting. */
 int tabane_set_nonblocking(tabane_stream *stream, int nonblocking);

@@ -105,6 +105,8 @@ pub(crate) struct Slot {
     pub writing_ended: Option<StreamError>,
     /// Everything written and the end were acknowledged.
     pub is_finished: bool,
+    /// This end reset it before they were.
+    pub is_reset: bool,
 }
 
 /// Streams that wait to be accepted.
@@ -152,6 +154,7 @@ impl Sockets {
             reading_ended: None,
             writing_ended: None,
             is_finished: false,
+            is_reset: false,
         });
         self.by_stream.insert((peer, stream), slot);
         slot
@@ -279,10 +282,12 @@ impl Sockets {
     ) {
         if let Some(slot) = self.slot(peer, stream) {
             slot.reading_ended = slot.reading_ended.or(reading);
-            // What was finished may be broken before it has arrived.
-            if slot.writing_ended.is_none() || writing == Some(StreamError::Broken) {
-                slot.writing_ended = writing.or(slot.writing_ended);
-            }
+            // What was finished may be unwanted, and both broken, before it has arrived.
+            slot.writing_ended = match (slot.writing_ended, writing) {
+                (None | Some(StreamError::Finished), Some(why)) => Some(why),
+                (_, Some(StreamError::Broken)) => writing,
+                (ended, _) => ended,
+            };
         }
         self.wake_readers(peer, stream);
         self.wake_writers(peer, stream);

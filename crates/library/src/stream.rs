@@ -96,7 +96,8 @@ impl Stream {
             let (peer, stream) = (slot.peer, slot.stream);
             if slot.reading_ended != Some(StreamError::Broken) {
                 // A half that is over already needs no end.
-                let _ = state.engine.node.reset_stream(now, peer, stream, code);
+                let reset = state.engine.node.reset_stream(now, peer, stream, code);
+                slot.is_reset |= reset.is_ok();
                 let _ = state.engine.node.stop_stream(now, peer, stream, code);
             }
             slot.reading_ended = slot.reading_ended.or(Some(StreamError::Finished));
@@ -106,18 +107,21 @@ impl Stream {
         })
     }
 
-    /// Waits until everything written, and the end if it was [finished](Stream::finish), has
-    /// arrived at the peer; returns whether it has within `timeout`.
+    /// Waits until everything written and the end have arrived at the peer; returns whether they have
+    /// within `timeout`. While the stream is not [finished](Stream::finish) there is no end that
+    /// could arrive.
     ///
     /// # Errors
-    /// [`StreamError`]: it will not arrive.
+    /// [`StreamError`]: it will not arrive. [`StreamError::Finished`]: this end reset the stream.
     pub fn wait_finished(&self, timeout: Duration) -> Result<bool, StreamError> {
         let until = Instant::now().checked_add(timeout);
         let arrived = self.hub.wait_for(until, |state, context| {
             let slot = &mut state.sockets.slots[self.slot];
             match slot.writing_ended {
                 _ if slot.is_finished => Poll::Ready(Ok(())),
-                Some(error) if error != StreamError::Finished => Poll::Ready(Err(error)),
+                Some(error) if error != StreamError::Finished || slot.is_reset => {
+                    Poll::Ready(Err(error))
+                }
                 _ => {
                     slot.writers.add(context);
                     Poll::Pending

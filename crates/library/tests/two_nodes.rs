@@ -133,6 +133,33 @@ fn a_stream_that_the_peer_ended_at_once_takes_a_policy_and_tells_its_end_when_re
 }
 
 #[test]
+fn waiting_for_the_end_to_arrive_ends_when_it_cannot() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    // More than the far end takes without reading: the end does not arrive.
+    let open = || {
+        let stream = a.connect("b", SERVICE).unwrap();
+        let far = listener.accept_timeout(LONG).unwrap();
+        stream.set_nonblocking(true);
+        while (&stream).write(&[0; 100_000]).is_ok() {}
+        stream.finish().unwrap();
+        assert_eq!(stream.wait_finished(Duration::ZERO), Ok(false));
+        (stream, far)
+    };
+    let (stream, far) = open();
+    drop(far);
+    let unwanted = stream.wait_finished(Duration::MAX);
+    assert!(matches!(unwanted, Err(StreamError::Stopped(_))));
+    let (stream, _far) = open();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| stream.wait_finished(Duration::MAX));
+        // Whether it waits already nobody can see; either order must end it.
+        stream.reset(1).unwrap();
+        assert_eq!(waiter.join().unwrap(), Err(StreamError::Finished));
+    });
+}
+
+#[test]
 fn a_message_to_a_node_that_is_not_there_says_so() {
     let missing = SocketAddr::new(LINKS[0], free_port());
     let options = Options::new("a", KEY, [LINKS[0]])
