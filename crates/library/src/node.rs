@@ -430,6 +430,8 @@ pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Mes
     while let Some(&peer) = state.sockets.mail.front() {
         let node = &mut state.engine.node;
         if let Some(message) = node.receive_message(now, peer) {
+            // The next one has its turn, however much this one sends.
+            state.sockets.mail.rotate_left(1);
             return Poll::Ready(Message {
                 from: node.peer_name(peer).unwrap_or_default().to_owned(),
                 flow: message.flow,

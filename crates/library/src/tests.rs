@@ -1,11 +1,12 @@
 //! What no user sees: that nothing waits for somebody who does not come.
 
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 
-use crate::node::poll_opened;
+use crate::node::{poll_message, poll_opened};
 use crate::{Node, Options};
 
 const KEY: [u8; 32] = [7; 32];
@@ -74,4 +75,31 @@ fn closing_waits_for_an_end_behind_which_nothing_else_is_under_way() {
         a.has_arrived(state)
     });
     assert_eq!(arrived, Ok(false));
+}
+
+#[test]
+fn messages_of_several_peers_are_received_in_turn() {
+    let [a, b, c] = nodes(["a", "b", "c"]);
+    for n in 0..100u8 {
+        a.send("c", 0, &[n]).unwrap();
+    }
+    b.send("c", 0, b"hello").unwrap();
+    // Not received, which would take some out already: looked at.
+    let both_are_there = || {
+        let senders = c.hub.look(|state| state.sockets.mail.len());
+        senders.unwrap() == 2
+    };
+    while !both_are_there() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let next = || {
+        let context = Context::from_waker(Waker::noop());
+        let next = c.hub.look(|state| poll_message(state, &context));
+        match next.unwrap() {
+            Poll::Ready(message) => message.from,
+            Poll::Pending => panic!("a hundred were sent"),
+        }
+    };
+    let first = [next(), next()];
+    assert!(first.contains(&"b".to_owned()), "{first:?}");
 }
