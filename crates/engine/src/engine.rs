@@ -248,6 +248,12 @@ impl Engine {
         }
     }
 
+    /// Closes the links' sockets, for good: another node may be opened at their addresses. Nothing is
+    /// sent or comes in any more.
+    pub fn shut(&mut self) {
+        self.links.close(&self.poller);
+    }
+
     /// Takes in whatever made the wait end.
     fn take_in(&mut self, now: Time, host: &mut impl Host, ready: &[Ready]) {
         for &ready in ready {

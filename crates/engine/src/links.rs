@@ -149,6 +149,13 @@ impl Links {
         self.reconcile(now, poller, Some(node))
     }
 
+    /// Closes and forgets all of them.
+    pub fn close(&mut self, poller: &Poller) {
+        for mut link in self.links.drain(..) {
+            link.drop_socket(poller);
+        }
+    }
+
     pub fn get(&self, token: u64) -> Option<&LinkSocket> {
         let link = self
             .links

@@ -325,7 +325,7 @@ impl Hub {
         // Another driver may have come meanwhile (only the helper is driven out); it will see
         // what is ready as well.
         let is_mine = |d: Driver| driver.is_some_and(|driver| driver.number == d.number);
-        if state.driver.is_some_and(is_mine) {
+        if state.driver.is_some_and(is_mine) && state.gone.is_none() {
             state.work(&ready, self);
         }
         state.sockets.ready = ready;
@@ -404,11 +404,13 @@ impl Hub {
         }
         let mut state = self.lock_here();
         if state.gone.is_some() {
-            return;
+            return state.engine.shut();
         }
         let now = state.engine.now();
         state.engine.node.close(now);
         state.engine.flush();
+        // Streams and the helper have this node for some time yet.
+        state.engine.shut();
         state.gone = Some(Gone::Closed);
         state.sockets.wake_all();
         let awake = state.sockets.take_woken();
