@@ -109,6 +109,23 @@ pub(crate) struct Slot {
     pub is_reset: bool,
 }
 
+impl Slot {
+    /// Whether it is not over yet what this end writes. What is over may be unknown to the node, and
+    /// its number another stream's: the peer may have started afresh.
+    pub fn sends(&self) -> bool {
+        match self.writing_ended {
+            None => true,
+            Some(StreamError::Finished) => !self.is_finished && !self.is_reset,
+            Some(_) => false,
+        }
+    }
+
+    /// The same of what the peer writes.
+    pub const fn receives(&self) -> bool {
+        self.reading_ended.is_none()
+    }
+}
+
 /// Streams that wait to be accepted.
 #[derive(Default)]
 pub(crate) struct Backlog {

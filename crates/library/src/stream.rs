@@ -10,7 +10,7 @@ use std::time::Instant;
 use tabane_proto::op::{OpError, Policy};
 
 use crate::hub::{Hub, State};
-use crate::sockets::{CODE_DROPPED, Slot, SlotId};
+use crate::sockets::{CODE_DROPPED, SlotId};
 use crate::{Descriptor, Gone, StreamError};
 
 /// Something written that is no longer than this waits for an answer, as far as anyone can tell.
@@ -56,8 +56,10 @@ impl Stream {
     pub fn set_policy(&self, policy: Policy) -> Result<(), StreamError> {
         self.act(|state| {
             let slot = &state.sockets.slots[self.slot];
-            let node = &mut state.engine.node;
-            let _ = node.set_stream_policy(slot.peer, slot.stream, policy);
+            if slot.sends() {
+                let node = &mut state.engine.node;
+                let _ = node.set_stream_policy(slot.peer, slot.stream, policy);
+            }
             Ok(())
         })
     }
@@ -94,10 +96,12 @@ impl Stream {
             let now = state.engine.now();
             let slot = &mut state.sockets.slots[self.slot];
             let (peer, stream) = (slot.peer, slot.stream);
-            if slot.reading_ended != Some(StreamError::Broken) {
-                // A half that is over already needs no end.
+            if slot.sends() {
                 let reset = state.engine.node.reset_stream(now, peer, stream, code);
                 slot.is_reset |= reset.is_ok();
+            }
+            if slot.receives() {
+                // Its end may have come without having been read.
                 let _ = state.engine.node.stop_stream(now, peer, stream, code);
             }
             slot.reading_ended = slot.reading_ended.or(Some(StreamError::Finished));
@@ -354,21 +358,13 @@ impl Drop for Stream {
 /// The program has no more use for a stream.
 pub(crate) fn drop_slot(state: &mut State, slot: SlotId) {
     let now = state.engine.now();
-    let Slot {
-        peer,
-        stream,
-        reading_ended,
-        writing_ended,
-        ..
-    } = state.sockets.remove(slot);
-    if reading_ended == Some(StreamError::Broken) {
-        return;
-    }
+    let slot = state.sockets.remove(slot);
+    let (peer, stream) = (slot.peer, slot.stream);
     let node = &mut state.engine.node;
-    if writing_ended.is_none() {
+    if slot.writing_ended.is_none() {
         let _ = node.finish_stream(now, peer, stream);
     }
-    if reading_ended.is_none() {
+    if slot.receives() {
         let _ = node.stop_stream(now, peer, stream, CODE_DROPPED);
     }
 }

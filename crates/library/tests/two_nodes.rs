@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use common::{KEY, LINKS, LONG, SERVICE, free_port, two_nodes};
+use common::{KEY, LINKS, LONG, SERVICE, free_port, open, two_nodes};
 use tabane_library::{
     ConnectError, Event, ListenError, Node, OpenError, Options, Policy, SendError, StreamError,
 };
@@ -186,6 +186,57 @@ fn a_peer_that_ends_breaks_no_reader_but_one_that_starts_afresh_does() {
     drop(accepted);
     stream.set_nonblocking(false);
     assert_eq!((&stream).read(&mut [0; 8]).unwrap(), 0);
+}
+
+#[test]
+fn a_node_is_opened_again_where_one_was_closed_that_is_still_held() {
+    let ports = [free_port(), free_port()];
+    let b = open("b", ports[1], "a", ports[0]);
+    let _listener = b.listen(SERVICE).unwrap();
+    let mut left = Vec::new();
+    for _ in 0..5 {
+        let a = open("a", ports[0], "b", ports[1]);
+        let stream = a.connect("b", SERVICE).unwrap();
+        a.close();
+        left.push((a, stream));
+    }
+}
+
+#[test]
+fn a_stream_to_a_peer_that_started_afresh_does_nothing_to_a_new_one() {
+    let ports = [free_port(), free_port()];
+    let a = open("a", ports[0], "b", ports[1]);
+    let open_b = || open("b", ports[1], "a", ports[0]);
+    let b = open_b();
+    let listener = b.listen(SERVICE).unwrap();
+    let mut old = [(); 2].map(|()| a.connect("b", SERVICE).unwrap());
+    // One is over, of the other only what it reads.
+    drop(listener.accept_timeout(LONG).unwrap());
+    let half = listener.accept_timeout(LONG).unwrap();
+    half.finish().unwrap();
+    for old in &mut old {
+        assert_eq!(old.read(&mut [0; 8]).unwrap(), 0);
+    }
+    while old[0].write(b"x").is_ok() {}
+    b.close();
+    let b = open_b();
+    let listener = b.listen(SERVICE).unwrap();
+    while old[1].write(b"x").is_ok() {}
+    let new = [(); 2].map(|()| {
+        let near = a.connect("b", SERVICE).unwrap();
+        (near, listener.accept_timeout(LONG).unwrap())
+    });
+    for old in old {
+        old.set_policy(Policy::Mirror).unwrap();
+        old.reset(1).unwrap();
+    }
+    for (mut near, mut far) in new {
+        let mut got = [0; 5];
+        near.write_all(b"hello").unwrap();
+        far.read_exact(&mut got).unwrap();
+        far.write_all(b"hello").unwrap();
+        near.read_exact(&mut got).unwrap();
+    }
 }
 
 #[test]

@@ -25,15 +25,17 @@ pub fn free_port() -> u16 {
     }
 }
 
+/// A node at a port, with a peer at another.
+pub fn open(name: &str, own: u16, other: &str, port: u16) -> Node {
+    let addresses = LINKS.map(|link| SocketAddr::new(link, port));
+    let options = Options::new(name, KEY, LINKS)
+        .port(own)
+        .peer(other, addresses);
+    Node::open(options).unwrap()
+}
+
 pub fn two_nodes() -> (Node, Node) {
     let ports = [free_port(), free_port()];
-    let open = |name: &str, own: u16, other: &str, port: u16| {
-        let addresses = LINKS.map(|link| SocketAddr::new(link, port));
-        let options = Options::new(name, KEY, LINKS)
-            .port(own)
-            .peer(other, addresses);
-        Node::open(options).unwrap()
-    };
     let a = open("a", ports[0], "b", ports[1]);
     (a, open("b", ports[1], "a", ports[0]))
 }
