@@ -15,7 +15,8 @@ pub enum Gone {
     Closed,
     /// This process is a fork of the one that opened the node. Open another one here.
     Forked,
-    /// Waiting for the network failed, so that the node stopped: a system out of memory.
+    /// The node stopped: waiting for the network failed, in a system out of memory, or the library has
+    /// a fault that comes again and again.
     Broken,
 }
 
@@ -26,7 +27,7 @@ impl fmt::Display for Gone {
             Gone::Forked => {
                 "the node belongs to the process that opened it; open another one after fork"
             }
-            Gone::Broken => "the node stopped since waiting for the network failed",
+            Gone::Broken => "the node stopped: waiting for the network failed, or the library has a fault",
         })
     }
 }

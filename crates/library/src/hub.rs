@@ -11,6 +11,7 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::cell::Cell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Wake;
 use std::thread::{self, Thread};
@@ -30,6 +31,9 @@ const GRACE: Duration = Duration::from_millis(1);
 /// A driver that waits for longer needs no helper that looks every now and then; when it
 /// leaves it wakes the helper.
 const LONG: Duration = Duration::from_millis(10);
+/// The helper survives a panic, which is a fault of this library, so often; then the node is broken,
+/// for a fault that comes again at once would keep a processor busy for ever.
+const PANICS_MAX: usize = 16;
 /// Bytes written until what has arrived meanwhile is looked for.
 const LOOK_BYTES: usize = 128 * 1024;
 /// The same as a time.
@@ -207,7 +211,7 @@ impl Hub {
         // One of them may be the driver, who sleeps otherwise than its waker thinks.
         let kicks = kicks || (state.driver.is_some() && !awake.is_empty());
         drop(state);
-        awake.into_iter().for_each(Waker::wake);
+        wake(awake);
         if kicks {
             self.kick.notify();
         }
@@ -307,7 +311,7 @@ impl Hub {
         let mut ready = core::mem::take(&mut state.sockets.ready);
         let awake = state.sockets.take_woken();
         drop(state);
-        awake.into_iter().for_each(Waker::wake);
+        wake(awake);
         let is_helper = driver.is_some_and(|driver| driver.is_helper);
         let waited = if is_helper {
             let waited = wait.wait(&self.helpers_poller, &mut ready);
@@ -318,9 +322,7 @@ impl Hub {
         };
         let mut state = self.lock_here();
         if waited.is_err() {
-            state.gone = Some(Gone::Broken);
-            state.sockets.wake_all();
-            state.helper.iter().for_each(Thread::unpark);
+            state.break_down();
         }
         // Another driver may have come meanwhile (only the helper is driven out); it will see
         // what is ready as well.
@@ -349,6 +351,33 @@ impl Hub {
     /// What the helper thread does until the node is gone.
     pub fn help(&self) {
         self.lock_here().helper = Some(thread::current());
+        self.survive(|| self.help_until_gone());
+    }
+
+    /// Does what the helper does again if it panics: nobody else runs the node for tasks and
+    /// descriptors, and nobody would tell them.
+    fn survive(&self, help: impl Fn()) {
+        for times in 1..=PANICS_MAX {
+            if catch_unwind(AssertUnwindSafe(&help)).is_ok() {
+                return;
+            }
+            self.shoo.clear();
+            let mut state = self.lock_here();
+            state.driver = state.driver.filter(|driver| !driver.is_helper);
+            // Some may have been about to be woken.
+            state.sockets.wake_all();
+            if times == PANICS_MAX {
+                state.break_down();
+            }
+            let awake = state.sockets.take_woken();
+            let waiting = core::mem::take(&mut state.waiting);
+            drop(state);
+            wake(awake);
+            waiting.iter().for_each(Thread::unpark);
+        }
+    }
+
+    fn help_until_gone(&self) {
         loop {
             // Whoever has the lock works on the node, and wakes the helper if it is needed. If the
             // helper waited for the lock as well, it would be woken each time it is given back.
@@ -363,7 +392,7 @@ impl Hub {
             if state.gone.is_some() {
                 let awake = state.sockets.take_woken();
                 drop(state);
-                return awake.into_iter().for_each(Waker::wake);
+                return wake(awake);
             }
             let now = state.engine.now();
             match state.driver {
@@ -417,11 +446,19 @@ impl Hub {
         let waiting = core::mem::take(&mut state.waiting);
         let helper = state.helper.take();
         drop(state);
-        awake.into_iter().for_each(Waker::wake);
+        wake(awake);
         waiting.iter().for_each(Thread::unpark);
         self.kick.notify();
         self.shoo.notify();
         helper.iter().for_each(Thread::unpark);
+    }
+}
+
+/// Wakes them. What one of them does, a task's runtime perhaps, keeps no other from being woken.
+fn wake(awake: Vec<Waker>) {
+    for waker in awake {
+        // Whoever panics has said so.
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }
 }
 
@@ -439,6 +476,14 @@ impl State {
     const fn new_driver(&mut self) -> u64 {
         self.drivers += 1;
         self.drivers
+    }
+
+    /// The node cannot go on; whoever waits is told.
+    fn break_down(&mut self) {
+        self.gone = Some(Gone::Broken);
+        self.engine.shut();
+        self.sockets.wake_all();
+        self.helper.iter().for_each(Thread::unpark);
     }
 
     fn before_wait(&mut self, patience: Option<Duration>) -> Wait {
@@ -501,17 +546,30 @@ impl Wake for Parked {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::{Node, Options};
 
-    fn node() -> Node {
+    fn options() -> Options {
         let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let options = Options::new("a", [7; 32], [Ipv4Addr::LOCALHOST.into()]);
-        Node::open(options.port(port)).unwrap()
+        Options::new("a", [7; 32], [Ipv4Addr::LOCALHOST.into()]).port(port)
+    }
+
+    fn node() -> Node {
+        Node::open(options()).unwrap()
+    }
+
+    /// How often a task was woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     #[test]
@@ -541,5 +599,43 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(drives)).is_err());
         let driver = hub.look(|state| state.driver.filter(|driver| !driver.is_helper));
         assert!(driver.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_helper_that_panics_goes_on_and_wakes_who_waits_until_it_is_too_much() {
+        let (engine, _) = Engine::new(options().engine_config().unwrap()).unwrap();
+        // Without a helper but the one below.
+        let hub = Hub::new(engine, Sockets::default()).unwrap();
+        let task = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&task));
+        let waits = || {
+            let mut context = Context::from_waker(&waker);
+            hub.poll(&mut context, |state, context| {
+                state.sockets.poll_event(context)
+            })
+        };
+        assert_eq!(waits(), Ok(Poll::Pending));
+        let times = Cell::new(0);
+        hub.survive(|| {
+            times.set(times.get() + 1);
+            if times.get() == 1 {
+                let mut state = hub.lock_here();
+                let number = state.new_driver();
+                let now = state.engine.now();
+                state.driver = Some(Driver {
+                    number,
+                    is_helper: true,
+                    since: now,
+                    until: now,
+                });
+                panic!("on purpose");
+            }
+        });
+        assert_eq!((times.get(), task.0.load(Ordering::Relaxed)), (2, 1));
+        assert!(hub.look(|state| state.driver.is_none()).unwrap());
+        assert_eq!(waits(), Ok(Poll::Pending));
+        hub.survive(|| panic!("on purpose, again and again"));
+        assert!(task.0.load(Ordering::Relaxed) > 1);
+        assert_eq!(waits(), Err(Gone::Broken));
     }
 }
