@@ -99,7 +99,7 @@ deb: man ## a Debian package, into target/debian
 	gzip -9n $(TARGET)/release/generated/THIRD-PARTY
 	rm -rf $(TARGET)/release/generated/library
 	DESTDIR=$(TARGET)/release/generated/library PREFIX=/usr tools/install.sh library $(BINARY)
-	strip --strip-unneeded $(TARGET)/release/generated/library/usr/lib/libtabane.so.0
+	strip --strip-unneeded $(TARGET)/release/generated/library/usr/lib/libtabane.so.0.1
 	cargo deb --no-build --strip --package tabane
 
 static: ## one file that needs no library: for rescue systems, containers, other distributions

@@ -24,8 +24,8 @@ install_library() {
     library=$(dirname "$program")/libtabane.so
     [ -e "$library" ] || return 0
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-    place 644 "$library" lib/libtabane.so.0
-    ln -sf libtabane.so.0 "$root/lib/libtabane.so"
+    place 644 "$library" lib/libtabane.so.0.1
+    ln -sf libtabane.so.0.1 "$root/lib/libtabane.so"
     place 644 crates/capi/include/tabane.h include/tabane.h
     sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$version|" crates/capi/tabane.pc.in >"$scratch/tabane.pc"
     place 644 "$scratch/tabane.pc" lib/pkgconfig/tabane.pc
@@ -76,7 +76,7 @@ uninstall_all() {
         "$root"/share/bash-completion/completions/tabane \
         "$root"/share/zsh/site-functions/_tabane \
         "$root"/share/fish/vendor_completions.d/tabane.fish \
-        "$root"/lib/libtabane.so{,.0} \
+        "$root"/lib/libtabane.so{,.0,.0.1} \
         "$root"/lib/pkgconfig/tabane.pc \
         "$root"/include/tabane.h \
         "$root"/lib/systemd/system/tabane.service \

@@ -1,8 +1,8 @@
 /* libtabane: a node of a tabane cluster inside of a program. No daemon, no privilege.
  *
  * The thread that waits for something runs the node meanwhile; a helper thread only steps in
- * while none does. Everything may be used from several threads at once, except that what is
- * being closed must not be in use. After fork the node belongs to the parent: in the child
+ * while none does. Everything but tabane_options may be used from several threads at once; what
+ * is being closed or freed must not be in use (tabane_shutdown ends the calls that wait). After fork the node belongs to the parent: in the child
  * every call returns TABANE_E_FORKED (freeing is harmless there). The helper takes no signals.
  *
  * Functions that return int or ssize_t return a negative TABANE_E_... on failure, those that
@@ -26,6 +26,8 @@ extern "C" {
 #define TABANE_LINKS_MAX 8
 #define TABANE_KEY_BYTES 32
 #define TABANE_MESSAGE_BYTES_MAX 1048567
+/* Numbers of flows that messages to one peer may have, until it starts afresh. */
+#define TABANE_FLOWS_MAX 65536
 #define TABANE_TEXT_BYTES 192
 #define TABANE_FOREVER (-1)
 
@@ -63,6 +65,8 @@ extern "C" {
 #define TABANE_E_FORKED (-15)
 /* A fault of this library, please report it. The node may go on. */
 #define TABANE_E_BUG (-16)
+/* TABANE_FLOWS_MAX flows of messages to this peer are in use; use one of them. */
+#define TABANE_E_FLOWS (-17)
 
 /* The last failure of this thread in words; never NULL. Valid until this thread's next one. */
 const char *tabane_error(void);
@@ -100,6 +104,9 @@ void tabane_options_free(tabane_options *options);
 
 /* Opens the node, and frees the options in any case. */
 tabane_node *tabane_open(tabane_options *options);
+/* Ends the node without freeing it, from whatever thread: waits for what is under way and says goodbye
+ * to all peers. Calls that wait for anything of the node, and later ones, return TABANE_E_CLOSED. */
+int tabane_shutdown(tabane_node *node);
 /* Waits for what is under way, says goodbye to all peers and frees the node. Its streams and
  * listeners are to be closed as well, before or after. */
 void tabane_close(tabane_node *node);

@@ -10,6 +10,8 @@ pub const TABANE_LINKS_MAX: usize = 8;
 pub const TABANE_KEY_BYTES: usize = 32;
 /// Longest message.
 pub const TABANE_MESSAGE_BYTES_MAX: usize = 1_048_567;
+/// Most numbers of flows to one peer.
+pub const TABANE_FLOWS_MAX: usize = 65_536;
 /// Longest text of an event, with the zero byte.
 pub const TABANE_TEXT_BYTES: usize = 192;
 /// A timeout that never passes.
@@ -59,6 +61,8 @@ numbers! {
     TABANE_E_FORKED = -15;
     /// A fault of this library.
     TABANE_E_BUG = -16;
+    /// Too many flows of messages.
+    TABANE_E_FLOWS = -17;
 }
 
 numbers! {

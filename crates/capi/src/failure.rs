@@ -12,7 +12,7 @@ use tabane_library::{
 };
 
 use crate::abi::{
-    TABANE_E_ARGUMENT, TABANE_E_BUG, TABANE_E_BUSY, TABANE_E_CLOSED, TABANE_E_FILE,
+    TABANE_E_ARGUMENT, TABANE_E_BUG, TABANE_E_BUSY, TABANE_E_CLOSED, TABANE_E_FILE, TABANE_E_FLOWS,
     TABANE_E_FORKED, TABANE_E_IN_USE, TABANE_E_NO_LINK, TABANE_E_PIPE, TABANE_E_REFUSED,
     TABANE_E_RESET, TABANE_E_SYSTEM, TABANE_E_TIMED_OUT, TABANE_E_TOO_LARGE, TABANE_E_UNKNOWN_PEER,
     TABANE_E_WOULD_BLOCK,
@@ -155,7 +155,7 @@ impl From<SendError> for Failure {
         let code = match error {
             SendError::UnknownPeer(_) => TABANE_E_UNKNOWN_PEER,
             SendError::TooLarge(_) => TABANE_E_TOO_LARGE,
-            SendError::TooManyFlows => TABANE_E_BUSY,
+            SendError::TooManyFlows => TABANE_E_FLOWS,
             SendError::NotConnected | SendError::TimedOut => TABANE_E_TIMED_OUT,
             SendError::Gone(gone) => return gone.into(),
         };

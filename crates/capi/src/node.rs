@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
-use tabane_library::{Descriptor, PathInfo};
+use tabane_library::{Descriptor, Gone, PathInfo};
 
 use crate::abi::{Path, TABANE_LINKS_MAX};
 use crate::failure::{Failure, made, nothing, number};
@@ -59,6 +59,21 @@ unsafe extern "C" fn tabane_open(options: *mut tabane_library::Options) -> *mut 
             messages: OnceLock::new(),
             events: OnceLock::new(),
         })
+    })
+}
+
+/// `tabane_shutdown`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_shutdown(node: *const Node) -> c_int {
+    nothing(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let node = &unsafe { value(node, "node") }?.node;
+        // Closing has nothing to say to a fork, which has nothing to close.
+        if node.peers() == Err(Gone::Forked) {
+            return Err(Gone::Forked.into());
+        }
+        node.close();
+        Ok(())
     })
 }
 

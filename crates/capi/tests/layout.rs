@@ -78,6 +78,7 @@ fn numbers() -> Table {
                 "TABANE_MESSAGE_BYTES_MAX",
                 abi::TABANE_MESSAGE_BYTES_MAX as i64,
             ),
+            ("TABANE_FLOWS_MAX", abi::TABANE_FLOWS_MAX as i64),
             ("TABANE_TEXT_BYTES", abi::TABANE_TEXT_BYTES as i64),
             ("TABANE_FOREVER", abi::TABANE_FOREVER.into()),
         ]
@@ -127,6 +128,7 @@ fn limits_are_those_of_the_cluster_and_the_protocol() {
     assert_eq!(abi::TABANE_LINKS_MAX, tabane_proto::limits::LINKS_MAX);
     let longest = tabane_proto::op::MESSAGE_DATA_BYTES_MAX;
     assert_eq!(abi::TABANE_MESSAGE_BYTES_MAX, longest);
+    assert_eq!(abi::TABANE_FLOWS_MAX, tabane_proto::op::MESSAGE_FLOWS_MAX);
 }
 
 #[test]

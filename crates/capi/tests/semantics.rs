@@ -76,3 +76,13 @@ fn signals_are_the_programs() {
 fn a_message_that_is_too_long_is_kept() {
     holds("messages");
 }
+
+#[test]
+fn one_flow_of_messages_too_many_has_an_error_of_its_own() {
+    holds("flows");
+}
+
+#[test]
+fn shutting_down_ends_calls_that_wait() {
+    holds("shutdown");
+}

@@ -2,6 +2,7 @@
  * Says what does not, and where, and ends with 1 then. */
 #define _POSIX_C_SOURCE 200809L
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,7 @@ static void case_fork(void)
         CHECK(tabane_receive(a, TABANE_FOREVER, &message, buffer, 8) == TABANE_E_FORKED);
         CHECK(tabane_next_event(a, TABANE_FOREVER, &event) == TABANE_E_FORKED);
         CHECK(tabane_paths(a, "b", paths) == TABANE_E_FORKED);
+        CHECK(tabane_shutdown(a) == TABANE_E_FORKED);
         tabane_stream_close(near);
         tabane_stream_close(far);
         tabane_listener_close(listener);
@@ -331,6 +333,49 @@ static void case_messages(void)
     CHECK(tabane_send(a, "c", 3, NULL, "", 0, TABANE_STRIPE) == TABANE_E_UNKNOWN_PEER);
 }
 
+static void case_flows(void)
+{
+    enum { AT_ONCE = 64 };
+    tabane_message message;
+    for (uint32_t flow = 0; flow < TABANE_FLOWS_MAX; flow += AT_ONCE) {
+        for (uint32_t i = 0; i < AT_ONCE; i++)
+            CHECK(tabane_send(a, "b", flow + i, NULL, "", 0, TABANE_STRIPE) == 0);
+        for (int i = 0; i < AT_ONCE; i++)
+            CHECK(tabane_receive(b, LONG_MS, &message, NULL, 0) == 1);
+    }
+    int more = tabane_send(a, "b", TABANE_FLOWS_MAX, NULL, "", 0, TABANE_STRIPE);
+    CHECK(more == TABANE_E_FLOWS);
+    CHECK(tabane_send(a, "b", 0, NULL, "", 0, TABANE_STRIPE) == 0);
+}
+
+static void *accept_one(void *listener)
+{
+    tabane_stream *stream;
+    int accepted = tabane_accept(listener, TABANE_FOREVER, &stream);
+    CHECK(accepted == TABANE_E_CLOSED && stream == NULL);
+    return NULL;
+}
+
+static void case_shutdown(void)
+{
+    tabane_listener *listener = listen_at_b();
+    tabane_stream *near, *far;
+    char buffer[8];
+    pair(listener, &near, &far);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, accept_one, listener) == 0);
+    CHECK(tabane_write_all(far, "hello", 5) == 0);
+    CHECK(tabane_read(near, buffer, sizeof buffer) == 5);
+    /* Whether the thread waits already nobody can see; either order must end it. */
+    CHECK(tabane_shutdown(b) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(tabane_write(far, "x", 1) == TABANE_E_CLOSED);
+    CHECK(tabane_shutdown(b) == 0 && tabane_shutdown(NULL) == TABANE_E_ARGUMENT);
+    tabane_stream_close(near);
+    tabane_stream_close(far);
+    tabane_listener_close(listener);
+}
+
 static void case_signals(void)
 {
     /* Blocked only now: a thread of the library that takes it would end the process. */
@@ -353,6 +398,7 @@ int main(int argc, char **argv)
         {"poll_others", case_poll_others}, {"ping_pong", case_ping_pong},
         {"arguments", case_arguments}, {"failures", case_failures},
         {"messages", case_messages},   {"signals", case_signals},
+        {"flows", case_flows},         {"shutdown", case_shutdown},
     };
     CHECK(argc == 4);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -21,7 +21,7 @@ impl Workshop {
         let test = std::env::current_exe().expect("is known");
         let library = test.with_file_name("libtabane.so");
         assert!(library.exists(), "{} is not there", library.display());
-        for name in ["libtabane.so", "libtabane.so.0"] {
+        for name in ["libtabane.so", "libtabane.so.0.1"] {
             std::os::unix::fs::symlink(&library, directory.path().join(name)).expect("links");
         }
         Workshop { directory }
