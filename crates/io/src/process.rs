@@ -1,10 +1,48 @@
-//! Leaving a part of oneself behind before one becomes another program.
+//! Leaving a part of oneself behind before one becomes another program; noticing that one was forked.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::{check, check_fd};
+
+/// How many forks lie between the process that first asked and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn count_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Tells a process from its forks. Looking whether this is still the same one costs no system call.
+/// (A process made without the C library, by the bare system call, is not told from its parent.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forks(u32);
+
+impl Forks {
+    /// This process.
+    ///
+    /// # Errors
+    /// No memory is left.
+    pub fn here() -> io::Result<Forks> {
+        static COUNTED: OnceLock<i32> = OnceLock::new();
+        let failed = *COUNTED.get_or_init(|| {
+            // SAFETY: the handler takes nothing and only changes an atomic, which a child may do.
+            unsafe { libc::pthread_atfork(None, None, Some(count_fork)) }
+        });
+        match failed {
+            0 => Ok(Forks(FORKS.load(Ordering::Relaxed))),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// Whether this process is the same.
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        self.0 == FORKS.load(Ordering::Relaxed)
+    }
+}
 
 /// A process, to be waited for by whoever is not its parent: readable when it has ended.
 #[derive(Debug)]
@@ -153,6 +191,23 @@ mod tests {
             .unwrap();
         assert_eq!(ready.len(), 1);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_fork_is_told_from_its_parent() {
+        let parent = Forks::here().unwrap();
+        // SAFETY: the child makes a system call and looks at an atomic.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let told = !parent.is_here() && Forks::here().is_ok_and(Forks::is_here);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!told)) };
+        }
+        let mut status = -1;
+        // SAFETY: `status` outlives the call.
+        check(unsafe { libc::waitpid(child, &raw mut status, 0) }).unwrap();
+        assert_eq!(status, 0);
+        assert!(parent.is_here());
     }
 
     /// Not `leave_behind` itself: a test has more than one thread.

@@ -27,7 +27,9 @@ impl fmt::Display for Gone {
             Gone::Forked => {
                 "the node belongs to the process that opened it; open another one after fork"
             }
-            Gone::Broken => "the node stopped: waiting for the network failed, or the library has a fault",
+            Gone::Broken => {
+                "the node stopped: waiting for the network failed, or the library has a fault"
+            }
         })
     }
 }

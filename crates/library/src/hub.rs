@@ -20,6 +20,7 @@ use std::time::Instant;
 use tabane_engine::{Engine, Wait};
 use tabane_io::notify::Notify;
 use tabane_io::poll::{Interest, Poller, Ready};
+use tabane_io::process::Forks;
 use tabane_proto::Time;
 
 use crate::Gone;
@@ -77,7 +78,7 @@ pub(crate) struct Hub {
     kick: Notify,
     /// Wakes the helper out of its sleep as a driver.
     shoo: Notify,
-    process: u32,
+    process: Forks,
 }
 
 /// What did not come about in time.
@@ -110,13 +111,13 @@ impl Hub {
             helpers_poller,
             kick,
             shoo,
-            process: std::process::id(),
+            process: Forks::here()?,
         })
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Gone> {
         // Before the lock, which in a fork may be held for ever.
-        if std::process::id() != self.process {
+        if !self.process.is_here() {
             return Err(Gone::Forked);
         }
         let state = self.lock_here();
@@ -428,7 +429,7 @@ impl Hub {
 
     /// Says goodbye to all peers and ends everything; whoever waits is woken.
     pub fn close(&self) {
-        if std::process::id() != self.process {
+        if !self.process.is_here() {
             return;
         }
         let mut state = self.lock_here();
