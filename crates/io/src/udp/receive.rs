@@ -42,6 +42,10 @@ const NO_BURST: Burst = Burst {
 /// Buffers for [`LinkSocket::recv`], made once and used for all links in turn.
 pub struct ReceiveBatch {
     memory: Box<[u8]>,
+    /// Where the kernel writes who sent a receive.
+    names: Box<[SockAddrStorage; BATCH_RECEIVES]>,
+    /// Where it writes what else it has to say of it.
+    controls: Box<[Control; BATCH_RECEIVES]>,
     buffer_bytes: usize,
     bursts: [Burst; BATCH_RECEIVES],
     count: usize,
@@ -57,6 +61,8 @@ impl ReceiveBatch {
     pub(super) fn with_buffer_bytes(buffer_bytes: usize) -> ReceiveBatch {
         ReceiveBatch {
             memory: vec![0; BATCH_RECEIVES * buffer_bytes].into_boxed_slice(),
+            names: Box::new([(); BATCH_RECEIVES].map(|()| SockAddrStorage::zeroed())),
+            controls: Box::new([Control([0; 64]); BATCH_RECEIVES]),
             buffer_bytes,
             bursts: [NO_BURST; BATCH_RECEIVES],
             count: 0,
@@ -119,22 +125,20 @@ impl LinkSocket {
 
     fn receive_batch(&self, batch: &mut ReceiveBatch) -> io::Result<usize> {
         batch.count = 0;
-        let mut names = [(); BATCH_RECEIVES].map(|()| SockAddrStorage::zeroed());
         // SAFETY: plain C structures for which zero is a value (null pointers
         // with length 0).
         let mut vectors: [libc::iovec; BATCH_RECEIVES] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut headers: [libc::mmsghdr; BATCH_RECEIVES] = unsafe { mem::zeroed() };
-        let mut controls = [Control([0; 64]); BATCH_RECEIVES];
         for (index, buffer) in batch.memory.chunks_mut(batch.buffer_bytes).enumerate() {
             vectors[index].iov_base = buffer.as_mut_ptr().cast();
             vectors[index].iov_len = buffer.len();
             let header = &mut headers[index].msg_hdr;
-            header.msg_name = (&raw mut names[index]).cast();
-            header.msg_namelen = names[index].size_of();
+            header.msg_name = (&raw mut batch.names[index]).cast();
+            header.msg_namelen = batch.names[index].size_of();
             header.msg_iov = &raw mut vectors[index];
             header.msg_iovlen = 1;
-            header.msg_control = (&raw mut controls[index]).cast();
+            header.msg_control = (&raw mut batch.controls[index]).cast();
             header.msg_controllen = size_of::<Control>() as _;
         }
         let received = retry(|| {
@@ -148,8 +152,8 @@ impl LinkSocket {
         })? as usize;
 
         let mut datagrams = 0;
-        for (header, name) in headers[..received].iter().zip(names) {
-            datagrams += self.keep(batch, header, name);
+        for (index, header) in headers[..received].iter().enumerate() {
+            datagrams += self.keep(batch, header, index);
         }
         self.count(|c| {
             c.receives += received as u64;
@@ -159,12 +163,7 @@ impl LinkSocket {
     }
 
     /// Notes one receive in `batch`; returns its number of datagrams.
-    fn keep(
-        &self,
-        batch: &mut ReceiveBatch,
-        header: &libc::mmsghdr,
-        name: SockAddrStorage,
-    ) -> usize {
+    fn keep(&self, batch: &mut ReceiveBatch, header: &libc::mmsghdr, index: usize) -> usize {
         let bytes = header.msg_len as usize;
         // SAFETY: the kernel has filled in this header and its control buffer,
         // both of which are still there.
@@ -174,6 +173,7 @@ impl LinkSocket {
             self.count(|c| c.kernel_drops += u64::from(more));
         }
         let truncated = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+        let name = mem::replace(&mut batch.names[index], SockAddrStorage::zeroed());
         // SAFETY: the kernel wrote an address of this length into `name`.
         let from = unsafe { SockAddr::new(name, header.msg_hdr.msg_namelen) }.as_socket();
         let burst = match from.filter(|_| !truncated) {
