@@ -187,7 +187,7 @@ impl Engine {
         let wait = self.before_wait(host, patience);
         let mut ready = core::mem::take(&mut self.ready);
         wait.wait(&self.poller, &mut ready)?;
-        self.after_wait(host, &ready);
+        self.after_wait(host, now(), &ready);
         self.ready = ready;
         Ok(())
     }
@@ -196,7 +196,9 @@ impl Engine {
     /// that lets others use the engine meanwhile.
     pub fn before_wait(&mut self, host: &mut impl Host, patience: Option<Duration>) -> Wait {
         // What the host did when it was told of events, or between turns: no timer stands for it.
-        self.flush();
+        if self.node.may_transmit() {
+            self.send_all(now());
+        }
         let eager = host.before_wait(&self.node, &self.poller);
         let before = now();
         self.busy.pause(before);
@@ -214,14 +216,14 @@ impl Engine {
             rest: self.batching.rest(before).filter(|_| !eager),
             timeout,
             spins,
+            since: before,
             until: timeout.map_or(Time::NEVER, |timeout| before + timeout),
         }
     }
 
     /// The second part of a [`turn`](Engine::turn): does everything there is to do, now that
-    /// these descriptors are ready.
-    pub fn after_wait(&mut self, host: &mut impl Host, ready: &[Ready]) {
-        let now = now();
+    /// these descriptors are ready. `now`: read when the wait had ended.
+    pub fn after_wait(&mut self, host: &mut impl Host, now: Time, ready: &[Ready]) {
         let idle_spin = self.spin.spinning(now) && ready.is_empty();
         self.busy.working_since = (!idle_spin).then_some(now);
         self.take_in(now, host, ready);
@@ -242,9 +244,9 @@ impl Engine {
     }
 
     /// Sends what was put in since the last turn, without waiting. Costs nothing if there is nothing.
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, now: Time) {
         if self.node.may_transmit() {
-            self.send_all(now());
+            self.send_all(now);
         }
     }
 
@@ -356,6 +358,7 @@ pub struct Wait {
     timeout: Option<Duration>,
     /// The processor is given away if nothing is there: it is looked again at once.
     spins: bool,
+    since: Time,
     until: Time,
 }
 
@@ -374,6 +377,11 @@ impl Wait {
             std::thread::yield_now();
         }
         Ok(())
+    }
+
+    /// When it was begun.
+    pub const fn since(&self) -> Time {
+        self.since
     }
 
     /// When it ends at the latest, if nothing becomes ready.

@@ -52,6 +52,8 @@ pub(crate) struct State {
     /// When the last driver left, or looked.
     left_at: Time,
     written: usize,
+    /// As whoever has the lock last read the clock: reading it costs as much as looking at a stream.
+    pub now: Time,
     /// The helper thread, once it runs.
     helper: Option<Thread>,
     /// Until it is woken.
@@ -63,9 +65,26 @@ pub(crate) struct State {
 struct Driver {
     number: u64,
     is_helper: bool,
-    since: Time,
+    /// When it first slept.
+    since: Option<Time>,
     /// It sleeps until then at most.
     until: Time,
+}
+
+impl Driver {
+    const fn new(number: u64, is_helper: bool) -> Driver {
+        Driver {
+            number,
+            is_helper,
+            since: None,
+            until: Time::ZERO,
+        }
+    }
+
+    /// Whether it has been the driver for long.
+    fn is_old(&self, now: Time) -> bool {
+        self.since.is_some_and(|since| now.since(since) > LONG)
+    }
 }
 
 /// A node and those who use it.
@@ -103,6 +122,7 @@ impl Hub {
                 waiting: Vec::new(),
                 left_at,
                 written: 0,
+                now: left_at,
                 helper: None,
                 helper_sleeps: false,
                 gone: None,
@@ -120,7 +140,8 @@ impl Hub {
         if !self.process.is_here() {
             return Err(Gone::Forked);
         }
-        let state = self.lock_here();
+        let mut state = self.lock_here();
+        state.now = state.engine.now();
         match state.gone {
             Some(gone) => Err(gone),
             None => Ok(state),
@@ -179,10 +200,10 @@ impl Hub {
 
     /// Sends what there is to send; every now and then also takes in what has arrived.
     fn send(&self, state: &mut State) -> Result<(), Gone> {
+        let now = state.now;
         // First of all: somebody waits for it.
-        state.engine.flush();
+        state.engine.flush(now);
         let mut ready = Vec::new();
-        let now = state.engine.now();
         if state.driver.is_none()
             && (state.written > LOOK_BYTES || now.since(state.left_at) > LOOK_AFTER)
         {
@@ -193,7 +214,7 @@ impl Hub {
         }
         state.work(&ready, self);
         // What was answered to events; whoever drives sleeps already.
-        state.engine.flush();
+        state.engine.flush(now);
         Ok(())
     }
 
@@ -240,7 +261,8 @@ impl Hub {
             let polled = poll(&mut state, &mut context);
             // A stream that was opened, room that reading made: nobody else would send it before
             // the next timer.
-            state.engine.flush();
+            let now = state.now;
+            state.engine.flush(now);
             if let Poll::Ready(result) = polled {
                 break Ok(Ok(result));
             }
@@ -259,6 +281,7 @@ impl Hub {
                     None => thread::park(),
                 }
                 state = self.lock_here();
+                state.now = state.engine.now();
                 let me = thread::current().id();
                 state.waiting.retain(|thread| thread.id() != me);
                 continue;
@@ -292,13 +315,7 @@ impl Hub {
         if state.driver.is_some_and(|driver| driver.is_helper) {
             self.shoo.notify();
         }
-        let now = state.engine.now();
-        state.driver = Some(Driver {
-            number,
-            is_helper: false,
-            since: now,
-            until: now,
-        });
+        state.driver = Some(Driver::new(number, false));
     }
 
     /// One turn as the driver, the lock given back while it sleeps.
@@ -322,6 +339,7 @@ impl Hub {
             wait.wait(&self.poller, &mut ready)
         };
         let mut state = self.lock_here();
+        state.now = state.engine.now();
         if waited.is_err() {
             state.break_down();
         }
@@ -339,7 +357,7 @@ impl Hub {
     fn leave(&self, mut state: MutexGuard<'_, State>, mine: Option<u64>) {
         if mine.is_some() && state.driver.map(|driver| driver.number) == mine {
             state.driver = None;
-            state.left_at = state.engine.now();
+            state.left_at = state.now;
         }
         if state.driver.is_none()
             && let Some(next) = state.waiting.pop()
@@ -397,18 +415,13 @@ impl Hub {
             }
             let now = state.engine.now();
             match state.driver {
-                Some(driver) if now.since(driver.since) > LONG => helper_sleeps(state, None),
+                Some(driver) if driver.is_old(now) => helper_sleeps(state, None),
                 Some(_) => helper_sleeps(state, Some(GRACE)),
                 None => {
                     let grace = GRACE.saturating_sub(now.since(state.left_at));
                     if grace.is_zero() || state.sockets.has_tasks {
                         let number = state.new_driver();
-                        state.driver = Some(Driver {
-                            number,
-                            is_helper: true,
-                            since: now,
-                            until: now,
-                        });
+                        state.driver = Some(Driver::new(number, true));
                         self.help_as(number, state);
                     } else {
                         helper_sleeps(state, Some(grace));
@@ -438,7 +451,7 @@ impl Hub {
         }
         let now = state.engine.now();
         state.engine.node.close(now);
-        state.engine.flush();
+        state.engine.flush(now);
         // Streams and the helper have this node for some time yet.
         state.engine.shut();
         state.gone = Some(Gone::Closed);
@@ -489,7 +502,9 @@ impl State {
 
     fn before_wait(&mut self, patience: Option<Duration>) -> Wait {
         let wait = self.engine.before_wait(&mut self.sockets, patience);
+        self.now = wait.since();
         if let Some(driver) = &mut self.driver {
+            driver.since.get_or_insert(wait.since());
             driver.until = wait.until();
         }
         wait
@@ -499,7 +514,7 @@ impl State {
         if ready.iter().any(|ready| ready.token == TOKEN_KICK) {
             hub.kick.clear();
         }
-        self.engine.after_wait(&mut self.sockets, ready);
+        self.engine.after_wait(&mut self.sockets, self.now, ready);
     }
 }
 
@@ -622,13 +637,7 @@ mod tests {
             if times.get() == 1 {
                 let mut state = hub.lock_here();
                 let number = state.new_driver();
-                let now = state.engine.now();
-                state.driver = Some(Driver {
-                    number,
-                    is_helper: true,
-                    since: now,
-                    until: now,
-                });
+                state.driver = Some(Driver::new(number, true));
                 panic!("on purpose");
             }
         });

@@ -195,7 +195,7 @@ impl Node {
         let id = self.peer(peer);
         let id = id.ok_or_else(|| SendError::UnknownPeer(peer.to_owned()))?;
         let send = |state: &mut State| {
-            let now = state.engine.now();
+            let now = state.now;
             let node = &mut state.engine.node;
             if !node.is_connected(id) {
                 return Err(SendError::NotConnected);
@@ -392,7 +392,7 @@ pub(crate) fn poll_opened(
 }
 
 fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, ConnectError> {
-    let now = state.engine.now();
+    let now = state.now;
     let policy = Policy::default();
     let opened = state.engine.node.open_stream(now, peer, service, policy);
     match opened {
@@ -426,7 +426,7 @@ pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Mes
     if let Some(message) = state.sockets.kept.take() {
         return Poll::Ready(message);
     }
-    let now = state.engine.now();
+    let now = state.now;
     while let Some(&peer) = state.sockets.mail.front() {
         let node = &mut state.engine.node;
         if let Some(message) = node.receive_message(now, peer) {

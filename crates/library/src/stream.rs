@@ -70,7 +70,7 @@ impl Stream {
     /// [`StreamError`]: it was ended before, by whichever side.
     pub fn finish(&self) -> Result<(), StreamError> {
         self.act(|state| {
-            let now = state.engine.now();
+            let now = state.now;
             let slot = &mut state.sockets.slots[self.slot];
             let finished = match slot.writing_ended {
                 Some(error) => Err(error),
@@ -93,7 +93,7 @@ impl Stream {
     /// [`StreamError::Gone`].
     pub fn reset(&self, code: u32) -> Result<(), StreamError> {
         self.act(|state| {
-            let now = state.engine.now();
+            let now = state.now;
             let slot = &mut state.sockets.slots[self.slot];
             let (peer, stream) = (slot.peer, slot.stream);
             if slot.sends() {
@@ -214,7 +214,7 @@ pub(crate) fn poll_read(
     context: &Context<'_>,
     into: &mut [u8],
 ) -> Poll<Result<usize, StreamError>> {
-    let now = state.engine.now();
+    let now = state.now;
     let slot = &mut state.sockets.slots[slot];
     if let Some(error) = slot.reading_ended {
         return Poll::Ready(at_end(error));
@@ -245,7 +245,7 @@ pub(crate) fn poll_read(
 
 /// Writes what there is room for.
 fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
-    let now = state.engine.now();
+    let now = state.now;
     let slot = &mut state.sockets.slots[slot];
     if let Some(error) = slot.writing_ended {
         return Err(error);
@@ -357,7 +357,7 @@ impl Drop for Stream {
 
 /// The program has no more use for a stream.
 pub(crate) fn drop_slot(state: &mut State, slot: SlotId) {
-    let now = state.engine.now();
+    let now = state.now;
     let slot = state.sockets.remove(slot);
     let (peer, stream) = (slot.peer, slot.stream);
     let node = &mut state.engine.node;
