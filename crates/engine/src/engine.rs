@@ -379,6 +379,16 @@ impl Wait {
         Ok(())
     }
 
+    /// The same without a timer, which costs a small message more than anything else of a wait. For who
+    /// is woken in time by somebody else.
+    #[must_use]
+    pub const fn untimed(self) -> Wait {
+        Wait {
+            timeout: None,
+            ..self
+        }
+    }
+
     /// When it was begun.
     pub const fn since(&self) -> Time {
         self.since

@@ -5,7 +5,8 @@
 //! that others write and read what is there. Those who wait besides sleep, and are woken by
 //! their wakers, one of them to become the driver when the former leaves. If nobody waits for
 //! anything the helper thread drives, after a while: a program that comes back at once should
-//! find the lock free and no thread to be woken.
+//! find the lock free and no thread to be woken. To see that nobody drives, the helper looks every
+//! now and then, so a driver that came a moment ago leaves timers to it.
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
@@ -32,6 +33,9 @@ const GRACE: Duration = Duration::from_millis(1);
 /// A driver that waits for longer needs no helper that looks every now and then; when it
 /// leaves it wakes the helper.
 const LONG: Duration = Duration::from_millis(10);
+/// A driver who has nothing due for so long sleeps without a timer as long as the helper looks every
+/// [`GRACE`] anyway: it wakes the driver when this much is left.
+const AHEAD: Duration = Duration::from_millis(2);
 /// The helper survives a panic, which is a fault of this library, so often; then the node is broken,
 /// for a fault that comes again at once would keep a processor busy for ever.
 const PANICS_MAX: usize = 16;
@@ -69,6 +73,8 @@ struct Driver {
     since: Option<Time>,
     /// It sleeps until then at most.
     until: Time,
+    /// But only if the helper wakes it.
+    is_untimed: bool,
 }
 
 impl Driver {
@@ -78,6 +84,7 @@ impl Driver {
             is_helper,
             since: None,
             until: Time::ZERO,
+            is_untimed: false,
         }
     }
 
@@ -392,6 +399,7 @@ impl Hub {
             let waiting = core::mem::take(&mut state.waiting);
             drop(state);
             wake(awake);
+            self.kick.notify();
             waiting.iter().for_each(Thread::unpark);
         }
     }
@@ -415,6 +423,12 @@ impl Hub {
             }
             let now = state.engine.now();
             match state.driver {
+                Some(driver) if driver.is_untimed => {
+                    if driver.until < now + AHEAD || driver.is_old(now) {
+                        self.kick.notify();
+                    }
+                    helper_sleeps(state, Some(GRACE));
+                }
                 Some(driver) if driver.is_old(now) => helper_sleeps(state, None),
                 Some(_) => helper_sleeps(state, Some(GRACE)),
                 None => {
@@ -501,11 +515,21 @@ impl State {
     }
 
     fn before_wait(&mut self, patience: Option<Duration>) -> Wait {
-        let wait = self.engine.before_wait(&mut self.sockets, patience);
+        let mut wait = self.engine.before_wait(&mut self.sockets, patience);
         self.now = wait.since();
+        // Wakers of tasks are foreign code, in which the helper may be for long.
+        let helper_looks = self.helper.is_some() && !self.helper_sleeps && !self.sockets.has_tasks;
         if let Some(driver) = &mut self.driver {
-            driver.since.get_or_insert(wait.since());
+            driver.since.get_or_insert(self.now);
             driver.until = wait.until();
+            driver.is_untimed = helper_looks
+                && !driver.is_helper
+                && patience.is_none()
+                && !driver.is_old(self.now)
+                && driver.until >= self.now + AHEAD;
+            if driver.is_untimed {
+                wait = wait.untimed();
+            }
         }
         wait
     }
@@ -647,5 +671,21 @@ mod tests {
         hub.survive(|| panic!("on purpose, again and again"));
         assert!(task.0.load(Ordering::Relaxed) > 1);
         assert_eq!(waits(), Err(Gone::Broken));
+    }
+
+    #[test]
+    fn a_driver_without_a_timer_is_woken_before_the_helper_sleeps() {
+        let node = node();
+        let hub = &node.hub;
+        let helper_looks = |state: &mut State| state.helper.is_some() && !state.helper_sleeps;
+        while !hub.look(helper_looks).unwrap() {
+            thread::yield_now();
+        }
+        // Nothing is due: nobody else wakes it.
+        let woken = hub.wait_for(None, |state, _| match state.driver {
+            Some(driver) if driver.is_untimed && driver.is_old(state.now) => Poll::Ready(()),
+            _ => Poll::Pending,
+        });
+        assert!(matches!(woken, Ok(Ok(()))));
     }
 }
