@@ -150,7 +150,9 @@ impl fmt::Display for StreamError {
             StreamError::Stopped(code) => {
                 write!(f, "the peer wants no more of the stream (code {code})")
             }
-            StreamError::Broken => f.write_str("the peer started afresh and the stream is gone"),
+            StreamError::Broken => {
+                f.write_str("the peer has stopped or started afresh, and the stream is gone")
+            }
             StreamError::Finished => f.write_str("this end has finished this direction before"),
             StreamError::Gone(gone) => gone.fmt(f),
         }

@@ -10,7 +10,7 @@ use tabane_engine::{HOST_TOKENS, Host, Turn};
 use tabane_io::notify::Notify;
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::link::PathState;
-use tabane_proto::op::{CODE_REFUSED, OpEvent};
+use tabane_proto::op::{CODE_REFUSED, OpEvent, Rest};
 use tabane_proto::{Event as Happened, Node, PeerId, StreamId, Time};
 
 use crate::{Event, Message, StreamError};
@@ -99,6 +99,8 @@ pub(crate) struct Slot {
     pub readers: Wakers,
     /// Who waits for room to write, or for everything to have arrived.
     pub writers: Wakers,
+    /// What had arrived when it broke and is still to be read, before `reading_ended` counts.
+    pub rest: Option<Rest>,
     /// What it ended with, if it did not end as it should: reading, …
     pub reading_ended: Option<StreamError>,
     /// … and writing.
@@ -168,6 +170,7 @@ impl Sockets {
             stream,
             readers: Wakers::default(),
             writers: Wakers::default(),
+            rest: None,
             reading_ended: None,
             writing_ended: None,
             is_finished: false,
@@ -328,6 +331,12 @@ impl Sockets {
                 self.ended(peer, id, None, Some(StreamError::Stopped(code)));
             }
             OpEvent::Broken(id) => {
+                if let Some(slot) = self
+                    .slot(peer, id)
+                    .filter(|slot| slot.reading_ended.is_none())
+                {
+                    slot.rest = node.take_rest();
+                }
                 let broken = Some(StreamError::Broken);
                 self.ended(peer, id, broken, broken);
                 // Its number may be another stream's from now on.

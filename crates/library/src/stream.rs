@@ -10,7 +10,7 @@ use std::time::Instant;
 use tabane_proto::op::{OpError, Policy};
 
 use crate::hub::{Hub, State};
-use crate::sockets::{CODE_DROPPED, SlotId};
+use crate::sockets::{CODE_DROPPED, Slot, SlotId};
 use crate::{Descriptor, Gone, StreamError};
 
 /// Something written that is no longer than this waits for an answer, as far as anyone can tell.
@@ -216,6 +216,9 @@ pub(crate) fn poll_read(
 ) -> Poll<Result<usize, StreamError>> {
     let now = state.now;
     let slot = &mut state.sockets.slots[slot];
+    if let Some(len) = read_rest(slot, into) {
+        return Poll::Ready(Ok(len));
+    }
     if let Some(error) = slot.reading_ended {
         return Poll::Ready(at_end(error));
     }
@@ -241,6 +244,19 @@ pub(crate) fn poll_read(
         }
         Err(error) => Poll::Ready(Err(ended(error))),
     }
+}
+
+/// Reads what had arrived of a stream that is broken; `None` if no more had.
+fn read_rest(slot: &mut Slot, into: &mut [u8]) -> Option<usize> {
+    let read = slot.rest.as_mut()?.read(into);
+    if read.fin {
+        // All of it had arrived.
+        slot.reading_ended = Some(StreamError::Finished);
+    }
+    if read.fin || read.len == 0 {
+        slot.rest = None;
+    }
+    (read.fin || read.len > 0).then_some(read.len)
 }
 
 /// Writes what there is room for.

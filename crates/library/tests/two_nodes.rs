@@ -57,6 +57,33 @@ fn a_node_that_ends_at_once_takes_nothing_with_it() {
 }
 
 #[test]
+fn what_a_node_sent_before_it_was_closed_can_be_read_afterwards() {
+    let (a, b) = two_nodes();
+    let listener = b.listen(SERVICE).unwrap();
+    let data: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
+    // Nobody reads meanwhile, so the second stream is not whole when its node goes.
+    let mut whole = a.connect("b", SERVICE).unwrap();
+    let mut cut = a.connect("b", SERVICE).unwrap();
+    for stream in [&mut whole, &mut cut] {
+        stream.write_all(&data).unwrap();
+    }
+    whole.finish().unwrap();
+    assert!(whole.wait_finished(LONG).unwrap());
+    a.close();
+
+    while !matches!(b.next_event(LONG).unwrap().unwrap(), Event::PeerDown { .. }) {}
+    let mut whole = listener.accept_timeout(LONG).unwrap();
+    let mut got = Vec::new();
+    whole.read_to_end(&mut got).unwrap();
+    assert!(got == data, "{} bytes", got.len());
+    let mut cut = listener.accept_timeout(LONG).unwrap();
+    let mut got = Vec::new();
+    let end = cut.read_to_end(&mut got).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    assert!(got == data, "{} bytes", got.len());
+}
+
+#[test]
 fn many_small_messages_go_back_and_forth() {
     let (a, b) = two_nodes();
     let listener = b.listen(SERVICE).unwrap();

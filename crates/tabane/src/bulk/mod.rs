@@ -115,7 +115,7 @@ fn carry_out(args: &BulkArgs, cluster: &Cluster, me: NodeIndex) -> Result<Report
     }
     let now = engine.now();
     engine.node.close(now);
-    engine.flush();
+    engine.flush(engine.now());
     let name = |peer: PeerId| {
         let node = peers.iter().find(|(id, _)| *id == peer);
         node.map_or_else(String::new, |(_, node)| cluster.nodes[*node].name.clone())

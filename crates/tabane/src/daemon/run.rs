@@ -207,7 +207,7 @@ impl Daemon {
         self.manager.tell(State::Stopping);
         let now = engine.now();
         engine.node.close(now);
-        engine.flush();
+        engine.flush(engine.now());
         self.helm.stop(engine.poller());
         log::line("stopped");
         self.failed.map_or(Ok(()), Err)
