@@ -649,10 +649,8 @@ mod tests {
         let task = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&task));
         let waits = || {
-            let mut context = Context::from_waker(&waker);
-            hub.poll(&mut context, |state, context| {
-                state.sockets.poll_event(context)
-            })
+            let context = Context::from_waker(&waker);
+            hub.poll(&context, |state, context| state.sockets.poll_event(context))
         };
         assert_eq!(waits(), Ok(Poll::Pending));
         let times = Cell::new(0);
