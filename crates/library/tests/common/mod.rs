@@ -1,7 +1,9 @@
 //! Two nodes in one process, over two links: 127.0.0.1 and ::1.
 #![allow(dead_code, missing_docs, reason = "each test program uses its part")]
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tabane_library::{Node, Options};
@@ -14,12 +16,14 @@ pub const KEY: [u8; 32] = [7; 32];
 pub const SERVICE: u32 = 1;
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// A port that is free on both links at this moment.
+/// A port that is free on both links at this moment, and that no other test here was given: it may
+/// have closed its node for a moment.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let first = UdpSocket::bind((LINKS[0], 0)).unwrap();
         let port = first.local_addr().unwrap().port();
-        if UdpSocket::bind((LINKS[1], port)).is_ok() {
+        if UdpSocket::bind((LINKS[1], port)).is_ok() && GIVEN.lock().unwrap().insert(port) {
             return port;
         }
     }
