@@ -21,6 +21,8 @@ pub const HOSTED_MAX: usize = 4096;
 /// Below this a port is root's, if the system does not say.
 const UNPRIVILEGED_PORT_MIN: u16 = 1024;
 const ROOT: u32 = 0;
+/// The [age](Port::age) of what is no longer new: one to two seconds.
+const OLD: u8 = 2;
 
 /// Whose program it is.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,19 @@ struct Port {
     socket: Socket,
     /// Others reach it: one of TCP may be held only, for a program that does not listen yet.
     is_open: bool,
+    /// How often it was looked whether anything is old, since then.
+    age: u8,
+}
+
+impl Port {
+    fn is_of_tcp(&self, port: u16) -> bool {
+        self.transport == Transport::Tcp && self.address.port() == port
+    }
+
+    /// Its program may be about to listen: the agent does a moment before it.
+    fn is_new(&self) -> bool {
+        self.age < OLD
+    }
 }
 
 /// All such ports.
@@ -123,6 +138,7 @@ impl Hosted {
             address,
             socket,
             is_open: false,
+            age: 0,
         });
         let key = (who.place, transport, address);
         self.by_address.insert(key, index);
@@ -153,6 +169,7 @@ impl Hosted {
             }
         };
         port.is_open = true;
+        port.age = 0;
         if opened.is_err() {
             let address = (port.place, port.transport, port.address);
             self.by_address.remove(&address);
@@ -272,9 +289,15 @@ impl Hosted {
         true
     }
 
-    /// The program of a place has this port no more.
+    /// A place has said that its programs have no such port any more.
     pub fn close(&mut self, place: usize, transport: Transport, port: u16) {
         self.retain(|it| (it.place, it.transport, it.address.port()) != (place, transport, port));
+    }
+
+    /// Nothing listens at a port in a place.
+    pub fn doubt(&mut self, place: usize, port: u16) {
+        let is_it = |it: &Port| it.place == place && it.is_of_tcp(port);
+        self.retain(|it| it.is_new() || !is_it(it));
     }
 
     /// The places whose programs have this port.
@@ -286,9 +309,9 @@ impl Hosted {
 
     /// No program listens at this port any more. Returns whether one did.
     pub fn close_port(&mut self, port: u16) -> bool {
-        let before = self.ports.len();
-        self.retain(|it| it.transport != Transport::Tcp || it.address.port() != port);
-        self.ports.len() < before
+        let was_there = self.ports.iter().any(|(_, it)| it.is_of_tcp(port));
+        self.retain(|it| it.is_new() || !it.is_of_tcp(port));
+        was_there
     }
 
     /// How many there are.
@@ -304,6 +327,9 @@ impl Hosted {
     /// Forgets who asked long ago.
     pub fn forget_old(&mut self, now: Time) {
         self.correspondents.forget_old(now);
+        for (_, port) in &mut self.ports {
+            port.age = port.age.saturating_add(1);
+        }
     }
 
     /// Closing a socket takes it out of the poller.

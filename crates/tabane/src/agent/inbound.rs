@@ -197,7 +197,7 @@ impl Agent {
         let place = inbound.places.pop();
         if let (Some(place), Some(opening), Far::Plain(_)) = (place, inbound.opening, &inbound.far)
         {
-            self.hosted.close(place, Transport::Tcp, opening.to.port());
+            self.hosted.doubt(place, opening.to.port());
         }
     }
 
