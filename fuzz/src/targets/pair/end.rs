@@ -223,6 +223,7 @@ impl End {
             .open_stream(now, peer, service as u32, policy(way));
         match opened {
             Ok(id) => {
+                ledger.number(self.index, id);
                 let mut ids = [None; 2];
                 ids[self.index] = Some(id);
                 let ways = [Way::default(); 2];

@@ -143,6 +143,14 @@ impl Ledger {
         streams.find(|stream| stream.ids[side] == Some(id))
     }
 
+    /// A stream of `side` has this number from now on; one that had it is over, and was forgotten before
+    /// a restart gave its number free.
+    pub fn number(&mut self, side: usize, id: StreamId) {
+        for stream in &mut self.streams {
+            stream.ids[side].take_if(|old| *old == id);
+        }
+    }
+
     /// `side` begins anew and remembers nothing.
     pub fn restarted(&mut self, side: usize) {
         self.restarts += 1;
@@ -177,11 +185,12 @@ impl Ledger {
 
     /// `side` was told of a stream of the other's.
     pub fn opened(&mut self, side: usize, id: StreamId, service: u32) {
-        let stream = self.streams.get_mut(service as usize);
+        let stream = self.streams.get(service as usize);
         let stream = stream.expect("nobody opened it");
         assert_eq!(stream.opener, 1 - side);
         assert!(stream.ids[side].is_none(), "opened twice");
-        stream.ids[side] = Some(id);
+        self.number(side, id);
+        self.streams[service as usize].ids[side] = Some(id);
     }
 
     /// `side` read this of a stream.
