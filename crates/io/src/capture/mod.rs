@@ -372,12 +372,6 @@ impl Speaker {
         repair(TCP_REPAIR_OFF_NO_PROBE)?;
         bound
     }
-
-    /// Binds to an address alone: connecting chooses a port that is free between both ends.
-    fn bind_to_address(&self, from: IpAddr) -> io::Result<()> {
-        set_option(&self.0, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
-        self.0.bind(&SocketAddr::new(from, 0).into())
-    }
 }
 
 impl AsFd for Speaker {
@@ -429,7 +423,12 @@ pub fn read_now(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
 /// # Errors
 /// As a write has.
 pub fn write_now(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    SockRef::from(socket).send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    send_now(socket, bytes, 0)
+}
+
+fn send_now(socket: &TcpStream, bytes: &[u8], how: libc::c_int) -> io::Result<usize> {
+    let flags = how | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    SockRef::from(socket).send_with_flags(bytes, flags)
 }
 
 /// A [`Speaker`] that is connected, for any port. From another one than that of `from` if there is a
@@ -444,11 +443,17 @@ pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     match begin_connecting(speaker.0, to) {
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             let speaker = Speaker::new(to.is_ipv6())?;
-            speaker.bind_to_address(from.ip())?;
+            bind_to_address(&speaker.0, from.ip())?;
             begin_connecting(speaker.0, to)
         }
         connected => connected,
     }
+}
+
+/// Binds to an address alone: connecting chooses a port that is free between both ends.
+fn bind_to_address(socket: &Socket, from: IpAddr) -> io::Result<()> {
+    set_option(socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+    socket.bind(&SocketAddr::new(from, 0).into())
 }
 
 pub(super) fn accept(
@@ -494,8 +499,7 @@ pub fn is_at_mark(socket: &TcpStream) -> bool {
 /// # Errors
 /// As a write has.
 pub fn write_urgent(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_OOB | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    SockRef::from(socket).send_with_flags(bytes, flags)
+    send_now(socket, bytes, libc::MSG_OOB)
 }
 
 /// Writes bytes behind which more follow at once: they leave together. Never waits.
@@ -503,10 +507,7 @@ pub fn write_urgent(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
 /// # Errors
 /// As a write has.
 pub fn write_more(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    SockRef::from(socket).send_with_flags(
-        bytes,
-        libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-    )
+    send_now(socket, bytes, libc::MSG_MORE)
 }
 
 /// Closes a connection with a reset: its other end gets an error.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, MsgHdr, Protocol, SockRef, Socket, Type};
 
-use super::{BACKLOG, accept, begin_connecting, datagrams};
+use super::{BACKLOG, accept, begin_connecting, bind_to_address, datagrams};
 use crate::sys::set_option;
 
 /// Of an error only whom it came from is wanted, not what had been sent.
@@ -61,8 +61,7 @@ pub fn connect_plainly(from: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpSt
     socket.set_out_of_band_inline(true)?;
     socket.set_tcp_nodelay(true)?;
     if let Some(from) = from {
-        set_option(&socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
-        socket.bind(&SocketAddr::new(from, 0).into())?;
+        bind_to_address(&socket, from)?;
     }
     begin_connecting(socket, to)
 }

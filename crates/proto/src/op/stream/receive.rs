@@ -96,7 +96,7 @@ impl ReceiveHalf {
 
     /// Whether there is something to read, an end included.
     pub fn has_news(&self) -> bool {
-        self.have.covered_to() > self.read || (self.is_whole() && !self.end_read)
+        self.readable_bytes() > 0 || (self.is_whole() && !self.end_read)
     }
 
     /// A segment came.
@@ -267,6 +267,6 @@ impl ReceiveHalf {
 
     /// Memory outside of the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
-        self.bytes.memory_bytes() + self.have.heap_bytes()
+        self.bytes.memory_bytes() + self.gaps_bytes()
     }
 }

@@ -25,13 +25,8 @@ struct Partial {
 impl Partial {
     /// Separate ranges that may have arrived: no sender cuts pieces shorter than
     /// [`USEFUL_BYTES`] but the last of what was lost.
-    const fn ranges_max(&self) -> usize {
-        let by_length = self.total as usize / USEFUL_BYTES + 2;
-        if by_length < RANGES_MAX {
-            by_length
-        } else {
-            RANGES_MAX
-        }
+    fn ranges_max(&self) -> usize {
+        (self.total as usize / USEFUL_BYTES + 2).min(RANGES_MAX)
     }
 }
 
