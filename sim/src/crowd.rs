@@ -1,4 +1,4 @@
-//! Many hosts send to one over two links: what each of them gets.
+//! Many hosts send to one, or everybody to everybody, over two links: what each of them gets.
 
 use crate::net::{Conditions, MS, Ns};
 use crate::run::goodput_between;
@@ -13,27 +13,47 @@ const STAGGER: Ns = 10 * MS;
 /// What a port lets pass at once after a rest, as a token bucket does.
 const BURST_BYTES: u64 = 16 << 10;
 
-/// Hosts that all send to one more, in bulk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Hosts that send in bulk.
+#[derive(Clone, Debug)]
 pub struct Crowd {
-    /// How many.
-    pub senders: usize,
+    /// Who sends to whom: pairs of hosts.
+    pub pairs: Vec<(usize, usize)>,
     /// Rate of each of everybody's two links, in Mb/s.
     pub mbps: u64,
 }
 
 impl Crowd {
-    fn schedule(self, traffic: Traffic) -> Schedule {
+    /// `senders` hosts send to one more.
+    #[must_use]
+    pub fn to_one(senders: usize, mbps: u64) -> Crowd {
+        let pairs = (1..=senders).map(|from| (from, 0)).collect();
+        Crowd { pairs, mbps }
+    }
+
+    /// Each of `hosts` sends to every other.
+    #[must_use]
+    pub fn to_all(hosts: usize, mbps: u64) -> Crowd {
+        let all = (0..hosts).flat_map(|from| (0..hosts).map(move |to| (from, to)));
+        let pairs = all.filter(|(from, to)| from != to).collect();
+        Crowd { pairs, mbps }
+    }
+
+    fn hosts(&self) -> usize {
+        let last = self.pairs.iter().map(|&(from, to)| from.max(to)).max();
+        last.map_or(0, |last| last + 1)
+    }
+
+    fn schedule(&self, traffic: Traffic) -> Schedule {
         let bps = self.mbps * 1_000_000;
         // A buffer of 50 ms: time enough for a queue that nobody holds down.
         let mut wire = Conditions::clean(bps, DELAY_NS / 2, bps / 8 / 20);
         wire.burst_bytes = BURST_BYTES;
-        let mut s = Schedule::quiet(self.senders + 1, 2);
+        let mut s = Schedule::quiet(self.hosts(), 2);
         for host in &mut s.hosts {
             host.wires = vec![(wire, wire); 2];
         }
-        for from in 1..=self.senders {
-            let (to, start) = (0, from as Ns * STAGGER);
+        for (nth, &(from, to)) in self.pairs.iter().enumerate() {
+            let start = nth as Ns * STAGGER;
             let stream = StreamPlan {
                 from,
                 to,
@@ -54,13 +74,13 @@ impl Crowd {
         s
     }
 
-    /// Content that arrives from each sender, in Mb/s.
+    /// Content that arrives of each pair, in Mb/s.
     ///
     /// # Panics
     /// If a rule of the simulator is broken.
-    pub fn mbps_of_each(self, traffic: Traffic) -> Vec<f64> {
-        let pairs: Vec<_> = (1..=self.senders).map(|from| (from, 0)).collect();
-        let carried = goodput_between(&self.schedule(traffic), WINDOW, &pairs);
+    #[must_use]
+    pub fn mbps_of_each(&self, traffic: Traffic) -> Vec<f64> {
+        let carried = goodput_between(&self.schedule(traffic), WINDOW, &self.pairs);
         let seconds = (WINDOW.1 - WINDOW.0) as f64 / 1e9;
         let mbps = |(bytes, _): (u64, u64)| bytes as f64 * 8.0 / seconds / 1e6;
         carried

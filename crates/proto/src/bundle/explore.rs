@@ -10,7 +10,8 @@
 
 use core::time::Duration;
 
-use super::schedule::Neglect;
+use super::schedule::{Neglect, Neglected};
+use super::trials::Trials;
 use crate::{LinkId, Time};
 
 /// Packets of a train that shows a near path's rate: …
@@ -33,18 +34,17 @@ pub(super) struct Explorer {
     train: u32,
     /// The path explored now, and how many packets it is still to be given.
     under_way: Option<(LinkId, u32)>,
-    /// Paths (a bit each) that were slow, and have not shown yet that they no longer are.
-    on_trial: u8,
+    trials: Trials,
 }
 
 impl Explorer {
-    pub const fn new(now: Time) -> Explorer {
+    pub fn new(now: Time) -> Explorer {
         Explorer {
             next_at: now,
             pause: PAUSE_MIN,
             train: TRAIN_PACKETS,
             under_way: None,
-            on_trial: 0,
+            trials: Trials::default(),
         }
     }
 
@@ -55,43 +55,43 @@ impl Explorer {
         now >= self.next_at && (has_gone || now >= self.next_at + PAUSE_MAX)
     }
 
-    /// Paths (a bit each) that were slow and may still be.
-    pub const fn on_trial(&self) -> u8 {
-        self.on_trial
+    /// Paths that were slow and may still be.
+    pub const fn trials(&self) -> &Trials {
+        &self.trials
     }
 
-    /// Begins a train on the path that is neglected, if there is one, whose window is so many
-    /// packets.
-    pub fn begin(&mut self, now: Time, neglected: Option<(LinkId, Neglect)>, window_packets: u32) {
-        self.pause = match neglected {
-            Some((id, Neglect::Slow)) => {
-                self.on_trial |= 1 << id.0;
-                self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_MAX);
-                (self.pause * 2).min(PAUSE_MAX)
+    /// A path is given `bytes` of its own to carry.
+    pub fn on_content(&mut self, now: Time, id: LinkId, bytes: usize) {
+        self.trials.carry(now, id, bytes);
+    }
+
+    /// Begins a train on the path that is neglected, if there is one.
+    pub fn begin(&mut self, now: Time, neglected: Option<Neglected>) {
+        self.trials.acquit();
+        let Some(path) = neglected else {
+            (self.train, self.pause) = (TRAIN_PACKETS, PAUSE_MIN);
+            self.next_at = now + self.pause;
+            self.under_way = None;
+            return;
+        };
+        let up_to = |most| path.window_packets.clamp(TRAIN_PACKETS, most);
+        (self.train, self.pause) = match path.why {
+            Neglect::Slow => {
+                self.trials.begin(now, path.id, path.rate);
+                (up_to(TRAIN_PACKETS_MAX), (self.pause * 2).min(PAUSE_MAX))
             }
-            Some((id, Neglect::OnTrial)) => {
+            Neglect::OnTrial => {
                 if self.train == TRAIN_PACKETS_MAX {
-                    self.on_trial &= !(1 << id.0);
+                    self.trials.end(path.id);
                 }
-                self.train = (self.train * 2).min(TRAIN_PACKETS_MAX);
-                PAUSE_MIN
+                ((self.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
             }
             // With a full window: less would never show that it can do more.
-            Some((_, Neglect::Unsettled)) => {
-                self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_MAX);
-                PAUSE_MIN
-            }
-            Some((_, Neglect::Late)) => {
-                self.train = window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_LATE);
-                PAUSE_MIN
-            }
-            None => {
-                self.train = TRAIN_PACKETS;
-                PAUSE_MIN
-            }
+            Neglect::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
+            Neglect::Late => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
         };
         self.next_at = now + self.pause;
-        self.under_way = neglected.map(|(id, _)| (id, self.train));
+        self.under_way = Some((path.id, self.train));
     }
 
     /// The path that is to get a copy of the packet just made, if any; `has_room` is asked
@@ -115,9 +115,19 @@ mod tests {
 
     const PATH: LinkId = LinkId(1);
 
+    /// The path is neglected, and its window is so many packets.
+    const fn neglected(why: Neglect, window_packets: u32) -> Option<Neglected> {
+        Some(Neglected {
+            id: PATH,
+            why,
+            rate: 1e6,
+            window_packets,
+        })
+    }
+
     fn train(explorer: &mut Explorer, now: &mut Time, why: Neglect) -> usize {
         *now = explorer.next_at;
-        explorer.begin(*now, Some((PATH, why)), 1);
+        explorer.begin(*now, neglected(why, 1));
         core::iter::from_fn(|| explorer.next_copy(|_| true)).count()
     }
 
@@ -139,8 +149,7 @@ mod tests {
     fn a_train_fills_the_window_of_a_far_path() {
         for (window_packets, packets) in [(0, 8), (50, 50), (1000, 128)] {
             let mut explorer = Explorer::new(Time::ZERO);
-            let slow = Some((PATH, Neglect::Slow));
-            explorer.begin(Time::ZERO, slow, window_packets);
+            explorer.begin(Time::ZERO, neglected(Neglect::Slow, window_packets));
             let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
             assert_eq!(copies.count(), packets);
         }
@@ -151,13 +160,13 @@ mod tests {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
         for _ in 0..9 {
-            explorer.begin(now, Some((PATH, Neglect::Unsettled)), 90);
+            explorer.begin(now, neglected(Neglect::Unsettled, 90));
             let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
             assert_eq!(copies.count(), 90);
             assert_eq!(explorer.next_at.since(now), PAUSE_MIN);
             now = explorer.next_at;
         }
-        assert_eq!(explorer.on_trial(), 0);
+        assert!(!explorer.trials().is_on(PATH));
     }
 
     #[test]
@@ -166,11 +175,11 @@ mod tests {
         let mut explorer = Explorer::new(now);
         train(&mut explorer, &mut now, Neglect::Slow);
         for packets in [16, 32, 64, 128] {
-            assert_eq!(explorer.on_trial(), 0b10);
+            assert!(explorer.trials().is_on(PATH));
             assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), packets);
         }
         train(&mut explorer, &mut now, Neglect::OnTrial);
-        assert_eq!(explorer.on_trial(), 0);
+        assert!(!explorer.trials().is_on(PATH));
     }
 
     #[test]
@@ -181,7 +190,7 @@ mod tests {
         train(&mut explorer, &mut now, Neglect::OnTrial);
         assert_eq!(train(&mut explorer, &mut now, Neglect::Slow), 8);
         assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
-        assert_eq!(explorer.on_trial(), 0b10);
+        assert!(explorer.trials().is_on(PATH));
     }
 
     #[test]
@@ -192,16 +201,16 @@ mod tests {
         for _ in 0..4 {
             train(&mut explorer, &mut now, Neglect::OnTrial);
         }
-        explorer.begin(now, None, 0);
+        explorer.begin(now, None);
         assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
-        assert_eq!(explorer.on_trial(), 0b10);
+        assert!(explorer.trials().is_on(PATH));
     }
 
     #[test]
     fn a_train_waits_for_room_but_not_for_ever() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        explorer.begin(now, Some((PATH, Neglect::Slow)), 1);
+        explorer.begin(now, neglected(Neglect::Slow, 1));
         assert_eq!(explorer.next_copy(|_| false), None);
         now += PAUSE_MIN * 2;
         assert!(!explorer.is_due(now));

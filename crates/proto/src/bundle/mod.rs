@@ -10,6 +10,7 @@ mod receive;
 mod schedule;
 mod session;
 mod transmit;
+mod trials;
 mod twins;
 
 use core::time::Duration;

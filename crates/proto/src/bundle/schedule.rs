@@ -15,6 +15,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::trials::Trials;
 use crate::LinkId;
 use crate::limits::LINKS_MAX;
 use crate::link::{Path, PathState};
@@ -42,8 +43,8 @@ const WINDOW_USED: f64 = 0.8;
 pub(crate) const FAR: Duration = Duration::from_millis(1);
 
 /// What is to be sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Demand {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand<'a> {
     pub pending: Pending,
     /// Bytes that wait to be sent, first time or again.
     pub queued_bytes: usize,
@@ -51,8 +52,13 @@ pub(crate) struct Demand {
     pub lost: bool,
     /// What who sends it has under way at most.
     pub window_bytes: u64,
-    /// Paths (a bit each) that were slow and may still be.
-    pub on_trial: u8,
+    /// Paths that were slow and may still be.
+    pub trials: &'a Trials,
+}
+
+/// Whether a path that carries `rate` adds next to nothing to one that carries `fastest`.
+pub(super) fn is_slow(rate: f64, fastest: f64) -> bool {
+    rate * SLOWER_MAX < fastest
 }
 
 /// How a path may be used now.
@@ -84,13 +90,13 @@ fn eligible<'a>(paths: impl Iterator<Item = (LinkId, &'a Path)>) -> Paths<'a> {
 /// The path for the next burst; `None` to wait.
 ///
 /// `paths` are those whose socket takes datagrams now.
-pub(crate) fn choose<'a>(
+pub(super) fn choose<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)>,
-    demand: Demand,
+    demand: Demand<'_>,
 ) -> Option<LinkId> {
     let mut paths = eligible(paths);
-    let neglected = neglect(&paths, demand.window_bytes, demand.on_trial);
-    paths.retain(|(id, _)| neglected.of(*id).is_none());
+    let left_out = leave_out(&paths, demand.window_bytes, demand.trials);
+    paths.retain(|(id, _)| left_out.of(*id).is_none());
     if demand.lost {
         retain_sure(&mut paths);
     }
@@ -133,7 +139,7 @@ fn retain_sure(paths: &mut Paths<'_>) {
 
 /// Paths (a bit each) that are up and carry no content of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Neglected {
+struct LeftOut {
     slow: u8,
     on_trial: u8,
     unsettled: u8,
@@ -153,7 +159,7 @@ pub(crate) enum Neglect {
     Late,
 }
 
-impl Neglected {
+impl LeftOut {
     fn of(self, id: LinkId) -> Option<Neglect> {
         let bit = 1 << id.0;
         let why = [
@@ -166,20 +172,20 @@ impl Neglected {
     }
 }
 
-fn neglect(paths: &Paths<'_>, window_bytes: u64, on_trial: u8) -> Neglected {
+fn leave_out(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> LeftOut {
     let fastest = paths.iter().map(|(_, p)| p.rate()).fold(0.0, f64::max);
-    let mut neglected = Neglected::default();
+    let mut out = LeftOut::default();
     for (id, p) in paths {
         let bit = 1 << id.0;
         // One that was never given much to carry, or still becomes faster, may be as fast as any.
-        let is_known = p.rate_is_settled() || on_trial & bit != 0;
-        if is_known && p.rate() * SLOWER_MAX < fastest {
-            neglected.slow |= bit;
-        } else if p.rate() < fastest {
-            neglected.on_trial |= on_trial & bit;
+        let is_known = p.rate_is_settled() || trials.is_on(*id);
+        if is_known && is_slow(p.rate(), fastest) {
+            out.slow |= bit;
+        } else if p.rate() < fastest && trials.was_slow_beside(*id, fastest) {
+            out.on_trial |= bit;
         }
     }
-    let slow = neglected.slow | neglected.on_trial;
+    let slow = out.slow | out.on_trial;
     let quick = |(id, _): &&(LinkId, &Path)| slow & (1 << id.0) == 0;
     let bases = paths.iter().filter(quick).map(|(_, p)| p.rtt_base());
     if let (Some(nearest), Some(farthest)) = (bases.clone().min(), bases.max())
@@ -194,11 +200,11 @@ fn neglect(paths: &Paths<'_>, window_bytes: u64, on_trial: u8) -> Neglected {
         let (little, late) = late(&mut uses, window_bytes);
         let settled = paths.iter().filter(|(_, p)| p.rate_is_settled());
         let settled = settled.fold(0, |bits, (id, _)| bits | 1 << id.0);
-        neglected.slow |= little & settled;
-        neglected.unsettled = little & !settled;
-        neglected.late = late;
+        out.slow |= little & settled;
+        out.unsettled = little & !settled;
+        out.late = late;
     }
-    neglected
+    out
 }
 
 /// What a path is good for.
@@ -236,20 +242,37 @@ fn late(paths: &mut [Use], window_bytes: u64) -> (u8, u8) {
 
 /// A path that is up but carries no content of its own: it is given copies now and
 /// then, lest nobody notices that it has become better.
-pub(crate) fn neglected<'a>(
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Neglected {
+    pub id: LinkId,
+    pub why: Neglect,
+    /// What it seems to carry, in bytes per second.
+    pub rate: f64,
+    /// Packets that fit into its window.
+    pub window_packets: u32,
+}
+
+/// One of the paths that carry no content of their own, if there are any.
+pub(super) fn neglected<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)>,
     window_bytes: u64,
-    on_trial: u8,
-) -> Option<(LinkId, Neglect)> {
+    trials: &Trials,
+) -> Option<Neglected> {
     let paths = eligible(paths);
-    let neglected = neglect(&paths, window_bytes, on_trial);
-    let why = |(id, _): &(LinkId, &Path)| neglected.of(*id).map(|why| (*id, why));
-    paths.iter().find_map(why)
+    let left_out = leave_out(&paths, window_bytes, trials);
+    paths.iter().find_map(|&(id, path)| {
+        Some(Neglected {
+            id,
+            why: left_out.of(id)?,
+            rate: path.rate(),
+            window_packets: path.window_packets(),
+        })
+    })
 }
 
 /// The best path for something small that is not `except`: acknowledgements,
 /// verdicts, the second copy of mirrored content.
-pub(crate) fn fastest<'a>(
+pub(super) fn fastest<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)>,
     except: Option<LinkId>,
 ) -> Option<LinkId> {

@@ -189,7 +189,7 @@ impl Bundle {
             queued_bytes: self.ops.queued_bytes() + lost_bytes,
             lost: lost_bytes > 0,
             window_bytes: self.ops.window_bytes(),
-            on_trial: self.explorer.on_trial(),
+            trials: self.explorer.trials(),
         };
         for p in self.paths.iter_mut().flatten() {
             p.path.refill(now);
@@ -213,6 +213,7 @@ impl Bundle {
         if end == 0 {
             return None;
         }
+        self.explorer.on_content(now, id, end);
         self.busy_until = Some(now + TRIM_AFTER);
         self.transmit(now, id, end, datagram_bytes.min(end), shared)
     }
@@ -260,12 +261,9 @@ impl Bundle {
     /// what is mirrored, on the best other path; and what a neglected path is explored with.
     fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
         if first && self.explorer.is_due(now) {
-            let (window_bytes, on_trial) = (self.ops.window_bytes(), self.explorer.on_trial());
-            let paths = self.open_paths(blocked);
-            let neglected = schedule::neglected(paths, window_bytes, on_trial);
-            let path = neglected.and_then(|(id, _)| self.paths[id.index()].as_ref());
-            let window_packets = path.map_or(0, |p| p.path.window_packets());
-            self.explorer.begin(now, neglected, window_packets);
+            let (window_bytes, trials) = (self.ops.window_bytes(), self.explorer.trials());
+            let neglected = schedule::neglected(self.open_paths(blocked), window_bytes, trials);
+            self.explorer.begin(now, neglected);
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
         let explored = self.explorer.next_copy(|id| {
