@@ -86,8 +86,8 @@ mod tests {
         let mut trials = on_trial(1e6);
         for ms in (0..10_000).step_by(100) {
             // All it could carry meanwhile, and all it may have saved up before.
-            let saved_up = if ms == 0 { 128 << 10 } else { 0 };
-            trials.carry(Time::from_ms(ms), PATH, 100_000 + saved_up);
+            let bytes = if ms == 0 { 128 << 10 } else { 100_000 };
+            trials.carry(Time::from_ms(ms), PATH, bytes);
             trials.acquit();
             assert!(trials.is_on(PATH), "{ms}");
         }
