@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::stolen::Stolen;
 use super::timeline::Recorded;
 
 /// One figure, measured once a round; not a number where a round failed.
@@ -242,6 +243,9 @@ pub struct Report {
     /// What could not be measured here, and why.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// What the host of this machine took of it, for each measurement.
+    #[serde(default)]
+    pub stolen: Vec<Stolen>,
     /// Files for the directory of results: name and content.
     #[serde(skip)]
     pub files: Vec<(String, String)>,
@@ -261,6 +265,7 @@ impl Report {
         self.goals.extend(other.goals);
         self.timelines.extend(other.timelines);
         self.left_out.extend(other.left_out);
+        self.stolen.extend(other.stolen);
         self.files.extend(other.files);
     }
 }

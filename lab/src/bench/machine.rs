@@ -72,6 +72,7 @@ pub fn busy_share(interval: Duration) -> f64 {
 pub struct Processors {
     busy_s: f64,
     idle_s: f64,
+    stolen_s: f64,
 }
 
 impl Processors {
@@ -88,25 +89,30 @@ impl Processors {
     /// time is in user already. Time stolen by the host is neither ours nor idle.
     fn parse(text: &str) -> Processors {
         const TICKS_PER_S: f64 = 100.0;
-        let ticks: Vec<f64> = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1)
-            .take(7)
-            .map(|word| word.parse().unwrap_or(0.0))
-            .collect();
-        let idle: f64 = ticks.iter().skip(3).take(2).sum();
+        let words = text.lines().next().unwrap_or_default();
+        let words = words.split_whitespace().skip(1).take(8);
+        let mut seconds = [0.0; 8];
+        for (seconds, word) in seconds.iter_mut().zip(words) {
+            *seconds = word.parse().unwrap_or(0.0) / TICKS_PER_S;
+        }
+        let [user, nice, system, idle, iowait, irq, softirq, steal] = seconds;
         Processors {
-            busy_s: (ticks.iter().sum::<f64>() - idle) / TICKS_PER_S,
-            idle_s: idle / TICKS_PER_S,
+            busy_s: user + nice + system + irq + softirq,
+            idle_s: idle + iowait,
+            stolen_s: steal,
         }
     }
 
     /// Busy seconds of all processors since then.
     pub fn busy_s_since(self, before: Processors) -> f64 {
         self.busy_s - before.busy_s
+    }
+
+    /// Share of them that the host of this machine gave to others since then, 0 to 1.
+    pub fn stolen_share_since(self, before: Processors) -> f64 {
+        let stolen = self.stolen_s - before.stolen_s;
+        let all = stolen + self.busy_s_since(before) + self.idle_s - before.idle_s;
+        stolen / all.max(0.01)
     }
 
     fn busy_share_since(self, before: Processors) -> f64 {
@@ -149,15 +155,13 @@ mod tests {
 
     #[test]
     fn busy_is_all_but_idle_and_stolen() {
-        let text = "cpu  100 0 50 700 100 10 40 999 0 0\ncpu0 1 2 3\n";
+        let text = "cpu  100 0 50 700 100 10 40 1000 0 0\ncpu0 1 2 3\n";
         let processors = Processors::parse(text);
         assert_eq!(processors.busy_s, 2.0);
         assert_eq!(processors.idle_s, 8.0);
-        let none = Processors {
-            busy_s: 0.0,
-            idle_s: 0.0,
-        };
+        let none = Processors::parse("");
         assert_eq!(processors.busy_share_since(none), 0.2);
+        assert_eq!(processors.stolen_share_since(none), 0.5);
     }
 
     #[test]

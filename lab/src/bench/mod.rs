@@ -19,6 +19,7 @@ mod output;
 mod pingpong;
 mod plots;
 mod sink;
+mod stolen;
 mod streams;
 mod timeline;
 mod transport;
@@ -199,8 +200,11 @@ fn measure_all(args: &BenchArgs) -> Result<(), String> {
             "bench: {measurement:?}, {} s so far",
             begin.elapsed().as_secs()
         );
+        let watch = stolen::Watch::begin();
+        let measured = measure::run(measurement, &settings);
+        report.stolen.extend(watch.end(format!("{measurement:?}")));
         // One that fails must not take the others' figures with it.
-        match measure::run(measurement, &settings) {
+        match measured {
             Ok(part) => {
                 part.tables.iter().for_each(|table| println!("{table}"));
                 report.extend(part);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::figures::goals_table;
-use super::{Machine, Report, Settings, ahead, timeline};
+use super::{Machine, Report, Settings, ahead, stolen, timeline};
 
 /// Another machine's share of this one that makes its figures doubtful.
 const BUSY_SHARE_MAX: f64 = 0.1;
@@ -70,8 +70,8 @@ pub fn markdown(file: &File, pictures: &[String]) -> String {
     text
 }
 
-/// What is said after all tables: where others are ahead, the goals, and what
-/// was not measured.
+/// What is said after all tables: where others are ahead, the goals, what the host
+/// took of this machine, and what was not measured.
 pub fn closing(report: &Report) -> String {
     let mut text = String::new();
     if let Some(table) = ahead::table(&report.tables) {
@@ -79,6 +79,9 @@ pub fn closing(report: &Report) -> String {
     }
     if !report.goals.is_empty() {
         let _ = write!(text, "\n{}", goals_table(&report.goals));
+    }
+    if let Some(table) = stolen::table(&report.stolen) {
+        let _ = write!(text, "\n{table}");
     }
     if !report.left_out.is_empty() {
         text.push_str("\n### Left out\n\n");
