@@ -92,8 +92,20 @@ fn stream(id: u32, service: Option<u32>, offset: u64, fin: bool, data: &[u8]) ->
         id,
         offset,
         fin,
+        held: false,
         service,
         data,
+    })
+}
+
+/// The same, and more waits for the window.
+fn held(record: Record<'_>) -> Record<'_> {
+    let Record::Stream(segment) = record else {
+        panic!("{record:?} is no piece of a stream");
+    };
+    Record::Stream(StreamSegment {
+        held: true,
+        ..segment
     })
 }
 
@@ -143,6 +155,10 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
         ),
         ("stream", stream(id, None, 0x01_2345_6789, false, b"abc")),
         ("stream-fin", stream(id, None, 5, true, b"")),
+        (
+            "stream-held",
+            held(stream(id, None, (1 << 18) - 3, false, b"abc")),
+        ),
         (
             "stream-reset",
             Record::StreamReset {

@@ -23,11 +23,14 @@ mod code {
     pub const CLOSE: u8 = 0x0b;
     pub const GRANT: u8 = 0x0c;
     pub const WAITED: u8 = 0x0d;
-    /// A later piece of a stream; + [`FIN`] if it is the last.
+    /// A later piece of a stream; + [`FIN`] if it is the last, + [`HELD`] if more waits.
     pub const STREAM: u8 = 0x10;
-    /// The first piece of a stream; + [`FIN`] if it is the last.
+    /// The first piece of a stream; + [`FIN`] if it is the last, + [`HELD`] if more waits.
     pub const STREAM_OPEN: u8 = 0x12;
     pub const FIN: u8 = 0x01;
+    pub const HELD: u8 = 0x04;
+    /// The last of the eight codes of pieces.
+    pub const STREAM_LAST: u8 = STREAM_OPEN | FIN | HELD;
     pub const FRAME: u8 = 0x20;
     pub const MESSAGE: u8 = 0x21;
 }
@@ -205,7 +208,7 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
     match r.u8()? {
         code::FRAME => read_unit(r, UnitClass::Frame),
         code::MESSAGE => read_unit(r, UnitClass::Message),
-        kind @ code::STREAM..=0x13 => read_stream(kind, r),
+        kind @ code::STREAM..=code::STREAM_LAST => read_stream(kind, r),
         code::ACK => read_ack(r),
         other => read_small(other, r),
     }
@@ -307,14 +310,14 @@ fn read_ack<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
 /// First piece: `type 1 · id 4 · service 4 · len 2 · data`;
 /// later ones: `type 1 · id 4 · offset 8 · len 2 · data`.
 fn write_stream(s: &StreamSegment<'_>, w: &mut Writer<'_>) {
-    let fin = u8::from(s.fin) * code::FIN;
+    let marks = u8::from(s.fin) * code::FIN | u8::from(s.held) * code::HELD;
     match s.service {
         Some(service) => {
-            code_and_u32(code::STREAM_OPEN | fin, s.id, w);
+            code_and_u32(code::STREAM_OPEN | marks, s.id, w);
             w.u32(service);
         }
         None => {
-            code_and_u32(code::STREAM | fin, s.id, w);
+            code_and_u32(code::STREAM | marks, s.id, w);
             w.u64(s.offset);
         }
     }
@@ -323,9 +326,9 @@ fn write_stream(s: &StreamSegment<'_>, w: &mut Writer<'_>) {
 }
 
 fn read_stream<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
-    let fin = kind & code::FIN != 0;
+    let (fin, held) = (kind & code::FIN != 0, kind & code::HELD != 0);
     let id = r.u32()?;
-    let (service, offset) = if kind & !code::FIN == code::STREAM_OPEN {
+    let (service, offset) = if kind & !(code::FIN | code::HELD) == code::STREAM_OPEN {
         (Some(r.u32()?), 0)
     } else {
         (None, r.u64()?)
@@ -336,6 +339,9 @@ fn read_stream<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError
     if !opens && (offset == 0 || (data.is_empty() && !fin)) {
         return Err(WireError::BadValue);
     }
+    if fin && held {
+        return Err(WireError::BadValue);
+    }
     if offset > OFFSET_MAX - len as u64 {
         return Err(WireError::BadValue);
     }
@@ -343,6 +349,7 @@ fn read_stream<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError
         id,
         offset,
         fin,
+        held,
         service,
         data,
     }))

@@ -91,6 +91,8 @@ pub struct StreamSegment<'a> {
     pub offset: u64,
     /// Whether the stream ends behind `data`.
     pub fin: bool,
+    /// Whether more is there behind `data` and waits for the stream's window; never with `fin`.
+    pub held: bool,
     /// The service that the stream was opened for; present exactly when `offset` is 0.
     pub service: Option<u32>,
     /// The bytes; empty only with `fin` or at offset 0.

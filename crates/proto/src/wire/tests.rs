@@ -33,7 +33,7 @@ fn random_ack(random: &mut Random) -> Ack {
 }
 
 fn random_stream<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
-    let opens = random.below(2) == 0;
+    let (opens, is_last) = (random.below(2) == 0, random.below(2) == 0);
     Record::Stream(StreamSegment {
         id: random.u32(),
         offset: if opens {
@@ -42,7 +42,8 @@ fn random_stream<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
             1 + random.below(OFFSET_MAX - 1)
         }
         .min(OFFSET_MAX - data.len() as u64),
-        fin: data.is_empty() || random.below(2) == 0,
+        fin: data.is_empty() || is_last,
+        held: !data.is_empty() && !is_last && random.below(2) == 0,
         service: opens.then(|| random.u32()),
         data,
     })
@@ -322,6 +323,7 @@ fn header_constants_are_what_records_need() {
             id: 0,
             offset: 0,
             fin: true,
+            held: false,
             service,
             data: &[],
         })

@@ -21,7 +21,7 @@ pub(super) struct ReceiveHalf {
     pub limit: u64,
     /// How far `limit` may be ahead of `read`.
     window: u64,
-    /// Whether the sender used nearly all it was granted since the window last grew.
+    /// Whether the sender used nearly all it was granted, or said that it waits, since the window last grew.
     limited: bool,
     /// Whether the newest limit waits to be sent.
     pub window_queued: bool,
@@ -120,7 +120,8 @@ impl ReceiveHalf {
         let higher = end.saturating_sub(self.highest);
         window.charge(higher)?;
         self.highest += higher;
-        self.limited |= self.highest + self.window / 4 >= self.limit;
+        // The sender learns of a new limit half a round trip later, so that only it knows.
+        self.limited |= seg.held || self.highest + self.window / 4 >= self.limit;
         let end_is_new = seg.fin && self.final_offset.is_none();
         if seg.fin {
             self.final_offset = Some(end);
@@ -245,8 +246,8 @@ impl ReceiveHalf {
 
     /// Raises the limit if that is worth a record; returns whether it was.
     ///
-    /// The window doubles, up to `window_max`, when the sender has used nearly all it
-    /// was granted and the reader nevertheless keeps up, so that little lies unread that could
+    /// The window doubles, up to `window_max`, when the sender has used all it knew of, or nearly all it
+    /// was granted, and the reader nevertheless keeps up, so that little lies unread that could
     /// be read: then the window is what holds the sender.
     pub fn raise_limit(&mut self, window_max: u64) -> bool {
         let quarter = self.window / 4;
@@ -268,5 +269,37 @@ impl ReceiveHalf {
     /// Memory outside of the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.memory_bytes() + self.gaps_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By how much the limit is raised when half of the window was used and read, and its last
+    /// piece said this.
+    fn raised(held: bool) -> u64 {
+        let (mut half, mut pool) = (ReceiveHalf::new(), ChunkPool::new(1 << 20));
+        let mut window = ReceiveWindow::new(1 << 30);
+        let data = vec![7; STREAM_WINDOW_BYTES_INITIAL as usize / 2];
+        let seg = StreamSegment {
+            id: 0,
+            offset: 0,
+            fin: false,
+            held,
+            service: Some(0),
+            data: &data,
+        };
+        half.on_segment(&seg, &mut window, &mut pool).unwrap();
+        half.read(&mut vec![0; data.len()], &mut pool);
+        let before = half.limit;
+        assert!(half.raise_limit(1 << 30));
+        half.limit - before
+    }
+
+    #[test]
+    fn the_window_grows_when_the_sender_was_held_though_much_of_it_seems_free() {
+        assert_eq!(raised(false), STREAM_WINDOW_BYTES_INITIAL / 2);
+        assert_eq!(raised(true), STREAM_WINDOW_BYTES_INITIAL / 2 * 3);
     }
 }

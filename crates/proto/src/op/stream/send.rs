@@ -301,11 +301,13 @@ impl SendHalf {
             self.bytes.slice(start, wanted.min(room))
         };
         let len = data.len() as u32;
-        let fin = self.fin != Flag::Unset && start + u64::from(len) == self.written;
+        let end = start + u64::from(len);
+        let fin = self.fin != Flag::Unset && end == self.written;
         Record::Stream(StreamSegment {
             id,
             offset: start,
             fin,
+            held: end == self.limit && self.written > end,
             service: opens.then_some(service),
             data,
         })

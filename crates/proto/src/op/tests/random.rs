@@ -347,6 +347,7 @@ fn nothing_panics_on_nonsense() {
                         id,
                         offset: any,
                         fin: d.percent(5),
+                        held: d.percent(5),
                         service: Some(1),
                         data,
                     },

@@ -7,6 +7,7 @@ fn segment(id: u32, offset: u64, fin: bool, data: &[u8]) -> StreamSegment<'_> {
         id,
         offset,
         fin,
+        held: false,
         service: (offset == 0).then_some(0),
         data,
     }
