@@ -156,6 +156,10 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
         ("stream", stream(id, None, 0x01_2345_6789, false, b"abc")),
         ("stream-fin", stream(id, None, 5, true, b"")),
         (
+            "stream-open-held",
+            held(stream(id, Some(7), 0, false, b"hello")),
+        ),
+        (
             "stream-held",
             held(stream(id, None, (1 << 18) - 3, false, b"abc")),
         ),
@@ -250,7 +254,8 @@ fn every_vector_is_checked_and_every_type_has_one() {
         .collect();
     types.sort_unstable();
     types.dedup();
-    let all: Vec<u8> = (0..=0x0d).chain(0x10..=0x13).chain(0x20..=0x21).collect();
+    let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
+    let all: Vec<u8> = (0..=0x0d).chain(pieces).collect();
     assert_eq!(types, all);
 }
 
