@@ -1,4 +1,4 @@
-//! Many hosts send to one, or everybody to everybody, over two links: what each of them gets.
+//! Many hosts send to one, or everybody to everybody: what each of them gets.
 
 use crate::net::{Conditions, MS, Ns};
 use crate::run::goodput_between;
@@ -18,24 +18,36 @@ const BURST_BYTES: u64 = 16 << 10;
 pub struct Crowd {
     /// Who sends to whom: pairs of hosts.
     pub pairs: Vec<(usize, usize)>,
-    /// Rate of each of everybody's two links, in Mb/s.
+    /// Rate of each of everybody's links, in Mb/s.
     pub mbps: u64,
+    /// How many links everybody has.
+    pub links: usize,
+    /// The way from one to the other, without queues.
+    pub delay: Ns,
 }
 
 impl Crowd {
     /// `senders` hosts send to one more.
     #[must_use]
     pub fn to_one(senders: usize, mbps: u64) -> Crowd {
-        let pairs = (1..=senders).map(|from| (from, 0)).collect();
-        Crowd { pairs, mbps }
+        Crowd::new((1..=senders).map(|from| (from, 0)).collect(), mbps)
     }
 
     /// Each of `hosts` sends to every other.
     #[must_use]
     pub fn to_all(hosts: usize, mbps: u64) -> Crowd {
         let all = (0..hosts).flat_map(|from| (0..hosts).map(move |to| (from, to)));
-        let pairs = all.filter(|(from, to)| from != to).collect();
-        Crowd { pairs, mbps }
+        Crowd::new(all.filter(|(from, to)| from != to).collect(), mbps)
+    }
+
+    const fn new(pairs: Vec<(usize, usize)>, mbps: u64) -> Crowd {
+        let (links, delay) = (2, DELAY_NS);
+        Crowd {
+            pairs,
+            mbps,
+            links,
+            delay,
+        }
     }
 
     fn hosts(&self) -> usize {
@@ -46,11 +58,11 @@ impl Crowd {
     fn schedule(&self, traffic: Traffic) -> Schedule {
         let bps = self.mbps * 1_000_000;
         // A buffer of 50 ms: time enough for a queue that nobody holds down.
-        let mut wire = Conditions::clean(bps, DELAY_NS / 2, bps / 8 / 20);
+        let mut wire = Conditions::clean(bps, self.delay / 2, bps / 8 / 20);
         wire.burst_bytes = BURST_BYTES;
-        let mut s = Schedule::quiet(self.hosts(), 2);
+        let mut s = Schedule::quiet(self.hosts(), self.links);
         for host in &mut s.hosts {
-            host.wires = vec![(wire, wire); 2];
+            host.wires = vec![(wire, wire); self.links];
         }
         for (nth, &(from, to)) in self.pairs.iter().enumerate() {
             let start = nth as Ns * STAGGER;
