@@ -310,7 +310,7 @@ fn read_ack<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
 /// First piece: `type 1 · id 4 · service 4 · len 2 · data`;
 /// later ones: `type 1 · id 4 · offset 8 · len 2 · data`.
 fn write_stream(s: &StreamSegment<'_>, w: &mut Writer<'_>) {
-    let marks = u8::from(s.fin) * code::FIN | u8::from(s.held) * code::HELD;
+    let marks = (u8::from(s.fin) * code::FIN) | (u8::from(s.held) * code::HELD);
     match s.service {
         Some(service) => {
             code_and_u32(code::STREAM_OPEN | marks, s.id, w);
