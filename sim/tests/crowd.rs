@@ -2,6 +2,7 @@
 //! queue before them is short.
 
 use tabane_sim::crowd::Crowd;
+use tabane_sim::net::MS;
 use tabane_sim::snapshot::Traffic;
 
 /// `receivers`: so many nodes' links carry it.
@@ -42,4 +43,24 @@ fn streams_of_eight_to_all() {
 #[test]
 fn frames_of_eight_to_all() {
     shared_fairly(&Crowd::to_all(8, 40), 8, Traffic::Frames);
+}
+
+/// Acknowledgements that waited behind the other way's bulk, for longer and longer, passed for a slow link.
+#[test]
+fn both_ways_over_far_links() {
+    for (mbps, ms_one_way, traffic, least) in [
+        (300, 10, Traffic::Stream, 0.85),
+        (40, 5, Traffic::Stream, 0.7),
+        (40, 5, Traffic::Frames, 0.7),
+    ] {
+        let delay = 2 * ms_one_way * MS;
+        let crowd = Crowd {
+            delay,
+            ..Crowd::to_all(2, mbps)
+        };
+        for carried in crowd.mbps_of_each(traffic) {
+            let part = carried / (2 * mbps) as f64;
+            assert!(part > least, "{part} of {crowd:?}, {traffic:?}");
+        }
+    }
 }

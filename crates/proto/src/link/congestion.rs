@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use super::loss_cause::LossCause;
-use super::rate::{Heaps, MaxRate, Steadiness};
+use super::rate::{Heaps, MaxRate, PeerTime, Steadiness};
 use super::rtt::Rtt;
 use super::thresholds::{
     ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HEAP_GAIN, HOPEFUL_ROUNDS,
@@ -36,6 +36,8 @@ pub struct AckSample {
     pub number: u64,
     /// When it was sent.
     pub sent: Time,
+    /// When it arrived there.
+    pub arrived: PeerTime,
     /// The next number to be sent.
     pub next_number: u64,
     /// Packets newly found lost.
@@ -85,8 +87,10 @@ impl Round {
 #[derive(Debug)]
 struct Period {
     began: Time,
+    began_there: PeerTime,
     /// Last arrival that is counted.
     last: Time,
+    last_there: PeerTime,
     bytes: u64,
     packets: u32,
     /// Shortest wait in queues.
@@ -95,10 +99,12 @@ struct Period {
 }
 
 impl Period {
-    const fn new(now: Time) -> Period {
+    const fn new(now: Time, there: PeerTime) -> Period {
         Period {
             began: now,
+            began_there: there,
             last: now,
+            last_there: there,
             bytes: 0,
             packets: 0,
             queue: Duration::MAX,
@@ -158,7 +164,7 @@ impl Congestion {
             rounds_without_growth: 0,
             rate_to_outgrow: 0.0,
             rounds_filled: 0,
-            period: Period::new(now),
+            period: Period::new(now, PeerTime::default()),
             heaps: Heaps::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
@@ -180,7 +186,7 @@ impl Congestion {
     /// The path begins anew (it was failed): what is known is kept, but the window opens from the start.
     pub fn restart(&mut self, now: Time) {
         self.begin_startup();
-        self.period = Period::new(now);
+        self.period = Period::new(now, self.period.last_there);
         self.drain = None;
         self.queue_seen_empty = now;
         self.window = self.bounded(WINDOW_INITIAL_PACKETS * self.packet);
@@ -320,12 +326,13 @@ impl Congestion {
             self.judge_period(sample.next_number, rtt);
             // What arrives now waited for far less than nothing arrived: meanwhile the link was idle.
             if now.since(self.period.last) > sample.queue.saturating_add(PERIOD_MIN) {
-                self.period = Period::new(now);
+                self.period = Period::new(now, sample.arrived);
                 self.period.limited = limited;
                 return;
             }
         }
         self.period.last = now;
+        self.period.last_there = sample.arrived;
         self.period.bytes += sample.bytes;
         self.period.packets += sample.packets;
         self.period.queue = self.period.queue.min(sample.queue);
@@ -341,12 +348,15 @@ impl Congestion {
         let queue = self.period.queue;
         let target = self.queue_target(rtt);
         if self.period.limited && queue > target + target / 2 + QUEUE_TARGET / 2 {
-            let rate = self.period.bytes as f64 / elapsed.as_secs_f64();
+            // Answers that wait longer and longer on their way back are no slowness of the way there; arrivals in a
+            // heap, after a pause of the peer's, are none either.
+            let there = self.period.last_there.since(self.period.began_there);
+            let rate = self.period.bytes as f64 / elapsed.min(there).as_secs_f64();
             self.rate.lower(now, rate);
             self.round = Round::new(now, next_number, self.rate.get());
             self.startup = false;
         }
-        self.period = Period::new(now);
+        self.period = Period::new(now, self.period.last_there);
     }
 
     fn judge_startup(&mut self, queue: Duration, target: Duration) {

@@ -9,7 +9,7 @@ use super::liveness::{Liveness, PathEvent};
 use super::loss::{LossRatio, Reorder};
 use super::mtu::Mtu;
 use super::pace::Pace;
-use super::rate::Sampler;
+use super::rate::{PeerTime, Sampler};
 use super::received::Received;
 use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
@@ -301,7 +301,10 @@ impl Path {
                 ..AckResult::default()
             };
         }
-        let mut tally = Tally::default();
+        let mut tally = Tally {
+            arrived: PeerTime { us: ack.arrived_us },
+            ..Tally::default()
+        };
         self.take_words(now, ack, &mut tally, fates);
         self.take_one(now, ack.largest, &mut tally, fates);
         self.sent.settle();
@@ -367,7 +370,9 @@ impl Path {
         queue: Duration,
         lost: u32,
     ) {
-        let flight = self.sampler.delivered(now, tally.bytes, newest);
+        let flight = self
+            .sampler
+            .delivered(now, tally.bytes, newest, tally.arrived);
         let train = self.sampler.train();
         // The train only counts if it tells something else: it is the less certain.
         let is_news = train > self.congestion.rate() * TRAIN_NEWS && self.rtt.is_far();
@@ -379,6 +384,7 @@ impl Path {
             lost,
             number,
             sent: newest.sent,
+            arrived: tally.arrived,
             next_number: self.sent.next_number(),
             loss_ratio: self.loss_ratio.get(),
             crowded: self.pace.is_some(),
@@ -619,4 +625,6 @@ struct Tally {
     bytes: u64,
     /// Highest number newly acknowledged of those that wanted it, and the packet.
     newest: Option<(u64, SentPacket)>,
+    /// When the highest number arrived there.
+    arrived: PeerTime,
 }

@@ -1,4 +1,7 @@
 //! Delivery rate: how fast what was sent is seen to arrive.
+//!
+//! Under load in both directions acknowledgements wait in the peer's own queue, and come in heaps: the intervals
+//! between them say less than those between the arrivals that they report ([`PeerTime`]).
 
 use core::time::Duration;
 
@@ -9,12 +12,31 @@ use super::thresholds::{
 };
 use crate::Time;
 
+/// When something arrived, by the peer's clock: only differences mean anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerTime {
+    /// In microseconds, modulo 2^32.
+    pub us: u32,
+}
+
+impl PeerTime {
+    /// How long after `earlier` this is; zero if it is not after it. More than half an hour cannot be told from that.
+    pub fn since(self, earlier: PeerTime) -> Duration {
+        let apart_us = self.us.wrapping_sub(earlier.us) as i32;
+        Duration::from_micros(apart_us.max(0).unsigned_abs().into())
+    }
+}
+
 /// Counts deliveries and takes rate samples (draft-cheng-iccrg-delivery-rate-estimation, section 3).
 #[derive(Debug)]
 pub struct Sampler {
     now: Delivery,
-    /// Where the train began that arrives now.
+    /// When the newest arrived there.
+    arrived: PeerTime,
+    /// Where the train began that arrives now, …
     train: Delivery,
+    /// … and when that arrived there.
+    train_arrived: PeerTime,
 }
 
 impl Sampler {
@@ -26,7 +48,9 @@ impl Sampler {
         };
         Sampler {
             now: nothing,
+            arrived: PeerTime { us: 0 },
             train: nothing,
+            train_arrived: PeerTime { us: 0 },
         }
     }
 
@@ -39,9 +63,16 @@ impl Sampler {
         self.now
     }
 
-    /// `bytes` arrived, `newest` the newest of their packets. Returns the rate over `newest`'s flight in bytes
-    /// per second.
-    pub fn delivered(&mut self, now: Time, bytes: u64, newest: &SentPacket) -> f64 {
+    /// `bytes` arrived, `newest` the newest of their packets, at `arrived`. Returns the rate over `newest`'s flight in
+    /// bytes per second.
+    pub fn delivered(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        newest: &SentPacket,
+        arrived: PeerTime,
+    ) -> f64 {
+        self.arrived = arrived;
         self.now.bytes += bytes;
         self.now.at = now;
         self.now.sent = self.now.sent.max(newest.sent);
@@ -54,15 +85,18 @@ impl Sampler {
     /// The rate of the train that arrives, in bytes per second, to be asked for after
     /// [`delivered`](Sampler::delivered). The flight over a far path tells how much was under way, the
     /// train how fast the link let it through. A short one says less than it could: trains are taken over
-    /// several milliseconds, lest acknowledgements that were held up together pass for speed.
+    /// several milliseconds, and over what passed between their arrivals there, lest acknowledgements that were held
+    /// up together pass for speed.
     pub fn train(&mut self) -> f64 {
         let arriving = self.now.at.since(self.train.at);
+        let there = self.arrived.since(self.train_arrived);
         let sending = self.now.sent.since(self.train.sent);
-        let interval = sending.max(arriving).max(TRAIN_INTERVAL);
+        let interval = sending.max(arriving).max(there).max(TRAIN_INTERVAL);
         let rate = (self.now.bytes - self.train.bytes) as f64 / interval.as_secs_f64();
         // Of what is acknowledged at one moment all belongs to the time before.
         if arriving.is_zero() || arriving >= TRAIN_INTERVAL {
             self.train = self.now;
+            self.train_arrived = self.arrived;
         }
         rate
     }
