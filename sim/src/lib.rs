@@ -7,6 +7,7 @@ pub mod crowd;
 pub mod faults;
 pub mod host;
 pub mod mirrored;
+pub mod mixed;
 pub mod mutant;
 pub mod net;
 pub mod processor;

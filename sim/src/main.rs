@@ -1,13 +1,16 @@
-//! `sim`: runs fault schedules, replays one, writes the goodput table.
+//! `sim`: runs fault schedules, replays one, tries mixtures of links, writes the goodput table.
 
 use std::ops::Range;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use tabane_sim::mixed::{Mixed, Share};
 use tabane_sim::{Options, Schedule, run, runner, snapshot};
 
 const USAGE: &str = "\
 sim run --seeds A..B [--threads N]   run the schedules of these seeds
 sim replay SEED [--trace]            run one again and show what it does
+sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt";
 
 fn main() -> ExitCode {
@@ -17,6 +20,7 @@ fn main() -> ExitCode {
         ["run", rest @ ..] => run_many(rest),
         ["replay", seed] => replay(seed, false),
         ["replay", seed, "--trace"] => replay(seed, true),
+        ["mixed", "--seeds", seeds] => try_mixed(seeds),
         ["snapshot"] => compare_snapshot(),
         ["snapshot", "--write"] => write_snapshot(),
         _ => Err(USAGE.to_string()),
@@ -104,6 +108,33 @@ fn replay(seed: &str, trace: bool) -> Result<bool, String> {
         None => println!("1 passed, 0 failed"),
     }
     Ok(run(&schedule, &Options::default()).violation.is_none())
+}
+
+fn try_mixed(seeds: &str) -> Result<bool, String> {
+    let seeds = range(seeds)?;
+    let count = seeds.end - seeds.start;
+    let (next, harmed) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            let mixed = Mixed::draw(seed);
+            let share = mixed.share();
+            harmed.fetch_add(u64::from(share.is_harm()), Ordering::Relaxed);
+            let Share { of_best, of_sum } = share;
+            println!("{of_best:.3} of the best, {of_sum:.3} of the sum: seed {seed}, {mixed}");
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..default_threads() {
+            scope.spawn(work);
+        }
+    });
+    let harmed = harmed.into_inner();
+    println!("{} passed, {harmed} failed", count - harmed);
+    Ok(harmed == 0)
 }
 
 fn compare_snapshot() -> Result<bool, String> {

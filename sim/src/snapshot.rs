@@ -70,7 +70,7 @@ impl Matrix {
 pub(crate) const DELAY_NS: Ns = 100 * US;
 /// Bytes of content in a full packet of 1472, for each 1538 on the wire: what a
 /// perfect protocol would get.
-const EFFICIENCY: f64 = 1430.0 / 1538.0;
+pub(crate) const EFFICIENCY: f64 = 1430.0 / 1538.0;
 /// What TCP has under way at most with Linux's default limits.
 const TCP_WINDOW_BYTES: u64 = 5 << 19;
 /// What fits into the virtual NIC's MTU.

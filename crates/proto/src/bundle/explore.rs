@@ -7,11 +7,16 @@
 //! Copies go as fast as the path's window lets them, so that they fill no queue. On a
 //! far path a train fills the window: what is under way in a round trip is all that its
 //! rate can be seen by.
+//!
+//! Several neglected paths take turns, one train at a time.
 
 use core::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::schedule::{Neglect, Neglected};
 use super::trials::Trials;
+use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
 
 /// Packets of a train that shows a near path's rate: …
@@ -26,25 +31,46 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// … to this.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// A path that is given nothing while others carry this much in bulk is not in use, in bytes.
+const PASSED_BY_MAX: u64 = 1 << 20;
+
 /// When which path is explored.
 #[derive(Debug)]
 pub(super) struct Explorer {
+    /// When a train is due, of whichever path.
     next_at: Time,
-    pause: Duration,
-    train: u32,
+    turns: [Turn; LINKS_MAX],
     /// The path explored now, and how many packets it is still to be given.
     under_way: Option<(LinkId, u32)>,
     trials: Trials,
+    /// What other paths were given since each was last given anything of its own, in bytes.
+    passed_by: [u64; LINKS_MAX],
+}
+
+/// How one path is explored.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    next_at: Time,
+    pause: Duration,
+    train: u32,
+}
+
+impl Turn {
+    const FIRST: Turn = Turn {
+        next_at: Time::ZERO,
+        pause: PAUSE_MIN,
+        train: TRAIN_PACKETS,
+    };
 }
 
 impl Explorer {
     pub fn new(now: Time) -> Explorer {
         Explorer {
             next_at: now,
-            pause: PAUSE_MIN,
-            train: TRAIN_PACKETS,
+            turns: [Turn::FIRST; LINKS_MAX],
             under_way: None,
             trials: Trials::default(),
+            passed_by: [0; LINKS_MAX],
         }
     }
 
@@ -63,35 +89,55 @@ impl Explorer {
     /// A path is given `bytes` of its own to carry.
     pub fn on_content(&mut self, now: Time, id: LinkId, bytes: usize) {
         self.trials.carry(now, id, bytes);
+        for passed_by in &mut self.passed_by {
+            *passed_by = passed_by.saturating_add(bytes as u64);
+        }
+        self.passed_by[id.index()] = 0;
     }
 
-    /// Begins a train on the path that is neglected, if there is one.
-    pub fn begin(&mut self, now: Time, neglected: Option<Neglected>) {
+    /// Whether a path is given nothing of its own, though it may be.
+    pub const fn is_passed_by(&self, id: LinkId) -> bool {
+        self.passed_by[id.index()] > PASSED_BY_MAX
+    }
+
+    /// Begins a train on the path that has waited longest of those that are neglected, if it is due.
+    pub fn begin(&mut self, now: Time, neglected: &[Neglected]) {
         self.trials.acquit();
-        let Some(path) = neglected else {
-            (self.train, self.pause) = (TRAIN_PACKETS, PAUSE_MIN);
-            self.next_at = now + self.pause;
-            self.under_way = None;
+        self.under_way = None;
+        self.next_at = now + PAUSE_MIN;
+        let is_neglected: SmallVec<[LinkId; LINKS_MAX]> = neglected.iter().map(|p| p.id).collect();
+        for (i, turn) in self.turns.iter_mut().enumerate() {
+            if !is_neglected.contains(&LinkId(i as u8)) {
+                *turn = Turn::FIRST;
+            }
+        }
+        let due_at = |path: &&Neglected| self.turns[path.id.index()].next_at;
+        let Some(path) = neglected.iter().min_by_key(due_at) else {
             return;
         };
-        let up_to = |most| path.window_packets.clamp(TRAIN_PACKETS, most);
-        (self.train, self.pause) = match path.why {
-            Neglect::Slow => {
-                self.trials.begin(now, path.id, path.rate);
-                (up_to(TRAIN_PACKETS_MAX), (self.pause * 2).min(PAUSE_MAX))
-            }
-            Neglect::OnTrial => {
-                if self.train == TRAIN_PACKETS_MAX {
-                    self.trials.end(path.id);
+        let turn = &mut self.turns[path.id.index()];
+        if turn.next_at <= now {
+            let up_to = |most| path.window_packets.clamp(TRAIN_PACKETS, most);
+            (turn.train, turn.pause) = match path.why {
+                Neglect::Slow => {
+                    self.trials.begin(now, path.id, path.rate);
+                    (up_to(TRAIN_PACKETS_MAX), (turn.pause * 2).min(PAUSE_MAX))
                 }
-                ((self.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
-            }
-            // With a full window: less would never show that it can do more.
-            Neglect::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
-            Neglect::Late => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
-        };
-        self.next_at = now + self.pause;
-        self.under_way = Some((path.id, self.train));
+                Neglect::OnTrial => {
+                    if turn.train == TRAIN_PACKETS_MAX {
+                        self.trials.end(path.id);
+                    }
+                    ((turn.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
+                }
+                // With a full window: less would never show that it can do more.
+                Neglect::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
+                Neglect::Late | Neglect::PassedBy => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
+            };
+            turn.next_at = now + turn.pause;
+            self.under_way = Some((path.id, turn.train));
+        }
+        let next = neglected.iter().map(|p| self.turns[p.id.index()].next_at);
+        self.next_at = next.min().unwrap_or(now).max(now + PAUSE_MIN);
     }
 
     /// The path that is to get a copy of the packet just made, if any; `has_room` is asked
@@ -116,18 +162,18 @@ mod tests {
     const PATH: LinkId = LinkId(1);
 
     /// The path is neglected, and its window is so many packets.
-    const fn neglected(why: Neglect, window_packets: u32) -> Option<Neglected> {
-        Some(Neglected {
+    const fn neglected(why: Neglect, window_packets: u32) -> [Neglected; 1] {
+        [Neglected {
             id: PATH,
             why,
             rate: 1e6,
             window_packets,
-        })
+        }]
     }
 
     fn train(explorer: &mut Explorer, now: &mut Time, why: Neglect) -> usize {
         *now = explorer.next_at;
-        explorer.begin(*now, neglected(why, 1));
+        explorer.begin(*now, &neglected(why, 1));
         core::iter::from_fn(|| explorer.next_copy(|_| true)).count()
     }
 
@@ -149,7 +195,7 @@ mod tests {
     fn a_train_fills_the_window_of_a_far_path() {
         for (window_packets, packets) in [(0, 8), (50, 50), (1000, 128)] {
             let mut explorer = Explorer::new(Time::ZERO);
-            explorer.begin(Time::ZERO, neglected(Neglect::Slow, window_packets));
+            explorer.begin(Time::ZERO, &neglected(Neglect::Slow, window_packets));
             let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
             assert_eq!(copies.count(), packets);
         }
@@ -160,7 +206,7 @@ mod tests {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
         for _ in 0..9 {
-            explorer.begin(now, neglected(Neglect::Unsettled, 90));
+            explorer.begin(now, &neglected(Neglect::Unsettled, 90));
             let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
             assert_eq!(copies.count(), 90);
             assert_eq!(explorer.next_at.since(now), PAUSE_MIN);
@@ -201,16 +247,44 @@ mod tests {
         for _ in 0..4 {
             train(&mut explorer, &mut now, Neglect::OnTrial);
         }
-        explorer.begin(now, None);
+        explorer.begin(now, &[]);
+        now += PAUSE_MIN;
         assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
         assert!(explorer.trials().is_on(PATH));
+    }
+
+    #[test]
+    fn several_neglected_paths_take_turns() {
+        let mut now = Time::from_ms(1000);
+        let mut explorer = Explorer::new(now);
+        let [late] = neglected(Neglect::Late, 32);
+        let all = [LinkId(0), PATH, LinkId(3)].map(|id| Neglected { id, ..late });
+        let mut explored = Vec::new();
+        for _ in 0..6 {
+            explorer.begin(now, &all);
+            explored.extend(explorer.next_copy(|_| true));
+            now = explorer.next_at;
+        }
+        assert_eq!(explored[..3], all.map(|path| path.id));
+        assert_eq!(explored[3..], all.map(|path| path.id));
+    }
+
+    #[test]
+    fn a_path_is_passed_by_while_others_carry_and_it_does_not() {
+        let mut explorer = Explorer::new(Time::ZERO);
+        explorer.on_content(Time::ZERO, LinkId(0), PASSED_BY_MAX as usize);
+        assert!(!explorer.is_passed_by(PATH));
+        explorer.on_content(Time::ZERO, LinkId(0), 1);
+        assert!(explorer.is_passed_by(PATH) && !explorer.is_passed_by(LinkId(0)));
+        explorer.on_content(Time::ZERO, PATH, 1);
+        assert!(!explorer.is_passed_by(PATH));
     }
 
     #[test]
     fn a_train_waits_for_room_but_not_for_ever() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        explorer.begin(now, neglected(Neglect::Slow, 1));
+        explorer.begin(now, &neglected(Neglect::Slow, 1));
         assert_eq!(explorer.next_copy(|_| false), None);
         now += PAUSE_MIN * 2;
         assert!(!explorer.is_due(now));

@@ -34,6 +34,9 @@ const SLOWER_MAX: f64 = 16.0;
 /// what was lost before: it would be lost again.
 const LOSS_MORE_MAX: f64 = 0.02;
 
+/// What was lost is sent where it may be lost again if it would all be there so many times sooner.
+const MUCH_SOONER: f64 = 2.0;
+
 /// A path that what is in order waits for is used if the bundle gains at least this factor.
 const GAIN_MIN: f64 = 1.05;
 /// What is under way, as a part of the window, where the window sets the pace: the rest waits
@@ -48,8 +51,8 @@ pub(super) struct Demand<'a> {
     pub pending: Pending,
     /// Bytes that wait to be sent, first time or again.
     pub queued_bytes: usize,
-    /// Whether content that was lost is first in the queue.
-    pub lost: bool,
+    /// Bytes of these that were lost: they are first.
+    pub lost_bytes: usize,
     /// What who sends it has under way at most.
     pub window_bytes: u64,
     /// Paths that were slow and may still be.
@@ -97,8 +100,8 @@ pub(super) fn choose<'a>(
     let mut paths = eligible(paths);
     let left_out = leave_out(&paths, demand.window_bytes, demand.trials);
     paths.retain(|(id, _)| left_out.of(*id).is_none());
-    if demand.lost {
-        retain_sure(&mut paths);
+    if demand.lost_bytes > 0 {
+        retain_sure(&mut paths, demand.lost_bytes as u64);
     }
     let queued = demand.queued_bytes as u64;
     let candidates = paths.iter().map(|&(id, p)| Candidate {
@@ -123,15 +126,25 @@ pub(super) fn choose<'a>(
 }
 
 /// Leaves those that lose next to nothing more than the most reliable one, and of them the
-/// nearest: everything that is carried in order waits for what was lost.
-fn retain_sure(paths: &mut Paths<'_>) {
+/// nearest: everything that is carried in order waits for what was lost. Unless so much was
+/// lost that a path which may lose it again has it there sooner.
+fn retain_sure(paths: &mut Paths<'_>, lost_bytes: u64) {
     // Of those that may carry it: a slow path that loses nothing is no reason to
     // leave it to nobody.
     let least_loss = paths
         .iter()
         .map(|(_, p)| p.loss_ratio())
         .fold(1.0, f64::min);
-    paths.retain(|(_, p)| p.loss_ratio() <= least_loss + LOSS_MORE_MAX);
+    let sure = |p: &Path| p.loss_ratio() <= least_loss + LOSS_MORE_MAX;
+    let soonest = |paths: &Paths<'_>, is_sure| {
+        let of = paths.iter().filter(|(_, p)| sure(p) == is_sure);
+        let all_us = of.map(|(_, p)| p.delivery_us(lost_bytes));
+        all_us.fold(f64::INFINITY, f64::min)
+    };
+    if soonest(paths, false) * MUCH_SOONER < soonest(paths, true) {
+        return;
+    }
+    paths.retain(|(_, p)| sure(p));
     let nearest = paths.iter().map(|(_, p)| p.rtt_base()).min();
     let near = nearest.unwrap_or_default() + FAR;
     paths.retain(|(_, p)| p.rtt_base() <= near);
@@ -157,6 +170,8 @@ pub(crate) enum Neglect {
     Unsettled,
     /// All that is carried in order would wait for it.
     Late,
+    /// It may carry content, but what it lost would come so late that others are given everything.
+    PassedBy,
 }
 
 impl LeftOut {
@@ -252,22 +267,25 @@ pub(crate) struct Neglected {
     pub window_packets: u32,
 }
 
-/// One of the paths that carry no content of their own, if there are any.
+/// The paths that carry no content of their own: `passed_by` says which are given none though they may be.
 pub(super) fn neglected<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)>,
-    window_bytes: u64,
-    trials: &Trials,
-) -> Option<Neglected> {
+    demand: &Demand<'_>,
+    passed_by: impl Fn(LinkId) -> bool,
+) -> SmallVec<[Neglected; LINKS_MAX]> {
     let paths = eligible(paths);
-    let left_out = leave_out(&paths, window_bytes, trials);
-    paths.iter().find_map(|&(id, path)| {
+    let left_out = leave_out(&paths, demand.window_bytes, demand.trials);
+    let is_bulk = demand.queued_bytes >= BULK_BYTES;
+    let neglected = paths.iter().filter_map(|&(id, path)| {
+        let passed_by = (is_bulk && passed_by(id)).then_some(Neglect::PassedBy);
         Some(Neglected {
             id,
-            why: left_out.of(id)?,
+            why: left_out.of(id).or(passed_by)?,
             rate: path.rate(),
             window_packets: path.window_packets(),
         })
-    })
+    });
+    neglected.collect()
 }
 
 /// The best path for something small that is not `except`: acknowledgements,

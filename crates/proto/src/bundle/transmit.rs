@@ -179,22 +179,13 @@ impl Bundle {
         buffer: &mut [u8],
         shared: &mut Shared,
     ) -> Option<Transmit> {
-        let pending = self.ops.pending();
-        if pending == Pending::None || self.sessions.current.is_none() {
+        if self.ops.pending() == Pending::None || self.sessions.current.is_none() {
             return None;
         }
-        let lost_bytes = self.ops.lost_bytes();
-        let demand = Demand {
-            pending,
-            queued_bytes: self.ops.queued_bytes() + lost_bytes,
-            lost: lost_bytes > 0,
-            window_bytes: self.ops.window_bytes(),
-            trials: self.explorer.trials(),
-        };
         for p in self.paths.iter_mut().flatten() {
             p.path.refill(now);
         }
-        let id = schedule::choose(self.open_paths(shared.blocked), demand)?;
+        let id = schedule::choose(self.open_paths(shared.blocked), self.demand())?;
         let p = self.paths[id.index()].as_ref()?;
         let datagram_bytes = p.path.mtu_bytes();
         let budget = (p.path.burst_bytes() as u64).min(p.path.room_bytes()) as usize;
@@ -216,6 +207,17 @@ impl Bundle {
         self.explorer.on_content(now, id, end);
         self.busy_until = Some(now + TRIM_AFTER);
         self.transmit(now, id, end, datagram_bytes.min(end), shared)
+    }
+
+    fn demand(&self) -> Demand<'_> {
+        let lost_bytes = self.ops.lost_bytes();
+        Demand {
+            pending: self.ops.pending(),
+            queued_bytes: self.ops.queued_bytes() + lost_bytes,
+            lost_bytes,
+            window_bytes: self.ops.window_bytes(),
+            trials: self.explorer.trials(),
+        }
     }
 
     /// Fills one packet with what is most urgent; returns its size, 0 if there was nothing to say.
@@ -261,9 +263,10 @@ impl Bundle {
     /// what is mirrored, on the best other path; and what a neglected path is explored with.
     fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
         if first && self.explorer.is_due(now) {
-            let (window_bytes, trials) = (self.ops.window_bytes(), self.explorer.trials());
-            let neglected = schedule::neglected(self.open_paths(blocked), window_bytes, trials);
-            self.explorer.begin(now, neglected);
+            let passed_by = |id| self.explorer.is_passed_by(id);
+            let paths = self.open_paths(blocked);
+            let neglected = schedule::neglected(paths, &self.demand(), passed_by);
+            self.explorer.begin(now, &neglected);
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
         let explored = self.explorer.next_copy(|id| {

@@ -5,8 +5,9 @@
 //! back), in the manner of BBR's rate and Vegas's queue. On a LAN the queue target is many times the RTT, so that an
 //! estimate that is too low raises itself within a round trip or two; on a long
 //! path the target is a quarter of the RTT. While a process waits for its processor the link lives on the queue: the
-//! target is as long as the wait, or one window for each wait would pass for the rate. No pacing timer: packets leave
-//! in bursts of at most half a millisecond ([`Congestion::burst_bytes`]).
+//! target is as long as the wait, or one window for each wait would pass for the rate. Packets leave in bursts
+//! of at most half a millisecond ([`Congestion::burst_bytes`]), and without a pacing timer, but on far paths
+//! (`smooth.rs`).
 
 use core::time::Duration;
 
@@ -241,6 +242,17 @@ impl Congestion {
         self.rate.get()
     }
 
+    /// What may be sent in bytes per second, what chance takes included, once the start is over.
+    pub fn steady_rate(&self) -> Option<f64> {
+        let rate = self.rate.get() / (1.0 - self.loss_cause.chance());
+        (rate > 0.0 && !self.startup).then_some(rate)
+    }
+
+    /// The queue aimed at, in bytes.
+    pub fn queue_bytes(&self, rtt: &Rtt) -> f64 {
+        self.rate() * self.queue_target(rtt).as_secs_f64()
+    }
+
     /// How much to hand over at once.
     pub fn burst_bytes(&self) -> usize {
         let burst = self.rate() * BURST.as_secs_f64() * self.loss_cause.queue_scale();
@@ -288,8 +300,10 @@ impl Congestion {
             self.round = Round::new(now, sample.next_number, self.rate.get());
         }
         self.measure_period(now, sample, limited, rtt);
-        self.loss_cause
+        let overflowed = self
+            .loss_cause
             .decided(now, sample.packets, sample.lost, rtt.base());
+        self.startup &= !overflowed;
         let longer = self.drain(now, sample, rtt);
         self.window = self.wanted(rtt, sample);
         longer
@@ -297,7 +311,7 @@ impl Congestion {
 
     /// Packets were found lost without anything arriving.
     pub fn on_lost(&mut self, now: Time, packets: u32, rtt: &Rtt) {
-        self.loss_cause.decided(now, 0, packets, rtt.base());
+        self.startup &= !self.loss_cause.decided(now, 0, packets, rtt.base());
     }
 
     fn end_round(&mut self, now: Time, rtt: &Rtt) {
@@ -309,7 +323,7 @@ impl Congestion {
         self.rounds_filled += u32::from(self.round.filled);
         self.steadiness
             .end_round(self.rate.get(), self.round.limited, self.round.filled);
-        if self.startup && self.round.limited {
+        if self.startup && self.round.limited && !self.loss_cause.is_testing() {
             self.judge_startup(queue, target);
         }
         // What comes in heaps leaves the window open in between, and the queue long all the same.
@@ -435,7 +449,8 @@ impl Congestion {
             return self.window;
         }
         // What chance takes behind the bottleneck is in flight as well.
-        let loss = match self.startup {
+        let startup = self.startup && !self.loss_cause.is_testing();
+        let loss = match startup {
             true => sample.loss_ratio.min(0.5),
             false => self.loss_cause.chance(),
         };
@@ -447,7 +462,7 @@ impl Congestion {
                 .min(self.window_max)
                 .max(WINDOW_MIN_PACKETS * self.packet);
         }
-        let gain = if self.startup { 2.0 } else { 1.0 };
+        let gain = if startup { 2.0 } else { 1.0 };
         let time = base * gain
             + self.queue_target(rtt).as_secs_f64()
             + rtt.back().as_secs_f64()

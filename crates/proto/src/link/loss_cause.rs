@@ -3,13 +3,14 @@
 //!
 //! Found out by trying: the queue aimed at is cut to a quarter for a moment. If
 //! the loss goes with it, it was the queue's and the cut stays; if not, it is
-//! chance, and what is lost is made up for.
+//! chance, and what is lost is made up for. Nothing else may fill the queue
+//! meanwhile: a path that still looks for its rate stops doing so.
 
 use core::time::Duration;
 
 use super::thresholds::{
-    CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX, CAUSE_RETRY, LOSS_NO_QUEUE,
-    LOSS_TOLERATED,
+    CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX, CAUSE_RETRY, CAUSE_RETRY_MIN,
+    LOSS_NO_QUEUE, LOSS_TOLERATED,
 };
 use crate::Time;
 
@@ -29,6 +30,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct LossCause {
     phase: Phase,
+    /// How long the next verdict that loss is chance will be believed.
+    doubt_wait: Duration,
     /// The share of the usual queue that is aimed at.
     scale: f64,
     raise_at: Time,
@@ -42,6 +45,7 @@ impl LossCause {
     pub const fn new(now: Time) -> LossCause {
         LossCause {
             phase: Phase::Clear,
+            doubt_wait: CAUSE_RETRY_MIN,
             scale: 1.0,
             raise_at: now,
             raise_wait: CAUSE_RAISE,
@@ -64,19 +68,26 @@ impl LossCause {
         }
     }
 
-    /// Packets' fate was decided.
-    pub fn decided(&mut self, now: Time, acked: u32, lost: u32, rtt: Duration) {
+    /// Whether the queue is cut to see whether the loss goes with it.
+    pub const fn is_testing(&self) -> bool {
+        matches!(self.phase, Phase::Cutting(_) | Phase::Testing(_))
+    }
+
+    /// Packets' fate was decided. Returns whether it is now known that the queue had overflowed.
+    pub fn decided(&mut self, now: Time, acked: u32, lost: u32, rtt: Duration) -> bool {
         self.acked += acked;
         self.lost += lost;
         let packets = self.acked + self.lost;
         let elapsed = now.since(self.began);
         if packets < CAUSE_PACKETS || elapsed < CAUSE_EPOCH.max(rtt * 4) {
-            return;
+            return false;
         }
+        let was_testing = self.is_testing();
         self.judge(now, f64::from(self.lost) / f64::from(packets));
         self.began = now;
         self.acked = 0;
         self.lost = 0;
+        was_testing && matches!(self.phase, Phase::Clear)
     }
 
     fn judge(&mut self, now: Time, loss: f64) {
@@ -89,7 +100,7 @@ impl LossCause {
                     // So much in spite of a short queue was never the queue's: the verdict was wrong.
                     Phase::Testing(loss)
                 } else {
-                    Phase::Chance(loss, now + CAUSE_RETRY)
+                    self.chance_takes(now, loss)
                 };
                 self.raise_at = now + self.raise_wait;
             }
@@ -106,11 +117,12 @@ impl LossCause {
             }
             Phase::Testing(_) => {
                 self.scale = 1.0;
-                self.phase = Phase::Chance(loss, now + CAUSE_RETRY);
+                self.phase = self.chance_takes(now, loss);
             }
             Phase::Chance(..) if loss < LOSS_TOLERATED / 2.0 => {
                 self.phase = Phase::Clear;
                 self.raise_wait = CAUSE_RAISE;
+                self.doubt_wait = CAUSE_RETRY_MIN;
             }
             Phase::Chance(_, doubt_at) if now >= doubt_at => {
                 self.scale = 0.25;
@@ -120,6 +132,13 @@ impl LossCause {
             Phase::Chance(chance, _) if loss > chance + (1.0 - chance) * 0.3 => self.scale = 0.25,
             Phase::Chance(..) => {}
         }
+    }
+
+    /// A verdict that is wrong costs much, one that is right only a moment's doubt: the first is doubted soon.
+    fn chance_takes(&mut self, now: Time, loss: f64) -> Phase {
+        let doubt_at = now + self.doubt_wait;
+        self.doubt_wait = (self.doubt_wait * 2).min(CAUSE_RETRY);
+        Phase::Chance(loss, doubt_at)
     }
 }
 
@@ -162,5 +181,37 @@ mod tests {
         }
         assert!(cause.queue_scale() <= 0.5);
         assert_eq!(cause.chance(), 0.0);
+    }
+
+    #[test]
+    fn the_overflow_that_a_test_shows_is_told_once() {
+        let mut now = Time::from_ms(1000);
+        let mut cause = LossCause::new(now);
+        let mut told = Vec::new();
+        for lost in [0, 80, 80, 0, 0] {
+            now += CAUSE_EPOCH;
+            let overflowed = cause.decided(now, 1000 - lost, lost, Duration::ZERO);
+            told.push((overflowed, cause.is_testing()));
+        }
+        let (no, test, yes) = ((false, false), (false, true), (true, false));
+        assert_eq!(told, [no, test, test, yes, no]);
+    }
+
+    #[test]
+    fn a_wrong_verdict_of_chance_does_not_last() {
+        let mut now = Time::from_ms(1000);
+        let mut cause = LossCause::new(now);
+        // The queue still overflows while it is found out.
+        epochs(&mut cause, &mut now, 0.5, 3);
+        assert!(cause.chance() > 0.4);
+        let doubted_after = (0..1000)
+            .position(|_| {
+                let loss = if cause.is_testing() { 0.0 } else { 0.5 };
+                epochs(&mut cause, &mut now, loss, 1);
+                cause.chance() == 0.0 && !cause.is_testing()
+            })
+            .expect("doubted");
+        assert!(CAUSE_EPOCH * doubted_after as u32 <= CAUSE_RETRY_MIN + CAUSE_EPOCH * 3);
+        assert!(cause.queue_scale() <= 0.25);
     }
 }

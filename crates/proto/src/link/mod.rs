@@ -13,6 +13,7 @@
 //! sent.rs   received.rs   congestion.rs     liveness.rs   mtu.rs
 //! loss.rs                 rate.rs           evidence.rs
 //! rtt.rs                  loss_cause.rs     probes.rs, agreement.rs
+//!                         pace.rs, smooth.rs
 //! ```
 //! Every threshold lies in [`thresholds`], with its reason.
 
@@ -31,6 +32,7 @@ mod rate;
 mod received;
 mod rtt;
 mod sent;
+mod smooth;
 mod stats;
 pub mod thresholds;
 

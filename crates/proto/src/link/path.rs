@@ -13,6 +13,7 @@ use super::rate::{PeerTime, Sampler};
 use super::received::Received;
 use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
+use super::smooth::Smooth;
 use super::stats::PathStats;
 use super::thresholds::{
     ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN,
@@ -72,6 +73,8 @@ pub struct Path {
     pub(super) mtu: Mtu,
     /// What the peer grants while many send to it.
     pace: Option<Pace>,
+    /// While the path is far and its rate known.
+    smooth: Option<Smooth>,
     pub(super) liveness: Liveness,
     /// One more than the highest number acknowledged, when that packet was sent, and the occasions for an answer up
     /// to it.
@@ -109,6 +112,7 @@ impl Path {
             congestion: Congestion::new(now, min, config.receive_buffer_bytes / 2),
             mtu: Mtu::new(now, min, max),
             pace: None,
+            smooth: None,
             liveness: Liveness::new(now),
             acked_next: 0,
             acked_sent: Time::ZERO,
@@ -157,6 +161,9 @@ impl Path {
         if let Some(pace) = &mut self.pace {
             pace.on_sent(datagram_bytes);
         }
+        if let Some(smooth) = &mut self.smooth {
+            smooth.on_sent(datagram_bytes);
+        }
         if eliciting {
             self.congestion.on_sent(now, self.sent.in_flight_bytes());
             self.liveness.on_sent(now, !contents.is_empty(), &self.rtt);
@@ -171,7 +178,8 @@ impl Path {
         let in_flight = self.sent.in_flight_bytes();
         let window = self.congestion.window();
         let Some(pace) = &self.pace else {
-            return window.saturating_sub(in_flight);
+            let smooth = self.smooth.as_ref().map_or(u64::MAX, Smooth::room_bytes);
+            return window.saturating_sub(in_flight).min(smooth);
         };
         let window = window.min(pace.window(self.rtt.base()));
         window.saturating_sub(in_flight).min(pace.room_bytes())
@@ -194,8 +202,18 @@ impl Path {
         }
     }
 
-    /// Counts what may be sent by now under a grant.
+    /// Counts what may be sent by now.
     pub fn refill(&mut self, now: Time) {
+        let far = self.rtt.is_far() && self.pace.is_none();
+        self.smooth = match self.congestion.steady_rate().filter(|_| far) {
+            Some(rate) => {
+                let mut smooth = self.smooth.unwrap_or(Smooth::new(now));
+                let depth = self.congestion.queue_bytes(&self.rtt);
+                smooth.refill(now, rate, depth, self.burst_bytes() as f64);
+                Some(smooth)
+            }
+            None => None,
+        };
         if let Some(pace) = &mut self.pace {
             pace.refill(now);
             if pace.has_ended(now) {
@@ -213,9 +231,12 @@ impl Path {
         });
     }
 
-    /// When a grant makes room again, if there is none for its sake.
+    /// When there will be room again, if there is none for the sake of a grant or of what goes at once.
     pub fn room_at(&self) -> Option<Time> {
-        self.pace.as_ref().and_then(Pace::room_at)
+        match &self.pace {
+            Some(pace) => pace.room_at(),
+            None => self.smooth.as_ref().and_then(Smooth::room_at),
+        }
     }
 
     /// How long packets wait in queues on their way, when the crowded peer is to be told.

@@ -147,7 +147,9 @@ pub const CAUSE_EPOCH: Duration = ms(20);
 pub const CAUSE_RAISE: Duration = ms(2000);
 /// … and after ever longer, up to this, if it overflows again.
 pub const CAUSE_RAISE_MAX: Duration = ms(30_000);
-/// Loss thought to be chance is doubted after this.
+/// Loss thought to be chance is doubted after this, …
+pub const CAUSE_RETRY_MIN: Duration = ms(1000);
+/// … and after ever longer, up to this, if it was.
 pub const CAUSE_RETRY: Duration = ms(10_000);
 
 // ---- what a crowded receiver grants ----
@@ -160,6 +162,8 @@ pub const PACE_BURST: Duration = us(200);
 pub const PACE_BURST_PACKETS: f64 = 16.0;
 /// What is granted may be on its way for so much longer than the least RTT.
 pub const PACE_FLIGHT: Duration = ms(6);
+/// What a far path may send, as a multiple of what it carries.
+pub const SMOOTH_GAIN: f64 = 1.25;
 /// A process that wakes up late may catch up on this much.
 pub const PACE_LATE: Duration = ms(1);
 /// The receiver is told this often how long packets wait in queues.
