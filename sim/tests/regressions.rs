@@ -123,3 +123,11 @@ fn a_path_that_fails_one_way_is_found_out_while_idle() {
         });
     }
 }
+
+/// The first answers on a path tell nothing of its queue. That passed for a long one, and a link of 1 Gb/s with 40 ms
+/// there and back for one of 3 Mb/s.
+#[test]
+fn a_queue_that_is_not_known_is_none() {
+    let violation = run(&Schedule::draw(2662), &Options::default()).violation;
+    assert!(violation.is_none(), "{}", violation.unwrap());
+}

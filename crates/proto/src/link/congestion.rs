@@ -361,7 +361,9 @@ impl Congestion {
         }
         let queue = self.period.queue;
         let target = self.queue_target(rtt);
-        if self.period.limited && queue > target + target / 2 + QUEUE_TARGET / 2 {
+        // An unknown queue is none.
+        let is_long = queue > target + target / 2 + QUEUE_TARGET / 2 && queue < Duration::MAX;
+        if self.period.limited && is_long {
             // Answers that wait longer and longer on their way back are no slowness of the way there; arrivals in a
             // heap, after a pause of the peer's, are none either.
             let there = self.period.last_there.since(self.period.began_there);
