@@ -48,14 +48,13 @@ fn frames_of_eight_to_all() {
 /// Acknowledgements that waited behind the other way's bulk, for longer and longer, passed for a slow link.
 #[test]
 fn both_ways_over_far_links() {
-    for (mbps, ms_one_way, traffic, least) in [
-        (300, 10, Traffic::Stream, 0.85),
-        (40, 5, Traffic::Stream, 0.7),
-        (40, 5, Traffic::Frames, 0.7),
+    for (mbps, delay_ms, traffic, least) in [
+        (300, 20, Traffic::Stream, 0.85),
+        (40, 10, Traffic::Stream, 0.7),
+        (40, 10, Traffic::Frames, 0.7),
     ] {
-        let delay = 2 * ms_one_way * MS;
         let crowd = Crowd {
-            delay,
+            delay: delay_ms * MS,
             ..Crowd::to_all(2, mbps)
         };
         for carried in crowd.mbps_of_each(traffic) {
