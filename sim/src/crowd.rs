@@ -1,10 +1,9 @@
 //! Many hosts send to one, or everybody to everybody: what each of them gets.
 
+use crate::bulk::{DELAY_NS, Traffic};
 use crate::net::{Conditions, MS, Ns};
 use crate::run::goodput_between;
 use crate::schedule::Schedule;
-use crate::snapshot::{DELAY_NS, FRAMES, STREAM, Traffic};
-use crate::workload::{FlowPlan, StreamPlan};
 
 /// When it is measured: all have begun, and nobody's window decides what arrives.
 const WINDOW: (Ns, Ns) = (1000 * MS, 3000 * MS);
@@ -64,24 +63,8 @@ impl Crowd {
         for host in &mut s.hosts {
             host.wires = vec![(wire, wire); self.links];
         }
-        for (nth, &(from, to)) in self.pairs.iter().enumerate() {
-            let start = nth as Ns * STAGGER;
-            let stream = StreamPlan {
-                from,
-                to,
-                start,
-                ..STREAM
-            };
-            let flow = FlowPlan {
-                from,
-                to,
-                start,
-                ..FRAMES
-            };
-            match traffic {
-                Traffic::Stream => s.plan.streams.push(stream),
-                Traffic::Frames => s.plan.flows.push(flow),
-            }
+        for (nth, &pair) in self.pairs.iter().enumerate() {
+            traffic.add_to(&mut s, pair, nth as Ns * STAGGER);
         }
         s
     }

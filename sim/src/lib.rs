@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attack;
+pub mod bulk;
 pub mod check;
 pub mod crowd;
 pub mod faults;

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
 use tabane_sim::{Options, Schedule, run, runner, snapshot};
@@ -58,10 +57,11 @@ fn run_many(args: &[&str]) -> Result<bool, String> {
     );
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{:.0} schedules a second, {:.1} virtual seconds and {} datagrams each",
+        "{:.0} schedules a second, {:.1} virtual seconds and {} datagrams each, digest {:016x}",
         count as f64 / seconds,
         tally.virtual_ns as f64 / 1e9 / tally.passed.max(1) as f64,
         tally.datagrams / tally.passed.max(1),
+        tally.digest,
     );
     println!("{} passed, {} failed", tally.passed, tally.failed.len());
     Ok(tally.failed.is_empty())
@@ -111,30 +111,17 @@ fn replay(seed: &str, trace: bool) -> Result<bool, String> {
 }
 
 fn try_mixed(seeds: &str) -> Result<bool, String> {
-    let seeds = range(seeds)?;
-    let count = seeds.end - seeds.start;
-    let (next, harmed) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                break;
-            }
-            let mixed = Mixed::draw(seed);
-            let share = mixed.share();
-            harmed.fetch_add(u64::from(share.is_harm()), Ordering::Relaxed);
-            let Share { of_best, of_sum } = share;
-            println!("{of_best:.3} of the best, {of_sum:.3} of the sum: seed {seed}, {mixed}");
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..default_threads() {
-            scope.spawn(work);
-        }
+    let seeds: Vec<u64> = range(seeds)?.collect();
+    let harmed = runner::share_out(&seeds, default_threads(), |&seed| {
+        let mixed = Mixed::draw(seed);
+        let share = mixed.share();
+        let Share { of_best, of_sum } = share;
+        println!("{of_best:.3} of the best, {of_sum:.3} of the sum: seed {seed}, {mixed}");
+        share.is_harm()
     });
-    let harmed = harmed.into_inner();
-    println!("{} passed, {harmed} failed", count - harmed);
-    Ok(harmed == 0)
+    let failed = harmed.iter().filter(|harm| **harm).count();
+    println!("{} passed, {failed} failed", seeds.len() - failed);
+    Ok(failed == 0)
 }
 
 fn compare_snapshot() -> Result<bool, String> {

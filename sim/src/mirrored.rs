@@ -2,12 +2,12 @@
 
 use tabane_proto::op::Policy;
 
+use crate::bulk::FRAMES;
 use crate::check::Checked;
 use crate::net::{Conditions, MS, Ns};
 use crate::random::{Random, mix};
 use crate::run::longest_wait;
 use crate::schedule::{Change, Fault, Schedule, Side};
-use crate::snapshot::FRAMES;
 use crate::workload::{FlowPlan, UnitKind};
 
 /// When everything is connected and the first link fails.

@@ -1,10 +1,10 @@
 //! Links of all sorts together, drawn from a seed: more of them never carry less than the best one alone.
 
+use crate::bulk::{EFFICIENCY, Traffic};
 use crate::net::{Conditions, MS, Ns, US};
 use crate::random::Random;
 use crate::run::goodput_between;
 use crate::schedule::Schedule;
-use crate::snapshot::{FRAMES, STREAM, Traffic};
 use std::fmt;
 
 /// When it is measured: what has to be found out has been.
@@ -88,10 +88,7 @@ impl Mixed {
         for (wires, link) in s.hosts[0].wires.iter_mut().zip(links) {
             wires.0.loss_ppm = link.loss_ppm;
         }
-        match self.traffic {
-            Traffic::Stream => s.plan.streams.push(STREAM),
-            Traffic::Frames => s.plan.flows.push(FRAMES),
-        }
+        self.traffic.add_to(&mut s, (0, 1), 0);
         s
     }
 
@@ -133,7 +130,7 @@ impl Link {
     /// Bits of content a second that a perfect protocol would carry.
     fn could_bps(&self) -> f64 {
         let arrives = 1.0 - f64::from(self.loss_ppm) / 1e6;
-        self.mbps as f64 * 1e6 * arrives * crate::snapshot::EFFICIENCY
+        self.mbps as f64 * 1e6 * arrives * EFFICIENCY
     }
 }
 

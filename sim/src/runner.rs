@@ -1,11 +1,11 @@
 //! Runs many seeds on all cores and reports the ones that fail.
 
-use crate::{Options, Outcome, Schedule, run};
+use crate::{Options, Outcome, Schedule, mix, run};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How often the watchdog looks.
@@ -28,6 +28,8 @@ pub struct Tally {
     pub datagrams: u64,
     /// Events that happened.
     pub steps: u64,
+    /// Of what happened in all of them: the same seeds and the same code have the same.
+    pub digest: u64,
 }
 
 thread_local! {
@@ -102,6 +104,32 @@ pub fn run_seeds(
     tally
 }
 
+/// Does the same with each of `items` on `threads` threads; what came of each, in their order.
+pub fn share_out<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(i) else { break };
+                    let result = work(item);
+                    let mut results = results.lock().expect("no panic while locked");
+                    results.push((i, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("no panic while locked");
+    results.sort_by_key(|(i, _)| *i);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 /// The run that a thread is at.
 struct Busy {
     seed: u64,
@@ -132,6 +160,8 @@ impl Tally {
                 self.virtual_ns += u128::from(outcome.ended_at);
                 self.datagrams += outcome.network.sent;
                 self.steps += outcome.steps;
+                // Whatever the order in which they ended.
+                self.digest ^= mix(seed ^ outcome.digest);
             }
             Err(what) => self.failed.push((seed, what)),
         }

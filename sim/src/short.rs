@@ -1,11 +1,11 @@
 //! Bulk over two equally fast links between hosts that get little of their processors.
 
+use crate::bulk::{DELAY_NS, Traffic};
 use crate::check::Checked;
 use crate::net::{Conditions, Ns};
 use crate::processor::Shortage;
 use crate::run::goodput_between;
 use crate::schedule::{Fault, Schedule};
-use crate::snapshot::{DELAY_NS, FRAMES, STREAM, Traffic};
 
 /// Two hosts, two links of the same rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,10 +33,7 @@ impl Pair {
         for host in &mut s.hosts {
             host.wires = vec![(wire, wire); 2];
         }
-        match traffic {
-            Traffic::Stream => s.plan.streams.push(STREAM),
-            Traffic::Frames => s.plan.flows.push(FRAMES),
-        }
+        traffic.add_to(&mut s, (0, 1), 0);
         let short = (0..2).filter(|host| self.short[*host]);
         let fault = |host| (self.begins, Fault::Short(host, Some(self.shortage)));
         s.faults.extend(short.map(fault));

@@ -2,25 +2,13 @@
 //! slower or further away. Deterministic, so a change of the protocol that changes
 //! it shows in review.
 
-use crate::net::{Conditions, MS, Ns, US};
+use crate::bulk::{DELAY_NS, EFFICIENCY, Traffic};
+use crate::net::{Conditions, MS, Ns};
 use crate::run::goodput_between;
+use crate::runner::share_out;
 use crate::schedule::Schedule;
-use crate::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind};
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tabane_proto::op::Policy;
-
-/// What is carried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Traffic {
-    /// A stream of the bundle.
-    Stream,
-    /// Frames of the size of the virtual NIC's MTU, as a TCP connection over it sends
-    /// them: under a window.
-    Frames,
-}
 
 /// What the table is made of.
 #[derive(Clone, Debug)]
@@ -66,16 +54,6 @@ impl Matrix {
     }
 }
 
-/// One way delay of a sound link, wire to switch and switch to wire together.
-pub(crate) const DELAY_NS: Ns = 100 * US;
-/// Bytes of content in a full packet of 1472, for each 1538 on the wire: what a
-/// perfect protocol would get.
-pub(crate) const EFFICIENCY: f64 = 1430.0 / 1538.0;
-/// What TCP has under way at most with Linux's default limits.
-const TCP_WINDOW_BYTES: u64 = 5 << 19;
-/// What fits into the virtual NIC's MTU.
-const FRAME_BYTES: u32 = 62_014;
-
 /// More links never carry less than this share of what the best one alone does.
 const HARM: f64 = 0.98;
 
@@ -97,7 +75,7 @@ struct Cell {
 }
 
 /// What was measured in a cell.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 struct Measured {
     bps: f64,
     /// Frames left out.
@@ -118,10 +96,7 @@ impl Matrix {
             host.wires[self.sound].0 = wire(self.best_bps / cell.ratio, far);
         }
         s.hosts[0].wires[self.sound].0.loss_ppm = cell.loss_percent * 10_000;
-        match cell.traffic {
-            Traffic::Stream => s.plan.streams.push(STREAM),
-            Traffic::Frames => s.plan.flows.push(FRAMES),
-        }
+        cell.traffic.add_to(&mut s, (0, 1), 0);
         s
     }
 
@@ -158,21 +133,7 @@ impl Matrix {
     /// Measures every cell.
     pub fn table(&self, threads: usize) -> Table {
         let cells = self.cells();
-        let next = AtomicUsize::new(0);
-        let results = Mutex::new(vec![Measured::default(); cells.len()]);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    loop {
-                        let i = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(&cell) = cells.get(i) else { break };
-                        let measured = self.measure(cell);
-                        results.lock().expect("no panic while locked")[i] = measured;
-                    }
-                });
-            }
-        });
-        let results = results.into_inner().expect("no panic while locked");
+        let results = share_out(&cells, threads, |cell| self.measure(*cell));
         let best = self.best_bps as f64 * EFFICIENCY;
         let harm = |(_, m): &(&Cell, &Measured)| m.bps < HARM * best;
         let harmed = cells.iter().zip(&results).filter(harm);
@@ -223,33 +184,6 @@ impl Measured {
         format!("{of_sum:.0} /{of_best:4.0}{left_out}")
     }
 }
-
-pub(crate) const STREAM: StreamPlan = StreamPlan {
-    from: 0,
-    to: 1,
-    policy: Policy::Stripe,
-    forward_bytes: 1 << 40,
-    back_bytes: 0,
-    start: 0,
-    pace: Pace::Bulk,
-    reader: Reader::Eager,
-    ending: Ending::Finish,
-};
-
-pub(crate) const FRAMES: FlowPlan = FlowPlan {
-    kind: UnitKind::Frame,
-    from: 0,
-    to: 1,
-    flow: 0,
-    tagged: false,
-    policy: Policy::Auto,
-    count: u32::MAX,
-    bytes_min: FRAME_BYTES,
-    bytes_max: FRAME_BYTES,
-    start: 0,
-    every_ns: 0,
-    window_bytes: TCP_WINDOW_BYTES,
-};
 
 /// What was measured.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Many send to one, or all to all: the links are used, everybody has an equal share, and the
 //! queue before them is short.
 
+use tabane_sim::bulk::Traffic;
 use tabane_sim::crowd::Crowd;
 use tabane_sim::net::MS;
-use tabane_sim::snapshot::Traffic;
 
 /// `receivers`: so many nodes' links carry it.
 fn shared_fairly(crowd: &Crowd, receivers: usize, traffic: Traffic) {

@@ -1,7 +1,7 @@
 //! Links of all sorts together never carry less than the best of them alone.
 
+use tabane_sim::bulk::Traffic;
 use tabane_sim::mixed::{Link, Mixed};
-use tabane_sim::snapshot::Traffic;
 
 /// A link of so many Mb/s and so many microseconds one way, before which so many milliseconds fit.
 const fn link(mbps: u64, delay_us: u64, buffer_ms: u64) -> Link {

@@ -1,9 +1,9 @@
 //! Processes that get little processor time: the links are sound, and thought to be.
 
+use tabane_sim::bulk::Traffic;
 use tabane_sim::net::MS;
 use tabane_sim::processor::Shortage;
 use tabane_sim::short::Pair;
-use tabane_sim::snapshot::Traffic;
 
 /// What a stream gets, in Mb/s, over two links of 1 Gb/s between processes that run for 3 ms and then wait for 5 ms to
 /// so many.

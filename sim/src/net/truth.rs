@@ -16,7 +16,7 @@ pub enum Quality {
     /// lost in either direction.
     Working,
     /// Nothing is lost but for full queues, and packets take at most
-    /// [`CLEAN_DELAY_MAX_NS`].
+    /// `CLEAN_DELAY_MAX_NS`.
     Clean,
 }
 

@@ -12,8 +12,6 @@
 
 use core::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::schedule::{Neglect, Neglected};
 use super::trials::Trials;
 use crate::limits::LINKS_MAX;
@@ -105,39 +103,46 @@ impl Explorer {
         self.trials.acquit();
         self.under_way = None;
         self.next_at = now + PAUSE_MIN;
-        let is_neglected: SmallVec<[LinkId; LINKS_MAX]> = neglected.iter().map(|p| p.id).collect();
         for (i, turn) in self.turns.iter_mut().enumerate() {
-            if !is_neglected.contains(&LinkId(i as u8)) {
+            if !neglected.iter().any(|path| path.id.index() == i) {
                 *turn = Turn::FIRST;
             }
         }
-        let due_at = |path: &&Neglected| self.turns[path.id.index()].next_at;
-        let Some(path) = neglected.iter().min_by_key(due_at) else {
+        let due_at = |turns: &[Turn; LINKS_MAX], path: &Neglected| turns[path.id.index()].next_at;
+        let next = neglected
+            .iter()
+            .min_by_key(|path| due_at(&self.turns, path));
+        let Some(path) = next else {
             return;
         };
-        let turn = &mut self.turns[path.id.index()];
-        if turn.next_at <= now {
-            let up_to = |most| path.window_packets.clamp(TRAIN_PACKETS, most);
-            (turn.train, turn.pause) = match path.why {
-                Neglect::Slow => {
-                    self.trials.begin(now, path.id, path.rate);
-                    (up_to(TRAIN_PACKETS_MAX), (turn.pause * 2).min(PAUSE_MAX))
-                }
-                Neglect::OnTrial => {
-                    if turn.train == TRAIN_PACKETS_MAX {
-                        self.trials.end(path.id);
-                    }
-                    ((turn.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
-                }
-                // With a full window: less would never show that it can do more.
-                Neglect::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
-                Neglect::Late | Neglect::PassedBy => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
-            };
-            turn.next_at = now + turn.pause;
-            self.under_way = Some((path.id, turn.train));
+        if due_at(&self.turns, path) <= now {
+            self.explore(now, path);
         }
-        let next = neglected.iter().map(|p| self.turns[p.id.index()].next_at);
-        self.next_at = next.min().unwrap_or(now).max(now + PAUSE_MIN);
+        let next = neglected.iter().map(|path| due_at(&self.turns, path)).min();
+        self.next_at = next.unwrap_or(now).max(now + PAUSE_MIN);
+    }
+
+    /// Begins a train on this path.
+    fn explore(&mut self, now: Time, path: &Neglected) {
+        let turn = &mut self.turns[path.id.index()];
+        let up_to = |most| path.window_packets.clamp(TRAIN_PACKETS, most);
+        (turn.train, turn.pause) = match path.why {
+            Neglect::Slow => {
+                self.trials.begin(now, path.id, path.rate);
+                (up_to(TRAIN_PACKETS_MAX), (turn.pause * 2).min(PAUSE_MAX))
+            }
+            Neglect::OnTrial => {
+                if turn.train == TRAIN_PACKETS_MAX {
+                    self.trials.end(path.id);
+                }
+                ((turn.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
+            }
+            // With a full window: less would never show that it can do more.
+            Neglect::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
+            Neglect::Late | Neglect::PassedBy => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
+        };
+        turn.next_at = now + turn.pause;
+        self.under_way = Some((path.id, turn.train));
     }
 
     /// The path that is to get a copy of the packet just made, if any; `has_room` is asked

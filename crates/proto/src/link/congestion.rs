@@ -7,7 +7,7 @@
 //! path the target is a quarter of the RTT. While a process waits for its processor the link lives on the queue: the
 //! target is as long as the wait, or one window for each wait would pass for the rate. Packets leave in bursts
 //! of at most half a millisecond ([`Congestion::burst_bytes`]), and without a pacing timer, but on far paths
-//! (`smooth.rs`).
+//! (`bucket.rs`).
 
 use core::time::Duration;
 

@@ -13,11 +13,12 @@
 //! sent.rs   received.rs   congestion.rs     liveness.rs   mtu.rs
 //! loss.rs                 rate.rs           evidence.rs
 //! rtt.rs                  loss_cause.rs     probes.rs, agreement.rs
-//!                         pace.rs, smooth.rs
+//!                         pace.rs, bucket.rs
 //! ```
 //! Every threshold lies in [`thresholds`], with its reason.
 
 mod agreement;
+mod bucket;
 mod congestion;
 mod evidence;
 mod liveness;
@@ -32,7 +33,6 @@ mod rate;
 mod received;
 mod rtt;
 mod sent;
-mod smooth;
 mod stats;
 pub mod thresholds;
 

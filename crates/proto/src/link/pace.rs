@@ -1,10 +1,11 @@
-//! What the receiver grants, kept to: a token bucket.
+//! What the receiver grants, kept to.
 //!
 //! A window alone cannot share a port among many: on a LAN it holds a packet or
 //! two, and each sender's least window together fills the port's queue.
 
 use core::time::Duration;
 
+use super::bucket::Bucket;
 use super::thresholds::{
     GRANT_LIFETIME, PACE_BURST, PACE_BURST_PACKETS, PACE_FLIGHT, PACE_LATE, WAITED_EVERY,
     WINDOW_MIN_PACKETS,
@@ -16,9 +17,8 @@ use crate::Time;
 pub struct Pace {
     /// Bytes per second; infinite while the receiver only asks how long packets wait.
     rate: f64,
-    /// Bytes that may go now; below 0 what was urgent went beforehand.
-    tokens: f64,
-    refilled_at: Time,
+    /// What may go of it now.
+    bucket: Bucket,
     ends_at: Time,
     /// A packet of full size.
     packet: f64,
@@ -37,8 +37,7 @@ impl Pace {
     pub const fn new(now: Time) -> Pace {
         Pace {
             rate: f64::INFINITY,
-            tokens: 0.0,
-            refilled_at: now,
+            bucket: Bucket::empty(now),
             ends_at: now,
             packet: 0.0,
             burst: 0.0,
@@ -57,16 +56,17 @@ impl Pace {
         self.packet = packet_bytes as f64;
         let burst = rate * PACE_BURST.as_secs_f64();
         self.burst = burst.clamp(self.packet, PACE_BURST_PACKETS * self.packet);
+        // No more than a burst or two at once.
+        let depth = self.burst * 2.0 + rate * PACE_LATE.as_secs_f64();
+        self.bucket.set(rate, depth, self.burst);
     }
 
-    /// What came since is what may go, but no more than a burst or two at once.
+    /// What came since is what may go. What goes while there is no limit is neither saved up nor owed.
     pub fn refill(&mut self, now: Time) {
-        if self.is_limited() {
-            let elapsed = now.since(self.refilled_at).as_secs_f64();
-            let most = self.burst * 2.0 + self.rate * PACE_LATE.as_secs_f64();
-            self.tokens = (self.tokens + self.rate * elapsed).min(most);
+        match self.is_limited() {
+            true => self.bucket.refill(now),
+            false => self.bucket.skip(now),
         }
-        self.refilled_at = now;
     }
 
     pub fn has_ended(&self, now: Time) -> bool {
@@ -89,30 +89,27 @@ impl Pace {
         window.max(self.packet * WINDOW_MIN_PACKETS as f64) as u64
     }
 
-    /// What goes while there is no limit is no debt to be paid when there is one.
     pub fn on_sent(&mut self, bytes: usize) {
         if self.is_limited() {
-            self.tokens -= bytes as f64;
+            self.bucket.on_sent(bytes);
         }
     }
 
     /// How much may go now: nothing, until it is worth it.
     pub fn room_bytes(&self) -> u64 {
         match self.is_limited() {
-            true if self.tokens >= self.burst => self.tokens as u64,
-            true => 0,
+            true => self.bucket.room_bytes(),
             false => u64::MAX,
         }
     }
 
     /// When there is room again, if there is none.
     pub fn room_at(&self) -> Option<Time> {
-        if self.room_bytes() > 0 {
+        if !self.is_limited() {
             return None;
         }
-        let missing_s = (self.burst - self.tokens) / self.rate.max(1.0);
-        let at = self.refilled_at + Duration::from_secs_f64(missing_s);
         // A grant that ended is none.
+        let at = self.bucket.room_at()?;
         Some(self.tick_after(at).min(self.ends_at))
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use core::time::Duration;
 
+use super::bucket::Bucket;
 use super::congestion::{AckSample, Congestion};
 use super::liveness::{Liveness, PathEvent};
 use super::loss::{LossRatio, Reorder};
@@ -13,11 +14,10 @@ use super::rate::{PeerTime, Sampler};
 use super::received::Received;
 use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
-use super::smooth::Smooth;
 use super::stats::PathStats;
 use super::thresholds::{
-    ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET_MIN,
-    TRAIN_NEWS,
+    ACK_DELAY_CROWDED, ACK_DELAY_MAX, FAR_RATE_GAIN, LOST_KEPT, PROBE_TIMEOUT_PACKETS,
+    QUEUE_TARGET_MIN, TRAIN_NEWS,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use crate::segment::{Content, Fate};
@@ -73,8 +73,8 @@ pub struct Path {
     pub(super) mtu: Mtu,
     /// What the peer grants while many send to it.
     pace: Option<Pace>,
-    /// While the path is far and its rate known.
-    smooth: Option<Smooth>,
+    /// How much goes at once, while the path is far and its rate known.
+    bucket: Option<Bucket>,
     pub(super) liveness: Liveness,
     /// One more than the highest number acknowledged, when that packet was sent, and the occasions for an answer up
     /// to it.
@@ -112,7 +112,7 @@ impl Path {
             congestion: Congestion::new(now, min, config.receive_buffer_bytes / 2),
             mtu: Mtu::new(now, min, max),
             pace: None,
-            smooth: None,
+            bucket: None,
             liveness: Liveness::new(now),
             acked_next: 0,
             acked_sent: Time::ZERO,
@@ -161,8 +161,8 @@ impl Path {
         if let Some(pace) = &mut self.pace {
             pace.on_sent(datagram_bytes);
         }
-        if let Some(smooth) = &mut self.smooth {
-            smooth.on_sent(datagram_bytes);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.on_sent(datagram_bytes);
         }
         if eliciting {
             self.congestion.on_sent(now, self.sent.in_flight_bytes());
@@ -178,8 +178,8 @@ impl Path {
         let in_flight = self.sent.in_flight_bytes();
         let window = self.congestion.window();
         let Some(pace) = &self.pace else {
-            let smooth = self.smooth.as_ref().map_or(u64::MAX, Smooth::room_bytes);
-            return window.saturating_sub(in_flight).min(smooth);
+            let at_once = self.bucket.as_ref().map_or(u64::MAX, Bucket::room_bytes);
+            return window.saturating_sub(in_flight).min(at_once);
         };
         let window = window.min(pace.window(self.rtt.base()));
         window.saturating_sub(in_flight).min(pace.room_bytes())
@@ -205,15 +205,15 @@ impl Path {
     /// Counts what may be sent by now.
     pub fn refill(&mut self, now: Time) {
         let far = self.rtt.is_far() && self.pace.is_none();
-        self.smooth = match self.congestion.steady_rate().filter(|_| far) {
-            Some(rate) => {
-                let mut smooth = self.smooth.unwrap_or(Smooth::new(now));
-                let depth = self.congestion.queue_bytes(&self.rtt);
-                smooth.refill(now, rate, depth, self.burst_bytes() as f64);
-                Some(smooth)
-            }
-            None => None,
-        };
+        let rate = self.congestion.steady_rate().filter(|_| far);
+        self.bucket = rate.map(|rate| {
+            // As deep as the queue aimed at.
+            let depth = self.congestion.queue_bytes(&self.rtt);
+            let mut bucket = self.bucket.unwrap_or(Bucket::full(now));
+            bucket.set(rate * FAR_RATE_GAIN, depth, self.burst_bytes() as f64);
+            bucket.refill(now);
+            bucket
+        });
         if let Some(pace) = &mut self.pace {
             pace.refill(now);
             if pace.has_ended(now) {
@@ -235,7 +235,8 @@ impl Path {
     pub fn room_at(&self) -> Option<Time> {
         match &self.pace {
             Some(pace) => pace.room_at(),
-            None => self.smooth.as_ref().and_then(Smooth::room_at),
+            // Rounded up: a moment early there would be no room, and the next moment the same.
+            None => Some(self.bucket.as_ref()?.room_at()? + Duration::from_micros(1)),
         }
     }
 

@@ -162,8 +162,8 @@ pub const PACE_BURST: Duration = us(200);
 pub const PACE_BURST_PACKETS: f64 = 16.0;
 /// What is granted may be on its way for so much longer than the least RTT.
 pub const PACE_FLIGHT: Duration = ms(6);
-/// What a far path may send, as a multiple of what it carries.
-pub const SMOOTH_GAIN: f64 = 1.25;
+/// What a far path may send, as a multiple of what it carries: a rate once underestimated must not stay so.
+pub const FAR_RATE_GAIN: f64 = 1.25;
 /// A process that wakes up late may catch up on this much.
 pub const PACE_LATE: Duration = ms(1);
 /// The receiver is told this often how long packets wait in queues.
