@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -162,6 +162,118 @@ fn the_cluster_file_is_not_needed_while_a_daemon_runs() {
     let err = text(&said.stderr);
     assert_eq!(said.status.code(), Some(2), "{err}");
     assert!(err.contains("no daemon answers here"), "{err}");
+}
+
+/// A processor that this process may use.
+fn processor() -> String {
+    let status = fs::read_to_string("/proc/self/status").expect("can be read");
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let digits = |c: &char| c.is_ascii_digit();
+    allowed
+        .expect("is there")
+        .trim()
+        .chars()
+        .take_while(digits)
+        .collect()
+}
+
+/// A cluster whose second daemon runs on this processor only, and when nothing else wants to there.
+fn cluster_with_a_late_daemon(processor: &str) -> Cluster {
+    let mut cluster = cluster();
+    cluster.stop(1).expect("runs");
+    let last = ["taskset", "--cpu-list", processor, "chrt", "--idle", "0"];
+    start_behind(&mut cluster, 1, &last);
+    cluster
+}
+
+/// A program in Python that says when it is ready.
+fn ready(mut python: Command, script: &str) -> (Program, impl BufRead) {
+    python.args(["-c", script]);
+    python.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut program = Program::start("python3", python).expect("starts");
+    let mut stdout = BufReader::new(program.take_stdout().expect("is piped"));
+    let mut said = String::new();
+    stdout.read_line(&mut said).expect("can be read");
+    assert_eq!(said, "ready\n");
+    (program, stdout)
+}
+
+/// A program that the late daemon has connected may answer and end before the daemon sees that.
+#[test]
+fn what_a_program_answered_before_it_ended_arrives() {
+    let processor = processor();
+    let cluster = cluster_with_a_late_daemon(&processor);
+    let answers = "\
+import os, socket
+listener = socket.create_server(('', 8080))
+print('ready', flush=True)
+listener.accept()[0].sendall(b'answered')
+os._exit(0)
+";
+    let asks = format!(
+        "import socket; print(socket.create_connection(('{}', 8080)).recv(100))",
+        cluster.address(1)
+    );
+    let clients: [fn(&Cluster) -> Command; 2] = [
+        |cluster| cluster.run(0, "python3"),
+        |cluster| cluster.lab().command(0, "python3"),
+    ];
+    for python in clients.repeat(8) {
+        let mut run = tabane_behind(&cluster, 1, &["taskset", "--cpu-list", &processor], "run");
+        run.args(["--", "python3"]);
+        let _server = ready(run, answers);
+        let mut python = python(&cluster);
+        python.args(["-c", &asks]);
+        let said = output("client", python, PATIENCE).expect("ends");
+        assert_eq!(text(&said.stdout) + &text(&said.stderr), "b'answered'\n");
+    }
+}
+
+/// Datagrams, and what is said on a connection, by a program that ends at once.
+#[test]
+fn what_a_program_sent_before_it_ended_arrives() {
+    let processor = processor();
+    let cluster = cluster_with_a_late_daemon(&processor);
+    let counts = "\
+import socket
+datagrams = socket.socket(type=socket.SOCK_DGRAM)
+datagrams.bind(('', 8080))
+listener = socket.create_server(('', 8080))
+print('ready', flush=True)
+connection, _ = listener.accept()
+print(connection.recv(100))
+datagrams.settimeout(1)
+try:
+    for n in range(1000):
+        datagrams.recv(100)
+except TimeoutError:
+    print(n)
+";
+    let sends = format!(
+        "\
+import os, socket
+to = ('{}', 8080)
+datagrams = socket.socket(type=socket.SOCK_DGRAM)
+connection = socket.create_connection(to)
+for _ in range(200):
+    datagrams.sendto(b'x', to)
+connection.sendall(b'said')
+os._exit(0)
+",
+        cluster.address(0)
+    );
+    for _ in 0..3 {
+        let (_server, mut said) = ready(cluster.lab().command(0, "python3"), counts);
+        let mut run = tabane_behind(&cluster, 1, &["taskset", "--cpu-list", &processor], "run");
+        run.args(["--", "python3", "-c", &sends]);
+        let ended = output("client", run, PATIENCE).expect("ends");
+        assert!(ended.status.success(), "{}", text(&ended.stderr));
+        let mut arrived = String::new();
+        said.read_to_string(&mut arrived).expect("can be read");
+        assert_eq!(arrived, "b'said'\n200\n");
+    }
 }
 
 /// A program in the background that nobody can see to be one of those that the first one started: it

@@ -10,17 +10,18 @@ use super::{Agent, Kind, token};
 pub(super) const TURN_DATAGRAMS: usize = 64;
 
 impl Agent {
-    /// What a program has sent: from its port, if it has one, or else as through a NAT.
-    pub(super) fn send_datagrams_on(&mut self, now: Time, index: usize) {
+    /// What a program has sent: from its port, if it has one, or else as through a NAT. Returns whether
+    /// there may be more.
+    pub(super) fn send_datagrams_on(&mut self, now: Time, index: usize) -> bool {
         let Some(place) = self.places.get(index) else {
-            return;
+            return false;
         };
         let Some(capture) = &place.capture else {
-            return;
+            return false;
         };
         for _ in 0..TURN_DATAGRAMS {
             let Ok(Some((from, to, bytes))) = capture.next_datagram(&mut self.buffer) else {
-                return;
+                return false;
             };
             let data = &self.buffer[..bytes];
             let is_chosen = place.source_for(to.ip()) != Some(from.ip());
@@ -30,6 +31,7 @@ impl Agent {
                 self.flows.send(now, ends, capture, poller, token, data);
             }
         }
+        true
     }
 
     /// What has come for a program that sent first.

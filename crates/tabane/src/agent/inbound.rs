@@ -47,7 +47,7 @@ impl Inbound {
     }
 
     /// The place that is being asked.
-    pub fn asks(&self) -> Option<usize> {
+    fn asks(&self) -> Option<usize> {
         self.places.last().copied()
     }
 }
@@ -257,6 +257,20 @@ impl Agent {
         }
     }
 
+    /// Those for whom a place is being asked.
+    pub(super) fn asking(&self, place: usize) -> Vec<usize> {
+        let asking = |(_, inbound): &(usize, &Inbound)| inbound.asks() == Some(place);
+        let asking = self.inbound.iter().filter(asking);
+        asking.map(|(index, _)| index).collect()
+    }
+
+    /// Programs of a place that has ended were reached: they may have said all they had to.
+    pub(super) fn begin_reached(&mut self, now: Time, node: &mut Node, place: usize) {
+        for index in self.asking(place) {
+            self.reached(now, node, index);
+        }
+    }
+
     /// Nobody listens in the place that was asked.
     pub(super) fn ask_next(&mut self, now: Time, node: &mut Node, index: usize) {
         self.pass_over(index);
@@ -272,7 +286,11 @@ impl Agent {
             return;
         };
         let _ = self.poller.deregister(&near);
-        if let Ok(Some(error)) | Err(error) = near.take_error() {
+        let stands = match near.take_error() {
+            Ok(None) => near.peer_addr().map(drop),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        if let Err(error) = stands {
             return self.is_not_reached(now, node, index, &error);
         }
         let place = inbound.asks();

@@ -291,7 +291,9 @@ impl Agent {
                 }
                 self.relay(now, node, index, Told::by(is_near, ready));
             }
-            Kind::Datagrams => self.send_datagrams_on(now, index),
+            Kind::Datagrams => {
+                self.send_datagrams_on(now, index);
+            }
             Kind::Flow => self.give_datagrams_back(now, index),
             Kind::Hosted => self.take_in(now, node, index),
         }

@@ -24,6 +24,8 @@ const ADMITTED_MAX: Duration = Duration::from_secs(5);
 const SYN_PAUSE: Duration = Duration::from_secs(1);
 /// How much later than that a repeated one may be seen. If it is later still, it is one that begins.
 const SYN_LATE_MAX: Duration = Duration::from_secs(1);
+/// How often datagrams are taken in that a program sent before it ended: more than its kernel keeps of them.
+const LAST_TURNS: usize = 256;
 /// Sockets of each kind that a place has ready.
 const SPARES: usize = 8;
 
@@ -351,8 +353,13 @@ impl Agent {
         }
     }
 
-    /// A program and all it started have ended, or their supervisor was killed.
+    /// A program and all it started have ended, or their supervisor was killed. What they said before that
+    /// may only be seen now: it goes on.
     fn end_place(&mut self, now: Time, node: &mut Node, index: usize) {
+        self.accept(now, node, index);
+        self.begin_reached(now, node, index);
+        let mut turns = 0..LAST_TURNS;
+        while turns.next().is_some() && self.send_datagrams_on(now, index) {}
         let Some(place) = self.places.try_remove(index) else {
             return;
         };
@@ -371,11 +378,8 @@ impl Agent {
         self.hosted.forget_place(index);
         self.forget_claims(index);
         self.looked(index);
-        let waiting: Vec<usize> = self.inbound.iter().map(|(id, _)| id).collect();
-        for id in waiting {
-            if self.inbound[id].asks() == Some(index) {
-                self.ask_next(now, node, id);
-            }
+        for id in self.asking(index) {
+            self.ask_next(now, node, id);
         }
     }
 }
