@@ -13,19 +13,22 @@ pub const ALL_LINKS_DOWN: Duration = Duration::from_secs(900);
 /// A year: who wants them to wait for ever gets that.
 const ALL_LINKS_DOWN_S_MAX: u32 = 31_536_000;
 
-const KEYS: &[&str] = &["all_links_down_s"];
+const KEYS: &[&str] = &["all_links_down_s", "plain_tcp"];
 
 /// `[run]` of the cluster file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunSpec {
     /// How long a connection waits while no link to the far end works; then it is reset.
     pub all_links_down: Duration,
+    /// May plain TCP, in the clear, carry a connection to another node that the bundle cannot carry?
+    pub plain_tcp: bool,
 }
 
 impl Default for RunSpec {
     fn default() -> Self {
         Self {
             all_links_down: ALL_LINKS_DOWN,
+            plain_tcp: true,
         }
     }
 }
@@ -42,8 +45,14 @@ pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> RunSpec {
         return run;
     };
     unknown_keys(table, KEYS, " of `[run]`", findings);
-    let Some((value, line)) = entry(table, KEYS[0], findings) else {
-        return run;
+    read_all_links_down(table, &mut run, findings);
+    read_plain_tcp(table, &mut run, findings);
+    run
+}
+
+fn read_all_links_down(table: &DeTable<'_>, run: &mut RunSpec, findings: &mut Findings) {
+    let Some((value, line)) = entry(table, "all_links_down_s", findings) else {
+        return;
     };
     let number = value
         .as_integer()
@@ -60,5 +69,18 @@ pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> RunSpec {
             ),
         ),
     }
-    run
+}
+
+fn read_plain_tcp(table: &DeTable<'_>, run: &mut RunSpec, findings: &mut Findings) {
+    let Some((value, line)) = entry(table, "plain_tcp", findings) else {
+        return;
+    };
+    match value.as_bool() {
+        Some(may) => run.plain_tcp = may,
+        None => findings.error(
+            line,
+            "plain_tcp is neither true nor false",
+            "write `plain_tcp = false` to have nothing between nodes carried in the clear, or leave it out",
+        ),
+    }
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use core::time::Duration;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -128,6 +129,51 @@ fn a_program_is_seen_at_addresses_of_its_node_only() {
             );
         }
     }
+}
+
+/// Where the cluster file forbids plain TCP between nodes, nothing is carried in the clear, for lack of
+/// anything else either.
+#[test]
+fn nothing_goes_in_the_clear_where_the_file_forbids_it() {
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
+    let mut file = fs::read_to_string(cluster.file()).expect("can be read");
+    file += "[run]\nplain_tcp = false\n";
+    fs::write(cluster.file(), file).expect("can be written");
+    let link = cluster.lab().address(1, 0);
+    let (plain, said) = told(cluster.lab().command(1, "python3"), GREETS);
+    assert_eq!(said, "ready\n");
+
+    // No tabane runs there: it is waited for, as for a host that does not answer.
+    cluster.start(0).expect("starts");
+    let gives_up = format!(
+        "import socket\ntry: socket.create_connection(('{link}', 8080), 5)\nexcept OSError as e: print(e, flush=True)"
+    );
+    let (_, said) = told(cluster.run(0, "python3"), &gives_up);
+    assert_eq!(said, "timed out\n");
+
+    // Nobody there is under `tabane run`.
+    cluster.start(1).expect("starts");
+    eventually("the nodes are connected", || {
+        cluster
+            .status(0)
+            .is_ok_and(|status| status["peers"][0]["state"] == "up")
+    });
+    assert_eq!(seen(&cluster, link, ("", 0)), "ECONNREFUSED");
+    let run = cluster.status(0).expect("status")["node"]["run"].take();
+    assert_eq!(
+        (&run["kept_from_plain"], &run["plain"]),
+        (&1.into(), &0.into()),
+        "{run}"
+    );
+    let why = format!("connection to {link}:8080 was refused");
+    assert_eq!(cluster.log(0).matches(&why).count(), 1);
+
+    drop(plain);
+    let (_server, said) = told(cluster.run(1, "python3"), GREETS);
+    assert_eq!(said, "ready\n");
+    let own = cluster.lab().address(0, 0).to_string();
+    assert_eq!(seen(&cluster, link, ("", 0)), own);
 }
 
 /// What this node's firewall or routes forbid is told at once.

@@ -265,6 +265,13 @@ fn run() {
             &format!("c:9: {what}; {right}"),
         )]);
     }
+    for value in ["0", "\"never\"", "[]"] {
+        assert_table(&[(
+            &format!("{{KEY}}{{N0}}{{N1}}[run]\nplain_tcp = {value}\n"),
+            "c:9: plain_tcp is neither true nor false; write `plain_tcp = false` to have nothing between \
+             nodes carried in the clear, or leave it out",
+        )]);
+    }
     assert_table(&[
         (
             "{KEY}run = 900\n{N0}{N1}",

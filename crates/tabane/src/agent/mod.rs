@@ -31,6 +31,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 
 use slab::Slab;
+use tabane_cluster::RunSpec;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::{Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller, Ready};
@@ -195,6 +196,8 @@ pub struct Agent {
     places_begun: u64,
     /// Limits that the log has told of.
     told: HashSet<&'static str>,
+    /// What the cluster file says of connections.
+    rules: RunSpec,
     /// What was counted.
     pub stats: AgentStats,
 }
@@ -208,6 +211,7 @@ impl Agent {
         poller: &Arc<Poller>,
         listener: HandoverListener,
         only_of: Option<u32>,
+        rules: RunSpec,
         now: Time,
     ) -> io::Result<Agent> {
         poller.register(&listener, token(Kind::Listener, 0), Interest::Read)?;
@@ -235,6 +239,7 @@ impl Agent {
             look_at: Time::ZERO,
             places_begun: 0,
             told: HashSet::new(),
+            rules,
             stats: AgentStats::default(),
         })
     }
@@ -361,9 +366,10 @@ impl Agent {
     }
 
     /// Once a turn of the loop: goes on with what was interrupted, forgets what is too old, resets
-    /// what has waited longer than `all_links_down` for a link. Returns whether there is more to do
-    /// at once.
-    pub fn turn(&mut self, now: Time, node: &mut Node, all_links_down: Duration) -> bool {
+    /// what has waited too long for a link. `rules`: those that hold now. Returns whether there is
+    /// more to do at once.
+    pub fn turn(&mut self, now: Time, node: &mut Node, rules: RunSpec) -> bool {
+        self.rules = rules;
         for _ in 0..self.eager.len() {
             if let Some(index) = self.eager.pop_front() {
                 self.relay(now, node, index, Told::INTERRUPTED);
@@ -373,7 +379,7 @@ impl Agent {
             self.look_at = now + LOOK_EVERY;
             self.forget_old(now, node);
             self.tell_limits();
-            self.reset_cut_off(now, node, all_links_down);
+            self.reset_cut_off(now, node, rules.all_links_down);
         }
         !self.eager.is_empty()
     }

@@ -70,15 +70,17 @@ impl Agent {
         match directory.peer_at(to) {
             Some(peer) if directory.is_own(from) => self.ask_peer(now, node, index, ends, peer),
             // All addresses can be bound in a namespace. Whether this one is the node's, its kernel knows.
-            Some(_) if self.places[index].is_chosen(from) => {
-                self.attempt(now, index, ends, Some(from));
+            Some(_) => {
+                let from = self.places[index].is_chosen(from).then_some(from);
+                self.go_plainly(now, index, ends, from);
             }
-            _ => self.attempt(now, index, ends, None),
+            None => self.attempt(now, index, ends, None),
         }
     }
 
     /// Asks a node whether a program there accepts. One that is only just being connected to is waited
-    /// for; one that has not been there since this one began is gone to plainly.
+    /// for; one that has not been there since this one began is gone to plainly, or, if that may not be,
+    /// waited for as a host that does not answer.
     fn ask_peer(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends, peer: PeerId) {
         let Some(held) = self
             .places
@@ -90,7 +92,8 @@ impl Agent {
         let (from, to) = ends;
         if !node.has_been_connected(peer) {
             let since = node.peer_stats(peer).map(|stats| stats.since);
-            if since.is_some_and(|at| now.since(at) < PEER_NEW_MAX) {
+            let is_new = since.is_some_and(|at| now.since(at) < PEER_NEW_MAX);
+            if is_new || !self.rules.plain_tcp {
                 held.awaited = Awaited::Peer(peer);
                 return;
             }
@@ -101,8 +104,7 @@ impl Agent {
             self.owners.insert((peer, stream), owner);
             return;
         }
-        held.awaited = Awaited::Plain;
-        self.attempt(now, place, ends, None);
+        self.go_plainly(now, place, ends, None);
     }
 
     /// A peer is connected (again): asks it for those who wait for it.
@@ -114,13 +116,13 @@ impl Agent {
 
     /// Those who have waited long enough for a peer to be connected go plainly.
     pub(super) fn give_peers_up(&mut self, now: Time) {
+        if !self.rules.plain_tcp {
+            return;
+        }
         let has_waited =
             |held: &Held| held.awaits_peer().is_some() && now.since(held.since) >= PEER_NEW_MAX;
         for (place, ends) in self.waiting_for(has_waited) {
-            if let Some(held) = self.places[place].held.get_mut(&ends) {
-                held.awaited = Awaited::Plain;
-            }
-            self.attempt(now, place, ends, None);
+            self.go_plainly(now, place, ends, None);
         }
     }
 
@@ -148,6 +150,23 @@ impl Agent {
             Some(Awaited::Admitted(_)) => drop(held.remove(&ends)),
             _ => {}
         }
+    }
+
+    /// Connects plainly to another node of the cluster, or refuses it where the file says so.
+    fn go_plainly(&mut self, now: Time, place: usize, ends: Ends, from: Option<IpAddr>) {
+        if !self.rules.plain_tcp {
+            self.tell_kept_from_plain(ends.1);
+            let error = io::ErrorKind::ConnectionRefused.into();
+            return self.conclude(now, place, ends, Err(error));
+        }
+        if let Some(held) = self
+            .places
+            .get_mut(place)
+            .and_then(|p| p.held.get_mut(&ends))
+        {
+            held.awaited = Awaited::Plain;
+        }
+        self.attempt(now, place, ends, from);
     }
 
     /// Connects plainly, from this node, and from this one of its addresses if it matters.
@@ -203,7 +222,7 @@ impl Agent {
         let Some(p) = self.places.get_mut(place) else {
             return;
         };
-        let Some(held) = p.held.get_mut(&ends) else {
+        let Some(held) = p.held.get(&ends) else {
             return;
         };
         if let (CODE_RESET, Some(capture)) = (code, &p.capture) {
@@ -216,8 +235,7 @@ impl Agent {
             let error = io::ErrorKind::ConnectionRefused.into();
             return self.conclude(now, place, ends, Err(error));
         }
-        held.awaited = Awaited::Plain;
-        self.attempt(now, place, ends, None);
+        self.go_plainly(now, place, ends, None);
     }
 
     /// It is known what the far end says: the program's kernel learns it.

@@ -1,6 +1,7 @@
 //! What the agent counts, and what it says of itself.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use super::Agent;
 use crate::daemon::log;
@@ -21,6 +22,8 @@ pub struct AgentStats {
     pub cut_off: u64,
     /// Connections from elsewhere that were said to be from or to an address of somebody else.
     pub misaddressed: u64,
+    /// Connections that plain TCP might have carried, and that were refused since the file forbids it.
+    pub kept_from_plain: u64,
     /// Programs that were turned away.
     pub places_full: u64,
     /// Connections that were reset or not begun since there are too many.
@@ -47,6 +50,18 @@ impl Agent {
             if count > 0 && self.told.insert(limit) {
                 log::line(format!("limit hit: {limit} (see `tabane status`)"));
             }
+        }
+    }
+
+    /// Counts a connection that may not go in the clear, and has the log say of the first one why it was
+    /// refused.
+    pub(super) fn tell_kept_from_plain(&mut self, to: SocketAddr) {
+        self.stats.kept_from_plain += 1;
+        if self.told.insert("kept_from_plain") {
+            log::line(format!(
+                "a program's connection to {to} was refused: nothing there can be reached by a bundle, and \
+                 the cluster file forbids plain TCP (plain_tcp = false); others are counted (`tabane status --json`)"
+            ));
         }
     }
 
@@ -79,6 +94,7 @@ impl Agent {
             refused: self.stats.refused,
             cut_off: self.stats.cut_off,
             misaddressed: self.stats.misaddressed,
+            kept_from_plain: self.stats.kept_from_plain,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
+use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, RunSpec, Severity, Wire};
 use tabane_engine::Turn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
@@ -246,6 +246,19 @@ fn vnic(node: &NodeSpec) -> String {
     shown.unwrap_or_else(|| "none".to_owned())
 }
 
+/// What changes for programs under `tabane run`, in words.
+fn run_words(old: RunSpec, new: RunSpec) -> impl Iterator<Item = String> {
+    let plain_tcp = match new.plain_tcp {
+        true => "plain TCP may carry connections under `tabane run`",
+        false => "plain TCP carries no more connections between nodes under `tabane run`",
+    };
+    let wait_s = new.all_links_down.as_secs();
+    let waits = format!("connections under `tabane run` wait {wait_s} s for a link");
+    let plain_tcp = (old.plain_tcp != new.plain_tcp).then(|| plain_tcp.to_owned());
+    let waits = (old.all_links_down != new.all_links_down).then_some(waits);
+    plain_tcp.into_iter().chain(waits)
+}
+
 /// What is different, in words.
 fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<String> {
     let mut words = Vec::new();
@@ -271,12 +284,7 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
             false => "Multipath TCP is steered no more".to_owned(),
         });
     }
-    if old.run != new.run {
-        words.push(format!(
-            "connections under `tabane run` wait {} s for a link",
-            new.run.all_links_down.as_secs()
-        ));
-    }
+    words.extend(run_words(old.run, new.run));
     let link_words = |before: &NodeSpec, after: &NodeSpec| {
         let both = (0..LINKS_MAX).map(|i| (i, link(before, i), link(after, i)));
         let changed = both.filter_map(|(i, before, after)| match (before, after) {
@@ -393,6 +401,11 @@ links = ["10.77.0.3"]
         assert_eq!(
             told(&cluster(&run)),
             ["connections under `tabane run` wait 7 s for a link"]
+        );
+        let run = format!("{OLD}[run]\nplain_tcp = false\n");
+        assert_eq!(
+            told(&cluster(&run)),
+            ["plain TCP carries no more connections between nodes under `tabane run`"]
         );
     }
 

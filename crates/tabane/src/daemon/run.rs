@@ -154,8 +154,14 @@ impl Daemon {
             .filter(|_| life.is_for_all())
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
-        let agent = Agent::new(engine.poller(), handover, life.only_of(), engine.now())
-            .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
+        let agent = Agent::new(
+            engine.poller(),
+            handover,
+            life.only_of(),
+            cluster.run,
+            engine.now(),
+        )
+        .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
         let registered = engine
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
@@ -537,10 +543,10 @@ impl Host for Daemon {
             .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
         let told = self.redundancy.turn(now, node);
         self.tell_redundancy(told);
-        let limit = self.cluster.run.all_links_down;
+        let rules = self.cluster.run;
         let mut said = false;
         if let Some(agent) = &mut self.agent {
-            self.is_eager = agent.turn(now, node, limit);
+            self.is_eager = agent.turn(now, node, rules);
             said = agent.take_said();
         }
         let Some(nic) = &mut self.nic else {

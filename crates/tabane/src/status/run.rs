@@ -29,6 +29,9 @@ pub struct RunStatus {
     /// at one that is not this node's. They were refused.
     #[serde(default)]
     pub misaddressed: u64,
+    /// Those of the refused ones that plain TCP might have carried, which `plain_tcp = false` forbids.
+    #[serde(default)]
+    pub kept_from_plain: u64,
 }
 
 /// A program under `tabane run`.

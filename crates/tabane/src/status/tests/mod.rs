@@ -121,6 +121,7 @@ pub(crate) fn example() -> StatusReport {
                 refused: 3,
                 cut_off: 5,
                 misaddressed: 1,
+                kept_from_plain: 2,
             },
             mptcp: Some(MptcpStatus {
                 connections: 1,
