@@ -4,15 +4,80 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
+use crate::notify::Notify;
 use crate::sys::{check, check_fd};
 
 /// How many forks lie between the process that first asked and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Descriptors of a process that its forks do not get, at most; they get further ones, as usual.
+const UNSHARED_MAX: usize = 256;
+/// These descriptors; `NONE` where there is none.
+static UNSHARED: [AtomicI32; UNSHARED_MAX] = [const { AtomicI32::new(NONE) }; UNSHARED_MAX];
+/// No descriptor.
+const NONE: RawFd = -1;
+/// What a fork has in their places, once there are any.
+static INSTEAD: OnceLock<Option<Notify>> = OnceLock::new();
 
-extern "C" fn count_fork() {
+extern "C" fn begin_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    let Some(Some(instead)) = INSTEAD.get() else {
+        return;
+    };
+    for place in &UNSHARED {
+        let fd = place.swap(NONE, Ordering::Relaxed);
+        if fd != NONE {
+            // SAFETY: `fd` is open (it leaves its place before it is closed), and stays so, as
+            // something that nobody waits for. A child may make system calls.
+            unsafe { libc::dup3(instead.as_fd().as_raw_fd(), fd, libc::O_CLOEXEC) };
+        }
+    }
+}
+
+/// Has the handler called in each fork; 0, or the number of the error.
+fn handle_forks() -> i32 {
+    static HANDLED: OnceLock<i32> = OnceLock::new();
+    *HANDLED.get_or_init(|| {
+        // SAFETY: the handler takes nothing, and does only what a child may do.
+        unsafe { libc::pthread_atfork(None, None, Some(begin_fork)) }
+    })
+}
+
+/// Keeps a descriptor from the forks of this process, which would hold its port, for instance, for as
+/// long as they live, whatever becomes of this process. To be dropped before the descriptor is closed.
+#[derive(Debug)]
+pub struct Unshared {
+    fd: RawFd,
+    /// Where in [`UNSHARED`]; `None` if there was no place.
+    place: Option<usize>,
+}
+
+impl Unshared {
+    /// From now on. What cannot be kept from forks, since there are too many or the system refuses
+    /// what it takes, is theirs too, as any descriptor.
+    #[must_use]
+    pub fn new(fd: BorrowedFd<'_>) -> Unshared {
+        let fd = fd.as_raw_fd();
+        let instead = INSTEAD.get_or_init(|| Notify::new().ok());
+        let can = instead.is_some() && handle_forks() == 0;
+        let take = |place: &AtomicI32| {
+            let taken = place.compare_exchange(NONE, fd, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        let place = can.then(|| UNSHARED.iter().position(take)).flatten();
+        Unshared { fd, place }
+    }
+}
+
+impl Drop for Unshared {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            // In a fork it may be another's by now.
+            let (ours, relaxed) = (self.fd, Ordering::Relaxed);
+            let _ = UNSHARED[place].compare_exchange(ours, NONE, relaxed, relaxed);
+        }
+    }
 }
 
 /// Tells a process from its forks. Looking whether this is still the same one costs no system call.
@@ -26,12 +91,7 @@ impl Forks {
     /// # Errors
     /// No memory is left.
     pub fn here() -> io::Result<Forks> {
-        static COUNTED: OnceLock<i32> = OnceLock::new();
-        let failed = *COUNTED.get_or_init(|| {
-            // SAFETY: the handler takes nothing and only changes an atomic, which a child may do.
-            unsafe { libc::pthread_atfork(None, None, Some(count_fork)) }
-        });
-        match failed {
+        match handle_forks() {
             0 => Ok(Forks(FORKS.load(Ordering::Relaxed))),
             error => Err(io::Error::from_raw_os_error(error)),
         }
@@ -208,6 +268,30 @@ mod tests {
         check(unsafe { libc::waitpid(child, &raw mut status, 0) }).unwrap();
         assert_eq!(status, 0);
         assert!(parent.is_here());
+    }
+
+    #[test]
+    fn a_fork_does_not_hold_what_is_kept_from_it() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let kept = Unshared::new(theirs.as_fd());
+        let (mut told, tell) = UnixStream::pair().unwrap();
+        // SAFETY: the child makes system calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let _ = (&tell).write_all(b"x");
+            // SAFETY: waits until it is killed.
+            unsafe { libc::pause() };
+        }
+        told.read_exact(&mut [0]).unwrap();
+        drop((kept, theirs));
+        ours.set_nonblocking(true).unwrap();
+        let end = ours.read(&mut [0]);
+        // SAFETY: the child is this process's own.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        let mut status = -1;
+        // SAFETY: `status` outlives the call.
+        check(unsafe { libc::waitpid(child, &raw mut status, 0) }).unwrap();
+        assert_eq!(end.unwrap(), 0);
     }
 
     /// Not `leave_behind` itself: a test has more than one thread.

@@ -28,6 +28,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::process::Unshared;
 use crate::sys::{grow_buffer, set_option};
 
 pub use error::{RecvError, SendError, UdpError};
@@ -92,8 +93,12 @@ pub struct UdpCounters {
 ///
 /// A socket bound to a device that is removed stays dead even if a device of
 /// the same name comes back: make a new one then.
+///
+/// A fork of the process does not have it, and so does not hold its port.
 #[derive(Debug)]
 pub struct LinkSocket {
+    /// Before the socket, as it is to be dropped first.
+    _unshared: Unshared,
     socket: Socket,
     binding: DeviceBinding,
     counters: Cell<UdpCounters>,
@@ -134,6 +139,7 @@ impl LinkSocket {
         let buffers = grow_buffers(&socket).map_err(failed("size the socket's buffers"))?;
         socket.bind(&address.into()).map_err(failed("bind"))?;
         let link = LinkSocket {
+            _unshared: Unshared::new(socket.as_fd()),
             socket,
             binding,
             counters: Cell::default(),
