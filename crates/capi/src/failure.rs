@@ -17,6 +17,7 @@ use crate::abi::{
     TABANE_E_RESET, TABANE_E_SYSTEM, TABANE_E_TIMED_OUT, TABANE_E_TOO_LARGE, TABANE_E_UNKNOWN_PEER,
     TABANE_E_WOULD_BLOCK,
 };
+use crate::cancel::Uncancelled;
 
 /// What went wrong.
 pub struct Failure {
@@ -65,6 +66,7 @@ extern "C" fn tabane_error() -> *const c_char {
 }
 
 fn caught<R>(act: impl FnOnce() -> Result<R, Failure>) -> Result<R, c_int> {
+    let _uncancelled = Uncancelled::new();
     // What a panic leaves behind are the library's own values, which bear it: see its `hub`.
     let result = catch_unwind(AssertUnwindSafe(act));
     let result = result.unwrap_or_else(|panic| Err(Failure::bug(&*panic)));

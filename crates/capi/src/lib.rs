@@ -11,6 +11,7 @@
 //! errors, and so is a panic: none crosses into C.
 
 pub mod abi;
+mod cancel;
 mod failure;
 mod given;
 mod message;

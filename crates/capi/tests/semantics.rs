@@ -43,6 +43,16 @@ fn after_fork_the_child_gets_an_error_and_the_parent_goes_on() {
 }
 
 #[test]
+fn a_fork_that_lives_on_does_not_hold_the_port() {
+    holds("fork_port");
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_a_call_ends_after_it() {
+    holds("cancel");
+}
+
+#[test]
 fn poll_finds_the_stream_that_has_something() {
     holds("poll");
 }

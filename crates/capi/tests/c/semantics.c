@@ -27,6 +27,8 @@
 
 static const uint8_t KEY[TABANE_KEY_BYTES] = {7};
 static tabane_node *a, *b;
+/* Theirs, as the command line has them. */
+static char **ports;
 
 static tabane_node *open_node(const char *name, const char *port, const char *peer,
                               const char *peer_port)
@@ -388,6 +390,59 @@ static void case_signals(void)
     CHECK(sigtimedwait(&set, NULL, &patience) == SIGUSR1);
 }
 
+static void case_fork_port(void)
+{
+    int begun[2], ends[2];
+    char byte;
+    CHECK(pipe(begun) == 0 && pipe(ends) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(ends[1]);
+        CHECK(write(begun[1], "x", 1) == 1);
+        /* Until the parent has no more use for it, or has ended. */
+        CHECK(read(ends[0], &byte, 1) == 0);
+        _exit(0);
+    }
+    CHECK(read(begun[0], &byte, 1) == 1);
+    tabane_close(b);
+    /* Ends the process if the fork holds the port. */
+    b = open_node("b", ports[1], "a", ports[0]);
+    close(ends[1]);
+    CHECK(waitpid(child, NULL, 0) == child);
+}
+
+static void *reads_then_pauses(void *stream)
+{
+    char buffer[8];
+    CHECK(tabane_read(stream, buffer, sizeof buffer) == 5);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void case_cancel(void)
+{
+    tabane_listener *listener = listen_at_b();
+    tabane_stream *near, *far;
+    pair(listener, &near, &far);
+    pthread_t reader;
+    void *ended;
+    CHECK(pthread_create(&reader, NULL, reads_then_pauses, far) == 0);
+    /* So that it waits already, as a rule; what follows must hold in any case. */
+    const struct timespec soon = {.tv_nsec = 100000000};
+    nanosleep(&soon, NULL);
+    CHECK(pthread_cancel(reader) == 0);
+    CHECK(tabane_write_all(near, "hello", 5) == 0);
+    CHECK(pthread_join(reader, &ended) == 0 && ended == PTHREAD_CANCELED);
+    char buffer[8];
+    CHECK(tabane_write_all(near, "again", 5) == 0);
+    CHECK(tabane_read(far, buffer, sizeof buffer) == 5);
+    tabane_stream_close(near);
+    tabane_stream_close(far);
+    tabane_listener_close(listener);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -399,8 +454,10 @@ int main(int argc, char **argv)
         {"arguments", case_arguments}, {"failures", case_failures},
         {"messages", case_messages},   {"signals", case_signals},
         {"flows", case_flows},         {"shutdown", case_shutdown},
+        {"fork_port", case_fork_port}, {"cancel", case_cancel},
     };
     CHECK(argc == 4);
+    ports = argv + 2;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (strcmp(argv[1], cases[i].name) == 0) {
             a = open_node("a", argv[2], "b", argv[3]);
