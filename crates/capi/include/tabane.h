@@ -3,7 +3,8 @@
  * The thread that waits for something runs the node meanwhile; a helper thread only steps in
  * while none does. Everything but tabane_options may be used from several threads at once; what
  * is being closed or freed must not be in use (tabane_shutdown ends the calls that wait). After fork the node belongs to the parent: in the child
- * every call returns TABANE_E_FORKED (freeing is harmless there). The helper takes no signals.
+ * every call returns TABANE_E_FORKED (freeing is harmless there). The helper takes no signals. A
+ * thread that is cancelled (pthread_cancel) in a call goes on until the call returns.
  *
  * Functions that return int or ssize_t return a negative TABANE_E_... on failure, those that
  * return a pointer NULL; tabane_error() has it in words. No call touches errno on purpose, none
@@ -84,7 +85,8 @@ tabane_options *tabane_options_new(const char *name, const uint8_t key[TABANE_KE
  * machine's addresses if node is NULL. A daemon that runs here has the file's port: choose
  * another one, in all programs that are to find each other. */
 tabane_options *tabane_options_from_file(const char *cluster_file, const char *node);
-/* UDP port of this node (7577 if nothing else is said), and of the peers known so far. */
+/* UDP port of this node (7577 if nothing else is said), and of the peers that the cluster file names;
+ * those of tabane_options_peer have their own. */
 int tabane_options_port(tabane_options *options, uint16_t port);
 /* One more peer, with its address and port on each network ("10.77.0.2:7577",
  * "[fd00::2]:7577"), NULL where it has none. */

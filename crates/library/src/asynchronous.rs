@@ -1,11 +1,80 @@
 //! For tasks: nothing waits in the thread that asks, the helper runs the node.
 
 use core::future::poll_fn;
-use core::task::Poll;
-use std::sync::Arc;
+use core::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Wake;
 
+use crate::hub::{Hub, State};
 use crate::node::{poll_accepted, poll_message, poll_opened};
 use crate::{ConnectError, Event, Gone, Listener, Message, Node, Stream};
+
+/// Wakes the task that waits, in place of its own waker, of which the node may have several by as
+/// many calls: this one can be told from them.
+struct Relay(Mutex<Option<Waker>>);
+
+impl Relay {
+    /// Takes another waker in place of the one it had.
+    fn set(&self, waker: Option<Waker>) -> Option<Waker> {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        core::mem::replace(&mut *own, waker)
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        if let Some(waker) = self.set(None) {
+            waker.wake();
+        }
+    }
+}
+
+/// A task's call that waits. A task that gives up leaves nothing behind: the node would have it until
+/// what it waited for comes about, perhaps never, and many like it.
+struct Waiting<'a> {
+    hub: &'a Hub,
+    relay: Arc<Relay>,
+    waker: Waker,
+    is_pending: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(hub: &'a Hub) -> Waiting<'a> {
+        let relay = Arc::new(Relay(Mutex::new(None)));
+        let waker = Waker::from(Arc::clone(&relay));
+        Waiting {
+            hub,
+            relay,
+            waker,
+            is_pending: false,
+        }
+    }
+
+    /// Waits until `poll` has something.
+    async fn until<R>(
+        &mut self,
+        mut poll: impl FnMut(&mut State, &Context<'_>) -> Poll<R>,
+    ) -> Result<R, Gone> {
+        poll_fn(|context| {
+            drop(self.relay.set(Some(context.waker().clone())));
+            let relayed = Context::from_waker(&self.waker);
+            let polled = ready(self.hub.poll(&relayed, &mut poll));
+            self.is_pending = polled.is_pending();
+            polled
+        })
+        .await
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        drop(self.relay.set(None));
+        if self.is_pending {
+            // A node that is gone has woken all.
+            let _ = self.hub.look(|state| state.sockets.forget(&self.waker));
+        }
+    }
+}
 
 impl Node {
     /// [`connect`](Node::connect) for tasks. Waits for ever: the runtime knows how to end that.
@@ -16,21 +85,12 @@ impl Node {
         let id = self.peer(peer);
         let id = id.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
         loop {
-            let slot = poll_fn(|context| {
-                let opened = self.hub.poll(context, |state, context| {
-                    poll_opened(state, id, service, context)
-                });
-                opened.unwrap_or_else(|gone| Poll::Ready(Err(ConnectError::Gone(gone))))
-            });
-            let slot = slot.await?;
+            let mut waiting = Waiting::new(&self.hub);
+            let opened = waiting.until(|state, context| poll_opened(state, id, service, context));
+            let slot = opened.await.map_err(ConnectError::Gone)??;
             let stream = Stream::new(Arc::clone(&self.hub), slot, peer.to_owned());
-            let accepted = poll_fn(|context| {
-                let accepted = self.hub.poll(context, |state, context| {
-                    poll_accepted(state, slot, context)
-                });
-                accepted.unwrap_or_else(|gone| Poll::Ready(Err(ConnectError::Gone(gone))))
-            });
-            match accepted.await {
+            let accepted = waiting.until(|state, context| poll_accepted(state, slot, context));
+            match accepted.await.map_err(ConnectError::Gone)? {
                 // The stream was gone before anybody there had seen it.
                 Err(ConnectError::Restarted) => {}
                 accepted => return accepted.map(|()| stream),
@@ -43,7 +103,7 @@ impl Node {
     /// # Errors
     /// [`Gone`].
     pub async fn receive_async(&self) -> Result<Message, Gone> {
-        poll_fn(|context| ready(self.hub.poll(context, poll_message))).await
+        Waiting::new(&self.hub).until(poll_message).await
     }
 
     /// [`next_event`](Node::next_event) for tasks.
@@ -51,13 +111,9 @@ impl Node {
     /// # Errors
     /// [`Gone`].
     pub async fn next_event_async(&self) -> Result<Event, Gone> {
-        poll_fn(|context| {
-            let event = self
-                .hub
-                .poll(context, |state, context| state.sockets.poll_event(context));
-            ready(event)
-        })
-        .await
+        let mut waiting = Waiting::new(&self.hub);
+        let event = waiting.until(|state, context| state.sockets.poll_event(context));
+        event.await
     }
 }
 
@@ -67,12 +123,8 @@ impl Listener {
     /// # Errors
     /// [`Gone`].
     pub async fn accept_async(&self) -> Result<Stream, Gone> {
-        let accepted = poll_fn(|context| {
-            let accepted = self
-                .hub
-                .poll(context, |state, context| self.poll_accept(state, context));
-            ready(accepted)
-        });
+        let mut waiting = Waiting::new(&self.hub);
+        let accepted = waiting.until(|state, context| self.poll_accept(state, context));
         let (slot, peer) = accepted.await?;
         Ok(Stream::new(Arc::clone(&self.hub), slot, peer))
     }

@@ -210,18 +210,25 @@ impl Hub {
         let now = state.now;
         // First of all: somebody waits for it.
         state.engine.flush(now);
-        let mut ready = Vec::new();
         if state.driver.is_none()
             && (state.written > LOOK_BYTES || now.since(state.left_at) > LOOK_AFTER)
         {
-            state.written = 0;
-            state.left_at = now;
-            let looked = self.poller.wait(Some(Duration::ZERO), &mut ready);
-            looked.map_err(|_| Gone::Broken)?;
+            self.take_in(state).map_err(|_| Gone::Broken)?;
+        } else {
+            state.work(&[], self);
         }
-        state.work(&ready, self);
         // What was answered to events; whoever drives sleeps already.
         state.engine.flush(now);
+        Ok(())
+    }
+
+    /// Takes in what has arrived, where nobody drives.
+    fn take_in(&self, state: &mut State) -> io::Result<()> {
+        state.written = 0;
+        state.left_at = state.now;
+        let mut ready = Vec::new();
+        self.poller.wait(Some(Duration::ZERO), &mut ready)?;
+        state.work(&ready, self);
         Ok(())
     }
 
@@ -261,6 +268,7 @@ impl Hub {
             number: Cell::new(None),
         };
         let mut state = self.lock()?;
+        let mut has_looked = false;
         let result = loop {
             if let Some(gone) = state.gone {
                 break Err(gone);
@@ -275,6 +283,15 @@ impl Hub {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
+                // Who only looks, again and again perhaps, need not wait for the helper.
+                if state.driver.is_none() && !has_looked {
+                    has_looked = true;
+                    if self.take_in(&mut state).is_err() {
+                        break Err(Gone::Broken);
+                    }
+                    continue;
+                }
+                state.sockets.forget(&waker);
                 break Ok(Err(TimedOut));
             }
             let other = state
@@ -585,11 +602,13 @@ impl Wake for Parked {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, UdpSocket};
+    use core::pin::pin;
+    use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{Node, Options};
+    use crate::node::add_peer;
+    use crate::{Event, Node, Options};
 
     fn options() -> Options {
         let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -620,6 +639,73 @@ mod tests {
         }
         let count = node.hub.look(|state| state.sockets.event_waiters.count());
         assert!(count.unwrap() <= 1);
+    }
+
+    #[test]
+    fn a_task_that_gives_up_leaves_no_waker_behind() {
+        let unreachable = [SocketAddr::from((Ipv4Addr::LOCALHOST, 9))];
+        let node = Node::open(options().peer("b", unreachable)).unwrap();
+        let listener = node.listen(1).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            assert!(
+                pin!(node.connect_async("b", 1))
+                    .poll(&mut context)
+                    .is_pending()
+            );
+            assert!(pin!(node.receive_async()).poll(&mut context).is_pending());
+            assert!(
+                pin!(listener.accept_async())
+                    .poll(&mut context)
+                    .is_pending()
+            );
+            while pin!(node.next_event_async()).poll(&mut context).is_ready() {}
+        }
+        let left = node.hub.look(|state| {
+            let sockets = &state.sockets;
+            let acceptors = sockets.listeners[&1].acceptors.count();
+            let (peers, mail) = (&sockets.peer_waiters, &sockets.mail_waiters);
+            acceptors + peers.count() + mail.count() + sockets.event_waiters.count()
+        });
+        assert_eq!(left, Ok(0));
+    }
+
+    #[test]
+    fn a_task_that_waits_in_two_calls_is_woken_though_it_gives_one_up() {
+        let node = node();
+        let task = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&task));
+        let mut context = Context::from_waker(&waker);
+        let mut stays = pin!(node.receive_async());
+        assert!(stays.as_mut().poll(&mut context).is_pending());
+        assert!(pin!(node.receive_async()).poll(&mut context).is_pending());
+        node.close();
+        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+        assert!(stays.poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn who_only_looks_takes_in_what_has_arrived() {
+        let (mut near, mut far) = (options(), options());
+        let at = |options: &Options| [SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))];
+        (near, far) = (near.clone().peer("b", at(&far)), far.peer("a", at(&near)));
+        far.name = "b".into();
+        let (mut engine, _) = Engine::new(near.engine_config().unwrap()).unwrap();
+        add_peer(&mut engine, &near.peers[0]).unwrap();
+        // Without a helper.
+        let hub = Hub::new(engine, Sockets::default()).unwrap();
+        let _far = Node::open(far).unwrap();
+        let begun = Instant::now();
+        loop {
+            let look =
+                |state: &mut State, context: &mut Context<'_>| state.sockets.poll_event(context);
+            let event = hub.wait_for(Some(Instant::now()), look).unwrap();
+            if matches!(event, Ok(Event::PeerUp { .. })) {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "nothing came");
+            thread::yield_now();
+        }
     }
 
     #[test]

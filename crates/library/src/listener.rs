@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::hub::{Hub, State};
-use crate::sockets::SlotId;
+use crate::sockets::{SlotId, Wakers};
 use crate::stream::drop_slot;
 use crate::{Descriptor, Gone, Stream};
 
@@ -101,10 +101,12 @@ impl Listener {
         Poll::Ready((slot, state.peer_of(slot)))
     }
 
-    fn close(&self, state: &mut State) {
-        let backlog = state.sockets.listeners.remove(&self.service);
-        for slot in backlog.into_iter().flat_map(|backlog| backlog.streams) {
-            drop_slot(state, slot);
+    fn close(&self, state: &mut State) -> Option<Wakers> {
+        let backlog = state.sockets.listeners.remove(&self.service)?;
+        for slot in backlog.streams {
+            // Nobody had it, so nobody waits for it.
+            let _ = drop_slot(state, slot);
         }
+        Some(backlog.acceptors)
     }
 }

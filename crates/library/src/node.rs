@@ -371,7 +371,7 @@ impl Drop for Node {
     }
 }
 
-fn add_peer(engine: &mut Engine, peer: &Peer) -> Result<PeerId, OpenError> {
+pub(crate) fn add_peer(engine: &mut Engine, peer: &Peer) -> Result<PeerId, OpenError> {
     let now = engine.now();
     let added = engine.node.add_peer(now, peer.config()?);
     added.map_err(|error| OpenError::Options(error.to_string()))

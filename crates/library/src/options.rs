@@ -37,6 +37,8 @@ pub struct Options {
     pub(crate) keys: Vec<[u8; KEY_BYTES]>,
     pub(crate) wire: WireMode,
     pub(crate) peers: Vec<Peer>,
+    /// So many of them, the first, have the port of the cluster file.
+    file_peers: usize,
     pub(crate) spin: Duration,
     pub(crate) timeout: Duration,
     pub(crate) linger: Duration,
@@ -57,6 +59,7 @@ impl Options {
             keys: vec![key],
             wire: WireMode::Encrypted,
             peers: Vec::new(),
+            file_peers: 0,
             spin: SPIN,
             timeout: TIMEOUT,
             linger: LINGER,
@@ -87,15 +90,18 @@ impl Options {
                 Wire::Plain => WireMode::Plain,
             },
             peers: others.map(|(_, node)| peer(node, cluster.port)).collect(),
+            file_peers: cluster.nodes.len() - 1,
             port: cluster.port,
             ..Options::new(spec.name.clone(), [0; KEY_BYTES], [])
         })
     }
 
-    /// The UDP port of this node's links, and of the peers that the cluster file names.
+    /// The UDP port of this node's links, and of the peers that the cluster file names; those told by
+    /// [`peer`](Options::peer) have their own.
     #[must_use]
     pub fn port(mut self, port: u16) -> Options {
-        let addresses = self.peers.iter_mut().flat_map(|peer| &mut peer.addresses);
+        let peers = self.peers.iter_mut().take(self.file_peers);
+        let addresses = peers.flat_map(|peer| &mut peer.addresses);
         addresses
             .flatten()
             .for_each(|address| address.set_port(port));

@@ -1,7 +1,7 @@
 //! What the program has open: streams, listeners, and who waits for what. The engine's host.
 
 use core::task::{Context, Poll, Waker};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -154,6 +154,8 @@ pub(crate) struct Sockets {
     /// How many went since the program last asked.
     events_missed: u64,
     pub event_waiters: Wakers,
+    /// Peers to which more than one path works, as the program was told.
+    redundant: BTreeSet<PeerId>,
     /// Somebody waits who is not a thread: the helper must not leave the node alone.
     pub has_tasks: bool,
     woken: Vec<Waker>,
@@ -234,6 +236,21 @@ impl Sockets {
                 self.event_waiters.add(context);
                 Poll::Pending
             }
+        }
+    }
+
+    /// Who waited for something of the node gave up: nothing is left of that. (Who waited for a
+    /// stream is forgotten with the stream.)
+    pub fn forget(&mut self, waker: &Waker) {
+        let acceptors = self.listeners.values_mut().map(|l| &mut l.acceptors);
+        let others = [
+            &mut self.mail_waiters,
+            &mut self.room_waiters,
+            &mut self.peer_waiters,
+            &mut self.event_waiters,
+        ];
+        for waiters in acceptors.chain(others) {
+            waiters.wakers.retain(|other| !other.will_wake(waker));
         }
     }
 
@@ -355,27 +372,40 @@ impl Sockets {
         }
     }
 
-    /// Tells of redundancy that a path's failure or return took or gave.
+    /// Tells of redundancy that a path's failure or return took or gave. Several may have changed
+    /// since the last time, of which one event after the other tells.
     fn tell_redundancy(&mut self, node: &Node, happened: &Happened) {
-        let (peer, was_lost) = match happened {
-            Happened::LinkDown { peer, .. } => (*peer, true),
-            Happened::LinkUp { peer, .. } => (*peer, false),
-            _ => return,
-        };
-        let Some(stats) = node.peer_stats(peer) else {
+        let (Happened::LinkDown { peer, .. }
+        | Happened::LinkUp { peer, .. }
+        | Happened::PeerDown { peer, .. }) = happened
+        else {
             return;
         };
-        let working = stats
-            .paths
-            .iter()
-            .filter(|path| path.state == PathState::Up)
-            .count();
-        let peer = stats.name;
-        match (was_lost, working) {
-            (true, 1) if stats.paths.len() > 1 => self.tell(Event::RedundancyLost { peer }),
-            (false, 2) => self.tell(Event::RedundancyRestored { peer }),
-            _ => {}
+        let Some(stats) = node.peer_stats(*peer) else {
+            return;
+        };
+        let paths = stats.paths.iter();
+        let working = paths.filter(|path| path.state == PathState::Up).count();
+        let has_failed = matches!(happened, Happened::LinkDown { .. });
+        if let Some(event) = self.redundancy(*peer, stats.name, working, has_failed) {
+            self.tell(event);
         }
+    }
+
+    /// What there is to tell when so many paths to a peer work.
+    fn redundancy(
+        &mut self,
+        id: PeerId,
+        peer: String,
+        working: usize,
+        has_failed: bool,
+    ) -> Option<Event> {
+        if working > 1 {
+            let is_new = self.redundant.insert(id);
+            return is_new.then_some(Event::RedundancyRestored { peer });
+        }
+        let was_lost = self.redundant.remove(&id);
+        (was_lost && has_failed).then_some(Event::RedundancyLost { peer })
     }
 }
 
@@ -423,6 +453,33 @@ impl Host for Sockets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn redundancy_is_told_when_it_changes_however_many_paths_did() {
+        let (id, up, down) = (PeerId(0), false, true);
+        let peer = || "b".to_owned();
+        let (lost, restored) = (
+            Some(Event::RedundancyLost { peer: peer() }),
+            Some(Event::RedundancyRestored { peer: peer() }),
+        );
+        let mut sockets = Sockets::default();
+        // Working paths as they are when an event is told: several may have changed at once.
+        for (working, has_failed, told) in [
+            (1, up, &None),
+            (3, up, &restored),
+            (3, up, &None),
+            (2, down, &None),
+            (0, down, &lost),
+            (0, down, &None),
+            (2, up, &restored),
+            (2, up, &None),
+            (1, down, &lost),
+            (0, down, &None),
+            (1, up, &None),
+        ] {
+            assert_eq!(&sockets.redundancy(id, peer(), working, has_failed), told);
+        }
+    }
 
     #[test]
     fn who_looks_late_is_told_how_many_events_went() {

@@ -371,8 +371,10 @@ impl Drop for Stream {
     }
 }
 
-/// The program has no more use for a stream.
-pub(crate) fn drop_slot(state: &mut State, slot: SlotId) {
+/// The program has no more use for a stream. What is left of it is to be dropped without the lock: tasks
+/// may hang on its wakers.
+#[must_use]
+pub(crate) fn drop_slot(state: &mut State, slot: SlotId) -> Slot {
     let now = state.now;
     let slot = state.sockets.remove(slot);
     let (peer, stream) = (slot.peer, slot.stream);
@@ -383,4 +385,5 @@ pub(crate) fn drop_slot(state: &mut State, slot: SlotId) {
     if slot.receives() {
         let _ = node.stop_stream(now, peer, stream, CODE_DROPPED);
     }
+    slot
 }

@@ -31,6 +31,14 @@ fn nodes<const N: usize>(names: [&str; N]) -> [Node; N] {
     })
 }
 
+#[test]
+fn the_own_port_changes_none_that_was_told_of_a_peer() {
+    let told = [SocketAddr::from((Ipv4Addr::LOCALHOST, 7))];
+    let options = Options::new("a", KEY, [LINK]).peer("b", told).port(8);
+    assert_eq!(options.port, 8);
+    assert_eq!(options.peers[0].addresses, told.map(Some));
+}
+
 /// Whether something waits to be sent that nobody is sending.
 fn waits(node: &Node) -> bool {
     let waits = node.hub.look(|state| state.engine.node.may_transmit());
