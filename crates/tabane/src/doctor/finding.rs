@@ -61,6 +61,8 @@ pub enum Cause {
     Mtu,
     /// The daemon has all it can get of a processor.
     Cpu,
+    /// Strangers send what has to be thrown away.
+    Flood,
     /// The kernel grants small socket buffers.
     Buffers,
     /// The NIC, or the kernel, does not join or split packets.

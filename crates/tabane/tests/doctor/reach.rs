@@ -107,6 +107,33 @@ fn no_daemon_there() {
     doctor(&cluster, 0).only("firewall_there", &[0, 1]);
 }
 
+#[test]
+fn a_daemon_that_hangs() {
+    const SIGSTOP: i32 = 19;
+    const SIGCONT: i32 = 18;
+    let cluster = cluster();
+    let hung = |signal: i32| {
+        let daemon = cluster.daemon(1).expect("runs");
+        daemon.signal(signal).expect("is sent");
+    };
+    hung(SIGSTOP);
+    cluster
+        .wait_status(0, "n1 is silent", |s| {
+            let paths = s["peers"][0]["paths"].as_array().expect("paths");
+            paths.iter().all(|path| path["state"] == "down")
+        })
+        .expect("status");
+    let there = doctor(&cluster, 0);
+    let here = doctor(&cluster, 1);
+    hung(SIGCONT);
+    let what = there.only("firewall_there", &[0, 1])["what"].to_string();
+    assert!(what.contains("or the daemon there hangs"), "{what}");
+    // Its own device and ports are no second fault.
+    let (causes, notes) = (here.causes(), here.notes());
+    assert_eq!(causes, ["daemon_silent"], "{:#}", here.value);
+    assert!(!notes.contains(&"cluster_file"), "{:#}", here.value);
+}
+
 /// Node 1 runs from another file than node 0: what differs is named.
 fn with_other_file(change: impl Fn(String) -> String) -> Diagnosis {
     let mut cluster = Cluster::new(

@@ -73,7 +73,9 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
             None
         }
     };
-    let cluster = read_file(order, first.is_some(), &mut facts);
+    // One that is silent has its port and its device all the same.
+    let runs = first.is_some() || facts.daemon_trouble.is_some();
+    let cluster = read_file(order, runs, &mut facts);
     let cluster = cluster.as_ref();
     let vnic = first.as_ref().and_then(|report| report.node.vnic.as_ref());
     facts.vnic = vnic.map(|vnic| VnicFacts {
@@ -82,6 +84,9 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
         device: interfaces.iter().find(|i| i.name == vnic.name).cloned(),
     });
     facts.links = own_links(first.as_ref(), cluster, &interfaces);
+    if !runs {
+        note_taken_ports(cluster, &mut facts);
+    }
     let mut targets = targets(first.as_ref(), cluster);
     choose(order, &mut targets, &mut facts)?;
     let filled = order
@@ -89,7 +94,22 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
         .then(|| to_fill(first.as_ref(), cluster, &targets))
         .transpose()?;
     watch(order, first, &targets, filled, &mut facts);
+    note_own_devices(&interfaces, &mut facts);
     Ok(facts)
+}
+
+/// Which peers' addresses this machine has itself; where nodes share a machine, and so reach each
+/// other, that is as it should be.
+fn note_own_devices(interfaces: &[Interface], facts: &mut Facts) {
+    let own_device = |path: &PathFacts| {
+        let watch = facts.path_status(&path.peer, path.link)?;
+        let fails = watch.last.state != PathState::Up;
+        fails.then(|| device::with_address(interfaces, path.remote.ip()))?
+    };
+    let own: Vec<Option<Device>> = facts.paths.iter().map(own_device).collect();
+    for (path, own) in facts.paths.iter_mut().zip(own) {
+        path.own_device = own;
+    }
 }
 
 enum Trouble {
@@ -180,15 +200,23 @@ fn own_links(
             .map(|(number, address)| (number as u8, address))
             .collect();
     }
-    let port = cluster.map(|(cluster, _)| cluster.port);
     let link = |(number, address): (u8, IpAddr)| OwnLink {
         number,
         address: Some(address),
         device: device::with_address(interfaces, address),
-        port_taken: report.is_none() && port.is_some_and(|port| is_taken(address, port)),
         ..OwnLink::default()
     };
     numbered.into_iter().map(link).collect()
+}
+
+/// Which links' ports somebody else has, where no daemon runs.
+fn note_taken_ports(cluster: Option<&(Cluster, usize)>, facts: &mut Facts) {
+    let Some((cluster, _)) = cluster else {
+        return;
+    };
+    for link in &mut facts.links {
+        link.port_taken = link.address.is_some_and(|a| is_taken(a, cluster.port));
+    }
 }
 
 fn is_taken(address: IpAddr, port: u16) -> bool {
@@ -488,6 +516,7 @@ fn take_paths(facts: &mut Facts, network: &Network, targets: &[Target], answers:
                 .then(|| network.macs(target.link, ip)),
             neighbour: neighbour.and_then(|n| n.mac),
             neighbour_failed: neighbour.is_some_and(|n| n.failed),
+            own_device: None,
         });
     }
 }

@@ -1,6 +1,8 @@
 //! The machine, from `/proc` and `/sys`.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tabane_io::clock;
@@ -17,6 +19,7 @@ pub struct Before {
     processors: Vec<Processor>,
     daemon: Option<Scheduled>,
     daemon_pid: Option<u32>,
+    throttled: Throttled,
     port: u16,
     socket_drops: u64,
     backlog_drops: u64,
@@ -33,6 +36,9 @@ struct Processor {
     all: u64,
 }
 
+/// For how long a quota kept each control group from running that a process is in, by its path, nanoseconds.
+type Throttled = BTreeMap<PathBuf, u64>;
+
 /// Time of one process, all its threads that live.
 #[derive(Clone, Copy)]
 struct Scheduled {
@@ -47,6 +53,7 @@ impl Before {
             processors: processors(),
             daemon: daemon_pid.and_then(scheduled),
             daemon_pid,
+            throttled: daemon_pid.map(throttled).unwrap_or_default(),
             port,
             socket_drops: socket_drops(port),
             backlog_drops: backlog_drops(),
@@ -65,6 +72,9 @@ impl Before {
             daemon.map(|(a, b)| since(of(&a), of(&b)) as f64 / elapsed_ns)
         };
         let (softirq_share_max, stolen_share) = processor_shares(&self.processors, &processors());
+        let held_back_ns = self
+            .daemon_pid
+            .and_then(|pid| grown(&self.throttled, &throttled(pid)));
         let steady_s = since(self.steady_ns, clock::now_ns()) as f64 * 1e-9;
         let wall_now = wall();
         Machine {
@@ -74,6 +84,7 @@ impl Before {
             stolen_share,
             daemon_ran_share: share(|s| s.ran_ns),
             daemon_waited_share: share(|s| s.waited_ns),
+            daemon_throttled_share: held_back_ns.map(|ns| (ns as f64 / elapsed_ns).min(1.0)),
             socket_drops: since(self.socket_drops, socket_drops(self.port)),
             backlog_drops: since(self.backlog_drops, backlog_drops()),
             clocksource: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -143,6 +154,51 @@ fn scheduled(pid: u32) -> Option<Scheduled> {
     })
 }
 
+/// Where control groups are seen: those of version 2, and version 1's of the processor.
+const CGROUPS: &str = "/sys/fs/cgroup";
+const CGROUPS_OF_PROCESSOR: &str = "/sys/fs/cgroup/cpu";
+
+/// `/proc/PID/cgroup` (cgroups(7)) names the groups; `cpu.stat` of each, and of those that it is in, counts.
+fn throttled(pid: u32) -> Throttled {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let mut found = Throttled::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let root = match controllers {
+            "" => Path::new(CGROUPS),
+            some if some.split(',').any(|c| c == "cpu") => Path::new(CGROUPS_OF_PROCESSOR),
+            _ => continue,
+        };
+        let group = root.join(path.trim_start_matches('/'));
+        for group in group.ancestors().take_while(|g| g.starts_with(root)) {
+            let stat = fs::read_to_string(group.join("cpu.stat")).unwrap_or_default();
+            if let Some(ns) = throttled_ns(&stat) {
+                found.insert(group.to_owned(), ns);
+            }
+        }
+    }
+    found
+}
+
+/// What `cpu.stat` says, of version 2 in microseconds, of version 1 in nanoseconds.
+fn throttled_ns(stat: &str) -> Option<u64> {
+    let of = |name: &str| {
+        let value = |line: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
+        stat.lines().find_map(value)
+    };
+    let version_2 = of("throttled_usec ").map(|us| us.saturating_mul(1000));
+    version_2.or_else(|| of("throttled_time "))
+}
+
+/// What the most throttled group's time grew by.
+fn grown(first: &Throttled, last: &Throttled) -> Option<u64> {
+    let of_one = |(group, ns): (&PathBuf, &u64)| Some(since(*first.get(group)?, *ns));
+    last.iter().filter_map(of_one).max()
+}
+
 /// `/proc/net/udp`: the last column counts datagrams a socket had no room for.
 fn socket_drops(port: u16) -> u64 {
     let wanted = format!(":{port:04X}");
@@ -174,4 +230,22 @@ fn clock_read_ns() -> f64 {
         since(began, clock::now_ns()) as f64 / f64::from(CLOCK_READINGS)
     };
     (0..CLOCK_BATCHES).map(batch).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::throttled_ns;
+
+    #[test]
+    fn both_versions_of_control_groups_count() {
+        let version_2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec 2500\nburst_usec 0\n";
+        assert_eq!(throttled_ns(version_2), Some(2_500_000));
+        let version_1 = "nr_periods 9\nnr_throttled 3\nthrottled_time 2500\n";
+        assert_eq!(throttled_ns(version_1), Some(2500));
+        assert_eq!(
+            throttled_ns("usage_usec 7\n"),
+            None,
+            "the root has no quota"
+        );
+    }
 }

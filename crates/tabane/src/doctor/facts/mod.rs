@@ -166,6 +166,8 @@ pub struct PathFacts {
     pub neighbour: Option<Mac>,
     /// Whether the kernel got no answer when it asked for the peer.
     pub neighbour_failed: bool,
+    /// The device of this machine that has the peer's address, where that is not reached.
+    pub own_device: Option<Device>,
 }
 
 /// The machine.
@@ -183,6 +185,8 @@ pub struct Machine {
     pub daemon_ran_share: Option<f64>,
     /// Share of the time that it was ready to run and waited for a processor.
     pub daemon_waited_share: Option<f64>,
+    /// Share of the time that a quota kept its control group from running on some processor.
+    pub daemon_throttled_share: Option<f64>,
     /// Datagrams our port's sockets had no room for, while watching.
     pub socket_drops: u64,
     /// Packets the kernel dropped before any socket, machine-wide, while watching.
@@ -260,6 +264,9 @@ fn path_of<'a>(report: &'a StatusReport, peer: &str, link: u8) -> Option<&'a Pat
     peer.paths.iter().find(|p| p.link == link)
 }
 
+/// One direction carries so many times the other's bytes where that sends acknowledgements only.
+const MOSTLY: u64 = 8;
+
 /// A path while it was watched.
 #[derive(Debug, Clone, Copy)]
 pub struct PathWatch<'a> {
@@ -309,6 +316,14 @@ impl<'a> PathWatch<'a> {
     /// Packets received meanwhile.
     pub fn received(&self) -> u64 {
         since(self.first.rx_packets, self.last.rx_packets)
+    }
+
+    /// Whether what came was much more than what went: then what went is acknowledgements,
+    /// and what is lost of those nobody counts.
+    pub fn mostly_received(&self) -> bool {
+        let sent = since(self.first.tx_bytes, self.last.tx_bytes);
+        let received = since(self.first.rx_bytes, self.last.rx_bytes);
+        received / MOSTLY > sent
     }
 
     /// What was sent meanwhile, Mb/s.

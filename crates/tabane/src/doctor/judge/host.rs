@@ -2,7 +2,7 @@
 
 use tabane_io::udp::{RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES};
 
-use super::words;
+use super::{flood, words};
 use crate::doctor::facts::{Device, Facts, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::StatusReport;
@@ -13,6 +13,8 @@ const BUSY_MIN: f64 = 0.9;
 const BUSY_PER_S: f64 = 500.0;
 /// Of that, waiting for a processor from here on means that others have it.
 const WAITED_MIN: f64 = 0.2;
+/// Kept from running by a quota for so long, nothing is on time.
+const THROTTLED_MIN: f64 = 0.1;
 /// A processor that does nothing but network interrupts is a limit of its own.
 const SOFTIRQ_MIN: f64 = 0.8;
 const STOLEN_MIN: f64 = 0.1;
@@ -42,6 +44,9 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
 
 fn processor(facts: &Facts) -> Option<Finding> {
     let daemon = facts.daemon.as_ref()?;
+    if is_throttled(facts) {
+        return Some(throttled(facts));
+    }
     let worked_us = since(daemon.first.node.busy_us, daemon.last.node.busy_us);
     let busy = worked_us as f64 * 1e-6 / facts.seconds.max(1e-3);
     let machine = &facts.machine;
@@ -89,6 +94,27 @@ fn processor(facts: &Facts) -> Option<Finding> {
     })
 }
 
+fn is_throttled(facts: &Facts) -> bool {
+    let share = facts.machine.daemon_throttled_share;
+    share.is_some_and(|share| share >= THROTTLED_MIN)
+}
+
+fn throttled(facts: &Facts) -> Finding {
+    let share = facts.machine.daemon_throttled_share.unwrap_or(0.0);
+    Finding::new(
+        Cause::Cpu,
+        Severity::Slow,
+        "A quota keeps the daemon from running; that is the limit, not the links",
+    )
+    .seen(format!(
+        "`cpu.stat` of its control group: throttled for {} of the time",
+        words::percent(share)
+    ))
+    .costs(0.5, "what arrives meanwhile waits; the links could carry more")
+    .mend("a service: `systemctl show -p CPUQuotaPerSecUSec tabane`; `systemctl set-property tabane CPUQuota=` lifts it")
+    .mend("a container: give it more processors, such as `docker update --cpus 2 CONTAINER`")
+}
+
 /// Whether there was traffic to speak of.
 fn carries(facts: &Facts) -> bool {
     let watches = facts
@@ -101,10 +127,8 @@ fn carries(facts: &Facts) -> bool {
 
 /// Whether the daemon often waits for a processor: then rates say little of links.
 pub fn is_starved(facts: &Facts) -> bool {
-    facts
-        .machine
-        .daemon_waited_share
-        .is_some_and(|w| w >= WAITED_MIN)
+    let waited = facts.machine.daemon_waited_share;
+    waited.is_some_and(|w| w >= WAITED_MIN) || is_throttled(facts)
 }
 
 fn starved(waited: f64) -> Finding {
@@ -158,10 +182,7 @@ fn buffers(facts: &Facts) -> Option<Finding> {
             .iter()
             .filter_map(|l| facts.link_status(l.number))
     };
-    let by_daemon: u64 = watches().map(|watch| watch.grown(|l| l.rx_dropped)).sum();
-    // What a filter keeps off while a flood lasts is counted by the socket, too.
-    let by_system = facts.machine.socket_drops.saturating_sub(kept_off(facts));
-    let dropped = by_system.max(by_daemon);
+    let dropped = no_room(facts);
     let lost = (dropped > 0).then(|| {
         format!(
             "{} had no room in the sockets",
@@ -173,6 +194,10 @@ fn buffers(facts: &Facts) -> Option<Finding> {
     let less = |granted: Option<u64>, wanted: usize| granted.is_some_and(|g| g < wanted as u64);
     if less(receive, RECEIVE_BUFFER_BYTES) || less(send, SEND_BUFFER_BYTES) {
         return Some(small_buffers(receive.unwrap_or(0), send.unwrap_or(0), lost));
+    }
+    if flood::is_flooded(facts) {
+        // It is what fills them.
+        return None;
     }
     let lost = lost?;
     Some(
@@ -190,6 +215,16 @@ fn buffers(facts: &Facts) -> Option<Finding> {
                  `renice -n -10 -p $(pidof tabane)`, or CPUWeight=1000 in its unit",
         ),
     )
+}
+
+/// Packets that found no room in the sockets.
+pub(super) fn no_room(facts: &Facts) -> u64 {
+    let links = facts.links.iter();
+    let watches = links.filter_map(|l| facts.link_status(l.number));
+    let by_daemon: u64 = watches.map(|watch| watch.grown(|l| l.rx_dropped)).sum();
+    // What a filter keeps off while a flood lasts is counted by the socket, too.
+    let by_system = facts.machine.socket_drops.saturating_sub(kept_off(facts));
+    by_system.max(by_daemon)
 }
 
 /// Packets of a flood that the kernel dropped at the daemon's word.
@@ -242,7 +277,8 @@ fn offloads(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
     let piecewise = grown(|l| l.tx_piecewise);
     let each = datagrams as f64 / receives.max(1) as f64;
     let is_bulk = datagrams as f64 / facts.seconds.max(1e-3) >= BULK_PER_S;
-    let one_by_one = is_bulk && each < JOINED_MIN;
+    // What strangers send cannot be joined.
+    let one_by_one = is_bulk && each < JOINED_MIN && !flood::is_flooded(facts);
     let mut missing = Vec::new();
     if !has("tx-checksum-") {
         missing.push(("tx", "checksums of what is sent (tx-checksum)"));

@@ -3,7 +3,7 @@
 use tabane_cluster::Network;
 
 use super::words;
-use crate::doctor::facts::{Device, Facts, Mac, OwnLink};
+use crate::doctor::facts::{Device, Facts, Mac, OwnLink, PathFacts};
 use crate::doctor::finding::{Cause, Finding, Severity};
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
@@ -107,6 +107,10 @@ fn conflict(facts: &Facts, link: &OwnLink, found: &mut Vec<Finding>) {
 /// Two answers for one peer's address, where they are not both that peer's NICs.
 fn peer_conflicts(facts: &Facts, found: &mut Vec<Finding>) {
     for path in &facts.paths {
+        if let Some(device) = &path.own_device {
+            found.push(peers_address_here(facts, path, device));
+            continue;
+        }
         let macs = path.macs.as_deref().unwrap_or_default();
         // A peer with both NICs on one network answers twice: that is another finding.
         let other_links = facts
@@ -144,6 +148,25 @@ fn peer_conflicts(facts: &Facts, found: &mut Vec<Finding>) {
             ),
         );
     }
+}
+
+/// The kernel takes what comes from a peer with an address of this machine's for a forgery, and drops it.
+fn peers_address_here(facts: &Facts, path: &PathFacts, device: &Device) -> Finding {
+    let (ip, peer, link, nic) = (path.remote.ip(), &path.peer, path.link, &device.name);
+    Finding::new(
+        Cause::AddressConflict,
+        Severity::Unreachable,
+        format!("This machine has the address {ip}, which is {peer}'s on link {link}"),
+    )
+    .peer(peer)
+    .link(link)
+    .seen(format!("`ip address` lists {ip} on {nic}"))
+    .costs(
+        share(facts),
+        format!("link {link} carries nothing to {peer}; what others send to it may come here"),
+    )
+    .mend(format!("`ip address del {ip}/{} dev {nic}`", device.prefix))
+    .mend("or correct `links` in the cluster file, on every node")
 }
 
 /// The kernel sends to an Ethernet address that did not answer for the peer's: one

@@ -1,5 +1,6 @@
 //! From what was seen to what is wrong. Pure: facts in, findings out.
 
+mod flood;
 mod host;
 mod links;
 mod mtu;
@@ -17,12 +18,13 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// What is looked for, in words, for the one to whom nothing is wrong.
-pub const CHECKED: [&str; 15] = [
+pub const CHECKED: [&str; 16] = [
     "the daemon and its cluster file",
     "interfaces, addresses and carrier",
     "key, version, wire and names",
     "firewalls here and there",
     "links that carry one way or not at all",
+    "floods of strangers",
     "two links on one switch or in one network",
     "address conflicts",
     "loss",
@@ -42,6 +44,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     links::judge(facts, &mut found);
     refusals::judge(facts, &mut found);
     reach::judge(facts, &mut found);
+    flood::judge(facts, &mut found);
     host::judge(facts, &mut found);
     quality::judge(facts, &mut found);
     shared::judge(facts, &mut found);

@@ -2,12 +2,14 @@
 
 use super::quality::share;
 use super::words;
-use crate::doctor::facts::{Facts, PathFacts, PathWatch};
+use crate::doctor::facts::{Device, Facts, PathFacts, PathWatch};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::PathState;
 
 /// By then a path knows which packets pass (`Mtu` of the protocol).
 const KNOWN_AFTER_S: u64 = 3;
+/// By then it has also searched once more, in case only the first search failed.
+const SEARCHED_AFTER_S: u64 = 15;
 /// Headers in front of a datagram: IP and UDP.
 const HEADERS_IPV4: u32 = 28;
 const HEADERS_IPV6: u32 = 48;
@@ -47,21 +49,95 @@ pub fn judge(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Fi
     let large_fail = path
         .large
         .is_some_and(|p| p.sent >= PINGS_MIN && p.answered == 0);
+    let short = known && last.mtu_bytes < hoped && first.mtu_bytes < hoped;
+    let large_pass = path.large.is_some_and(|p| p.answered > 0);
+    let settled = last.since_s >= SEARCHED_AFTER_S && first.mtu_bytes == last.mtu_bytes;
     let passing = Passing {
         path,
         nic: &device.name,
         mtu_bytes: device.mtu_bytes,
         headers,
         passes: last.mtu_bytes + headers,
-        short: known && last.mtu_bytes < hoped && first.mtu_bytes < hoped,
+        short,
         pings_say: small_pass && large_fail,
     };
-    // Then the daemon is about to find it out.
-    let large_pass = path.large.is_some_and(|p| p.answered > 0);
-    (!large_pass && (passing.short || passing.pings_say)).then(|| passing.finding(facts))
+    if large_pass {
+        // At first the daemon is about to find it out.
+        return (short && settled).then(|| passing.note(facts));
+    }
+    (passing.short || passing.pings_say).then(|| passing.finding(facts))
+}
+
+/// A NIC that is set to less than any Ethernet passes, and than another link's.
+pub fn small_nic(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
+    let own = device.mtu_bytes;
+    let others = facts.links.iter().filter(|l| l.number != link);
+    let sizes = others.filter_map(|l| Some((l.number, l.device.as_ref()?.mtu_bytes)));
+    let (other, best) = sizes.max_by_key(|(_, mtu)| *mtu)?;
+    if own >= ETHERNET_MTU || own >= best {
+        return None;
+    }
+    let nic = &device.name;
+    let less = 1.0 - f64::from(own) / f64::from(best);
+    Some(
+        Finding::new(
+            Cause::Mtu,
+            Severity::Note,
+            format!("Link {link}: {nic} is set to {own} bytes, the NIC of link {other} to {best}"),
+        )
+        .link(link)
+        .seen(format!("`ip link show {nic}` says mtu {own}"))
+        .costs(
+            less.min(0.1) * share(facts),
+            "packets are smaller than they could be; larger ones that peers send may be dropped here",
+        )
+        .mend(format!(
+            "`ip link set {nic} mtu {}`, if that is what the network passes",
+            best.min(ETHERNET_MTU)
+        ))
+        .mend("if the network passes no more, all is well where every node's NIC is set so"),
+    )
 }
 
 impl Passing<'_> {
+    /// Either large packets of UDP are dropped and pings are not, or they pass again by now.
+    fn note(&self, facts: &Facts) -> Finding {
+        let (peer, link, nic) = (&self.path.peer, self.path.link, self.nic);
+        let (mtu, passes) = (self.mtu_bytes, self.passes);
+        let less = 1.0 - f64::from(passes.min(mtu)) / f64::from(mtu.max(1));
+        let large = self.path.large.unwrap_or_default();
+        Finding::new(
+            Cause::Mtu,
+            Severity::Note,
+            format!(
+                "Link {link} to {peer} passes pings of {mtu} bytes, but packets of UDP above {passes} \
+                 bytes were lost"
+            ),
+        )
+        .peer(peer)
+        .link(link)
+        .seen(format!(
+            "{} of {} pings of {mtu} bytes were answered; packets of {passes} bytes are the largest \
+             that the daemon found to pass, the MTU of {nic} is {mtu}",
+            large.answered, large.sent
+        ))
+        .costs(
+            less.min(0.1) * share(facts),
+            format!(
+                "packets are {} smaller than they could be: more of them, more processor time",
+                words::percent(less)
+            ),
+        )
+        .mend(format!(
+            "a firewall here, on {peer} or on the way that drops large or fragmented packets of UDP: \
+             `nft list ruleset`"
+        ))
+        .mend(
+            "if the MTU on the way was mended lately, all is well: the daemon tries large packets again \
+             every ten minutes, and when it starts",
+        )
+    }
+
     fn finding(&self, facts: &Facts) -> Finding {
         let (peer, link, nic, mtu) = (&self.path.peer, self.path.link, self.nic, self.mtu_bytes);
         let less = 1.0 - f64::from(self.passes.min(mtu)) / f64::from(mtu.max(1));

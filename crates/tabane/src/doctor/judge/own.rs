@@ -35,13 +35,14 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     }
     if !facts.file_problems.is_empty() {
         let harmless = facts.file_problems.iter().all(|p| p.contains("warning:"));
-        let (severity, cost) = match (&facts.daemon, harmless) {
+        let runs = facts.daemon.is_some() || facts.daemon_trouble.is_some();
+        let (severity, cost) = match (runs, harmless) {
             (_, true) => (Severity::Note, "nothing now"),
-            (Some(_), _) => (
+            (true, _) => (
                 Severity::Note,
                 "nothing now; `tabane up` would refuse to start",
             ),
-            (None, _) => (Severity::Unreachable, "`tabane up` refuses to start"),
+            (false, _) => (Severity::Unreachable, "`tabane up` refuses to start"),
         };
         let mut finding = Finding::new(
             Cause::ClusterFile,

@@ -18,6 +18,8 @@ const LOST_MIN: u64 = 5;
 const LOST_TIMES_MIN: usize = 3;
 /// Pings are fewer, and both directions count.
 const PING_LOSS_MIN: f64 = 0.02;
+/// The same on a link that receives in bulk: there answers also wait in the peer's full queue.
+const PING_LOSS_MIN_RECEIVING: f64 = 0.05;
 /// Lost at fewer times they are chance, or somebody was away for a moment.
 const PINGS_LOST_MIN: u32 = 3;
 /// A path in use carries this share of what it can at least.
@@ -44,6 +46,9 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     for link in &facts.links {
         if let Some(device) = &link.device {
             found.extend(duplex(facts, link.number, device));
+            if !is_said(found, Cause::Mtu, link.number) {
+                found.extend(mtu::small_nic(facts, link.number, device));
+            }
         }
     }
     let starved = found.iter().any(|f| f.cause == Cause::Cpu);
@@ -83,35 +88,43 @@ fn loss_min(facts: &Facts) -> f64 {
     }
 }
 
-fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding> {
-    let (loss, evidence) = if watch.sent() >= BUSY_PACKETS {
-        let loss = watch.lost() as f64 / watch.sent() as f64;
-        let (times, of) = watch.lost_times();
-        if loss < loss_min(facts) || watch.lost() < LOST_MIN || times < LOST_TIMES_MIN.min(of) {
-            return None;
-        }
+/// What share was lost, and how that is known.
+fn loss(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<(f64, String)> {
+    if watch.sent() < BUSY_PACKETS {
+        return loss_of_pings(path, PING_LOSS_MIN, "on an idle link");
+    }
+    let loss = watch.lost() as f64 / watch.sent() as f64;
+    let (times, of) = watch.lost_times();
+    if loss >= loss_min(facts) && watch.lost() >= LOST_MIN && times >= LOST_TIMES_MIN.min(of) {
         let evidence = format!(
             "{} of {} packets sent on it were lost ({})",
             watch.lost(),
             watch.sent(),
             words::percent(loss)
         );
-        (loss, evidence)
-    } else {
-        let pings = path.small?;
-        let lost = pings.sent.saturating_sub(pings.answered);
-        let loss = f64::from(lost) / f64::from(pings.sent.max(1));
-        let times = path.lost_times.unwrap_or(lost);
-        // No answer at all, on a path that works: they are not answered there.
-        if pings.answered == 0 || loss < PING_LOSS_MIN || times < PINGS_LOST_MIN {
-            return None;
-        }
-        let evidence = format!(
-            "{lost} of {} pings were not answered, on an idle link",
-            pings.sent
-        );
-        (loss, evidence)
-    };
+        return Some((loss, evidence));
+    }
+    let at_the_receiver = "on a link that receives";
+    let tell = || loss_of_pings(path, PING_LOSS_MIN_RECEIVING, at_the_receiver);
+    watch.mostly_received().then(tell).flatten()
+}
+
+/// The same by pings, from `loss_min` on.
+fn loss_of_pings(path: &PathFacts, loss_min: f64, on: &str) -> Option<(f64, String)> {
+    let pings = path.small?;
+    let lost = pings.sent.saturating_sub(pings.answered);
+    let loss = f64::from(lost) / f64::from(pings.sent.max(1));
+    let times = path.lost_times.unwrap_or(lost);
+    // No answer at all, on a path that works: they are not answered there.
+    if pings.answered == 0 || loss < loss_min || times < PINGS_LOST_MIN {
+        return None;
+    }
+    let evidence = format!("{lost} of {} pings were not answered, {on}", pings.sent);
+    Some((loss, evidence))
+}
+
+fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Finding> {
+    let (loss, evidence) = loss(facts, path, watch)?;
     let (peer, link) = (&path.peer, path.link);
     let device = facts.device(link);
     let nic = name(facts, link);

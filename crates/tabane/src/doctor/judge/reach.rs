@@ -17,7 +17,9 @@ struct Case {
 }
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
-    let silent = facts.paths.iter().filter(|p| !works(facts, p));
+    // A peer's address on this machine explains its silence.
+    let others = facts.paths.iter().filter(|p| p.own_device.is_none());
+    let silent = others.filter(|p| !works(facts, p));
     let explained = |p: &&PathFacts| {
         found.iter().any(|f| {
             f.cause == Cause::WrongNeighbour && f.peers == [p.peer.as_str()] && f.links == [p.link]
@@ -272,6 +274,21 @@ struct Group {
     evidence: Vec<String>,
 }
 
+impl Group {
+    /// Whether the machines are there on all links and nothing comes from their daemons on any: one
+    /// that hangs looks from here like a firewall that drops both ways.
+    fn may_hang(&self, facts: &Facts) -> bool {
+        let mut paths = facts.paths.iter().filter(|p| self.peers.contains(&p.peer));
+        // Any answer from the port is a firewall's.
+        let is_quiet = |p: &PathFacts| {
+            self.links.contains(&p.link)
+                && heard(facts, p) == 0
+                && matches!(p.knock, None | Some(KnockAnswer::Silence))
+        };
+        self.cause == Cause::FirewallThere && paths.all(is_quiet)
+    }
+}
+
 fn finding(facts: &Facts, group: &Group) -> Finding {
     let (who, on) = (words::nodes(&group.peers), words::links(&group.links));
     let reachable = |name: &String| facts.peer(name).is_some_and(|p| p.state == PeerState::Up);
@@ -311,10 +328,16 @@ fn what(facts: &Facts, group: &Group, who: &str, on: &str) -> String {
         Cause::FirewallHere => {
             format!("a firewall of this machine drops UDP port {port} of {who} on {on}")
         }
-        Cause::FirewallThere => format!(
-            "{who} is there, but UDP port {port} does not get through on {on}: a firewall \
-             there or on the way drops it"
-        ),
+        Cause::FirewallThere => {
+            let hangs = match group.may_hang(facts) {
+                true => ", or the daemon there hangs",
+                false => "",
+            };
+            format!(
+                "{who} is there, but UDP port {port} does not get through on {on}: a firewall \
+                 there or on the way drops it{hangs}"
+            )
+        }
         Cause::OneWay => {
             format!("on {on}, what {who} sends arrives here, but not what is sent to {who}")
         }
@@ -351,13 +374,23 @@ fn mend(facts: &Facts, group: &Group, who: &str) -> Vec<String> {
             format!("here, {port}"),
             "`nft list ruleset` (or `iptables -S`) shows which rule it is".to_owned(),
         ],
-        Cause::FirewallThere => vec![
-            format!("on {who}, {port}"),
-            format!(
+        Cause::FirewallThere => {
+            let hangs = group.may_hang(facts).then(|| {
+                format!(
+                    "`tabane status` on {who}: if its daemon does not answer, it hangs: \
+                     `systemctl restart tabane`"
+                )
+            });
+            let open = format!("on {who}, {port}");
+            let address = format!(
                 "does {who} have this address on the NIC of this network, and does its daemon use it? \
                  `tabane doctor` on {who} tells"
-            ),
-        ],
+            );
+            [Some(open), hangs, Some(address)]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
         Cause::OneWay => vec![
             format!("replace the cable of {devices} (one pair, or one fibre, is broken)"),
             format!(

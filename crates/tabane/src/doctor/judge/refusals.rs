@@ -1,9 +1,9 @@
 //! Who was not admitted: keys, versions, names, files.
 
-use super::words;
+use super::{flood, words};
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Cause, Finding, Severity};
-use crate::status::{PeerState, RefusedReason, RefusedStatus};
+use crate::status::{PathState, PeerState, RefusedReason, RefusedStatus};
 
 /// A refusal older than this is of the past.
 const RECENT_S: u64 = 30;
@@ -33,7 +33,17 @@ fn recent(facts: &Facts) -> impl Iterator<Item = &RefusedStatus> {
             }
         }
     }
-    told.into_iter().filter(|r| r.last_s <= RECENT_S)
+    told.into_iter()
+        .filter(|r| r.last_s <= RECENT_S && !is_mended(facts, r))
+}
+
+/// Whether packets came over the wrong link before, and did not while it was watched: the path works now.
+fn is_mended(facts: &Facts, refused: &RefusedStatus) -> bool {
+    let peer = refused.peer.as_deref().unwrap_or_default();
+    let watch = facts.path_status(peer, refused.link);
+    let works = watch.is_some_and(|w| w.readings().all(|p| p.state == PathState::Up));
+    let before = refused.last_s as f64 > facts.seconds;
+    refused.reason == RefusedReason::WrongLink && works && before
 }
 
 fn cause(reason: RefusedReason) -> Option<Cause> {
@@ -79,9 +89,12 @@ fn finding(facts: &Facts, cause: Cause, peer: Option<&str>, all: &[&RefusedStatu
     };
     let state = peer.and_then(|name| facts.peer(name)).map(|p| p.state);
     let is_up = state == Some(PeerState::Up);
+    let is_unknown = peer.is_none();
     let severity = match (cause, is_up) {
         // Somebody knocks that the bundles do not need.
-        (Cause::FilesDiffer, _) if peer.is_none() => Severity::Note,
+        (Cause::FilesDiffer | Cause::SwappedLinks, _) if is_unknown => Severity::Note,
+        // In a flood there is everything, from every address.
+        _ if flood::is_flooded(facts) && (is_unknown || is_up) => Severity::Note,
         (Cause::SwappedLinks, true) => Severity::Degraded,
         _ => Severity::Unreachable,
     };

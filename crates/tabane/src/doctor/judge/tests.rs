@@ -1,5 +1,6 @@
 //! Each cause from made-up facts, and nothing from healthy ones.
 
+mod alike;
 mod moments;
 mod shared;
 
@@ -96,6 +97,7 @@ fn healthy() -> Facts {
         macs: Some(vec![[2, 0, 0, 0, link, 2]]),
         neighbour: Some([2, 0, 0, 0, link, 2]),
         neighbour_failed: false,
+        own_device: None,
     };
     Facts {
         seconds: SECONDS,
