@@ -399,8 +399,9 @@ impl Link {
         let same = device.map(|d| d.index) == self.device.as_ref().map(|(index, _)| *index);
         if !same {
             self.drop_socket(poller);
-            self.device = device.map(|d| (d.index, d.name.clone()));
         }
+        // Also where it is the same: it may have been given another name, by which the next socket is held to it.
+        self.device = device.map(|d| (d.index, d.name.clone()));
         let before = self.trouble.take();
         if let Some(device) = device {
             self.mtu = device.mtu;

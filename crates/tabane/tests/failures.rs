@@ -95,6 +95,22 @@ fn an_address_is_taken_from_a_nic_and_given_back() {
     stream.finish();
 }
 
+#[test]
+fn a_nic_is_renamed() {
+    let cluster = cluster_on(&slow_links());
+    let stream = Stream::start(&cluster);
+    stream.flows(SOME_BYTES);
+    for change in ["down", "name lan1", "up"] {
+        let nic = if change == "up" { "lan1" } else { "eth1" };
+        said(&cluster, 0, &format!("ip link set {nic} {change}"));
+    }
+    let is_told = |status: &Value| status["node"]["links"][1]["device"] == "lan1";
+    cluster.wait_status(0, "the name", is_told).expect("status");
+    wait_path(&cluster, 1, "up");
+    stream.flows(SOME_BYTES);
+    stream.finish();
+}
+
 /// Not what made it fail, if that is over.
 #[test]
 fn status_says_what_keeps_a_path_down() {
