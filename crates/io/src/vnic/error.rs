@@ -70,7 +70,7 @@ impl fmt::Display for VnicError {
             VnicError::NameTaken { name } => write!(
                 f,
                 "there already is a network device `{name}` that tabane did not make: \
-                 remove it (`ip link delete {name}`) or choose another name"
+                 remove it (`ip link delete {name}`) or rename it (`ip link set {name} name OTHER`)"
             ),
             VnicError::InvalidName { name } => write!(
                 f,
