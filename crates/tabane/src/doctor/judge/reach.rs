@@ -289,6 +289,15 @@ impl Group {
     }
 }
 
+/// Whether none of the peers was connected since the daemon began.
+fn all_connecting(facts: &Facts, group: &Group) -> bool {
+    let connecting = |name: &String| {
+        let peer = facts.peer(name);
+        peer.is_some_and(|p| p.state == PeerState::Connecting)
+    };
+    group.peers.iter().all(connecting)
+}
+
 fn finding(facts: &Facts, group: &Group) -> Finding {
     let (who, on) = (words::nodes(&group.peers), words::links(&group.links));
     let reachable = |name: &String| facts.peer(name).is_some_and(|p| p.state == PeerState::Up);
@@ -329,9 +338,12 @@ fn what(facts: &Facts, group: &Group, who: &str, on: &str) -> String {
             format!("a firewall of this machine drops UDP port {port} of {who} on {on}")
         }
         Cause::FirewallThere => {
-            let hangs = match group.may_hang(facts) {
-                true => ", or the daemon there hangs",
-                false => "",
+            let hangs = match (group.may_hang(facts), all_connecting(facts, group)) {
+                (true, true) => {
+                    ", the daemon there hangs, or its cluster file does not have this node"
+                }
+                (true, false) => ", or the daemon there hangs",
+                (false, _) => "",
             };
             format!(
                 "{who} is there, but UDP port {port} does not get through on {on}: a firewall \
@@ -375,7 +387,14 @@ fn mend(facts: &Facts, group: &Group, who: &str) -> Vec<String> {
             "`nft list ruleset` (or `iptables -S`) shows which rule it is".to_owned(),
         ],
         Cause::FirewallThere => {
-            let hangs = group.may_hang(facts).then(|| {
+            let may_hang = group.may_hang(facts);
+            let file = (may_hang && all_connecting(facts, group)).then(|| {
+                format!(
+                    "copy the cluster file of this node to {who}, and `tabane reload` there: a node that is \
+                     not in it gets no answer"
+                )
+            });
+            let hangs = may_hang.then(|| {
                 format!(
                     "`tabane status` on {who}: if its daemon does not answer, it hangs: \
                      `systemctl restart tabane`"
@@ -386,7 +405,7 @@ fn mend(facts: &Facts, group: &Group, who: &str) -> Vec<String> {
                 "does {who} have this address on the NIC of this network, and does its daemon use it? \
                  `tabane doctor` on {who} tells"
             );
-            [Some(open), hangs, Some(address)]
+            [Some(open), file, hangs, Some(address)]
                 .into_iter()
                 .flatten()
                 .collect()

@@ -1,7 +1,7 @@
 //! Faults that look alike from here, or show in one direction only.
 
 use super::*;
-use crate::status::{PathState, RefusedStatus};
+use crate::status::{PathState, PeerState, RefusedStatus};
 
 /// Nothing of n1's daemon is heard or answers, on any link; its machine answers pings.
 fn quiet(facts: &mut Facts) {
@@ -24,6 +24,16 @@ fn a_daemon_that_hangs_there_looks_like_a_firewall() {
         mend
     };
     assert!(says_so(&with(quiet)));
+    let new = with(|facts| {
+        quiet(facts);
+        both(facts, |r| r.peers[0].state = PeerState::Connecting);
+    });
+    let finding = only(&new, Cause::FirewallThere, Severity::Unreachable);
+    assert!(finding.what.contains("does not have this node"), "{new:#?}");
+    assert!(
+        finding.mend[1].contains("`tabane reload` there"),
+        "{new:#?}"
+    );
     let heard = with(|facts| {
         quiet(facts);
         last(facts).peers[0].paths[0].rx_packets += 20;
