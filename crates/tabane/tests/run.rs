@@ -211,6 +211,23 @@ fn nodes_are_found_by_their_names() {
     assert!(!hosts.contains(&cluster.address(1).to_string()));
 }
 
+/// Where the disk is full or may not be written, as in a container's image, nothing is lacking.
+#[test]
+fn nodes_are_found_by_their_names_where_nothing_can_be_written() {
+    let cluster = cluster();
+    let mut command = tabane_behind(&cluster, 0, &["env", "TMPDIR=/nowhere"], "run");
+    let script = "getent hosts n1; readlink /proc/self/ns/net; ls /proc/hosts";
+    command.args(["--", "sh", "-c", script]);
+    command.stdin(Stdio::null());
+    let said = output("tabane run", command, PATIENCE).expect("ends");
+    let (out, err) = (text(&said.stdout), text(&said.stderr));
+    assert!(out.contains(&cluster.address(1).to_string()), "{out}{err}");
+    // What was mounted for that is seen by nobody.
+    assert!(out.contains("net:["), "{out}{err}");
+    assert!(!out.contains("/proc/hosts"), "{out}{err}");
+    assert!(!err.contains("warning"), "{err}");
+}
+
 /// Client and server of a case, each started in its way, at an address of node 1; what both say.
 fn talk(cluster: &Cluster, ways: [Way; 2], case: &str, to: [&str; 2]) -> String {
     let [server_way, client_way] = ways;

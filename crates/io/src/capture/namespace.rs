@@ -116,12 +116,11 @@ impl Namespace {
     /// Has `/etc/hosts` say what it says, and `names` besides, to the processes of this namespace.
     ///
     /// # Errors
-    /// There is no such file, or nowhere to write another.
+    /// There is no such file, or the kernel does not permit to mount another over it.
     pub fn add_names<'a>(
         &self,
         names: impl IntoIterator<Item = (&'a str, IpAddr)>,
     ) -> Result<(), NamespaceError> {
-        const HOSTS: &CStr = c"/etc/hosts";
         let step = || NamespaceError::step("give /etc/hosts the nodes' names");
         let mut text = fs::read("/etc/hosts").map_err(step())?;
         if text.last().is_some_and(|last| *last != b'\n') {
@@ -130,17 +129,23 @@ impl Namespace {
         for (name, address) in names {
             text.extend(format!("{address}\t{name}\n").into_bytes());
         }
-        let own = std::env::temp_dir().join(format!("tabane-hosts-{}", std::process::id()));
-        // A new file: in a directory of everybody's another might be somebody's trap.
-        let mut file = File::create_new(&own).map_err(step())?;
-        let mounted = file
-            .write_all(&text)
-            .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
-            .and_then(|()| mount(Some(&own), HOSTS, libc::MS_BIND));
+        // The file is in memory: there may be no place on the disks to write one. For a moment that
+        // file system is in the way of /proc, which is always there, and which only this process sees so.
+        mount_memory(c"/proc").map_err(step())?;
+        let mounted = cover_hosts(&text);
         // What is mounted stays, without its name.
-        let _ = fs::remove_file(&own);
-        mounted.map_err(step())
+        let uncovered = unmount(c"/proc");
+        mounted.and(uncovered).map_err(step())
     }
+}
+
+/// Mounts a file with this text over `/etc/hosts`, from the file system that is at `/proc`.
+fn cover_hosts(text: &[u8]) -> io::Result<()> {
+    let own = Path::new("/proc/hosts");
+    let mut file = File::create_new(own)?;
+    file.write_all(text)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    mount(Some(own), c"/etc/hosts", libc::MS_BIND)
 }
 
 fn setting_path(name: &str) -> PathBuf {
@@ -175,6 +180,29 @@ fn mount(source: Option<&Path>, target: &CStr, flags: libc::c_ulong) -> io::Resu
             std::ptr::null(),
         )
     })?;
+    Ok(())
+}
+
+/// Mounts an empty file system that is in memory.
+fn mount_memory(target: &CStr) -> io::Result<()> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: all strings end in a zero byte and outlive the call; there is no data.
+    check(unsafe {
+        libc::mount(
+            c"tabane".as_ptr(),
+            target.as_ptr(),
+            c"tmpfs".as_ptr(),
+            flags,
+            std::ptr::null(),
+        )
+    })?;
+    Ok(())
+}
+
+/// Undoes the last mount there; what of it is in use stays.
+fn unmount(target: &CStr) -> io::Result<()> {
+    // SAFETY: the string ends in a zero byte and outlives the call.
+    check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) })?;
     Ok(())
 }
 
