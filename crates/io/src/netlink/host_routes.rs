@@ -20,11 +20,15 @@ const METRIC_RTO_MIN: u16 = 13;
 const HEADER_BYTES: usize = 12;
 /// Where it has the length of the network's prefix, the protocol and the kind of route.
 const HEADER_PREFIX: usize = 1;
+const HEADER_TABLE: usize = 4;
 const HEADER_PROTOCOL: usize = 5;
 const HEADER_KIND: usize = 7;
 /// Where it has flags, and the one that asks for a route as it was made (`RTM_F_FIB_MATCH`).
 const HEADER_FLAGS: usize = 8;
 const FIB_MATCH: u32 = 0x2000;
+
+/// The index of `lo`, which every network namespace has.
+const LOOPBACK: u32 = 1;
 
 /// A route to one address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,9 +154,46 @@ impl HostRoutes {
             if *body.get(HEADER_PROTOCOL)? != PROTOCOL {
                 return None;
             }
-            let mut attributes = attributes(body.get(HEADER_BYTES..)?);
-            let to = attributes.find(|(kind, _)| *kind == libc::RTA_DST)?.1;
-            read(message, read_ip(to)?)
+            read(message, destination(message)?)
+        };
+        Ok(self.socket.dump(make, read_one)?)
+    }
+
+    /// Has this host keep an address that no device has: what is sent to it is taken, by whatever
+    /// device it comes, and what is bound to it can go on sending (without an address of its own a
+    /// socket of IPv4 finds no route, wherever it leads).
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`]: it is kept, or (IPv4) a device has it. Needs CAP_NET_ADMIN.
+    pub fn keep_address(&mut self, address: IpAddr) -> io::Result<()> {
+        let how = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        self.execute(keep(libc::RTM_NEWROUTE, how, address))
+    }
+
+    /// Ends what [`keep_address`](Self::keep_address) made; an address of a device stays.
+    ///
+    /// # Errors
+    /// It is not kept. Needs CAP_NET_ADMIN.
+    pub fn release_address(&mut self, address: IpAddr) -> io::Result<()> {
+        self.execute(keep(libc::RTM_DELROUTE, libc::NLM_F_ACK, address))
+    }
+
+    /// The addresses that are kept.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn kept_addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        let mut header = [0; HEADER_BYTES];
+        header[HEADER_TABLE] = libc::RT_TABLE_LOCAL;
+        header[HEADER_PROTOCOL] = PROTOCOL;
+        header[HEADER_KIND] = libc::RTN_LOCAL;
+        let make = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &header);
+        let read_one = |message: Message<'_>| {
+            let body = message.body;
+            let is_kept = *body.get(HEADER_PROTOCOL)? == PROTOCOL
+                && *body.get(HEADER_TABLE)? == libc::RT_TABLE_LOCAL
+                && *body.get(HEADER_KIND)? == libc::RTN_LOCAL;
+            destination(message).filter(|_| is_kept)
         };
         Ok(self.socket.dump(make, read_one)?)
     }
@@ -170,6 +211,36 @@ fn parts(address: IpAddr) -> (u8, u8, Vec<u8>) {
         IpAddr::V4(ip) => (libc::AF_INET as u8, 32, ip.octets().to_vec()),
         IpAddr::V6(ip) => (libc::AF_INET6 as u8, 128, ip.octets().to_vec()),
     }
+}
+
+/// Table, protocol, scope, kind and flags of the route that keeps an address.
+const KEPT: [u8; 8] = [
+    libc::RT_TABLE_LOCAL,
+    PROTOCOL,
+    libc::RT_SCOPE_HOST,
+    libc::RTN_LOCAL,
+    0,
+    0,
+    0,
+    0,
+];
+
+fn keep(kind: u16, how: i32, address: IpAddr) -> Request {
+    let (family, prefix, octets) = parts(address);
+    let mut header = [0; HEADER_BYTES];
+    header[..2].copy_from_slice(&[family, prefix]);
+    header[HEADER_TABLE..].copy_from_slice(&KEPT);
+    let mut request = Request::new(kind, how, &header);
+    request
+        .attribute(libc::RTA_DST, &octets)
+        .number(libc::RTA_OIF, LOOPBACK);
+    request
+}
+
+/// The address that a route leads to.
+fn destination(message: Message<'_>) -> Option<IpAddr> {
+    let mut attributes = attributes(message.body.get(HEADER_BYTES..)?);
+    read_ip(attributes.find(|(kind, _)| *kind == libc::RTA_DST)?.1)
 }
 
 fn write(kind: u16, how: i32, route: &HostRoute) -> Request {

@@ -341,6 +341,61 @@ fn a_route_to_one_address_is_made_changed_and_removed() {
 }
 
 #[test]
+fn an_address_that_no_device_has_is_kept() {
+    isolated(
+        "netlink::tests::an_address_that_no_device_has_is_kept",
+        || {
+            let mut socket = Socket::new().unwrap();
+            socket.add_veth("a", "b", None).unwrap();
+            for name in ["lo", "a", "b"] {
+                let index = socket.link(name).unwrap().unwrap().index;
+                let up = LinkSettings {
+                    up: true,
+                    ..LinkSettings::default()
+                };
+                socket.set_link(index, up).unwrap();
+            }
+            let index = socket.link("a").unwrap().unwrap().index;
+            let mut routes = HostRoutes::open().unwrap();
+            let of_ipv6 = "fd00::7".parse().unwrap();
+            for address in [IpAddr::from(ADDRESS), of_ipv6] {
+                assert!(!is_own(address), "nobody has it");
+                routes.keep_address(address).unwrap();
+                assert!(is_own(address));
+                let twice = routes.keep_address(address).unwrap_err();
+                assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists, "{twice}");
+                assert_eq!(routes.kept_addresses().unwrap(), [address]);
+                assert!(routes.list().unwrap().is_empty(), "it leads nowhere");
+                // It returns, and is the device's from then on.
+                socket.add_address(index, address, 24).unwrap();
+                routes.release_address(address).unwrap();
+                assert!(is_own(address), "the device has {address}");
+                assert!(routes.release_address(address).is_err(), "not kept");
+                assert!(routes.kept_addresses().unwrap().is_empty());
+                assert!(is_own(address), "the device has it yet");
+            }
+            let error = routes.keep_address(ADDRESS.into()).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
+        },
+    );
+}
+
+/// Whether what is sent to an address arrives here.
+fn is_own(address: IpAddr) -> bool {
+    use std::net::{Ipv6Addr, UdpSocket};
+    let any = match address {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let receiver = UdpSocket::bind((any, 0)).unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let port = receiver.local_addr().unwrap().port();
+    // Without a route it cannot be sent; over loopback it is there at once.
+    let sender = UdpSocket::bind((any, 0)).unwrap();
+    sender.send_to(b"?", (address, port)).is_ok() && receiver.recv(&mut [0; 1]).is_ok()
+}
+
+#[test]
 fn the_subflows_of_a_connection_are_listed() {
     isolated(
         "netlink::tests::the_subflows_of_a_connection_are_listed",

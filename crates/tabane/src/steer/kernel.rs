@@ -46,6 +46,8 @@ pub struct Kernel {
     picture: Picture,
     /// The routes made here, by the address they lead to.
     made: BTreeMap<IpAddr, Made>,
+    /// Addresses of this node's that no device has, and that are kept for what lives by them.
+    kept: BTreeSet<IpAddr>,
     /// What `tabane status` tells.
     pub status: MptcpStatus,
     /// What was said already, so that it is said once.
@@ -79,6 +81,9 @@ impl Kernel {
         for route in routes.list().map_err(trouble)? {
             let _ = routes.delete(route.to);
         }
+        for address in routes.kept_addresses().map_err(trouble)? {
+            let _ = routes.release_address(address);
+        }
         Ok(Kernel {
             paths,
             routes,
@@ -86,6 +91,7 @@ impl Kernel {
             subflows: Subflows::open().map_err(trouble)?,
             limits: None,
             picture: Picture::default(),
+            kept: BTreeSet::new(),
             made: BTreeMap::new(),
             status: MptcpStatus::default(),
             told: BTreeSet::new(),
@@ -203,7 +209,41 @@ impl Kernel {
         Ok(left)
     }
 
+    /// Keeps the addresses of failed links that no device has any more (removed, or gone with the device)
+    /// while there is a detour from them. Without its address a subflow can neither send nor receive,
+    /// wherever a route leads, and what it has not delivered holds up the whole connection.
+    fn keep_addresses(&mut self, ways: &BTreeMap<IpAddr, Way>) {
+        let own = ways.values().filter_map(|way| match way {
+            Way::Detour { own, .. } => Some(*own),
+            Way::Direct { .. } => None,
+        });
+        let mut wanted: BTreeSet<_> = own.collect();
+        if wanted.is_empty() && self.kept.is_empty() {
+            return;
+        }
+        let Ok(devices) = interfaces() else {
+            return;
+        };
+        for address in devices.iter().flat_map(|device| &device.addresses) {
+            wanted.remove(&address.ip);
+        }
+        for address in self.kept.difference(&wanted) {
+            let _ = self.routes.release_address(*address);
+        }
+        for address in &wanted {
+            match self.routes.keep_address(*address) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    self.tell(format!("address {address}: {}", plain(&error)));
+                }
+                _ => {}
+            }
+        }
+        self.kept = wanted;
+    }
+
     fn set_routes(&mut self, ways: &BTreeMap<IpAddr, Way>) {
+        // A detour leads from an address, which must be there first.
+        self.keep_addresses(ways);
         // The kernel removes them, too, with a device or an address.
         let present: BTreeSet<_> = match self.routes.list() {
             Ok(routes) => routes.into_iter().map(|route| route.to).collect(),
@@ -373,6 +413,9 @@ impl Kernel {
         let made = std::mem::take(&mut self.made).into_keys();
         for to in listed.map(|route| route.to).chain(made) {
             let _ = self.routes.delete(to);
+        }
+        for address in self.routes.kept_addresses().unwrap_or_default() {
+            let _ = self.routes.release_address(address);
         }
         if let Some((found, set)) = self.limits.take()
             && self.paths.limits().is_ok_and(|now| now == set)

@@ -149,6 +149,35 @@ fn one_link_returns_as_the_other_fails() {
     keeper.finish();
 }
 
+/// What lives by an address goes on by it over another link, until the device has it again.
+#[test]
+fn the_address_of_a_failed_link_is_kept_while_no_device_has_it() {
+    let mut keeper = Keeper::start(2);
+    let device = "10.77.1.1/24 dev eth1";
+    let kept = |keeper: &Keeper, wanted: &str| {
+        eventually(&format!("`{wanted}` is kept"), || {
+            keeper.ip("route show table local proto 77").trim() == wanted
+        });
+    };
+    keeper.draw("WF");
+    keeper.wait_ways(&[0, 0]);
+    kept(&keeper, "");
+    keeper.ip(&format!("address del {device}"));
+    // No new picture says so.
+    kept(&keeper, "local 10.77.1.1 dev lo scope host");
+    keeper.wait_ways(&[0, 0]);
+    keeper.ip(&format!("address add {device}"));
+    kept(&keeper, "");
+    keeper.draw("WW");
+    keeper.wait_ways(&[0, 1]);
+    keeper.ip(&format!("address del {device}"));
+    keeper.draw("WF");
+    kept(&keeper, "local 10.77.1.1 dev lo scope host");
+    keeper.stream.shutdown(Shutdown::Both).expect("is open");
+    assert!(keeper.program.wait(PATIENCE).expect("it ends").success());
+    kept(&keeper, "");
+}
+
 /// As systemd-networkd does with routes that it has not made (`ManageForeignRoutes=`).
 #[test]
 fn routes_that_others_remove_come_back() {

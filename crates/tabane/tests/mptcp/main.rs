@@ -381,10 +381,17 @@ fn an_address_goes_and_returns_under_a_stream() {
     wait_links(&cluster, &[0, 1]);
     address(&cluster, "del");
     wait_path(&cluster, 1, "down");
+    wait_detour(&cluster, 1, true);
+    // Its subflow could not even be told of its loss: from the address and to it all goes on.
+    said(&cluster, 0, "ping -c 1 -W 5 -I 10.77.1.1 10.77.1.2");
     wait_carried(&cluster, &[0]);
     address(&cluster, "add");
     wait_path(&cluster, 1, "up");
     wait_carried(&cluster, &[0, 1]);
+    let kept = "ip route show table local proto 77";
+    eventually("only the device has it", || {
+        said(&cluster, 0, kept).is_empty()
+    });
     flow.finish();
 }
 
