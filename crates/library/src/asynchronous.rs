@@ -5,9 +5,11 @@ use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Wake;
 
+use tabane_proto::op::Policy;
+
 use crate::hub::{Hub, State};
 use crate::node::{poll_accepted, poll_message, poll_opened};
-use crate::{ConnectError, Event, Gone, Listener, Message, Node, Stream};
+use crate::{ConnectError, Event, Gone, Listener, Message, Node, SendError, Stream};
 
 /// Wakes the task that waits, in place of its own waker, of which the node may have several by as
 /// many calls: this one can be told from them.
@@ -96,6 +98,35 @@ impl Node {
                 accepted => return accepted.map(|()| stream),
             }
         }
+    }
+
+    /// [`send`](Node::send) for tasks. Waits for ever: the runtime knows how to end that, and what it has
+    /// ended was not sent.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub async fn send_async(&self, peer: &str, flow: u32, data: &[u8]) -> Result<(), SendError> {
+        let sent = self.send_with_async(peer, flow, None, data, Policy::default());
+        sent.await
+    }
+
+    /// [`send_with`](Node::send_with) for tasks, as [`send_async`](Node::send_async).
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub async fn send_with_async(
+        &self,
+        peer: &str,
+        flow: u32,
+        tag: Option<u64>,
+        data: &[u8],
+        policy: Policy,
+    ) -> Result<(), SendError> {
+        let message = self.outgoing(peer, flow, tag, data, policy)?;
+        let mut waits_for = SendError::NotConnected;
+        let mut waiting = Waiting::new(&self.hub);
+        let sent = waiting.until(|state, context| message.poll(state, context, &mut waits_for));
+        sent.await.map_err(SendError::Gone)?
     }
 
     /// [`receive`](Node::receive) for tasks.

@@ -217,6 +217,13 @@ pub enum SendError {
     Gone(Gone),
 }
 
+impl SendError {
+    /// Whether it can be sent later: that is what is waited for.
+    pub(crate) const fn passes(&self) -> bool {
+        matches!(self, SendError::NotConnected | SendError::TimedOut)
+    }
+}
+
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

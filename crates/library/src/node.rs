@@ -192,40 +192,39 @@ impl Node {
         data: &[u8],
         policy: Policy,
     ) -> Result<(), SendError> {
-        let id = self.peer(peer);
-        let id = id.ok_or_else(|| SendError::UnknownPeer(peer.to_owned()))?;
-        let send = |state: &mut State| {
-            let now = state.now;
-            let node = &mut state.engine.node;
-            if !node.is_connected(id) {
-                return Err(SendError::NotConnected);
-            }
-            let sent = node.send_message(now, id, flow, tag, data, policy);
-            sent.map_err(|error| match error {
-                OpError::TooLarge { bytes_max } => SendError::TooLarge(bytes_max),
-                OpError::TooManyFlows => SendError::TooManyFlows,
-                OpError::Full => SendError::TimedOut,
-                _ => SendError::UnknownPeer(peer.to_owned()),
-            })
-        };
-        let sent = self.hub.act(|state| (send(state), data.len()));
+        let message = self.outgoing(peer, flow, tag, data, policy)?;
+        let sent = self.hub.act(|state| (message.send(state), data.len()));
         let mut waits_for = match sent.map_err(SendError::Gone)? {
-            Err(error @ (SendError::NotConnected | SendError::TimedOut)) => error,
+            Err(error) if error.passes() => error,
             sent => return sent,
         };
         let until = Instant::now().checked_add(self.timeout);
-        let sent = self
-            .hub
-            .wait_to_act(until, |state, context| match send(state) {
-                Err(error @ (SendError::NotConnected | SendError::TimedOut)) => {
-                    waits_for = error;
-                    state.sockets.room_waiters.add(context);
-                    state.sockets.peer_waiters.add(context);
-                    Poll::Pending
-                }
-                sent => Poll::Ready((sent, data.len())),
-            });
+        let sent = self.hub.wait_to_act(until, |state, context| {
+            let polled = message.poll(state, context, &mut waits_for);
+            polled.map(|sent| (sent, data.len()))
+        });
         sent.map_err(SendError::Gone)?.unwrap_or(Err(waits_for))
+    }
+
+    /// What is to be sent to a peer that there is.
+    pub(crate) fn outgoing<'a>(
+        &self,
+        peer: &'a str,
+        flow: u32,
+        tag: Option<u64>,
+        data: &'a [u8],
+        policy: Policy,
+    ) -> Result<Outgoing<'a>, SendError> {
+        let id = self.peer(peer);
+        let id = id.ok_or_else(|| SendError::UnknownPeer(peer.to_owned()))?;
+        Ok(Outgoing {
+            id,
+            peer,
+            flow,
+            tag,
+            data,
+            policy,
+        })
     }
 
     /// Waits for the next message of whomever.
@@ -368,6 +367,52 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// A message that is to be sent.
+pub(crate) struct Outgoing<'a> {
+    id: PeerId,
+    peer: &'a str,
+    flow: u32,
+    tag: Option<u64>,
+    data: &'a [u8],
+    policy: Policy,
+}
+
+impl Outgoing<'_> {
+    /// Hands it over as a whole, or not at all.
+    fn send(&self, state: &mut State) -> Result<(), SendError> {
+        let now = state.now;
+        let node = &mut state.engine.node;
+        if !node.is_connected(self.id) {
+            return Err(SendError::NotConnected);
+        }
+        let sent = node.send_message(now, self.id, self.flow, self.tag, self.data, self.policy);
+        sent.map_err(|error| match error {
+            OpError::TooLarge { bytes_max } => SendError::TooLarge(bytes_max),
+            OpError::TooManyFlows => SendError::TooManyFlows,
+            OpError::Full => SendError::TimedOut,
+            _ => SendError::UnknownPeer(self.peer.to_owned()),
+        })
+    }
+
+    /// The same, for who waits until it can be: for what is in `waits_for`.
+    pub(crate) fn poll(
+        &self,
+        state: &mut State,
+        context: &Context<'_>,
+        waits_for: &mut SendError,
+    ) -> Poll<Result<(), SendError>> {
+        match self.send(state) {
+            Err(error) if error.passes() => {
+                *waits_for = error;
+                state.sockets.room_waiters.add(context);
+                state.sockets.peer_waiters.add(context);
+                Poll::Pending
+            }
+            sent => Poll::Ready(sent),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{LONG, SERVICE, two_nodes};
-use tabane_library::{ConnectError, Event};
+use tabane_library::{ConnectError, Event, SendError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -65,4 +65,27 @@ async fn messages_events_and_errors_reach_tasks() {
         (message.from.as_str(), &message.data[..]),
         ("a", &b"hello"[..])
     );
+}
+
+#[tokio::test]
+async fn a_task_that_sends_more_than_there_is_room_for_waits() {
+    const MESSAGES: usize = 400;
+    const BYTES: usize = 500_000;
+    let (a, b) = two_nodes();
+    let unknown = a.send_async("c", 1, b"hello").await;
+    assert_eq!(unknown, Err(SendError::UnknownPeer("c".to_owned())));
+    // Nobody receives: more than either end keeps. Others have their turn meanwhile, in the same thread.
+    let sending = async {
+        for n in 0..MESSAGES {
+            a.send_async("b", 1, &vec![n as u8; BYTES]).await.unwrap();
+        }
+    };
+    let receiving = async {
+        for n in 0..MESSAGES {
+            let message = b.receive_async().await.unwrap();
+            assert!(message.data == vec![n as u8; BYTES], "message {n}");
+        }
+    };
+    let both = async { tokio::join!(sending, receiving) };
+    timeout(LONG, both).await.unwrap();
 }
