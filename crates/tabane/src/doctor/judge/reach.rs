@@ -417,7 +417,7 @@ fn mend(facts: &Facts, group: &Group, who: &str) -> Vec<String> {
             ),
         ],
         _ => vec![
-            format!("is {who} on, and are its cable and switch port? `ip -brief link` there"),
+            format!("look at {who}: power, cable, switch port; `ip -brief link` there"),
             format!(
                 "does the switch of {devices} work? `tabane doctor` on {who} tells what it hears"
             ),
