@@ -312,9 +312,10 @@ impl<'a> Run<'a> {
             let op = node.peer_stats(id)?.op;
             Some(op.frames_crowded_out + op.frames_overdue)
         };
-        self.observer.judge_gaps(&self.ground.network, |from, to| {
-            dropped(from, to).unwrap_or_default()
-        })?;
+        let dropped = |from, to| dropped(from, to).unwrap_or_default();
+        let blocks = |host: usize| self.schedule.hosts[host].traits.blocks_at_bytes.is_some();
+        let network = &self.ground.network;
+        self.observer.judge_gaps(network, dropped, blocks)?;
         let Some(host) = self.schedule.closes.filter(|h| self.hosts[*h].runs()) else {
             return Ok(());
         };

@@ -131,3 +131,10 @@ fn a_queue_that_is_not_known_is_none() {
     let violation = run(&Schedule::draw(2662), &Options::default()).violation;
     assert!(violation.is_none(), "{}", violation.unwrap());
 }
+
+/// While the near path's socket took nothing, a frame went by one that had become 90 ms long.
+#[test]
+fn a_frame_may_stray_to_a_far_path_while_the_near_one_is_blocked() {
+    let violation = run(&Schedule::draw(710_107), &Options::default()).violation;
+    assert!(violation.is_none(), "{}", violation.unwrap());
+}

@@ -34,6 +34,8 @@ const FRAME_RATE_MIN_BPS: u64 = 100_000_000;
 /// On a farther one, its silence tells that it is dead after longer than the 60 ms that frames wait
 /// for earlier ones: three round trips, and an answer's way.
 const FRAME_RTT_MAX_NS: Ns = 15 * MS;
+/// So long frames wait for earlier ones.
+const FRAME_WAIT_NS: Ns = 60 * MS;
 
 /// What the observer knows of a host.
 #[derive(Clone, Debug)]
@@ -344,7 +346,13 @@ impl Observer {
 
     /// Judges the frames that were left out, once the run is over. `dropped`: how many frames for
     /// the second host the first says it dropped, because more came than its paths carried.
-    pub fn judge_gaps(&self, network: &Network, dropped: impl Fn(usize, usize) -> u64) -> Checked {
+    /// `blocks`: whether a host's sockets may take nothing for a while.
+    pub fn judge_gaps(
+        &self,
+        network: &Network,
+        dropped: impl Fn(usize, usize) -> u64,
+        blocks: impl Fn(usize) -> bool,
+    ) -> Checked {
         let mut left_out = BTreeMap::<(usize, usize), u64>::new();
         let plans = self.units.plans().iter().enumerate();
         let unseen = plans.filter_map(|(i, _)| {
@@ -357,10 +365,12 @@ impl Observer {
             let (rule, excused) = match plan.kind {
                 UnitKind::Message => (Rule::MessageArrives, false),
                 UnitKind::Frame => {
-                    let excused = self.excuses_frames(&gap, network) || {
-                        let count = left_out.entry((plan.from, plan.to)).or_default();
+                    let (from, to) = (plan.from, plan.to);
+                    let strays = blocks(from) && may_stray(from, to, network);
+                    let excused = strays || self.excuses_frames(&gap, network) || {
+                        let count = left_out.entry((from, to)).or_default();
                         *count += u64::from(gap.end - gap.first);
-                        *count <= dropped(plan.from, plan.to)
+                        *count <= dropped(from, to)
                     };
                     (Rule::FrameArrives, excused)
                 }
@@ -402,4 +412,13 @@ impl Observer {
         let full = network.overflowed_between(from, to);
         !ran || !simple || full || network.hosts() > 2
     }
+}
+
+/// Whether a frame may come so late by one path that those behind it, by another, no longer wait.
+/// While the socket of the near path takes nothing, what is urgent goes by the far one.
+fn may_stray(a: usize, b: usize, network: &Network) -> bool {
+    let links = 0..network.links();
+    let nearest_ns = links.clone().map(|link| network.delay_ns(a, b, link)).min();
+    let farthest_ns = links.map(|link| network.longest_ns(a, b, link)).max();
+    farthest_ns.unwrap_or(0) > nearest_ns.unwrap_or(0) + FRAME_WAIT_NS
 }

@@ -67,6 +67,8 @@ pub struct Network {
     switches: Vec<Switch>,
     packets: Packets,
     histories: Vec<History>,
+    /// The longest that the delay of each path ever was.
+    longest_ns: Vec<Ns>,
     random: Random,
     /// What has happened so far.
     pub stats: NetworkStats,
@@ -86,6 +88,7 @@ impl Network {
             switches: vec![Switch::default(); links],
             packets: Packets::default(),
             histories: vec![History::default(); hosts * hosts * links],
+            longest_ns: vec![0; hosts * hosts * links],
             random,
             stats: NetworkStats::default(),
             overflows: Vec::new(),
@@ -154,6 +157,11 @@ impl Network {
         one_way(a, b).max(one_way(b, a))
     }
 
+    /// The longest that [`delay_ns`](Network::delay_ns) ever was.
+    pub fn longest_ns(&self, a: usize, b: usize, link: usize) -> Ns {
+        self.longest_ns[self.path_index(a, b, link)]
+    }
+
     /// The slowest wire of a path, either way.
     pub fn slowest_bps(&self, a: usize, b: usize, link: usize) -> u64 {
         let rates = [a, b].map(|host| {
@@ -185,6 +193,8 @@ impl Network {
                     let quality = self.quality(now, a, b, link);
                     let index = self.path_index(a, b, link);
                     self.histories[index].note(now, quality, touched);
+                    let delay_ns = self.delay_ns(a, b, link);
+                    self.longest_ns[index] = self.longest_ns[index].max(delay_ns);
                 }
             }
         }
