@@ -138,3 +138,10 @@ fn a_frame_may_stray_to_a_far_path_while_the_near_one_is_blocked() {
     let violation = run(&Schedule::draw(710_107), &Options::default()).violation;
     assert!(violation.is_none(), "{}", violation.unwrap());
 }
+
+/// A path of 1 Gb/s that had failed was good for 2 kB/s, and owed for what had been urgent before: seconds of silence.
+#[test]
+fn what_a_failed_path_owes_is_paid_in_time() {
+    let violation = run(&Schedule::draw(937_792), &Options::default()).violation;
+    assert!(violation.is_none(), "{}", violation.unwrap());
+}

@@ -10,6 +10,10 @@ use core::time::Duration;
 
 use crate::Time;
 
+/// More than comes in this time (seconds) is never owed. While a path fails, what is urgent goes
+/// on being sent and the rate falls: at the new rate it might take minutes to pay for.
+const DEBT_MAX_S: f64 = 1.0;
+
 /// What may be sent, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
@@ -47,6 +51,11 @@ impl Bucket {
     /// From the next refill on `rate` bytes per second come, up to `depth`; less than `burst` does not go.
     pub const fn set(&mut self, rate: f64, depth: f64, burst: f64) {
         (self.rate, self.depth, self.burst) = (rate, depth.max(burst), burst);
+        self.limit_debt();
+    }
+
+    const fn limit_debt(&mut self) {
+        self.tokens = self.tokens.max(-self.rate * DEBT_MAX_S);
     }
 
     /// What came since is what may go.
@@ -63,6 +72,7 @@ impl Bucket {
 
     pub const fn on_sent(&mut self, bytes: usize) {
         self.tokens -= bytes as f64;
+        self.limit_debt();
     }
 
     /// How much may go now: nothing, until it is worth it.
@@ -129,6 +139,18 @@ mod tests {
         let wait = bucket.room_at().expect("in debt").since(Time::ZERO);
         let owed = (DEPTH + BURST) / RATE;
         assert!((wait.as_secs_f64() - owed).abs() < 1e-5, "{wait:?}");
+    }
+
+    #[test]
+    fn a_debt_of_better_times_is_limited() {
+        let mut bucket = full(Time::ZERO);
+        bucket.on_sent(RATE as usize / 2);
+        bucket.set(RATE / 1e3, DEPTH, BURST);
+        let wait = bucket.room_at().expect("in debt").since(Time::ZERO);
+        assert!(
+            wait.as_secs_f64() < DEBT_MAX_S + BURST / (RATE / 1e3) + 0.1,
+            "{wait:?}"
+        );
     }
 
     #[test]
