@@ -326,17 +326,24 @@ fn read_port(root: &DeTable<'_>, findings: &mut Findings) -> u16 {
 }
 
 fn read_mptcp(root: &DeTable<'_>, findings: &mut Findings) -> bool {
-    let Some((value, line)) = entry(root, "mptcp", findings) else {
-        return false;
-    };
-    value.as_bool().unwrap_or_else(|| {
-        findings.error(
-            line,
-            "mptcp is neither true nor false",
-            "write `mptcp = true` to have tabane steer the kernel's Multipath TCP, or leave it out",
-        );
-        false
-    })
+    const RIGHT: &str =
+        "write `mptcp = true` to have tabane steer the kernel's Multipath TCP, or leave it out";
+    read_bool(root, "mptcp", RIGHT, findings).unwrap_or(false)
+}
+
+/// `true` or `false`, if `key` says so. `right`: what to write instead of anything else.
+pub(super) fn read_bool(
+    table: &DeTable<'_>,
+    key: &str,
+    right: &str,
+    findings: &mut Findings,
+) -> Option<bool> {
+    let (value, line) = entry(table, key, findings)?;
+    let read = value.as_bool();
+    if read.is_none() {
+        findings.error(line, format!("{key} is neither true nor false"), right);
+    }
+    read
 }
 
 fn read_nodes(root: &DeTable<'_>, findings: &mut Findings) -> Vec<NodeSpec> {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{entry, unknown_keys};
+use super::document::{entry, read_bool, unknown_keys};
 use super::problem::Findings;
 
 /// How long they wait while no link to the far end works, if the file does not say: about as long as
@@ -72,15 +72,8 @@ fn read_all_links_down(table: &DeTable<'_>, run: &mut RunSpec, findings: &mut Fi
 }
 
 fn read_plain_tcp(table: &DeTable<'_>, run: &mut RunSpec, findings: &mut Findings) {
-    let Some((value, line)) = entry(table, "plain_tcp", findings) else {
-        return;
-    };
-    match value.as_bool() {
-        Some(may) => run.plain_tcp = may,
-        None => findings.error(
-            line,
-            "plain_tcp is neither true nor false",
-            "write `plain_tcp = false` to have nothing between nodes carried in the clear, or leave it out",
-        ),
+    const RIGHT: &str = "write `plain_tcp = false` to have nothing between nodes carried in the clear, or leave it out";
+    if let Some(may) = read_bool(table, "plain_tcp", RIGHT, findings) {
+        run.plain_tcp = may;
     }
 }

@@ -262,7 +262,7 @@ impl Socket {
                 }
                 consistent &= message.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
                 match i32::from(message.kind) {
-                    libc::NLMSG_DONE => return Ok(consistent),
+                    libc::NLMSG_DONE => return read_end(message.body).map(|()| consistent),
                     libc::NLMSG_ERROR => return read_error(message.body).map(|()| consistent),
                     _ => each(message),
                 }
@@ -277,6 +277,26 @@ impl AsFd for Socket {
     }
 }
 
+/// The end of a list: a negated error number, and attributes. Nothing of the kind that was
+/// asked for (`ENOENT`) is an empty list.
+fn read_end(body: &[u8]) -> Result<(), Refused> {
+    let errno = u32_at(body, 0).map_or(0, |number| (number as i32).wrapping_neg());
+    if errno <= 0 || errno == libc::ENOENT {
+        return Ok(());
+    }
+    Err(refused(errno, body.get(4..)))
+}
+
+fn refused(errno: i32, details: Option<&[u8]>) -> Refused {
+    let detail = attributes(details.unwrap_or(&[]))
+        .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
+        .map(|(_, value)| text(value));
+    Refused {
+        source: io::Error::from_raw_os_error(errno),
+        detail,
+    }
+}
+
 /// `struct nlmsgerr`: a negated error number (0: done), the header of the
 /// request, and attributes.
 fn read_error(body: &[u8]) -> Result<(), Refused> {
@@ -284,17 +304,24 @@ fn read_error(body: &[u8]) -> Result<(), Refused> {
     if errno == 0 {
         return Ok(());
     }
-    let details = body.get(20..).unwrap_or(&[]);
-    let detail = attributes(details)
-        .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
-        .map(|(_, value)| text(value));
-    Err(Refused {
-        source: io::Error::from_raw_os_error(errno),
-        detail,
-    })
+    Err(refused(errno, body.get(20..)))
 }
 
 fn no_address() -> libc::sockaddr_nl {
     // SAFETY: integers only; zero is a value.
     unsafe { mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_ends_in_an_error_is_refused() {
+        let end = |errno: i32| read_end(&(-errno).to_ne_bytes());
+        assert!(end(0).is_ok() && read_end(&[]).is_ok());
+        assert!(end(libc::ENOENT).is_ok(), "there is nothing of the kind");
+        let refused = end(libc::EPERM).unwrap_err();
+        assert_eq!(refused.source.raw_os_error(), Some(libc::EPERM));
+    }
 }

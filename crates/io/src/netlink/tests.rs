@@ -380,18 +380,6 @@ fn an_address_that_no_device_has_is_kept() {
     );
 }
 
-/// The same, by and by: an address of IPv6 is looked for among the neighbours first (RFC 4862 section 5.4).
-fn becomes_own(address: IpAddr) -> bool {
-    let pause = std::time::Duration::from_millis(20);
-    (0..500).any(|_| {
-        let own = is_own(address);
-        if !own {
-            std::thread::sleep(pause);
-        }
-        own
-    })
-}
-
 /// Whether what is sent to an address arrives here.
 fn is_own(address: IpAddr) -> bool {
     use std::net::{Ipv6Addr, UdpSocket};
@@ -405,6 +393,18 @@ fn is_own(address: IpAddr) -> bool {
     // Without a route it cannot be sent; over loopback it is there at once.
     let sender = UdpSocket::bind((any, 0)).unwrap();
     sender.send_to(b"?", (address, port)).is_ok() && receiver.recv(&mut [0; 1]).is_ok()
+}
+
+/// The same, by and by: an address of IPv6 is looked for among the neighbours first (RFC 4862 section 5.4).
+fn becomes_own(address: IpAddr) -> bool {
+    let pause = std::time::Duration::from_millis(20);
+    (0..500).any(|_| {
+        let own = is_own(address);
+        if !own {
+            std::thread::sleep(pause);
+        }
+        own
+    })
 }
 
 #[test]
