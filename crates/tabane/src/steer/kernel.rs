@@ -4,6 +4,7 @@
 //! numbers of a range of their own, routes a protocol of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,6 +30,11 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(20);
 const LISTED_MAX: usize = 128;
 /// Whether the kernel has MPTCP switched on, in this network namespace.
 const SWITCH: &str = "/proc/sys/net/mptcp/enabled";
+/// Whether it checks what it joins (RFC 8684, section 3.3.1).
+const CHECKSUMS: &str = "/proc/sys/net/mptcp/checksum_enabled";
+/// What is said while it does not: a kernel was seen to deliver wrong bytes (docs/mptcp.md, Limits).
+const UNCHECKED: &str = "Multipath TCP: the kernel does not check what it joins, and one was seen to deliver wrong bytes; \
+                         `sysctl -w net.mptcp.checksum_enabled=1` on every node has it check";
 
 /// What is said of a kernel without Multipath TCP.
 pub const MISSING: &str = "this kernel has no Multipath TCP (CONFIG_MPTCP)";
@@ -72,7 +78,8 @@ impl Kernel {
             ErrorKind::NotFound => MISSING.to_owned(),
             _ => plain(&error),
         })?;
-        if std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "0") {
+        let is_off = |setting| fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0");
+        if is_off(SWITCH) {
             return Err(SWITCHED_OFF.to_owned());
         }
         let trouble = |error: io::Error| format!("netlink: {}", plain(&error));
@@ -95,7 +102,7 @@ impl Kernel {
             made: BTreeMap::new(),
             status: MptcpStatus::default(),
             told: BTreeSet::new(),
-            said: Vec::new(),
+            said: Vec::from_iter(is_off(CHECKSUMS).then(|| UNCHECKED.to_owned())),
         })
     }
 

@@ -180,6 +180,21 @@ fn steered(config: &LabConfig) -> (Cluster, Vec<Kernel>) {
     (cluster, before)
 }
 
+/// A kernel that does not check what it joins was seen to deliver wrong bytes.
+#[test]
+fn whether_the_kernel_checks_what_it_joins_is_said() {
+    const MENDED_BY: &str = "`sysctl -w net.mptcp.checksum_enabled=1`";
+    let mut cluster = Cluster::new(lab(&on(2)), tabane(), STEERED).expect("a cluster");
+    said(&cluster, 0, "sysctl -w net.mptcp.checksum_enabled=0");
+    said(&cluster, 1, "sysctl -w net.mptcp.checksum_enabled=1");
+    for node in 0..2 {
+        cluster.start(node).expect("starts");
+    }
+    cluster.wait_steered().expect("all is steered");
+    eventually("node 0 says so", || cluster.log(0).contains(MENDED_BY));
+    assert!(!cluster.log(1).contains(MENDED_BY), "{}", cluster.log(1));
+}
+
 /// Wait until a node's kernel is as it was.
 fn wait_restored(cluster: &Cluster, node: usize, before: &Kernel) {
     eventually("all is put back", || kernel(cluster, node) == *before);

@@ -234,6 +234,9 @@ pub fn once(
         Ok(seen) => {
             let (failed_ns, healed_ns) = (seen.failed_ns, seen.healed_ns);
             let timeline = &seen.timeline;
+            if let Some(at) = timeline.wrong_at {
+                eprintln!("bench: {way}, {failure}: what arrived is wrong from byte {at} on");
+            }
             Ok(judge(
                 timeline,
                 &seen.sent,
