@@ -29,7 +29,11 @@ fn passes(hosts: usize, links: usize, faults: &[(Ns, Fault)], change: impl Fn(&m
     s.plan.streams.push(stream());
     s.faults = faults.to_vec();
     change(&mut s);
-    let violation = run(&s, &Options::default()).violation;
+    holds(&s);
+}
+
+fn holds(schedule: &Schedule) {
+    let violation = run(schedule, &Options::default()).violation;
     assert!(violation.is_none(), "{}", violation.unwrap());
 }
 
@@ -128,20 +132,17 @@ fn a_path_that_fails_one_way_is_found_out_while_idle() {
 /// there and back for one of 3 Mb/s.
 #[test]
 fn a_queue_that_is_not_known_is_none() {
-    let violation = run(&Schedule::draw(2662), &Options::default()).violation;
-    assert!(violation.is_none(), "{}", violation.unwrap());
+    holds(&Schedule::draw(2662));
 }
 
 /// While the near path's socket took nothing, a frame went by one that had become 90 ms long.
 #[test]
 fn a_frame_may_stray_to_a_far_path_while_the_near_one_is_blocked() {
-    let violation = run(&Schedule::draw(710_107), &Options::default()).violation;
-    assert!(violation.is_none(), "{}", violation.unwrap());
+    holds(&Schedule::draw(710_107));
 }
 
 /// A path of 1 Gb/s that had failed was good for 2 kB/s, and owed for what had been urgent before: seconds of silence.
 #[test]
 fn what_a_failed_path_owes_is_paid_in_time() {
-    let violation = run(&Schedule::draw(937_792), &Options::default()).violation;
-    assert!(violation.is_none(), "{}", violation.unwrap());
+    holds(&Schedule::draw(937_792));
 }
