@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bundle;
+mod context;
 pub mod crypto;
 mod id;
 pub mod limits;
@@ -31,11 +32,12 @@ mod time;
 pub mod wire;
 
 pub use bundle::{PathStatus, PeerState, PeerStats};
+pub use context::{
+    ConfigError, DownReason, Event, LinkConfig, NodeConfig, NodeStats, PeerConfig, RanOut, Refusal,
+    Rejection, Transmit,
+};
 pub use id::{LinkId, PeerId, StreamId};
 pub use link::PathStats;
-pub use node::{
-    ConfigError, DownReason, Event, LinkConfig, Node, NodeConfig, NodeStats, PeerConfig, RanOut,
-    Refusal, Rejection, Transmit,
-};
+pub use node::Node;
 pub use random::Random;
 pub use time::Time;

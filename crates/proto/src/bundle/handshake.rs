@@ -4,24 +4,24 @@ use std::net::SocketAddr;
 
 use super::session::{INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
 use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
+use crate::context::{Context, Event, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, Responder};
 use crate::link::PathState;
-use crate::node::{Event, Rejection, Shared};
 use crate::wire::{Hello, Kind, VERSION};
 use crate::{LinkId, Time};
 
 impl Bundle {
-    fn hello(&self, shared: &Shared, session: u32, bundle: u64, peer_bundle: u64) -> Hello {
+    fn hello(&self, context: &Context, session: u32, bundle: u64, peer_bundle: u64) -> Hello {
         Hello {
             version: VERSION,
-            wire: shared.config.wire,
-            cipher_aes: shared.config.cipher_aes,
+            wire: context.config.wire,
+            cipher_aes: context.config.cipher_aes,
             session,
-            from: shared.name,
+            from: context.name,
             to: self.name,
             bundle,
             peer_bundle,
-            receive_buffer_bytes: shared.config.receive_buffer_bytes,
+            receive_buffer_bytes: context.config.receive_buffer_bytes,
         }
     }
 
@@ -33,20 +33,20 @@ impl Bundle {
 
     /// Begins a handshake; the first message goes out on every path at once, so
     /// that a dead one costs no time.
-    pub(super) fn initiate(&mut self, now: Time, shared: &mut Shared) {
-        let local = shared.new_session(self.peer);
+    pub(super) fn initiate(&mut self, now: Time, context: &mut Context) {
+        let local = context.new_session(self.peer);
         let hello = self.hello(
-            shared,
+            context,
             local,
             self.sessions.my_bundle,
             self.sessions.peer_bundle,
         );
-        let key = shared.keys[0].clone();
-        let initiator = Initiator::new(&key, &hello, &mut shared.random);
+        let key = context.keys[0].clone();
+        let initiator = Initiator::new(&key, &hello, &mut context.random);
         let paths = self.path_mask();
         let ours = (initiator, key);
         if let Some(replaced) = self.sessions.initiate(now, ours, local, paths) {
-            shared.sessions.remove(&replaced);
+            context.sessions.remove(&replaced);
         }
     }
 
@@ -79,21 +79,21 @@ impl Bundle {
         from: SocketAddr,
         init: &[u8],
         (hello, responder, key): (Hello, Responder, ClusterKey),
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Result<(), Rejection> {
         let mut id = [0; INIT_ID_BYTES];
         id.copy_from_slice(&init[..INIT_ID_BYTES]);
         if let Some(u) = &self.sessions.unconfirmed
             && u.init == id
         {
-            shared.answer(link, from, u.response.clone());
+            context.answer(link, from, u.response.clone());
             return Ok(());
         }
         // Whoever recorded it would put a handshake out of place that the peer is about to use.
         if self.answered_inits.contains(&id) {
             return Err(Rejection::Replayed);
         }
-        if self.sessions.awaits_answer(now) && shared.config.name < self.config.name {
+        if self.sessions.awaits_answer(now) && context.config.name < self.config.name {
             // Both began: the one of the node whose name sorts first counts. But
             // learn where the peer is, lest ours goes to an address it has left.
             self.learn_address(now, link, from);
@@ -103,19 +103,19 @@ impl Bundle {
             return Err(Rejection::Crossed);
         }
         if let Some(given_up) = self.sessions.initiation.take() {
-            shared.sessions.remove(&given_up.local);
+            context.sessions.remove(&given_up.local);
         }
         let known = self.sessions.continues(&hello);
         let my_bundle = if known {
             self.sessions.my_bundle
         } else {
-            shared.random.u64().max(1)
+            context.random.u64().max(1)
         };
-        let local = shared.new_session(self.peer);
-        let answer = self.hello(shared, local, my_bundle, hello.bundle);
+        let local = context.new_session(self.peer);
+        let answer = self.hello(context, local, my_bundle, hello.bundle);
         let (response, keys) = responder.respond(&answer);
         let session = Session::new(now, local, &hello, keys, key, false);
-        shared.answer(link, from, response.clone());
+        context.answer(link, from, response.clone());
         if self.answered_inits.len() == ANSWERED_INITS {
             self.answered_inits.pop_front();
         }
@@ -129,7 +129,7 @@ impl Bundle {
             response,
         };
         if let Some(old) = self.sessions.unconfirmed.replace(new) {
-            shared.sessions.remove(&old.session.local);
+            context.sessions.remove(&old.session.local);
         }
         if self.sessions.current.is_none() {
             self.learn_address(now, link, from);
@@ -147,7 +147,7 @@ impl Bundle {
         link: LinkId,
         from: SocketAddr,
         answer: &[u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Result<(), HandshakeError> {
         let Some(initiation) = &mut self.sessions.initiation else {
             return Err(HandshakeError::NotThisHandshake);
@@ -163,7 +163,15 @@ impl Bundle {
         let fresh = !self.sessions.continues(&hello);
         let session = Session::new(now, local, &hello, keys, key, true);
         let my_bundle = self.sessions.my_bundle;
-        self.install(now, (link, from), session, &hello, my_bundle, fresh, shared);
+        self.install(
+            now,
+            (link, from),
+            session,
+            &hello,
+            my_bundle,
+            fresh,
+            context,
+        );
         self.learn_address(now, link, from);
         // Use the new keys at once on every path: that confirms them to the peer. No path is known to work before
         // that is answered: a handshake does not say which link it was sent on, packets do.
@@ -179,13 +187,13 @@ impl Bundle {
         now: Time,
         link: LinkId,
         from: SocketAddr,
-        shared: &mut Shared,
+        context: &mut Context,
     ) {
         let Some(u) = self.sessions.unconfirmed.take() else {
             return;
         };
         let (at, fresh) = ((link, from), u.fresh);
-        self.install(now, at, u.session, &u.peer, u.my_bundle, fresh, shared);
+        self.install(now, at, u.session, &u.peer, u.my_bundle, fresh, context);
         if let Some(p) = &mut self.paths[link.index()] {
             p.path.on_proven(now, None);
         }
@@ -203,17 +211,17 @@ impl Bundle {
         peer: &Hello,
         my_bundle: u64,
         fresh: bool,
-        shared: &mut Shared,
+        context: &mut Context,
     ) {
         // One handshake has come through; another one under way, either way, would
         // only end what this one began.
         let initiation = self.sessions.initiation.take().map(|i| i.local);
         let unconfirmed = self.sessions.unconfirmed.take().map(|u| u.session.local);
         for given_up in initiation.into_iter().chain(unconfirmed) {
-            shared.sessions.remove(&given_up);
+            context.sessions.remove(&given_up);
         }
         if fresh {
-            self.notice_twins(now, at, peer.bundle, shared);
+            self.notice_twins(now, at, peer.bundle, context);
         }
         self.wrong_keys = 0;
         self.sessions.my_bundle = my_bundle;
@@ -225,10 +233,10 @@ impl Bundle {
             .into_iter()
             .flatten()
         {
-            shared.sessions.remove(&dropped);
+            context.sessions.remove(&dropped);
         }
         if fresh {
-            self.reset(now, shared);
+            self.reset(now, context);
         }
     }
 
@@ -244,53 +252,53 @@ impl Bundle {
 
     /// The node's cluster keys were replaced. What is carried goes on: under keys of
     /// the new first one, if the peer accepts that.
-    pub fn on_new_keys(&mut self, now: Time, shared: &mut Shared) {
-        let accepted = |key: &ClusterKey| shared.keys.contains(key);
+    pub fn on_new_keys(&mut self, now: Time, context: &mut Context) {
+        let accepted = |key: &ClusterKey| context.keys.contains(key);
         if let Some(u) = self
             .sessions
             .unconfirmed
             .take_if(|u| !accepted(&u.session.key))
         {
-            shared.sessions.remove(&u.session.local);
+            context.sessions.remove(&u.session.local);
         }
         if let Some(session) = &mut self.sessions.current {
-            session.on_new_keys(now, &shared.keys, &mut shared.random);
+            session.on_new_keys(now, &context.keys, &mut context.random);
         }
-        let outdated = |key: &ClusterKey| *key != shared.keys[0];
+        let outdated = |key: &ClusterKey| *key != context.keys[0];
         let initiation = self.sessions.initiation.as_ref();
         if initiation.is_some_and(|i| outdated(&i.key)) {
-            self.initiate(now, shared);
+            self.initiate(now, context);
         }
     }
 
     /// Ends a session whose cluster key is no longer accepted, when it has had its time.
-    pub(super) fn end_removed_key(&mut self, now: Time, shared: &mut Shared) {
+    pub(super) fn end_removed_key(&mut self, now: Time, context: &mut Context) {
         let current = self.sessions.current.as_ref();
         if current.is_some_and(|s| s.ends_at.is_some_and(|at| at <= now)) {
-            self.say_goodbye(now, CLOSE_KEY_REMOVED, shared);
-            self.forget(now, DownReason::KeyRemoved, shared);
+            self.say_goodbye(now, CLOSE_KEY_REMOVED, context);
+            self.forget(now, DownReason::KeyRemoved, context);
         }
     }
 
     /// The peer says goodbye: forget its keys, report it, and try again slowly.
-    pub(super) fn on_close(&mut self, now: Time, code: u32, shared: &mut Shared) {
-        self.forget(now, DownReason::Closed { code }, shared);
+    pub(super) fn on_close(&mut self, now: Time, code: u32, context: &mut Context) {
+        self.forget(now, DownReason::Closed { code }, context);
     }
 
-    fn forget(&mut self, now: Time, reason: DownReason, shared: &mut Shared) {
+    fn forget(&mut self, now: Time, reason: DownReason, context: &mut Context) {
         for which in [Which::Current, Which::Previous, Which::Unconfirmed] {
             if let Some(session) = self.sessions.get(which) {
-                shared.sessions.remove(&session.local);
+                context.sessions.remove(&session.local);
             }
         }
         let initiation = self.sessions.initiation.take();
         if let Some(i) = initiation {
-            shared.sessions.remove(&i.local);
+            context.sessions.remove(&i.local);
         }
-        self.sessions = Sessions::after_goodbye(now, shared.random.u64().max(1));
-        self.reset(now, shared);
+        self.sessions = Sessions::after_goodbye(now, context.random.u64().max(1));
+        self.reset(now, context);
         if self.was_up {
-            shared.event(Event::PeerDown {
+            context.event(Event::PeerDown {
                 peer: self.peer,
                 reason,
             });

@@ -17,9 +17,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::context::{Context, DownReason, Event, LinkConfig, PeerConfig};
 use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
-use crate::node::{DownReason, Event, LinkConfig, PeerConfig, Shared};
 use crate::op::{OpStats, Ops, Pending};
 use crate::segment::{Content, Fate};
 use crate::wire::{ACK_BYTES_MAX, Name, Record, Witness};
@@ -179,9 +179,9 @@ impl Bundle {
         peer: PeerId,
         name: Name,
         config: PeerConfig,
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Bundle {
-        let opens_even_streams = shared.config.name < config.name;
+        let opens_even_streams = context.config.name < config.name;
         let mut bundle = Bundle {
             peer,
             name,
@@ -191,7 +191,7 @@ impl Bundle {
             paths: Default::default(),
             parked: Default::default(),
             peer_buffer_bytes: PEER_BUFFER_BYTES_UNKNOWN,
-            ops: Ops::new(opens_even_streams, &shared.config.op_limits),
+            ops: Ops::new(opens_even_streams, &context.config.op_limits),
             mirror: VecDeque::new(),
             replies: VecDeque::new(),
             arrived: 0,
@@ -211,16 +211,16 @@ impl Bundle {
             fates: Vec::new(),
             contents: Vec::new(),
         };
-        bundle.sessions.my_bundle = shared.random.u64().max(1);
+        bundle.sessions.my_bundle = context.random.u64().max(1);
         for link in 0..LINKS_MAX {
-            bundle.rebuild_path(now, LinkId(link as u8), shared);
+            bundle.rebuild_path(now, LinkId(link as u8), context);
         }
         bundle
     }
 
     /// Creates or removes the path over `id` as both ends' configurations say.
-    pub fn rebuild_path(&mut self, now: Time, id: LinkId, shared: &Shared) {
-        let link = shared.links[id.index()];
+    pub fn rebuild_path(&mut self, now: Time, id: LinkId, context: &Context) {
+        let link = context.links[id.index()];
         let remote = self.config.addresses[id.index()];
         let (Some(link), Some(remote)) = (link, remote) else {
             self.park_path(now, id);
@@ -265,8 +265,8 @@ impl Bundle {
     }
 
     /// The link of a path is another one now, if it is there.
-    pub fn renew_path(&mut self, now: Time, id: LinkId, shared: &Shared) {
-        if let (Some(p), Some(link)) = (&mut self.paths[id.index()], shared.links[id.index()]) {
+    pub fn renew_path(&mut self, now: Time, id: LinkId, context: &Context) {
+        if let (Some(p), Some(link)) = (&mut self.paths[id.index()], context.links[id.index()]) {
             let config = Self::path_config(&link, self.peer_buffer_bytes);
             p.path.on_new_link(now, &config);
         }
@@ -321,7 +321,7 @@ impl Bundle {
         now: Time,
         id: LinkId,
         address: Option<SocketAddr>,
-        shared: &Shared,
+        context: &Context,
     ) {
         self.config.addresses[id.index()] = address;
         if let (Some(p), Some(address)) = (&mut self.paths[id.index()], address)
@@ -330,18 +330,18 @@ impl Bundle {
             p.remote = address;
             p.path.on_new_address(now);
         }
-        self.rebuild_path(now, id, shared);
+        self.rebuild_path(now, id, context);
     }
 
     /// Begins afresh: the peer restarted, or this is the first session.
-    fn reset(&mut self, now: Time, shared: &Shared) {
+    fn reset(&mut self, now: Time, context: &Context) {
         self.ops.reset();
         self.mirror.clear();
         self.replies.clear();
         self.fates.clear();
         self.parked = Default::default();
         for (index, slot) in self.paths.iter_mut().enumerate() {
-            if let (Some(path), Some(link)) = (slot.as_mut(), shared.links[index]) {
+            if let (Some(path), Some(link)) = (slot.as_mut(), context.links[index]) {
                 let id = LinkId(index as u8);
                 let config = Self::path_config(&link, self.peer_buffer_bytes);
                 path.path = Path::new(id, now, &config);
@@ -425,7 +425,7 @@ impl Bundle {
             .filter_map(|(_, p)| p.as_ref().map(|p| &p.path))
     }
 
-    pub fn handle_timeout(&mut self, now: Time, shared: &mut Shared) {
+    pub fn handle_timeout(&mut self, now: Time, context: &mut Context) {
         self.share_progress(now);
         for p in self.paths.iter_mut().flatten() {
             p.path.on_timeout(now, &mut self.fates);
@@ -440,16 +440,16 @@ impl Bundle {
         }
         let paths = self.path_mask();
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
-            shared.sessions.remove(&dropped);
+            context.sessions.remove(&dropped);
         }
-        self.end_removed_key(now, shared);
-        self.update_state(now, shared);
+        self.end_removed_key(now, context);
+        self.update_state(now, context);
         if !self.stopped
             && self
                 .sessions
                 .wants_initiation(now, self.state == PeerState::Down)
         {
-            self.initiate(now, shared);
+            self.initiate(now, context);
         }
     }
 
@@ -507,13 +507,13 @@ impl Bundle {
     }
 
     /// The kernel says that a link of ours is up or down.
-    pub fn handle_link(&mut self, now: Time, id: LinkId, up: bool, shared: &mut Shared) {
+    pub fn handle_link(&mut self, now: Time, id: LinkId, up: bool, context: &mut Context) {
         if let Some(p) = &mut self.paths[id.index()] {
             p.path.on_kernel(now, up, &mut self.fates);
             p.unsent_answer = None;
         }
         self.settle(now);
-        self.update_state(now, shared);
+        self.update_state(now, context);
     }
 
     /// The kernel refused a datagram of this size on a link of ours.
@@ -540,11 +540,11 @@ impl Bundle {
     }
 
     /// Turns what paths report into events, and notices that the peer came or went.
-    pub fn update_state(&mut self, now: Time, shared: &mut Shared) {
+    pub fn update_state(&mut self, now: Time, context: &mut Context) {
         for (i, slot) in self.paths.iter_mut().enumerate() {
             let Some(p) = slot else { continue };
             while let Some(event) = p.path.poll_event() {
-                shared.event(path_event(self.peer, LinkId(i as u8), event));
+                context.event(path_event(self.peer, LinkId(i as u8), event));
             }
         }
         let works = self.sessions.current.is_some() && self.any_path_works();
@@ -554,46 +554,46 @@ impl Bundle {
             self.since = now;
             self.was_up = true;
             let restarted = core::mem::take(&mut self.restarted);
-            shared.event(Event::PeerUp {
+            context.event(Event::PeerUp {
                 peer: self.peer,
                 restarted,
             });
         } else if silent && self.state != PeerState::Down {
-            self.go_down(now, DownReason::AllPathsDown, shared);
+            self.go_down(now, DownReason::AllPathsDown, context);
         }
-        self.tell_events(shared);
+        self.tell_events(context);
     }
 
     /// Hands on what happened to streams and messages, as far as there is room for it.
-    pub fn tell_events(&mut self, shared: &mut Shared) {
+    pub fn tell_events(&mut self, context: &mut Context) {
         let peer = self.peer;
         while self.ops.waiting_events() > 0 {
-            let room = shared.takes_op_events();
+            let room = context.takes_op_events();
             if !room && self.ops.waiting_events() <= EVENTS_WAITING_MAX {
-                shared.events_wait = true;
+                context.events_wait = true;
                 return;
             }
             match self.ops.poll_event() {
-                Some(event) if room => shared.op_event(peer, event, self.ops.take_rest()),
-                Some(_) => shared.stats.events_dropped += 1,
+                Some(event) if room => context.op_event(peer, event, self.ops.take_rest()),
+                Some(_) => context.stats.events_dropped += 1,
                 None => {}
             }
         }
     }
 
     /// The peer is forgotten. Whoever has a stream with it is told that it is broken.
-    pub fn end(&mut self, now: Time, shared: &mut Shared) {
-        self.farewell(now, CLOSE_REMOVED, shared);
+    pub fn end(&mut self, now: Time, context: &mut Context) {
+        self.farewell(now, CLOSE_REMOVED, context);
         self.ops.reset();
         // At most one for each stream, at the word of an operator: there is no later time for them.
         while let Some(event) = self.ops.poll_event() {
-            shared.op_event(self.peer, event, self.ops.take_rest());
+            context.op_event(self.peer, event, self.ops.take_rest());
         }
     }
 
-    fn go_down(&mut self, now: Time, reason: DownReason, shared: &mut Shared) {
+    fn go_down(&mut self, now: Time, reason: DownReason, context: &mut Context) {
         if self.state == PeerState::Up {
-            shared.event(Event::PeerDown {
+            context.event(Event::PeerDown {
                 peer: self.peer,
                 reason,
             });
@@ -603,15 +603,15 @@ impl Bundle {
     }
 
     /// Says goodbye for good and forgets the keys.
-    pub fn farewell(&mut self, now: Time, code: u32, shared: &mut Shared) {
-        self.say_goodbye(now, code, shared);
+    pub fn farewell(&mut self, now: Time, code: u32, context: &mut Context) {
+        self.say_goodbye(now, code, context);
         self.stopped = true;
         self.sessions.current = None;
     }
 
-    /// Says goodbye on every path (in `shared.answers`), and what has arrived until now by all of
+    /// Says goodbye on every path (in `context.answers`), and what has arrived until now by all of
     /// them, or the peer would never know what became of the last that it sent.
-    fn say_goodbye(&mut self, now: Time, code: u32, shared: &mut Shared) {
+    fn say_goodbye(&mut self, now: Time, code: u32, context: &mut Context) {
         let mut packet = [0; DATAGRAM_BYTES_MIN];
         let mut records = Vec::new();
         for p in self.paths.iter_mut().flatten() {
@@ -621,9 +621,9 @@ impl Bundle {
         }
         records.push(Record::Close { code });
         for id in self.path_ids() {
-            let sealed = self.transmit_records(now, id, &records, 0, &mut packet, shared);
+            let sealed = self.transmit_records(now, id, &records, 0, &mut packet, context);
             if let Some(t) = sealed {
-                shared.answer(t.link, t.to, packet[..t.bytes].to_vec());
+                context.answer(t.link, t.to, packet[..t.bytes].to_vec());
             }
         }
     }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use super::session::Which;
 use super::{Bundle, BundlePath, TRIM_AFTER};
+use crate::context::{Context, Rejection};
 use crate::crypto::OpenError;
 use crate::link::PathState;
-use crate::node::{Rejection, Shared};
 use crate::wire::{Header, LinkVerdict, Record, Records};
 use crate::{LinkId, Time};
 
@@ -31,7 +31,7 @@ impl Bundle {
         from: SocketAddr,
         header: &Header,
         datagram: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Result<(), Rejection> {
         if header.path != link.0 {
             return Err(Rejection::WrongLink);
@@ -62,7 +62,7 @@ impl Bundle {
             OpenError::NotAuthentic => Rejection::Forged,
         })?;
         if which == Which::Unconfirmed {
-            self.confirm(now, link, from, shared);
+            self.confirm(now, link, from, context);
         }
         if which != Which::Previous
             && let Some(session) = &mut self.sessions.current
@@ -74,19 +74,19 @@ impl Bundle {
         if newest {
             self.learn_address(now, link, from);
         }
-        let kinds = self.on_records(now, link, datagram_bytes, payload, shared);
-        shared.content_arrived |= kinds.content;
+        let kinds = self.on_records(now, link, datagram_bytes, payload, context);
+        context.content_arrived |= kinds.content;
         if let Some(p) = &mut self.paths[link.index()] {
             p.path
                 .on_received(now, header.number, datagram_bytes, kinds.eliciting);
             p.heard_at = Some(now);
             if kinds.content {
                 // As long as more waits, a packet is filled up.
-                shared.ran_out.peer |= datagram_bytes < p.content_bytes;
+                context.ran_out.peer |= datagram_bytes < p.content_bytes;
                 p.content_bytes = datagram_bytes;
             }
         }
-        shared
+        context
             .crowd
             .on_arrival(now, link, self.peer, datagram_bytes);
         self.arrived |= 1 << link.0;
@@ -100,12 +100,12 @@ impl Bundle {
         link: LinkId,
         datagram_bytes: usize,
         payload: &[u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Kinds {
         let mut kinds = Kinds::default();
         for record in Records::new(payload) {
             let Ok(record) = record else {
-                shared.stats.bad_record += 1;
+                context.stats.bad_record += 1;
                 break;
             };
             kinds.eliciting |= record.is_ack_eliciting();
@@ -128,12 +128,12 @@ impl Bundle {
                     Ok(())
                 }
                 other => {
-                    self.on_path_record(now, link, datagram_bytes, other, shared);
+                    self.on_path_record(now, link, datagram_bytes, other, context);
                     Ok(())
                 }
             };
             if result.is_err() {
-                shared.stats.violation += 1;
+                context.stats.violation += 1;
             }
         }
         kinds
@@ -146,7 +146,7 @@ impl Bundle {
         link: LinkId,
         datagram_bytes: usize,
         record: Record<'_>,
-        shared: &mut Shared,
+        context: &mut Context,
     ) {
         match record {
             Record::Ack(ack) => {
@@ -203,23 +203,23 @@ impl Bundle {
                     path.on_link_state_ack(generation);
                 }
             }
-            Record::Grant { path, kb_per_s } => self.on_grant(now, path, kb_per_s, shared),
+            Record::Grant { path, kb_per_s } => self.on_grant(now, path, kb_per_s, context),
             Record::Waited { path, queue_us } => {
                 let queue = Duration::from_micros(u64::from(queue_us));
-                shared.crowd.on_waited(LinkId(path), self.peer, queue);
+                context.crowd.on_waited(LinkId(path), self.peer, queue);
             }
-            Record::Close { code } => self.on_close(now, code, shared),
+            Record::Close { code } => self.on_close(now, code, context),
             _ => {}
         }
     }
 
     /// Many send to the peer: so much is ours on a path.
-    fn on_grant(&mut self, now: Time, path: u8, kb_per_s: u32, shared: &mut Shared) {
+    fn on_grant(&mut self, now: Time, path: u8, kb_per_s: u32, context: &mut Context) {
         let bytes_per_s = match kb_per_s {
             u32::MAX => f64::INFINITY,
             kb => f64::from(kb) * 1e3,
         };
-        shared.crowd.on_grant(now);
+        context.crowd.on_grant(now);
         if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
             p.path.on_grant(now, bytes_per_s);
         }

@@ -15,7 +15,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::trials::Trials;
+use super::trials::{Trials, is_slow};
 use crate::LinkId;
 use crate::limits::LINKS_MAX;
 use crate::link::{Path, PathState};
@@ -27,9 +27,6 @@ use crate::op::Pending;
 const SKEW_MAX_US: u64 = 40_000;
 /// With this much queued more is expected to follow: use every path.
 const BULK_BYTES: usize = 128 * 1024;
-/// A path slower than the fastest by more than this factor carries no content of
-/// its own: 6% more speed is not worth waiting for its packets.
-const SLOWER_MAX: f64 = 16.0;
 /// A path that loses this much more than the most reliable one does not carry
 /// what was lost before: it would be lost again.
 const LOSS_MORE_MAX: f64 = 0.02;
@@ -57,11 +54,6 @@ pub(super) struct Demand<'a> {
     pub window_bytes: u64,
     /// Paths that were slow and may still be.
     pub trials: &'a Trials,
-}
-
-/// Whether a path that carries `rate` adds next to nothing to one that carries `fastest`.
-pub(super) fn is_slow(rate: f64, fastest: f64) -> bool {
-    rate * SLOWER_MAX < fastest
 }
 
 /// How a path may be used now.

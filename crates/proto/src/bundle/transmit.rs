@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use super::schedule::Demand;
 use super::{Bundle, TRIM_AFTER, schedule};
+use crate::context::{Context, Transmit};
 use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::PathControl;
-use crate::node::{Shared, Transmit};
 use crate::op::Pending;
 use crate::wire::{ACK_BYTES_MAX, GRANT_BYTES, HEADER_BYTES, Header, Record, Writer};
 use crate::{LinkId, Time};
@@ -35,19 +35,19 @@ impl Bundle {
         &mut self,
         now: Time,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         self.share_progress(now);
-        self.update_state(now, shared);
-        self.transmit_handshake(buffer, shared)
-            .or_else(|| self.transmit_control(now, buffer, shared))
-            .or_else(|| self.transmit_mirror(now, buffer, shared))
-            .or_else(|| self.transmit_burst(now, buffer, shared))
-            .or_else(|| self.transmit_acks(now, buffer, shared))
+        self.update_state(now, context);
+        self.transmit_handshake(buffer, context)
+            .or_else(|| self.transmit_control(now, buffer, context))
+            .or_else(|| self.transmit_mirror(now, buffer, context))
+            .or_else(|| self.transmit_burst(now, buffer, context))
+            .or_else(|| self.transmit_acks(now, buffer, context))
     }
 
-    fn transmit_handshake(&mut self, buffer: &mut [u8], shared: &Shared) -> Option<Transmit> {
-        let open = !shared.blocked;
+    fn transmit_handshake(&mut self, buffer: &mut [u8], context: &Context) -> Option<Transmit> {
+        let open = !context.blocked;
         let initiation = self.sessions.initiation.as_mut()?;
         let unsent = initiation.unsent & open;
         if unsent == 0 {
@@ -74,17 +74,17 @@ impl Bundle {
         &mut self,
         now: Time,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         self.sessions.current.as_ref()?;
         for id in self.path_ids() {
-            let token = shared.random.u32();
+            let token = context.random.u32();
             let Some(p) = &mut self.paths[id.index()] else {
                 continue;
             };
-            let open = shared.blocked & (1 << id.0) == 0;
+            let open = context.blocked & (1 << id.0) == 0;
             if open && let Some(answer) = p.unsent_answer.take() {
-                return self.transmit_reply(now, id, answer, buffer, shared);
+                return self.transmit_reply(now, id, answer, buffer, context);
             }
             match p.path.poll_control(now, token, open) {
                 Some(PathControl::Probe {
@@ -94,7 +94,7 @@ impl Bundle {
                     let to = self.probe_address(id)?;
                     let records = [Record::Probe { token }];
                     let sent =
-                        self.transmit_records(now, id, &records, pad_to_bytes, buffer, shared);
+                        self.transmit_records(now, id, &records, pad_to_bytes, buffer, context);
                     return sent.map(|transmit| Transmit { to, ..transmit });
                 }
                 Some(PathControl::LinkState {
@@ -115,15 +115,15 @@ impl Bundle {
             }
         }
         while let Some((on, record)) = self.replies.pop_front() {
-            let fastest = || schedule::fastest(self.open_paths(shared.blocked), None);
+            let fastest = || schedule::fastest(self.open_paths(context.blocked), None);
             let Some(id) = on.or_else(fastest) else {
                 continue;
             };
             let Some(p) = &mut self.paths[id.index()] else {
                 continue;
             };
-            if shared.blocked & (1 << id.0) == 0 {
-                return self.transmit_reply(now, id, record, buffer, shared);
+            if context.blocked & (1 << id.0) == 0 {
+                return self.transmit_reply(now, id, record, buffer, context);
             }
             if matches!(record, Record::ProbeReply { .. }) {
                 p.unsent_answer = Some(record);
@@ -139,16 +139,16 @@ impl Bundle {
         id: LinkId,
         record: Record<'_>,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
         record.write(&mut w);
         if matches!(record, Record::ProbeReply { .. }) {
-            self.write_ack(now, id, shared, &mut w);
+            self.write_ack(now, id, context, &mut w);
         }
         let written = w.len();
         self.contents.clear();
-        self.send_alone(now, id, written, record.is_ack_eliciting(), buffer, shared)
+        self.send_alone(now, id, written, record.is_ack_eliciting(), buffer, context)
     }
 
     /// One packet with these records alone, for which there is room in it, padded to `pad_to_bytes`.
@@ -159,7 +159,7 @@ impl Bundle {
         records: &[Record<'_>],
         pad_to_bytes: usize,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         let trailer = self.sessions.current.as_ref()?.keys.trailer_bytes;
         let mut w = self.begin(id, buffer.len(), buffer)?;
@@ -169,7 +169,7 @@ impl Bundle {
         self.contents.clear();
         // A padded probe asks whether this size passes; it says nothing of loss.
         let eliciting = records.iter().any(Record::is_ack_eliciting) && pad_to_bytes == 0;
-        self.send_alone(now, id, written, eliciting, buffer, shared)
+        self.send_alone(now, id, written, eliciting, buffer, context)
     }
 
     /// A burst of content for the path where it is delivered first.
@@ -177,7 +177,7 @@ impl Bundle {
         &mut self,
         now: Time,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         if self.ops.pending() == Pending::None || self.sessions.current.is_none() {
             return None;
@@ -185,7 +185,7 @@ impl Bundle {
         for p in self.paths.iter_mut().flatten() {
             p.path.refill(now);
         }
-        let id = schedule::choose(self.open_paths(shared.blocked), self.demand())?;
+        let id = schedule::choose(self.open_paths(context.blocked), self.demand())?;
         let p = self.paths[id.index()].as_ref()?;
         let datagram_bytes = p.path.mtu_bytes();
         let budget = (p.path.burst_bytes() as u64).min(p.path.room_bytes()) as usize;
@@ -194,10 +194,10 @@ impl Bundle {
         let mut end = 0;
         for n in 0..packets {
             let slot = &mut buffer[end..end + datagram_bytes];
-            let bytes = self.content_packet(now, id, slot, n == 0, shared);
+            let bytes = self.content_packet(now, id, slot, n == 0, context);
             end += bytes;
             if bytes < datagram_bytes {
-                shared.ran_out.here |= !self.contents.is_empty();
+                context.ran_out.here |= !self.contents.is_empty();
                 break;
             }
         }
@@ -206,7 +206,7 @@ impl Bundle {
         }
         self.explorer.on_content(now, id, end);
         self.busy_until = Some(now + TRIM_AFTER);
-        self.transmit(now, id, end, datagram_bytes.min(end), shared)
+        self.transmit(now, id, end, datagram_bytes.min(end), context)
     }
 
     fn demand(&self) -> Demand<'_> {
@@ -227,7 +227,7 @@ impl Bundle {
         id: LinkId,
         slot: &mut [u8],
         first: bool,
-        shared: &Shared,
+        context: &Context,
     ) -> usize {
         let Some(session) = &self.sessions.current else {
             return 0;
@@ -237,7 +237,7 @@ impl Bundle {
             return 0;
         };
         if first {
-            self.write_ack(now, id, shared, &mut w);
+            self.write_ack(now, id, context, &mut w);
             self.write_sent(now, &mut w);
             self.write_waited(now, &mut w);
         }
@@ -253,7 +253,7 @@ impl Bundle {
             w.zeros(room);
         }
         let bytes = w.len() + trailer;
-        self.mirror(now, id, first, shared.blocked);
+        self.mirror(now, id, first, context.blocked);
         let eliciting = !self.contents.is_empty();
         self.seal(now, id, &mut slot[..bytes], eliciting);
         bytes
@@ -289,11 +289,11 @@ impl Bundle {
         &mut self,
         now: Time,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         while let Some(&(id, _)) = self.mirror.front() {
             let usable = self
-                .open_paths(shared.blocked)
+                .open_paths(context.blocked)
                 .find(|(path, _)| *path == id);
             let Some(datagram_bytes) = usable.map(|(_, p)| p.mtu_bytes()) else {
                 self.mirror.pop_front();
@@ -314,10 +314,10 @@ impl Bundle {
             }
             // Behind the content, of which as much as possible is to be mirrored.
             if w.room() >= ACK_BYTES_MAX {
-                self.write_ack(now, id, shared, &mut w);
+                self.write_ack(now, id, context, &mut w);
             }
             let written = w.len();
-            return self.send_alone(now, id, written, true, buffer, shared);
+            return self.send_alone(now, id, written, true, buffer, context);
         }
         None
     }
@@ -329,7 +329,7 @@ impl Bundle {
         &mut self,
         now: Time,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         for id in self.path_ids() {
             let due = |p: &super::BundlePath| p.path.ack_deadline().is_some_and(|at| at <= now);
@@ -338,26 +338,26 @@ impl Bundle {
             }
             let carries = |p: &super::BundlePath| p.path.carries();
             let own = self.paths[id.index()].as_ref().is_some_and(carries)
-                && shared.blocked & (1 << id.0) == 0;
-            let fastest = || schedule::fastest(self.open_paths(shared.blocked), None);
+                && context.blocked & (1 << id.0) == 0;
+            let fastest = || schedule::fastest(self.open_paths(context.blocked), None);
             let Some(on) = own.then_some(id).or_else(fastest) else {
                 continue;
             };
             let mut w = self.begin(on, DATAGRAM_BYTES_MIN, buffer)?;
-            self.write_ack(now, id, shared, &mut w);
+            self.write_ack(now, id, context, &mut w);
             let written = w.len();
             if written == HEADER_BYTES {
                 continue;
             }
             self.contents.clear();
-            return self.send_alone(now, on, written, false, buffer, shared);
+            return self.send_alone(now, on, written, false, buffer, context);
         }
         None
     }
 
     /// Writes the acknowledgement of path `id` if one waits. That of a far path also goes
     /// on the fastest: what is found lost sooner holds up the rest for less.
-    fn write_ack(&mut self, now: Time, id: LinkId, shared: &Shared, w: &mut Writer<'_>) {
+    fn write_ack(&mut self, now: Time, id: LinkId, context: &Context, w: &mut Writer<'_>) {
         let Some(p) = &mut self.paths[id.index()] else {
             return;
         };
@@ -369,8 +369,8 @@ impl Bundle {
             return;
         };
         Record::Ack(ack).write(w);
-        self.write_grants(now, shared, w);
-        let nearer = schedule::fastest(self.open_paths(shared.blocked), Some(id));
+        self.write_grants(now, context, w);
+        let nearer = schedule::fastest(self.open_paths(context.blocked), Some(id));
         let is_nearer = |n: &LinkId| {
             let path = self.paths[n.index()].as_ref();
             path.is_some_and(|p| p.path.rtt_base() < far)
@@ -383,7 +383,7 @@ impl Bundle {
     /// Tells what this node grants on each path, if that is due and fits; the next packet takes
     /// the rest. (On those that carry nothing as well: what keeps the peer from using them may
     /// be the crowd.)
-    pub(crate) fn write_grants(&mut self, now: Time, shared: &Shared, w: &mut Writer<'_>) {
+    pub(crate) fn write_grants(&mut self, now: Time, context: &Context, w: &mut Writer<'_>) {
         for (i, slot) in self.paths.iter_mut().enumerate() {
             let Some(p) = slot else { continue };
             if w.room() < GRANT_BYTES {
@@ -392,7 +392,7 @@ impl Bundle {
             if now.since(p.granted_at) < GRANT_EVERY {
                 continue;
             }
-            let grant = shared.crowd.grant(LinkId(i as u8), self.peer);
+            let grant = context.crowd.grant(LinkId(i as u8), self.peer);
             p.path.set_crowded(grant.is_some());
             if let Some(bytes_per_s) = grant {
                 p.granted_at = now;
@@ -468,11 +468,11 @@ impl Bundle {
         written: usize,
         eliciting: bool,
         buffer: &mut [u8],
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
         let bytes = written + self.sessions.current.as_ref()?.keys.trailer_bytes;
         self.seal(now, id, &mut buffer[..bytes], eliciting);
-        self.transmit(now, id, bytes, bytes, shared)
+        self.transmit(now, id, bytes, bytes, context)
     }
 
     /// Seals a finished packet and enters it, with `self.contents`, into its path's books.
@@ -491,9 +491,9 @@ impl Bundle {
         id: LinkId,
         bytes: usize,
         segment_bytes: usize,
-        shared: &mut Shared,
+        context: &mut Context,
     ) -> Option<Transmit> {
-        shared.stats.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
+        context.stats.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
         let p = self.paths[id.index()].as_ref()?;
         Some(Transmit {
             link: id,

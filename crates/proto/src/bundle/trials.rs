@@ -3,13 +3,16 @@
 //! The first packets of a slow path after a rest may pass at once, out of what its link saved up
 //! meanwhile (a token bucket), so that it seems fast until they are used up.
 
-use super::schedule::is_slow;
 use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
 
 /// More than a slow link saves up, in bytes: a path that carries this much beyond what it could as
 /// a slow one is slow no more.
 const SAVED_UP_MAX: f64 = 192.0 * 1024.0;
+
+/// A path slower than the fastest by more than this factor carries no content of
+/// its own: 6% more speed is not worth waiting for its packets.
+const SLOWER_MAX: f64 = 16.0;
 
 /// The paths on trial.
 #[derive(Default, Debug)]
@@ -67,6 +70,11 @@ impl Trials {
     pub fn was_slow_beside(&self, id: LinkId, fastest: f64) -> bool {
         self.of[id.index()].is_some_and(|trial| is_slow(trial.rate, fastest))
     }
+}
+
+/// Whether a path that carries `rate` adds next to nothing to one that carries `fastest`.
+pub(super) fn is_slow(rate: f64, fastest: f64) -> bool {
+    rate * SLOWER_MAX < fastest
 }
 
 #[cfg(test)]

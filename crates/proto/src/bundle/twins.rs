@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::Bundle;
-use crate::node::{Event, Refusal, Shared};
+use crate::context::{Context, Event, Refusal};
 use crate::wire::Hello;
 use crate::{LinkId, Time};
 
@@ -79,7 +79,7 @@ impl Bundle {
         now: Time,
         (link, from): (LinkId, SocketAddr),
         new: u64,
-        shared: &mut Shared,
+        context: &mut Context,
     ) {
         let live = self.live_elsewhere(now, link, from);
         let take_turns = self.twins.superseded(now, self.sessions.peer_bundle, new);
@@ -92,7 +92,7 @@ impl Bundle {
             other: from,
         };
         let from = displaced;
-        shared.event(Event::Refused { link, from, why });
+        context.event(Event::Refused { link, from, why });
     }
 }
 

@@ -617,6 +617,22 @@ impl Path {
         self.received.take_ack(now, self.id.0)
     }
 
+    /// What the path is thought to be able to carry, in bytes per second; at least a guess until it was
+    /// given that much.
+    pub fn rate(&self) -> f64 {
+        self.expected_rate()
+    }
+
+    /// Whether [`rate`](Path::rate) was seen while the path had as much to carry as it could, and no longer moves.
+    pub fn rate_is_settled(&self) -> bool {
+        self.congestion.rate_is_settled(&self.rtt)
+    }
+
+    /// Share of packets lost lately, 0 to 1.
+    pub fn loss_ratio(&self) -> f64 {
+        self.loss_ratio.get()
+    }
+
     /// Figures for the operator.
     pub fn stats(&self) -> PathStats {
         PathStats {

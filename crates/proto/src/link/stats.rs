@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use super::path::Path;
-
 /// Figures of one path. Counters run from the path's beginning.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathStats {
@@ -51,22 +49,4 @@ pub struct PathStats {
     pub failures: u64,
     /// Memory held for packets in flight, in bytes.
     pub memory_bytes: usize,
-}
-
-impl Path {
-    /// What the path is thought to be able to carry, in bytes per second; at least a guess until it was
-    /// given that much.
-    pub fn rate(&self) -> f64 {
-        self.expected_rate()
-    }
-
-    /// Whether [`rate`](Path::rate) was seen while the path had as much to carry as it could, and no longer moves.
-    pub fn rate_is_settled(&self) -> bool {
-        self.congestion.rate_is_settled(&self.rtt)
-    }
-
-    /// Share of packets lost lately, 0 to 1.
-    pub fn loss_ratio(&self) -> f64 {
-        self.loss_ratio.get()
-    }
 }

@@ -8,7 +8,8 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use super::{Event, Node, Refusal, Rejection};
+use super::Node;
+use crate::context::{Event, Refusal, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Responder, init_is_from_key_holder};
 use crate::wire::{HandshakeHeader, Reader};
 use crate::{LinkId, Time};
@@ -88,7 +89,7 @@ impl Node {
         from: SocketAddr,
         init: &[u8],
     ) -> Result<(), Rejection> {
-        let mut keys = self.shared.keys.iter();
+        let mut keys = self.context.keys.iter();
         let Some(key) = keys.find(|k| init_is_from_key_holder(k, init)).cloned() else {
             return Err(self.turn_away(now, link, from, init));
         };
@@ -101,18 +102,18 @@ impl Node {
                 return Err(Rejection::TooManyHandshakes);
             }
         }
-        let (hello, responder) = match Responder::read(&key, init, &mut self.shared.random) {
+        let (hello, responder) = match Responder::read(&key, init, &mut self.context.random) {
             Ok(read) => read,
             Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         };
-        if hello.from == self.shared.name {
+        if hello.from == self.context.name {
             // A network that loops, or somebody in it, returns what this node sent.
-            if self.shared.sessions.contains_key(&hello.session) {
+            if self.context.sessions.contains_key(&hello.session) {
                 return Err(Rejection::Reflected);
             }
             return Err(self.refuse(now, link, from, Refusal::OwnName));
         }
-        if let Err(error) = hello.check(&self.shared.name, self.shared.config.wire) {
+        if let Err(error) = hello.check(&self.context.name, self.context.config.wire) {
             return Err(self.refuse(now, link, from, Refusal::Handshake(error)));
         }
         let peer = self.names.get(hello.from.as_str()).copied();
@@ -134,7 +135,7 @@ impl Node {
             return Err(self.refuse(now, link, from, why));
         }
         let call = (hello, responder, key);
-        let taken = bundle.on_init(now, link, from, init, call, &mut self.shared);
+        let taken = bundle.on_init(now, link, from, init, call, &mut self.context);
         self.touch(peer);
         taken
     }
@@ -169,7 +170,7 @@ impl Node {
         key: &ClusterKey,
     ) -> Rejection {
         if let Some(cookie) = self.cookies.make(now, from, init, key) {
-            self.shared.answer(link, from, cookie);
+            self.context.answer(link, from, cookie);
         }
         Rejection::AskedForCookie
     }
@@ -182,7 +183,7 @@ impl Node {
     /// Tells the driver who was not admitted, unless it was told of very many just now.
     pub(super) fn tell_refusal(&mut self, now: Time, link: LinkId, from: SocketAddr, why: Refusal) {
         if self.admission.refusals.take(now) {
-            self.shared.event(Event::Refused { link, from, why });
+            self.context.event(Event::Refused { link, from, why });
         }
     }
 
@@ -196,13 +197,13 @@ impl Node {
     ) -> Result<(), Rejection> {
         let header = HandshakeHeader::read(&mut Reader::new(answer));
         let header = header.map_err(|_| Rejection::Malformed)?;
-        let sessions = &self.shared.sessions;
+        let sessions = &self.context.sessions;
         let peer = *sessions
             .get(&header.session)
             .ok_or(Rejection::UnknownSession)?;
         let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
         let bundle = bundle.ok_or(Rejection::UnknownSession)?;
-        match bundle.on_answer(now, link, from, answer, &mut self.shared) {
+        match bundle.on_answer(now, link, from, answer, &mut self.context) {
             Ok(()) => {}
             Err(HandshakeError::Malformed(_)) => return Err(Rejection::Malformed),
             Err(HandshakeError::WrongKey) => return Err(Rejection::Stranger),

@@ -1,7 +1,8 @@
 //! Application operations: frames, streams, messages.
 
-use super::{Node, RanOut};
+use super::Node;
 use crate::bundle::Bundle;
+use crate::context::RanOut;
 use crate::link::Watch;
 use crate::op::{Message, OpError, Pending, Policy, Read};
 use crate::{PeerId, StreamId, Time};
@@ -63,7 +64,7 @@ impl Node {
     ///
     /// # Errors
     /// The frame comes back if the peer is not connected or its queue is full
-    /// (counted in [`NodeStats`](super::NodeStats)). One that is empty or longer than
+    /// (counted in [`NodeStats`](crate::NodeStats)). One that is empty or longer than
     /// [`FRAME_BYTES_MAX`](crate::limits::FRAME_BYTES_MAX) is dropped and counted in
     /// [`OpStats::frames_dropped`](crate::op::OpStats::frames_dropped).
     pub fn send_frame(
@@ -75,12 +76,12 @@ impl Node {
     ) -> Result<(), Vec<u8>> {
         let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
         let Some(bundle) = bundle.filter(|b| b.connected()) else {
-            self.shared.stats.frames_unreachable += 1;
+            self.context.stats.frames_unreachable += 1;
             return Err(frame);
         };
         self.frame_peer = peer.0 as usize;
         let result = bundle.ops.send_frame(now, flow, frame);
-        self.shared.stats.frames_queue_full += u64::from(result.is_err());
+        self.context.stats.frames_queue_full += u64::from(result.is_err());
         self.touch(peer);
         result
     }
@@ -116,7 +117,7 @@ impl Node {
         // One end suffices.
         let asks = self
             .peer_name(peer)
-            .is_some_and(|name| self.shared.config.name.as_str() < name);
+            .is_some_and(|name| self.context.config.name.as_str() < name);
         let watch = match watched {
             false => Watch::None,
             true if asks => Watch::Asks,
@@ -130,13 +131,13 @@ impl Node {
 
     /// Who ran out of what it sends since this was last asked.
     pub fn take_ran_out(&mut self) -> RanOut {
-        core::mem::take(&mut self.shared.ran_out)
+        core::mem::take(&mut self.context.ran_out)
     }
 
     /// Whether anything for programs or the virtual NIC came since this was last asked; the nodes
     /// tell each other of paths, windows and arrivals all the time.
     pub fn take_content_arrived(&mut self) -> bool {
-        core::mem::take(&mut self.shared.content_arrived)
+        core::mem::take(&mut self.context.content_arrived)
     }
 
     /// The next packet for the virtual NIC, in order within its flow.

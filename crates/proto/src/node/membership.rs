@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{ConfigError, DownReason, Event, LinkConfig, Node, PeerConfig};
+use super::Node;
 use crate::bundle::Bundle;
+use crate::context::{ConfigError, DownReason, Event, LinkConfig, PeerConfig};
 use crate::crypto::ClusterKey;
 use crate::limits::LINKS_MAX;
 use crate::wire::Name;
@@ -17,13 +18,13 @@ impl Node {
     /// [`ConfigError::BadName`], [`ConfigError::DuplicateName`].
     pub fn add_peer(&mut self, now: Time, peer: PeerConfig) -> Result<PeerId, ConfigError> {
         let name = Name::new(&peer.name).map_err(|_| ConfigError::BadName(peer.name.clone()))?;
-        if peer.name == self.shared.config.name || self.names.contains_key(&peer.name) {
+        if peer.name == self.context.config.name || self.names.contains_key(&peer.name) {
             return Err(ConfigError::DuplicateName(peer.name));
         }
         let id = self.free_number();
         self.names.insert(peer.name.clone(), id);
-        let mut bundle = Bundle::new(now, id, name, peer, &mut self.shared);
-        bundle.handle_timeout(now, &mut self.shared);
+        let mut bundle = Bundle::new(now, id, name, peer, &mut self.context);
+        bundle.handle_timeout(now, &mut self.context);
         self.peers[id.0 as usize] = Some(bundle);
         self.touch(id);
         Ok(id)
@@ -31,7 +32,7 @@ impl Node {
 
     /// A number that no peer has, and of which no event speaks.
     fn free_number(&mut self) -> PeerId {
-        let is_spoken_of = |id| self.shared.events.iter().any(|e| e.peer() == Some(id));
+        let is_spoken_of = |id| self.context.events.iter().any(|e| e.peer() == Some(id));
         let mut free = (0..self.peers.len()).filter(|i| self.peers[*i].is_none());
         let free = free.find(|i| !is_spoken_of(PeerId(*i as u32)));
         let index = free.unwrap_or_else(|| {
@@ -55,11 +56,11 @@ impl Node {
         };
         self.names.retain(|_, id| *id != peer);
         for number in bundle.session_numbers() {
-            self.shared.sessions.remove(&number);
+            self.context.sessions.remove(&number);
         }
-        bundle.end(now, &mut self.shared);
+        bundle.end(now, &mut self.context);
         self.timeouts[peer.0 as usize] = Time::NEVER;
-        self.shared.event(Event::PeerDown {
+        self.context.event(Event::PeerDown {
             peer,
             reason: DownReason::Removed,
         });
@@ -80,11 +81,11 @@ impl Node {
             return Err(ConfigError::BadLink(id));
         }
         let link = link.map(LinkConfig::check).transpose()?;
-        let before = core::mem::replace(&mut self.shared.links[id.index()], link);
+        let before = core::mem::replace(&mut self.context.links[id.index()], link);
         if before != link {
-            self.for_each_peer(|bundle, shared| {
-                bundle.rebuild_path(now, id, shared);
-                bundle.renew_path(now, id, shared);
+            self.for_each_peer(|bundle, context| {
+                bundle.rebuild_path(now, id, context);
+                bundle.renew_path(now, id, context);
             });
         }
         Ok(())
@@ -101,7 +102,7 @@ impl Node {
     ) {
         let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
         if let (Some(bundle), true) = (bundle, link.index() < LINKS_MAX) {
-            bundle.set_address(now, link, address, &self.shared);
+            bundle.set_address(now, link, address, &self.context);
             self.touch(peer);
         }
     }
@@ -120,9 +121,9 @@ impl Node {
         if keys.is_empty() {
             return Err(ConfigError::NoKey);
         }
-        self.shared.keys = keys.iter().copied().map(ClusterKey::new).collect();
-        self.shared.config.keys = keys;
-        self.for_each_peer(|bundle, shared| bundle.on_new_keys(now, shared));
+        self.context.keys = keys.iter().copied().map(ClusterKey::new).collect();
+        self.context.config.keys = keys;
+        self.for_each_peer(|bundle, context| bundle.on_new_keys(now, context));
         Ok(())
     }
 }

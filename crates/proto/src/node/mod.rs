@@ -3,66 +3,32 @@
 
 mod admission;
 mod app;
-mod config;
-mod crowd;
-mod event;
 mod membership;
-mod shared;
-mod stats;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use crate::Random;
 use crate::bundle::{Bundle, CLOSE_STOPS, PeerStats};
+use crate::context::{
+    ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection, Transmit,
+};
 use crate::crypto::{ClusterKey, CookieJar};
 use crate::limits::LINKS_MAX;
 use crate::op::{OpEvent, Rest};
 use crate::wire::{Header, Kind, Name, Reader};
 use crate::{LinkId, PeerId, Time};
 
-pub use config::{ConfigError, LinkConfig, NodeConfig, PeerConfig};
-pub use event::{DownReason, Event, Refusal};
-pub(crate) use shared::Shared;
-pub use stats::{NodeStats, Rejection};
-
 use admission::Admission;
-use crowd::Crowd;
 
 /// Unread bytes of streams and messages that a node grants to all its peers
 /// together; each connected peer has an equal share of it (at least
 /// [`BUNDLE_WINDOW_BYTES_MIN`](crate::op::BUNDLE_WINDOW_BYTES_MIN)).
 pub const RECEIVE_WINDOW_BYTES: u64 = 256 << 20;
 
-/// Datagrams for one address, to be sent with one system call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transmit {
-    /// The link to send on.
-    pub link: LinkId,
-    /// Where to.
-    pub to: SocketAddr,
-    /// How much of the buffer is filled.
-    pub bytes: usize,
-    /// Every datagram has this size but the last, which may be shorter.
-    pub segment_bytes: usize,
-    /// Whether something of the peer's came on this path lately, so that what is below may
-    /// trust what it knows of the address.
-    pub peer_was_heard: bool,
-}
-
-/// Who had sent all there was at some moment: a packet of content was not full. Bulk that goes on
-/// has full packets only; the last one of a message ends short.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct RanOut {
-    /// This node.
-    pub here: bool,
-    /// A peer.
-    pub peer: bool,
-}
-
 /// This node and its bundles to all peers.
 pub struct Node {
-    shared: Shared,
+    context: Context,
     /// Links (a bit each) whose socket would block.
     socket_full: u8,
     /// Links (a bit each) that the kernel reports down.
@@ -111,7 +77,7 @@ impl Node {
         let cookies = CookieJar::new(&mut random, now);
         let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
         Ok(Node {
-            shared: Shared {
+            context: Context {
                 config,
                 name,
                 keys,
@@ -148,7 +114,7 @@ impl Node {
 
     /// Tells every peer that this node stops. Drain [`Node::poll_transmit`] afterwards.
     pub fn close(&mut self, now: Time) {
-        self.for_each_peer(|bundle, shared| bundle.farewell(now, CLOSE_STOPS, shared));
+        self.for_each_peer(|bundle, context| bundle.farewell(now, CLOSE_STOPS, context));
     }
 
     /// A datagram came in on `link`. It is decrypted in place.
@@ -159,10 +125,10 @@ impl Node {
         from: SocketAddr,
         datagram: &mut [u8],
     ) {
-        self.shared.stats.datagrams_received += 1;
+        self.context.stats.datagrams_received += 1;
         if from.port() == 0 {
             // Nobody can be answered there.
-            self.shared.stats.reject(Rejection::Malformed);
+            self.context.stats.reject(Rejection::Malformed);
             return;
         }
         let taken = match datagram.first().copied().and_then(Kind::from_byte) {
@@ -174,7 +140,7 @@ impl Node {
             None => Err(Rejection::Malformed),
         };
         if let Err(reason) = taken {
-            self.shared.stats.reject(reason);
+            self.context.stats.reject(reason);
         }
     }
 
@@ -186,13 +152,13 @@ impl Node {
         datagram: &mut [u8],
     ) -> Result<(), Rejection> {
         let header = Header::read(&mut Reader::new(datagram)).map_err(|_| Rejection::Malformed)?;
-        let sessions = &self.shared.sessions;
+        let sessions = &self.context.sessions;
         let peer = *sessions
             .get(&header.session)
             .ok_or(Rejection::UnknownSession)?;
         let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
         let bundle = bundle.ok_or(Rejection::UnknownSession)?;
-        let taken = bundle.on_datagram(now, link, from, &header, datagram, &mut self.shared);
+        let taken = bundle.on_datagram(now, link, from, &header, datagram, &mut self.context);
         if header.path != link.0 && bundle.notices_wrong_link() {
             let says = LinkId(header.path);
             self.tell_refusal(now, link, from, Refusal::WrongLink { says });
@@ -218,7 +184,7 @@ impl Node {
             if self.timeouts[index] <= now
                 && let Some(bundle) = &mut self.peers[index]
             {
-                bundle.handle_timeout(now, &mut self.shared);
+                bundle.handle_timeout(now, &mut self.context);
                 self.note_arrival(PeerId(index as u32));
                 self.touch(PeerId(index as u32));
             }
@@ -233,7 +199,7 @@ impl Node {
             return;
         }
         self.kernel_down = with_bit(self.kernel_down, link, !up);
-        self.for_each_peer(|bundle, shared| bundle.handle_link(now, link, up, shared));
+        self.for_each_peer(|bundle, context| bundle.handle_link(now, link, up, context));
         self.close_links();
     }
 
@@ -256,8 +222,8 @@ impl Node {
     /// again are served at once.
     fn close_links(&mut self) {
         let closed = self.socket_full | self.kernel_down;
-        let opened = self.shared.blocked & !closed;
-        self.shared.blocked = closed;
+        let opened = self.context.blocked & !closed;
+        self.context.blocked = closed;
         if opened == 0 {
             return;
         }
@@ -275,7 +241,7 @@ impl Node {
     /// The next datagrams to send, written to `buffer` (of at least 65,535
     /// bytes); `None` when there is nothing to send now.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut [u8]) -> Option<Transmit> {
-        if let Some((link, to, datagram)) = self.shared.next_answer() {
+        if let Some((link, to, datagram)) = self.context.next_answer() {
             let bytes = datagram.len();
             buffer[..bytes].copy_from_slice(&datagram);
             return Some(Transmit {
@@ -289,7 +255,7 @@ impl Node {
         while let Some(&peer) = self.ready.front() {
             let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
             if let Some(transmit) =
-                bundle.and_then(|b| b.poll_transmit(now, buffer, &mut self.shared))
+                bundle.and_then(|b| b.poll_transmit(now, buffer, &mut self.context))
             {
                 // The next one has its turn: many peers share the line evenly.
                 self.ready.rotate_left(1);
@@ -307,24 +273,24 @@ impl Node {
     /// Whether [`poll_transmit`](Node::poll_transmit) is to be asked: something happened since it
     /// last had nothing.
     pub fn may_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.shared.answers.is_empty()
+        !self.ready.is_empty() || !self.context.answers.is_empty()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if self.shared.events.is_empty() && core::mem::take(&mut self.shared.events_wait) {
+        if self.context.events.is_empty() && core::mem::take(&mut self.context.events_wait) {
             for bundle in self.peers.iter_mut().flatten() {
-                bundle.tell_events(&mut self.shared);
+                bundle.tell_events(&mut self.context);
             }
         }
-        let event = self.shared.events.pop_front()?;
+        let event = self.context.events.pop_front()?;
         self.rest = None;
         if let Event::Op {
             event: OpEvent::Broken(_),
             ..
         } = event
         {
-            self.rest = self.shared.rests.pop_front().flatten();
+            self.rest = self.context.rests.pop_front().flatten();
         }
         if matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. }) {
             self.share_window();
@@ -342,7 +308,7 @@ impl Node {
             .filter(|b| b.connected())
             .count();
         let share = RECEIVE_WINDOW_BYTES / connected.max(1) as u64;
-        let share = share.min(self.shared.config.op_limits.bundle_window_bytes);
+        let share = share.min(self.context.config.op_limits.bundle_window_bytes);
         self.for_each_peer(|bundle, _| bundle.ops.set_window_share(share));
     }
 
@@ -389,30 +355,30 @@ impl Node {
 
     /// The node's own counters.
     pub fn node_stats(&self) -> &NodeStats {
-        &self.shared.stats
+        &self.context.stats
     }
 
     /// The numbers of all sessions, and of handshakes under way: every packet of
     /// a peer bears one of them, but for the first of a handshake. Ascending.
     pub fn session_numbers(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
-        self.shared.sessions.keys().copied()
+        self.context.sessions.keys().copied()
     }
 
     /// Whether several peers send to this node in bulk, or it is one of several that send to
     /// another: everybody's bursts meet at a port then, and should be short.
     pub fn is_crowded(&self, now: Time) -> bool {
-        self.shared.crowd.is_near(now)
+        self.context.crowd.is_near(now)
     }
 
     /// Bytes of memory held for all peers together.
     pub fn memory_bytes(&self) -> usize {
-        let answers: usize = self.shared.answers.iter().map(|(_, _, d)| d.len()).sum();
-        let rests = self.shared.rests.iter().flatten();
-        let events = self.shared.events.len() * size_of::<Event>()
+        let answers: usize = self.context.answers.iter().map(|(_, _, d)| d.len()).sum();
+        let rests = self.context.rests.iter().flatten();
+        let events = self.context.events.len() * size_of::<Event>()
             + rests.map(Rest::memory_bytes).sum::<usize>();
         answers
             + events
-            + self.shared.crowd.memory_bytes()
+            + self.context.crowd.memory_bytes()
             + self
                 .peers
                 .iter()
@@ -421,10 +387,10 @@ impl Node {
                 .sum::<usize>()
     }
 
-    fn for_each_peer(&mut self, mut act: impl FnMut(&mut Bundle, &mut Shared)) {
+    fn for_each_peer(&mut self, mut act: impl FnMut(&mut Bundle, &mut Context)) {
         for index in 0..self.peers.len() {
             if let Some(bundle) = &mut self.peers[index] {
-                act(bundle, &mut self.shared);
+                act(bundle, &mut self.context);
                 self.touch(PeerId(index as u32));
             }
         }
@@ -451,7 +417,7 @@ impl Node {
             let index = peer.0 as usize;
             if let Some(bundle) = &mut self.peers[index] {
                 self.timeouts[index] = bundle
-                    .next_timeout(self.shared.blocked)
+                    .next_timeout(self.context.blocked)
                     .unwrap_or(Time::NEVER);
             }
         }

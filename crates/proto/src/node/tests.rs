@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::bundle::PeerState;
+use crate::context::*;
 use crate::op::{OpError, OpEvent, OpLimits, Policy};
 use crate::wire::{INIT_BYTES, WireMode};
 

@@ -160,11 +160,11 @@ fn grants_that_do_not_fit_go_with_another_packet() {
         star.step(false);
     }
     let now = star.now + Duration::from_millis(400);
-    let Node { shared, peers, .. } = &mut star.nodes[0];
+    let Node { context, peers, .. } = &mut star.nodes[0];
     for ms in 0..400 {
         for (link, peer) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let at = star.now + Duration::from_millis(ms);
-            shared
+            context
                 .crowd
                 .on_arrival(at, LinkId(link), PeerId(peer), 100_000);
         }
@@ -173,7 +173,7 @@ fn grants_that_do_not_fit_go_with_another_packet() {
     let mut written = |room: usize| {
         let mut slot = vec![0; room];
         let mut w = Writer::new(&mut slot);
-        bundle.write_grants(now, shared, &mut w);
+        bundle.write_grants(now, context, &mut w);
         w.len()
     };
     assert_eq!(written(GRANT_BYTES - 1), 0);

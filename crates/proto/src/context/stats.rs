@@ -101,7 +101,7 @@ impl NodeStats {
         self.rejected[reason as usize]
     }
 
-    pub(super) fn reject(&mut self, reason: Rejection) {
+    pub(crate) fn reject(&mut self, reason: Rejection) {
         self.rejected[reason as usize] += 1;
     }
 

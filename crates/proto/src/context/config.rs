@@ -95,7 +95,7 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl LinkConfig {
-    pub(super) fn check(mut self) -> Result<LinkConfig, ConfigError> {
+    pub(crate) fn check(mut self) -> Result<LinkConfig, ConfigError> {
         if self.id.index() >= LINKS_MAX {
             return Err(ConfigError::BadLink(self.id));
         }

@@ -1,16 +1,28 @@
-//! What all bundles of a node share.
+//! What all bundles of a node share: its configuration, keys and links, its counters, the events and
+//! datagrams that wait for the driver. It is the floor that [`bundle`](crate::bundle) and
+//! [`Node`](crate::Node) both stand on.
+
+mod config;
+mod crowd;
+mod event;
+mod stats;
+mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use super::crowd::Crowd;
-use super::{Event, LinkConfig, NodeConfig, NodeStats, RanOut};
 use crate::Random;
 use crate::crypto::ClusterKey;
 use crate::limits::LINKS_MAX;
 use crate::op::{OpEvent, Rest};
 use crate::wire::Name;
 use crate::{LinkId, PeerId};
+
+pub use config::{ConfigError, LinkConfig, NodeConfig, PeerConfig};
+pub(crate) use crowd::Crowd;
+pub use event::{DownReason, Event, Refusal};
+pub use stats::{NodeStats, Rejection};
+pub use transmit::{RanOut, Transmit};
 
 /// Events kept for a driver that does not collect them; further ones are
 /// dropped and counted. Those of streams and messages wait with their bundle when half of it is used.
@@ -20,7 +32,7 @@ const EVENTS_MAX: usize = 65_536;
 const ANSWERS_MAX: usize = 256;
 
 /// State of the node that its bundles read and write.
-pub(crate) struct Shared {
+pub(crate) struct Context {
     pub config: NodeConfig,
     pub name: Name,
     pub keys: Vec<ClusterKey>,
@@ -46,7 +58,7 @@ pub(crate) struct Shared {
     pub content_arrived: bool,
 }
 
-impl Shared {
+impl Context {
     pub fn event(&mut self, event: Event) {
         if self.events.len() < EVENTS_MAX {
             self.events.push_back(event);
@@ -55,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// As [`event`](Shared::event), but something happened to a stream or message; `rest` is for one that is
-    /// broken. Never dropped: whoever has it asks [`takes_op_events`](Shared::takes_op_events).
+    /// As [`event`](Context::event), but something happened to a stream or message; `rest` is for one that is
+    /// broken. Never dropped: whoever has it asks [`takes_op_events`](Context::takes_op_events).
     pub fn op_event(&mut self, peer: PeerId, event: OpEvent, rest: Option<Rest>) {
         if matches!(event, OpEvent::Broken(_)) {
             self.rests.push_back(rest);
