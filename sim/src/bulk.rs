@@ -27,7 +27,7 @@ pub(crate) const DELAY_NS: Ns = 100 * US;
 pub(crate) const EFFICIENCY: f64 = 1430.0 / 1538.0;
 
 /// From the first host to the second, without end.
-const STREAM: StreamPlan = StreamPlan {
+pub(crate) const STREAM: StreamPlan = StreamPlan {
     from: 0,
     to: 1,
     policy: Policy::Stripe,

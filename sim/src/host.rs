@@ -1,12 +1,12 @@
 //! A host: a node, its clock, its sockets, its application, and the loop that
 //! drives them as the driver contract asks.
 
-use crate::check::{Checked, Observer, Rule, Violation};
+use crate::check::{Checked, Flight, Observer, Rule, Violation};
 use crate::mutant::Tap;
 use crate::net::{Clock, Events, Happening, Network, Ns, Packet};
 use crate::processor::Processor;
 use crate::workload::{App, Scene};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{Event, LinkConfig, LinkId, Node, PeerConfig, PeerId, Time, Transmit};
@@ -73,6 +73,8 @@ pub struct Host {
     sockets: [VecDeque<Packet>; LINKS_MAX],
     socket_bytes: [usize; LINKS_MAX],
     blocked: [bool; LINKS_MAX],
+    /// Of each peer and link.
+    flights: BTreeMap<(PeerId, LinkId), Flight>,
     wake_at: Ns,
     buffer: Vec<u8>,
 }
@@ -113,6 +115,7 @@ impl Host {
             sockets: Default::default(),
             socket_bytes: [0; LINKS_MAX],
             blocked: [false; LINKS_MAX],
+            flights: BTreeMap::new(),
             wake_at: Ns::MAX,
             buffer: vec![0; 65_536],
         }
@@ -131,6 +134,7 @@ impl Host {
         self.socket_bytes = [0; LINKS_MAX];
         self.blocked = [false; LINKS_MAX];
         self.notices.clear();
+        self.flights.clear();
         self.wake_at = Ns::MAX;
     }
 
@@ -282,6 +286,7 @@ impl Host {
             };
             let link = transmit.link.index();
             self.check_transmit(&transmit, w)?;
+            self.check_flight(node, &transmit, w.now)?;
             for _ in 0..self.tap.copies() {
                 self.send(&transmit, w)?;
             }
@@ -303,6 +308,17 @@ impl Host {
         let from = (self.index, t.link.index());
         let network = &mut *w.network;
         network.transmit(w.now, from, t.to, bytes, t.segment_bytes, w.events);
+        Ok(())
+    }
+
+    /// Whether there was room for what was just sent. (Whom to, only the figures of the paths show.)
+    fn check_flight(&mut self, node: &Node, t: &Transmit, now: Ns) -> Checked {
+        for peer in self.peer_ids.iter().copied().flatten() {
+            if let Some(stats) = node.path_stats(peer, t.link) {
+                let flight = self.flights.entry((peer, t.link)).or_default();
+                flight.sent(now, t.bytes, &self.tap.path_stats(stats))?;
+            }
+        }
         Ok(())
     }
 

@@ -17,6 +17,7 @@ pub mod run;
 pub mod runner;
 pub mod schedule;
 pub mod short;
+pub mod small;
 pub mod snapshot;
 pub mod workload;
 

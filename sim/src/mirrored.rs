@@ -6,7 +6,7 @@ use crate::bulk::FRAMES;
 use crate::check::Checked;
 use crate::net::{Conditions, MS, Ns};
 use crate::random::{Random, mix};
-use crate::run::longest_wait;
+use crate::run::run_until;
 use crate::schedule::{Change, Fault, Schedule, Side};
 use crate::workload::{FlowPlan, UnitKind};
 
@@ -81,6 +81,6 @@ impl Mirrored {
     /// # Errors
     /// What a checker found wrong.
     pub fn longest_wait(self) -> Checked<Ns> {
-        longest_wait(&self.schedule(), self.ends())
+        Ok(run_until(&self.schedule(), self.ends())?.longest_wait)
     }
 }

@@ -5,7 +5,7 @@ use crate::net::{MS, Ns};
 use crate::workload::Reader;
 use tabane_proto::op::Message;
 use tabane_proto::wire::Witness;
-use tabane_proto::{Event, LinkId, PeerId, Time, Transmit};
+use tabane_proto::{Event, LinkId, PathStats, PeerId, Time, Transmit};
 
 /// A way to be broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,8 @@ pub enum Mutant {
     DropFrame,
     /// More memory at every look.
     HoardMemory,
+    /// Has twice as much in flight as there is room for.
+    Overfill,
     /// Says that link 0 failed.
     FalseLinkDown,
     /// Says that a peer restarted.
@@ -195,6 +197,14 @@ impl Tap {
             return bytes + self.seen as usize * 50_000_000;
         }
         bytes
+    }
+
+    /// What a path is said to do.
+    pub fn path_stats(&self, mut stats: PathStats) -> PathStats {
+        if self.is(Mutant::Overfill) {
+            stats.in_flight_bytes += 2 * stats.window_bytes;
+        }
+        stats
     }
 
     /// An event that the node never made.

@@ -105,15 +105,27 @@ pub fn goodput_between(
     Ok(between.map(|(b, a)| (a.0 - b.0, a.1 - b.1)).collect())
 }
 
-/// Runs a schedule without end until `ends`: the longest that a message or frame took to arrive.
+/// What a run without end came to by some instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// The longest that a message or frame took to arrive.
+    pub longest_wait: Ns,
+    /// What the network carried.
+    pub network: NetworkStats,
+}
+
+/// Runs a schedule without end until `ends`.
 ///
 /// # Errors
 /// What a checker found wrong.
-pub fn longest_wait(schedule: &Schedule, ends: Ns) -> Checked<Ns> {
+pub fn run_until(schedule: &Schedule, ends: Ns) -> Checked<Passed> {
     let mut run = Run::new(schedule, &Options::default());
     run.plan();
     run.until(ends)?;
-    Ok(run.observer.units.longest_wait())
+    Ok(Passed {
+        longest_wait: run.observer.units.longest_wait(),
+        network: run.ground.network.stats,
+    })
 }
 
 impl<'a> Run<'a> {

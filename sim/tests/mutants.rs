@@ -78,6 +78,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::FlipFrameByte, Rule::FrameUnchanged),
         (Mutant::DropFrame, Rule::FrameArrives),
         (Mutant::HoardMemory, Rule::Memory),
+        (Mutant::Overfill, Rule::Window),
         (Mutant::FalseLinkDown, Rule::FalseDown),
         (Mutant::FalseRestart, Rule::FalseRestart),
         (Mutant::FallSilent, Rule::Progress),

@@ -5,11 +5,13 @@ mod observer;
 mod progress;
 mod streams;
 mod units;
+mod window;
 
 pub use observer::{HostView, Observer};
 pub use progress::{Progress, agreement};
 pub use streams::{Attempt, StreamLedger};
 pub use units::{Gap, UnitLedger};
+pub use window::Flight;
 
 use crate::net::Ns;
 use std::fmt;
@@ -55,6 +57,8 @@ pub enum Rule {
     Completion,
     /// A node does not work without end at one instant.
     Calm,
+    /// Content has no more in flight on a path than its window and the peer's grant allow.
+    Window,
     /// A packet number is used once under a session's keys.
     Numbers,
     /// What a node sends keeps to the driver contract: existing links, not blocked
@@ -84,6 +88,7 @@ impl Rule {
         Rule::Farewell,
         Rule::Completion,
         Rule::Calm,
+        Rule::Window,
         Rule::Numbers,
         Rule::Contract,
     ];

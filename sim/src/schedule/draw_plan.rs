@@ -26,7 +26,31 @@ pub fn draw(r: &mut Random, hosts: usize, slowest_bps: u64) -> Plan {
             plan.flows.push(flow_plan(r, from, to, flow, budget));
         }
     }
+    if r.percent(10) {
+        let flow = plan.flows.len() as u32;
+        plan.flows.push(small_and_many(r, flow, slowest_bps));
+    }
     plan
+}
+
+/// Small units, one by one, faster than the slowest link carries them: nothing is ever queued that looks like bulk.
+fn small_and_many(r: &mut Random, flow: u32, slowest_bps: u64) -> FlowPlan {
+    let bytes = r.pick(&[300, 1_000, 1_400]);
+    let times = r.pick(&[1, 2, 4, 10]);
+    FlowPlan {
+        kind: r.pick(&[UnitKind::Frame, UnitKind::Message]),
+        from: 0,
+        to: 1,
+        flow,
+        tagged: false,
+        policy: policy(r),
+        count: r.between(100, 600) as u32,
+        bytes_min: bytes,
+        bytes_max: bytes,
+        start: start(r),
+        every_ns: u64::from(bytes) * 8 * 1_000_000_000 / slowest_bps / times,
+        window_bytes: u64::MAX,
+    }
 }
 
 fn policy(r: &mut Random) -> Policy {

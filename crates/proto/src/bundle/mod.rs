@@ -676,6 +676,10 @@ impl Bundle {
         }
     }
 
+    pub fn path_stats(&self, id: LinkId) -> Option<PathStats> {
+        Some(self.paths.get(id.index())?.as_ref()?.path.stats())
+    }
+
     pub fn memory_bytes(&self) -> usize {
         let paths = self.paths.iter().chain(&self.parked);
         let paths: usize = paths.flatten().map(|p| p.path.stats().memory_bytes).sum();

@@ -8,6 +8,9 @@
 //! (ECF, Lim et al., CoNEXT 2017): so a stream of bulk uses every path, and the
 //! tail of a transfer never sits behind a slow one.
 //!
+//! One gate: a path without [room](Path::has_room) is given nothing, however small
+//! or urgent. What is small passes others in their queue ([`crate::op`]), not the window.
+//!
 //! Do no harm: content that was lost once goes where next to nothing is lost,
 //! and a path that would add less than it may cost carries nothing of its own.
 
@@ -19,7 +22,6 @@ use super::trials::{Trials, is_slow};
 use crate::LinkId;
 use crate::limits::LINKS_MAX;
 use crate::link::{Path, PathState};
-use crate::op::Pending;
 
 /// A path is not used for new bulk content if what is sent on it would arrive
 /// this much later than over the best path: the receiver would have to hold
@@ -45,7 +47,6 @@ pub(crate) const FAR: Duration = Duration::from_millis(1);
 /// What is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand<'a> {
-    pub pending: Pending,
     /// Bytes that wait to be sent, first time or again.
     pub queued_bytes: usize,
     /// Bytes of these that were lost: they are first.
@@ -100,11 +101,8 @@ pub(super) fn choose<'a>(
         id,
         delivery_us: p.delivery_us((p.burst_bytes() as u64).min(queued)) as u64,
         all_us: p.delivery_us(queued) as u64,
-        open: p.room_bytes() >= p.mtu_bytes() as u64,
+        open: p.has_room(),
     });
-    if demand.pending == Pending::Urgent {
-        return candidates.min_by_key(|c| c.delivery_us).map(|c| c.id);
-    }
     let best = candidates.clone().min_by_key(|c| c.delivery_us)?;
     if best.open {
         return Some(best.id);

@@ -212,7 +212,6 @@ impl Bundle {
     fn demand(&self) -> Demand<'_> {
         let lost_bytes = self.ops.lost_bytes();
         Demand {
-            pending: self.ops.pending(),
             queued_bytes: self.ops.queued_bytes() + lost_bytes,
             lost_bytes,
             window_bytes: self.ops.window_bytes(),
@@ -284,7 +283,8 @@ impl Bundle {
         }
     }
 
-    /// Content that goes out once more on another path.
+    /// Content that goes out once more on another path. A copy is a favour: one for which its path has no room
+    /// is left out, and counted.
     fn transmit_mirror(
         &mut self,
         now: Time,
@@ -292,13 +292,17 @@ impl Bundle {
         context: &mut Context,
     ) -> Option<Transmit> {
         while let Some(&(id, _)) = self.mirror.front() {
-            let usable = self
-                .open_paths(context.blocked)
-                .find(|(path, _)| *path == id);
-            let Some(datagram_bytes) = usable.map(|(_, p)| p.mtu_bytes()) else {
+            let open = context.blocked & (1 << id.0) == 0;
+            let Some(p) = &mut self.paths[id.index()] else {
                 self.mirror.pop_front();
                 continue;
             };
+            if !open || !p.path.has_room() {
+                p.path.copy_left_out();
+                self.mirror.pop_front();
+                continue;
+            }
+            let datagram_bytes = p.path.mtu_bytes();
             let mut w = self.begin(id, datagram_bytes, buffer)?;
             self.contents.clear();
             while let Some(&(_, content)) = self.mirror.front().filter(|(path, _)| *path == id) {

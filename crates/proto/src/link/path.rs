@@ -158,6 +158,7 @@ impl Path {
             .push(now, datagram_bytes, contents, eliciting, delivery);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += datagram_bytes as u64;
+        self.stats.content_packets_sent += u64::from(!contents.is_empty());
         if let Some(pace) = &mut self.pace {
             pace.on_sent(datagram_bytes);
         }
@@ -170,7 +171,19 @@ impl Path {
         }
     }
 
-    /// How many more bytes may be sent now. A packet may exceed it, once.
+    /// Whether a packet of the largest size may be sent now: the one gate. Whatever is to be acknowledged asks here
+    /// first, but for what liveness needs (probes, verdicts and their answers), which has limits of its own
+    /// ([`poll_control`](Path::poll_control)).
+    pub fn has_room(&self) -> bool {
+        self.room_bytes() >= self.mtu_bytes() as u64
+    }
+
+    /// A copy was to go here that there was no room for.
+    pub const fn copy_left_out(&mut self) {
+        self.stats.copies_left_out += 1;
+    }
+
+    /// How many more bytes may be sent now: what the window and the peer's grant leave.
     pub fn room_bytes(&self) -> u64 {
         if self.sent.is_full() {
             return 0;

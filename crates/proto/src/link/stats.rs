@@ -29,6 +29,8 @@ pub struct PathStats {
     pub packets_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
+    /// Those of them that carried content.
+    pub content_packets_sent: u64,
     /// Datagrams that arrived, duplicates not counted.
     pub packets_received: u64,
     /// Their bytes.
@@ -43,6 +45,8 @@ pub struct PathStats {
     pub bytes_lost: u64,
     /// Packets given up that had arrived after all.
     pub packets_lost_falsely: u64,
+    /// Second copies of mirrored content that were left out since the path had no room for them.
+    pub copies_left_out: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,
     /// Times the path failed.

@@ -17,7 +17,7 @@ use crate::crypto::{ClusterKey, CookieJar};
 use crate::limits::LINKS_MAX;
 use crate::op::{OpEvent, Rest};
 use crate::wire::{Header, Kind, Name, Reader};
-use crate::{LinkId, PeerId, Time};
+use crate::{LinkId, PathStats, PeerId, Time};
 
 use admission::Admission;
 
@@ -346,6 +346,11 @@ impl Node {
     /// State and figures of a peer.
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
         self.known(peer).map(Bundle::stats)
+    }
+
+    /// Figures of the path to `peer` over `link`, if there is one.
+    pub fn path_stats(&self, peer: PeerId, link: LinkId) -> Option<PathStats> {
+        self.known(peer)?.path_stats(link)
     }
 
     /// The bundle to `peer`, if there is such a peer.

@@ -242,6 +242,7 @@ fn path_status(
         tx_bytes: s.bytes_sent,
         tx_lost_packets: s.packets_lost,
         tx_late_packets: s.packets_lost_falsely,
+        tx_copies_left_out: s.copies_left_out,
         rx_packets: s.packets_received,
         rx_bytes: s.bytes_received,
         resent_bytes: s.bytes_lost,

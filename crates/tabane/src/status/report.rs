@@ -203,6 +203,8 @@ pub struct PathStatus {
     /// Those of them that had arrived after all, late.
     #[serde(default)]
     pub tx_late_packets: u64,
+    /// Second copies of mirrored content left out since the path had no room for them.
+    pub tx_copies_left_out: u64,
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received, of UDP payload.

@@ -30,6 +30,7 @@ pub(crate) fn example() -> StatusReport {
         tx_bytes: 1_440_000_000,
         tx_lost_packets: 857,
         tx_late_packets: 12,
+        tx_copies_left_out: 3,
         rx_packets: 500_000,
         rx_bytes: 32_000_000,
         resent_bytes: 1_234_567,
