@@ -3,10 +3,25 @@
 
 use crate::net::{Network, Ns, Packet};
 use crate::random::Random;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Packets it keeps.
 const KEPT_MAX: usize = 64;
+
+/// So many of all packets are overtaken by a copy.
+const OVERTAKEN_PERCENT: u32 = 2;
+/// The last number of the addresses that it makes packets come from, and at which no host is.
+const STRANGER: u8 = 200;
+
+/// An address of the attacker's on a link.
+pub fn strangers_address(link: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 77, link as u8, STRANGER], port))
+}
+
+/// Whether an address is one of the attacker's.
+pub fn is_strangers(address: SocketAddr) -> bool {
+    matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[3] == STRANGER)
+}
 
 /// The attacker.
 #[derive(Debug)]
@@ -40,6 +55,18 @@ impl Attacker {
             let place = self.random.below(KEPT_MAX as u64) as usize;
             self.kept[place] = packet.clone();
         }
+    }
+
+    /// A packet passes: now and then its copy, from elsewhere, is there first.
+    pub fn overtake(&mut self, packet: &Packet) -> Option<Packet> {
+        if !self.random.percent(OVERTAKEN_PERCENT) {
+            return None;
+        }
+        self.sent += 1;
+        let mut copy = packet.clone();
+        copy.from_host = None;
+        copy.source = self.stranger(packet.link);
+        Some(copy)
     }
 
     /// A packet to be put in front of a host's socket now.
@@ -78,8 +105,7 @@ impl Attacker {
     }
 
     fn stranger(&mut self, link: usize) -> SocketAddr {
-        let port = self.random.between(1024, 60_000) as u16;
-        SocketAddr::from(([10, 77, link as u8, 200], port))
+        strangers_address(link, self.random.between(1024, 60_000) as u16)
     }
 
     fn flip(&mut self, bytes: &mut [u8], range: core::ops::Range<usize>) {

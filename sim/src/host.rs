@@ -304,6 +304,8 @@ impl Host {
         let bytes = &self.buffer[..t.bytes];
         for datagram in bytes.chunks(t.segment_bytes) {
             w.observer.sends(w.now, self.index, datagram)?;
+            w.observer
+                .sends_to(w.now, self.index, t.to, datagram.len())?;
         }
         let from = (self.index, t.link.index());
         let network = &mut *w.network;

@@ -1,6 +1,7 @@
 //! Protocols that are broken on purpose, to show that the checkers see it. The
 //! breakage sits between the node and what surrounds it, never in the protocol.
 
+use crate::attack::strangers_address;
 use crate::net::{MS, Ns};
 use crate::workload::Reader;
 use tabane_proto::op::Message;
@@ -54,6 +55,8 @@ pub enum Mutant {
     BusyTimer,
     /// Sends datagrams larger than allowed.
     Oversize,
+    /// Sends everything where nobody is.
+    Divert,
     /// Sends packets twice.
     RepeatPackets,
 }
@@ -241,6 +244,10 @@ impl Tap {
                 segment_bytes: bytes,
                 ..transmit
             });
+        }
+        if self.is(Mutant::Divert) {
+            let to = strangers_address(transmit.link.index(), 4_711);
+            return Some(Transmit { to, ..transmit });
         }
         Some(transmit)
     }

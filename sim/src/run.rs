@@ -231,8 +231,10 @@ impl<'a> Run<'a> {
         let Some(packet) = network.at_host(id) else {
             return;
         };
+        let mut overtaking = None;
         if self.schedule.attack_every_ns.is_some() && packet.from_host.is_some() {
             self.attacker.see(&packet);
+            overtaking = self.attacker.overtake(&packet);
         }
         let mut world = World {
             now: self.now,
@@ -240,8 +242,10 @@ impl<'a> Run<'a> {
             events: &mut self.events,
             observer: &mut self.observer,
         };
-        if let Some(bytes) = self.hosts[packet.to_host].arrive(packet, &mut world) {
-            self.ground.network.recycle(bytes);
+        for packet in overtaking.into_iter().chain([packet]) {
+            if let Some(bytes) = self.hosts[packet.to_host].arrive(packet, &mut world) {
+                world.network.recycle(bytes);
+            }
         }
     }
 

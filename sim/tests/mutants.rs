@@ -87,6 +87,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::LeaveUnsaid, Rule::Farewell),
         (Mutant::BusyTimer, Rule::Calm),
         (Mutant::Oversize, Rule::Contract),
+        (Mutant::Divert, Rule::Amplification),
         (Mutant::RepeatPackets, Rule::Numbers),
     ];
     for (mutant, rule) in expected {

@@ -59,6 +59,8 @@ pub enum Rule {
     Calm,
     /// Content has no more in flight on a path than its window and the peer's grant allow.
     Window,
+    /// An address at which no peer has answered is sent no more than three times what came from it.
+    Amplification,
     /// A packet number is used once under a session's keys.
     Numbers,
     /// What a node sends keeps to the driver contract: existing links, not blocked
@@ -89,6 +91,7 @@ impl Rule {
         Rule::Completion,
         Rule::Calm,
         Rule::Window,
+        Rule::Amplification,
         Rule::Numbers,
         Rule::Contract,
     ];

@@ -2,9 +2,11 @@
 //! say and do against it.
 
 use super::{Checked, Rule, StreamLedger, UnitLedger, Violation};
+use crate::attack::is_strangers;
 use crate::net::{During, MS, Network, Ns, Packet, Quality, WORKING_DELAY_MAX_NS};
 use crate::workload::{Plan, UnitKind};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use tabane_proto::DownReason;
 use tabane_proto::wire::Witness;
 
@@ -73,6 +75,8 @@ pub struct Observer {
     pub hosts: Vec<HostView>,
     /// When the last datagrams on a path were handled: by receiver, sender, link.
     handled: BTreeMap<(usize, usize, usize), [Ns; ACTIVE_PACKETS]>,
+    /// Bytes that each host got from, and sent to, each address of the attacker's.
+    strangers: BTreeMap<(usize, SocketAddr), (u64, u64)>,
     /// The last packet number used: by sender, session, path.
     numbers: BTreeMap<(usize, u32, u8), u64>,
     traces: bool,
@@ -109,6 +113,7 @@ impl Observer {
             units: UnitLedger::new(plan.flows.clone()),
             hosts: datagram_bytes_max.into_iter().map(view).collect(),
             handled: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             numbers: BTreeMap::new(),
             traces,
         }
@@ -183,6 +188,25 @@ impl Observer {
             times.rotate_left(1);
             times[ACTIVE_PACKETS - 1] = now;
         }
+        if is_strangers(packet.source) {
+            let known = self.strangers.entry((host, packet.source)).or_default();
+            known.0 += packet.bytes.len() as u64;
+        }
+    }
+
+    /// A node sends so many bytes to an address: if nobody is there, no more than three times what came from it
+    /// (RFC 9000 section 8).
+    pub fn sends_to(&mut self, now: Ns, host: usize, to: SocketAddr, bytes: usize) -> Checked {
+        if !is_strangers(to) {
+            return Ok(());
+        }
+        let (came, sent) = self.strangers.entry((host, to)).or_default();
+        *sent += bytes as u64;
+        if *sent > 3 * *came {
+            let what = format!("host {host} sends {sent} bytes to {to}, from where {came} came");
+            return Err(Violation::new(Rule::Amplification, now, what));
+        }
+        Ok(())
     }
 
     /// A node sends a datagram: its number must not have been used under its keys.

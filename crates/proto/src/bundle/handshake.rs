@@ -96,7 +96,7 @@ impl Bundle {
         if self.sessions.awaits_answer(now) && context.config.name < self.config.name {
             // Both began: the one of the node whose name sorts first counts. But
             // learn where the peer is, lest ours goes to an address it has left.
-            self.learn_address(now, link, from);
+            self.on_source(now, link, from, init.len());
             if let Some(initiation) = &mut self.sessions.initiation {
                 initiation.unsent |= 1 << link.0;
             }
@@ -132,7 +132,7 @@ impl Bundle {
             context.sessions.remove(&old.session.local);
         }
         if self.sessions.current.is_none() {
-            self.learn_address(now, link, from);
+            self.on_source(now, link, from, init.len());
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Bundle {
             fresh,
             context,
         );
-        self.learn_address(now, link, from);
+        self.on_source(now, link, from, answer.len());
         // Use the new keys at once on every path: that confirms them to the peer. No path is known to work before
         // that is answered: a handshake does not say which link it was sent on, packets do.
         for p in self.paths.iter_mut().flatten() {
@@ -237,16 +237,6 @@ impl Bundle {
         }
         if fresh {
             self.reset(now, context);
-        }
-    }
-
-    /// An authentic packet came from `from`: from now on packets go there.
-    pub(super) fn learn_address(&mut self, now: Time, link: LinkId, from: SocketAddr) {
-        if let Some(p) = &mut self.paths[link.index()]
-            && p.remote != from
-        {
-            p.remote = from;
-            p.path.on_new_address(now);
         }
     }
 

@@ -7,6 +7,7 @@
 mod explore;
 mod handshake;
 mod receive;
+mod roaming;
 mod schedule;
 mod session;
 mod transmit;
@@ -26,6 +27,7 @@ use crate::wire::{ACK_BYTES_MAX, Name, Record, Witness};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use explore::Explorer;
+use roaming::Candidate;
 pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
 use twins::Twins;
@@ -44,8 +46,10 @@ const PEER_BUFFER_BYTES_UNKNOWN: u32 = 256 * 1024;
 /// One path of a bundle and how to reach its far end.
 struct BundlePath {
     path: Path,
-    /// Where packets go now: the address of the newest authentic packet, or the configured one.
+    /// Where packets go now: the configured address, or where the peer has answered since.
     remote: SocketAddr,
+    /// Where it seems to be now, until it has answered there.
+    candidate: Option<Candidate>,
     /// Whether the last probe, of a path that does not work, went to the configured address instead.
     probes_configured: bool,
     /// When the peer was last told how much was sent here ([`Record::Sent`]).
@@ -229,6 +233,7 @@ impl Bundle {
         let config = Self::path_config(&link, self.peer_buffer_bytes);
         if let Some(mut parked) = self.parked[id.index()].take() {
             parked.remote = remote;
+            parked.candidate = None;
             parked.unsent_answer = None;
             parked.path.on_new_link(now, &config);
             self.paths[id.index()] = Some(parked);
@@ -236,6 +241,7 @@ impl Bundle {
         self.paths[id.index()].get_or_insert_with(|| BundlePath {
             path: Path::new(id, now, &config),
             remote,
+            candidate: None,
             sent_told_at: Time::ZERO,
             heard_at: None,
             probes_configured: false,

@@ -11,6 +11,14 @@ use crate::link::PathState;
 use crate::wire::{Header, LinkVerdict, Record, Records};
 use crate::{LinkId, Time};
 
+/// How a packet came.
+struct Arrival {
+    now: Time,
+    link: LinkId,
+    from: SocketAddr,
+    datagram_bytes: usize,
+}
+
 /// What kinds of records a packet had.
 #[derive(Default)]
 struct Kinds {
@@ -72,9 +80,15 @@ impl Bundle {
         // An older packet may have been held back and sent again from elsewhere by
         // whoever sits on the wire (RFC 9000 section 9.3).
         if newest {
-            self.learn_address(now, link, from);
+            self.on_source(now, link, from, datagram_bytes);
         }
-        let kinds = self.on_records(now, link, datagram_bytes, payload, context);
+        let arrival = Arrival {
+            now,
+            link,
+            from,
+            datagram_bytes,
+        };
+        let kinds = self.on_records(&arrival, payload, context);
         context.content_arrived |= kinds.content;
         if let Some(p) = &mut self.paths[link.index()] {
             p.path
@@ -94,14 +108,8 @@ impl Bundle {
     }
 
     /// Acts on every record; returns what kinds there were.
-    fn on_records(
-        &mut self,
-        now: Time,
-        link: LinkId,
-        datagram_bytes: usize,
-        payload: &[u8],
-        context: &mut Context,
-    ) -> Kinds {
+    fn on_records(&mut self, arrival: &Arrival, payload: &[u8], context: &mut Context) -> Kinds {
+        let now = arrival.now;
         let mut kinds = Kinds::default();
         for record in Records::new(payload) {
             let Ok(record) = record else {
@@ -128,7 +136,7 @@ impl Bundle {
                     Ok(())
                 }
                 other => {
-                    self.on_path_record(now, link, datagram_bytes, other, context);
+                    self.on_path_record(arrival, other, context);
                     Ok(())
                 }
             };
@@ -140,14 +148,13 @@ impl Bundle {
     }
 
     /// Records about paths and the bundle itself.
-    fn on_path_record(
-        &mut self,
-        now: Time,
-        link: LinkId,
-        datagram_bytes: usize,
-        record: Record<'_>,
-        context: &mut Context,
-    ) {
+    fn on_path_record(&mut self, arrival: &Arrival, record: Record<'_>, context: &mut Context) {
+        let &Arrival {
+            now,
+            link,
+            from,
+            datagram_bytes,
+        } = arrival;
         match record {
             Record::Ack(ack) => {
                 let Some(Some(p)) = self.paths.get_mut(usize::from(ack.path)) else {
@@ -179,6 +186,9 @@ impl Bundle {
                 token,
                 datagram_bytes,
             } => {
+                if self.proves_address(now, link, from, token) {
+                    return;
+                }
                 let bytes = usize::from(datagram_bytes);
                 let works = |p: &BundlePath| p.path.state() != PathState::Down;
                 let mut others = self.paths.iter().enumerate();

@@ -59,7 +59,7 @@ impl Bundle {
         let datagram = initiation.initiator.datagram();
         let bytes = datagram.len();
         buffer[..bytes].copy_from_slice(datagram);
-        let to = self.address(link, round % 2 == 1)?;
+        let to = self.handshake_address(link, round % 2 == 1, bytes)?;
         Some(Transmit {
             link,
             to,
@@ -86,6 +86,13 @@ impl Bundle {
             if open && let Some(answer) = p.unsent_answer.take() {
                 return self.transmit_reply(now, id, answer, buffer, context);
             }
+            if open && let Some(question) = self.transmit_question(now, id, token, buffer, context)
+            {
+                return Some(question);
+            }
+            let Some(p) = &mut self.paths[id.index()] else {
+                continue;
+            };
             match p.path.poll_control(now, token, open) {
                 Some(PathControl::Probe {
                     token,
@@ -450,7 +457,7 @@ impl Bundle {
     }
 
     /// The beginning of a packet for path `id` of at most `datagram_bytes`.
-    fn begin<'b>(
+    pub(super) fn begin<'b>(
         &self,
         id: LinkId,
         datagram_bytes: usize,
@@ -465,7 +472,7 @@ impl Bundle {
 
     /// Sends the packet whose first `written` bytes are in `buffer`, with
     /// `self.contents` in it, as a burst of one.
-    fn send_alone(
+    pub(super) fn send_alone(
         &mut self,
         now: Time,
         id: LinkId,

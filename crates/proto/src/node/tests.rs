@@ -417,15 +417,54 @@ fn an_address_that_changes_is_followed() {
         let from = if link.0 == 0 { moved } else { from };
         pair.nodes[0].handle_datagram(pair.now, link, from, &mut bytes);
     }
+    // A question goes there, and nothing else before it is answered.
+    let there = |sent: Vec<Datagram>| -> (Vec<Datagram>, Vec<Datagram>) {
+        let on_link = sent.into_iter().filter(|d| d.0.0 == 0);
+        on_link.partition(|d| d.2 == moved)
+    };
+    pair.send_frame(0, frame(62_000, 1));
+    let (question, rest) = there(pair.drain(0));
+    assert!(
+        question.len() == 1 && question[0].3.len() < 64,
+        "{question:?}"
+    );
+    assert!(rest.iter().any(|d| d.3.len() > 1_000));
+    for (link, from, _, mut bytes) in question {
+        pair.nodes[1].handle_datagram(pair.now, link, from, &mut bytes);
+    }
+    for (link, from, _, mut bytes) in pair.drain(1) {
+        let from = if link.0 == 0 { moved } else { from };
+        pair.nodes[0].handle_datagram(pair.now, link, from, &mut bytes);
+    }
     pair.now += Duration::from_millis(300);
     pair.nodes[0].handle_timeout(pair.now);
-    let to: Vec<_> = pair
-        .drain(0)
-        .iter()
-        .filter(|d| d.0.0 == 0)
-        .map(|d| d.2)
-        .collect();
-    assert!(!to.is_empty() && to.iter().all(|a| *a == moved), "{to:?}");
+    let (moved_to, rest) = there(pair.drain(0));
+    assert!(!moved_to.is_empty() && rest.is_empty(), "{rest:?}");
+}
+
+/// Whoever copies packets and is faster than they are diverts nothing, and has no more sent to where nobody is than
+/// three times what came from there.
+#[test]
+fn a_copy_from_elsewhere_diverts_nothing() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let elsewhere: SocketAddr = "10.77.0.77:7577".parse().unwrap();
+    let (mut came, mut sent) = (0, 0);
+    for n in 0..100 {
+        pair.send_frame(1, frame(100, n));
+        pair.send_frame(0, frame(5_000, n));
+        for (link, _, _, bytes) in pair.drain(1).into_iter().filter(|d| d.0.0 == 0) {
+            came += bytes.len();
+            let copy = &mut bytes.clone();
+            pair.nodes[0].handle_datagram(pair.now, link, elsewhere, copy);
+        }
+        for (_, _, to, bytes) in pair.drain(0) {
+            sent += if to == elsewhere { bytes.len() } else { 0 };
+            assert!(to != elsewhere || bytes.len() < 64, "{bytes:?}");
+        }
+        assert!(sent <= 3 * came, "{sent} > 3 * {came}");
+        pair.now += Duration::from_millis(3);
+    }
+    assert!(came > 0 && sent > 0);
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn a_path_that_is_configured_later_is_used() {
     }
 }
 
-/// A straggler from an address that the peer has left teaches that address again; when the
+/// A straggler makes an address that the peer has left its candidate again; when the
 /// node has moved, too, nothing else is ever heard.
 #[test]
 fn the_configured_address_is_tried_in_every_second_round() {
