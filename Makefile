@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 # How long `make soak-lab` and `make soak-busy` last, each.
 MINUTES ?= 30
 LAB_SOAK = cargo build --quiet --release -p tabane && \
-	cargo run --quiet --release -p tabane-lab --bin soak -- --minutes $(MINUTES) \
+	cargo run --quiet --release -p tabane-bench --bin soak -- --minutes $(MINUTES) \
 	$(if $(filter file,$(origin SEED)),,--seed $(SEED))
 # Options for the programs behind `make demo` and `make bench`.
 ARGS ?=
@@ -68,7 +68,7 @@ soak-busy: setup ## MINUTES=30: the same without faults, all processors kept bus
 bench: ## the figures of docs/measured.md: tabane beside TCP, MPTCP and balance-rr
 	@tools/setup.sh bench
 	cargo build --quiet --release -p tabane
-	cargo run --quiet --release -p tabane-lab --bin bench -- $(ARGS)
+	cargo run --quiet --release -p tabane-bench --bin bench -- $(ARGS)
 
 lint: ## clippy, formatting, licences of dependencies, the rules of the house
 	@tools/setup.sh lint

@@ -26,6 +26,6 @@ fi
 target=${CARGO_TARGET_DIR:-target}/flamegraph
 CARGO_TARGET_DIR=$target RUSTFLAGS="${RUSTFLAGS-} -C force-frame-pointers=yes" \
     cargo build --quiet --release -p tabane
-cargo build --quiet --release -p tabane-lab --bin bench
+cargo build --quiet --release -p tabane-bench --bin bench
 "${CARGO_TARGET_DIR:-target}/release/bench" --only profile \
     --tabane "$target/release/tabane" --out "$out" "$@"

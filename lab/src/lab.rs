@@ -2,8 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{PipeWriter, Write};
-use std::net::IpAddr;
+use std::io::{self, PipeWriter, Write};
+use std::net::{IpAddr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command};
 use std::sync::Mutex;
@@ -186,6 +186,29 @@ impl Lab {
             .env("TABANE_LAB", self.name())
             .env("TABANE_LAB_NODE", format!("n{node}"));
         command
+    }
+
+    /// A TCP connection that is made on a node and used from here. No call on it waits longer
+    /// than `at_most`; `waiting` is asked whenever connecting has waited as long, and ends it
+    /// by an error.
+    ///
+    /// # Errors
+    /// There is no such node, nobody listens, or that of `waiting`.
+    pub fn connect(
+        &self,
+        node: usize,
+        to: SocketAddrV4,
+        at_most: Duration,
+        mut waiting: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<TcpStream> {
+        let place = self.nodes.get(node).ok_or(io::ErrorKind::NotFound)?;
+        let sockets = place.sockets(&[(libc::AF_INET, libc::SOCK_STREAM, 0)])?;
+        let socket = sockets.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
+        sys::set_timeouts(socket.as_fd(), at_most)?;
+        while !sys::connect(socket.as_fd(), to)? {
+            waiting()?;
+        }
+        Ok(socket.into())
     }
 
     /// End the lab and every program in it. A second time does nothing.

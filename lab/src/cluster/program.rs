@@ -87,6 +87,34 @@ impl Program {
         self.signal(libc::SIGTERM)
     }
 
+    /// Have it stand still, until [`Program::go_on`].
+    ///
+    /// # Errors
+    /// As [`Program::signal`].
+    pub fn pause(&self) -> Result<(), LabError> {
+        self.signal(libc::SIGSTOP)
+    }
+
+    /// The end of [`Program::pause`].
+    ///
+    /// # Errors
+    /// As [`Program::signal`].
+    pub fn go_on(&self) -> Result<(), LabError> {
+        self.signal(libc::SIGCONT)
+    }
+
+    /// Limit how many descriptors it may have; what it has already it keeps. Returns the limit there was.
+    ///
+    /// # Errors
+    /// It has ended, or may have no more than fewer.
+    pub fn limit_descriptors(&self, count: u64) -> Result<u64, LabError> {
+        let limited = sys::limit_descriptors(self.id(), count);
+        limited.map_err(LabError::io(format!(
+            "limiting descriptors of {}",
+            self.name
+        )))
+    }
+
     /// Send it a signal.
     ///
     /// # Errors

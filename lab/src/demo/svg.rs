@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::recording::Recording;
-use crate::bench::ways::Way;
+use crate::ways::Way;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 440.0;

@@ -1,0 +1,71 @@
+//! One stream between bench's own programs, for ways that iperf3 does not know; judged as
+//! [`iperf`](super::iperf) is.
+
+use std::time::Duration;
+
+use super::helper::{Pair, target};
+use super::iperf::{Load, Outcome};
+use super::machine::Processors;
+use super::timeline::{Sent, Timeline};
+use super::{Settings, datagrams};
+use tabane_lab::LabError;
+use tabane_lab::cluster::socket_address;
+use tabane_lab::ways::{Arena, Way};
+
+/// Run it once.
+///
+/// # Errors
+/// A program does not start or hangs; a stream that breaks is such a failure.
+pub fn run(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, LabError> {
+    let lasting = Duration::from_secs_f64(load.seconds + load.omit_s);
+    let ms = lasting.as_millis().to_string();
+    let careless = || "--careless".to_owned();
+    let before = Processors::now()?;
+    let timelines = if load.both_ways {
+        let to = format!("--to={}", target(arena, 1));
+        let client = ("exchange", &[ms.clone(), to, careless()][..]);
+        let server = ("exchange", &[ms, careless()][..]);
+        let (back, there): (Timeline, Timeline) =
+            Pair::begin(settings, arena, client, server)?.results()?;
+        [there, back]
+    } else if arena.way() == Way::Datagrams {
+        let client = [vec![ms], datagram_links(arena, [0, 1])].concat();
+        let server = datagram_links(arena, [1, 0]);
+        let (client, server) = (("datagrams", &client[..]), ("take-datagrams", &server[..]));
+        let (_, there): (Sent, Timeline) =
+            Pair::begin(settings, arena, client, server)?.results()?;
+        [there, Timeline::default()]
+    } else {
+        let client = ("send", &[target(arena, 1), ms, careless()][..]);
+        let server = ("receive", &[careless()][..]);
+        let (_, there): (Sent, Timeline) =
+            Pair::begin(settings, arena, client, server)?.results()?;
+        [there, Timeline::default()]
+    };
+    let busy_s = Processors::now()?.busy_s_since(before);
+    let broken = timelines.iter().find_map(|timeline| timeline.error.clone());
+    let nothing = (timelines[0].bytes == 0).then(|| "nothing came".to_owned());
+    if let Some(message) = broken.or(nothing) {
+        return Err(LabError::ToolFailed {
+            tool: "bench helper",
+            place: format!("n1 ({})", arena.way()),
+            message,
+        });
+    }
+    let [there, back] = timelines;
+    let total_bytes = there.bytes + back.bytes;
+    Ok(Outcome {
+        gbps: there.gbps_within(load.omit_s, load.seconds),
+        back_gbps: back.gbps_within(load.omit_s, load.seconds),
+        retransmits: 0,
+        cpu_s_per_gb: busy_s / (total_bytes as f64 / 1e9),
+    })
+}
+
+/// The addresses of these two nodes on every link.
+fn datagram_links(arena: &Arena, nodes: [usize; 2]) -> Vec<String> {
+    let lab = arena.lab();
+    let address = |node, link| socket_address(lab.address(node, link), datagrams::PORT);
+    let of = |node| (0..lab.links()).map(move |link| address(node, link));
+    nodes.into_iter().flat_map(of).collect()
+}
