@@ -263,18 +263,29 @@ fn is_hopeless(error: &LabError) -> bool {
     )
 }
 
-fn settings(args: &BenchArgs) -> Result<Settings, String> {
-    let helper = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-    let tabane = match &args.tabane {
+/// This program.
+fn own_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("this program: {error}"))
+}
+
+/// The program `tabane`: the one that is named, or else the one beside this program.
+fn tabane(named: Option<&Path>) -> Result<PathBuf, String> {
+    let tabane = match named {
         Some(path) => std::path::absolute(path).map_err(|error| error.to_string())?,
-        None => helper.with_file_name("tabane"),
+        None => own_program()?.with_file_name("tabane"),
     };
-    if !Path::is_file(&tabane) {
-        let shown = tabane.display();
-        return Err(format!(
-            "{shown} is not there; build it (cargo build --release -p tabane) or name it (--tabane PATH)"
-        ));
+    match tabane.is_file() {
+        true => Ok(tabane),
+        false => Err(format!(
+            "{} is not there; build it (cargo build --release -p tabane) or name it (--tabane PATH)",
+            tabane.display()
+        )),
     }
+}
+
+fn settings(args: &BenchArgs) -> Result<Settings, String> {
+    let helper = own_program()?;
+    let tabane = tabane(args.tabane.as_deref())?;
     let quick = |full: u32, quick: usize| if args.quick { quick } else { full as usize };
     Ok(Settings {
         rounds: quick(args.rounds, 1),

@@ -1,10 +1,10 @@
 //! Groups of bars.
 
-use super::canvas::{Anchor, Canvas, steps};
 use super::figures::{Figures, Who};
 use crate::measure::throughput;
 use crate::{Samples, digits};
 use tabane_lab::LINKS_MAX;
+use tabane_lab::svg::{Anchor, Canvas, steps};
 
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 380.0;
@@ -85,7 +85,7 @@ fn draw(heading: &str, unit: &str, mut groups: Vec<Group>) -> Option<String> {
         }
     }
     canvas.line((LEFT, BOTTOM), (RIGHT, BOTTOM), "a");
-    canvas.legend(LEFT, HEIGHT - 34.0, &who);
+    canvas.legend(LEFT, HEIGHT - 34.0, who.iter().map(|who| who.legend()));
     let note = "Medians; the thin lines go from the least to the greatest.";
     canvas.text(LEFT, HEIGHT - 12.0, Anchor::Start, "m s", note);
     Some(canvas.finish())
@@ -102,7 +102,7 @@ fn bar(
     else {
         return;
     };
-    canvas.group(who);
+    canvas.group(who.class());
     canvas.rect(left + 1.5, y(median), width - 3.0, BOTTOM - y(median), "");
     canvas.end();
     let middle = left + width / 2.0;

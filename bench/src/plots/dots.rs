@@ -1,8 +1,8 @@
 //! Real programs: a line for each thing they do, a dot for each way.
 
-use super::canvas::{Anchor, Canvas};
 use super::figures::{Figures, Who, position, samples};
 use crate::Table;
+use tabane_lab::svg::{Anchor, Canvas};
 
 const WIDTH: f64 = 800.0;
 const LEFT: f64 = 290.0;
@@ -45,7 +45,7 @@ pub fn programs(figures: &Figures) -> Option<String> {
     let mut who = Who::ALL.to_vec();
     // One link is the line at 1.
     who.retain(|who| *who != Who::Tcp && seen.contains(who));
-    canvas.legend(16.0, bottom + 48.0, &who);
+    canvas.legend(16.0, bottom + 48.0, who.iter().map(|who| who.legend()));
     Some(canvas.finish())
 }
 
@@ -94,7 +94,7 @@ fn dot(canvas: &mut Canvas, who: Who, ratio: f64, y: f64) {
         Who::Encrypted | Who::Plain => 5.0,
         _ => 4.0,
     };
-    canvas.group(who);
+    canvas.group(who.class());
     canvas.raw(format_args!(
         "<circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill-opacity=\".85\"/>",
         x(ratio)

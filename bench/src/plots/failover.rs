@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::canvas::{Anchor, Canvas, short};
 use super::figures::{Figures, Who};
 use crate::timeline::Recorded;
+use tabane_lab::svg::{Anchor, Canvas, short};
 
 const LEFT: f64 = 184.0;
 const TOP: f64 = 74.0;
@@ -143,7 +143,7 @@ fn panel(canvas: &mut Canvas, view: &View, (left, top): (f64, f64), one: Option<
     };
     let (from, to) = (x(view, left, 0.0), x(view, left, one.healed_ms));
     canvas.rect(from, top, to - from, PANEL_HEIGHT, "x");
-    canvas.group(Who::of(&one.way).unwrap_or(Who::Program));
+    canvas.group(Who::of(&one.way).unwrap_or(Who::Program).class());
     let across =
         PANEL_WIDTH * f64::from(view.bin_ms) / (view.span_ms.end - view.span_ms.start) as f64;
     let up = LEVEL_GBPS / view.full_gbps * PANEL_HEIGHT;

@@ -54,6 +54,11 @@ impl Who {
         }
     }
 
+    /// Its class in a picture's style, and its name.
+    pub fn legend(self) -> (&'static str, &'static str) {
+        (self.class(), self.name())
+    }
+
     /// Its class in a picture's style.
     pub fn class(self) -> &'static str {
         match self {

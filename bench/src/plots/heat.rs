@@ -1,8 +1,8 @@
 //! The matrix of links that differ: a square for each pair of links.
 
-use super::canvas::{Anchor, Canvas};
 use super::figures::{Figures, position, samples};
 use crate::{Table, digits};
+use tabane_lab::svg::{Anchor, Canvas};
 
 const TITLE_BEGINS: &str = "Do no harm: ";
 /// Of the two-link tables; what comes before it is the line rate.

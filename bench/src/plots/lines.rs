@@ -1,8 +1,8 @@
 //! Lines over two logarithmic axes.
 
-use super::canvas::{Anchor, Canvas, short};
 use super::figures::{Figures, Who, position, samples};
 use crate::measure::sizes;
+use tabane_lab::svg::{Anchor, Canvas, short};
 
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 440.0;
@@ -91,7 +91,7 @@ fn draw(lines: &[Line], bytes: (f64, f64), us: (f64, f64)) -> String {
         curve(&mut canvas, line, x, y);
     }
     let who: Vec<_> = lines.iter().map(|line| line.who).collect();
-    canvas.legend(LEFT, HEIGHT - 18.0, &who);
+    canvas.legend(LEFT, HEIGHT - 18.0, who.iter().map(|who| who.legend()));
     canvas.finish()
 }
 
@@ -102,7 +102,7 @@ fn curve(canvas: &mut Canvas, line: &Line, x: impl Fn(f64) -> f64, y: impl Fn(f6
         .map(|&(bytes, us)| (short(x(bytes)), short(y(us))))
         .collect();
     let path: Vec<_> = places.iter().map(|(x, y)| format!("{x} {y}")).collect();
-    canvas.group(line.who);
+    canvas.group(line.who.class());
     canvas.raw(format_args!(
         "<path fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\" d=\"M{}\"/>",
         path.join("L")

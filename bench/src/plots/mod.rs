@@ -4,7 +4,6 @@
 //! themselves, so they can be drawn anew without measuring.
 
 mod bars;
-mod canvas;
 mod dots;
 mod failover;
 mod figures;

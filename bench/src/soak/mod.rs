@@ -23,7 +23,7 @@ pub use report::{Outcome, Peak};
 pub use traffic::{Count, Pings};
 
 use std::hint;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -143,22 +143,11 @@ pub fn run(args: &SoakArgs) -> ExitCode {
 }
 
 fn settings(args: &SoakArgs) -> Result<Settings, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-    let tabane = match &args.tabane {
-        Some(path) => std::path::absolute(path).map_err(|error| error.to_string())?,
-        None => program.with_file_name("tabane"),
-    };
-    if !Path::is_file(&tabane) {
-        let shown = tabane.display();
-        return Err(format!(
-            "{shown} is not there; build it (cargo build -p tabane) or name it (--tabane PATH)"
-        ));
-    }
     let seconds = |seconds: f64, what: &str| {
         Duration::try_from_secs_f64(seconds).map_err(|error| format!("{what}: {error}"))
     };
     Ok(Settings {
-        tabane,
+        tabane: crate::tabane(args.tabane.as_deref())?,
         nodes: args.nodes.into(),
         links: args.links.into(),
         mbit: args.mbit,

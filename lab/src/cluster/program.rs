@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tabane_io::process::Watched;
 
 use crate::{LabError, sys};
 
@@ -120,7 +121,7 @@ impl Program {
     /// # Errors
     /// The kernel refuses. One that has ended already is no error.
     pub fn signal(&self, signal: i32) -> Result<(), LabError> {
-        let sent = sys::pidfd(self.id()).and_then(|process| sys::signal(process.as_fd(), signal));
+        let sent = Watched::new(self.id()).and_then(|process| process.signal(signal));
         match sent {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
                 Err(LabError::io(format!("signalling {}", self.name))(error))

@@ -1,10 +1,10 @@
 //! Tests that make devices do so in a network namespace of their own.
 
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::sys::check;
+use crate::credentials::own_uid;
+use crate::namespaces::{Kinds, OwnIds, unshare};
 
 /// Set in the process that already is in its namespace, to the test's name.
 const INSIDE: &str = "TABANE_IO_TEST_NAMESPACE";
@@ -17,13 +17,7 @@ pub(crate) fn isolated(name: &str, body: impl FnOnce()) {
     if std::env::var(INSIDE).as_deref() == Ok(name) {
         return body();
     }
-    // SAFETY: no arguments, cannot fail.
-    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let maps = [
-        (c"/proc/self/setgroups", "deny".to_owned()),
-        (c"/proc/self/uid_map", format!("0 {uid} 1")),
-        (c"/proc/self/gid_map", format!("0 {gid} 1")),
-    ];
+    let (is_root, ids) = (own_uid() == 0, OwnIds::as_root());
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", name, "--nocapture"])
@@ -32,19 +26,11 @@ pub(crate) fn isolated(name: &str, body: impl FnOnce()) {
     // were made before; nothing allocates.
     unsafe {
         command.pre_exec(move || {
-            if uid == 0 {
-                return check(libc::unshare(libc::CLONE_NEWNET)).map(drop);
+            if is_root {
+                return unshare(Kinds::NET);
             }
-            check(libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET))?;
-            for (path, content) in &maps {
-                let fd = check(libc::open(path.as_ptr(), libc::O_WRONLY))?;
-                let written = libc::write(fd, content.as_ptr().cast(), content.len());
-                libc::close(fd);
-                if written != content.len() as isize {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-            Ok(())
+            unshare(Kinds::USER | Kinds::NET)?;
+            ids.take_effect()
         });
     }
     let output = command.output().unwrap_or_else(|error| {

@@ -1,8 +1,6 @@
-//! A small writer of SVG, in colours for a light and for a dark page.
+//! A small writer of SVG, in colours for a light and for a dark page; for the demo's picture and bench's.
 
 use std::fmt::{Display, Write};
-
-use super::figures::Who;
 
 /// As GitHub's pages are, light and dark. `color` is each one's own.
 const STYLE: &str = "\
@@ -17,12 +15,16 @@ svg{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}\
 /// Where a text ends up relative to its point.
 #[derive(Debug, Clone, Copy)]
 pub enum Anchor {
+    /// To its right.
     Start,
+    /// Around it.
     Middle,
+    /// To its left.
     End,
 }
 
 /// A picture being drawn; x goes right, y goes down, both in pixels.
+#[derive(Debug)]
 pub struct Canvas {
     svg: String,
 }
@@ -90,11 +92,21 @@ impl Canvas {
         ));
     }
 
-    /// What follows until [`Canvas::end`] is in this one's colour.
-    pub fn group(&mut self, who: Who) {
+    /// What follows until [`Canvas::end`] is in the colour of this class (`tcp`, `mptcp`, `rr`, `enc`, `plain`,
+    /// `prog`, `bad`).
+    pub fn group(&mut self, class: &str) {
+        self.raw(format_args!("<g class=\"{class}\" fill=\"currentColor\">"));
+    }
+
+    /// A line through these points, so wide, in its group's colour.
+    pub fn curve(&mut self, points: impl IntoIterator<Item = (f64, f64)>, width: f64) {
+        let points: Vec<_> = points
+            .into_iter()
+            .map(|(x, y)| format!("{},{}", short(x), short(y)))
+            .collect();
         self.raw(format_args!(
-            "<g class=\"{}\" fill=\"currentColor\">",
-            who.class()
+            "<polyline fill=\"none\" stroke=\"currentColor\" stroke-width=\"{width}\" stroke-linejoin=\"round\" points=\"{}\"/>",
+            points.join(" ")
         ));
     }
 
@@ -108,16 +120,16 @@ impl Canvas {
         let _ = writeln!(self.svg, "{element}");
     }
 
-    /// A row of names and colours.
-    pub fn legend(&mut self, x: f64, y: f64, of: &[Who]) {
+    /// A row of colours, by their classes, and names.
+    pub fn legend<'a>(&mut self, x: f64, y: f64, of: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let mut x = x;
-        for &who in of {
-            self.group(who);
+        for (class, name) in of {
+            self.group(class);
             self.rect(x, y - 10.0, 14.0, 11.0, "");
             self.end();
-            self.text(x + 20.0, y, Anchor::Start, "", who.name());
+            self.text(x + 20.0, y, Anchor::Start, "", name);
             // Roughly as wide as the letters are.
-            x += 44.0 + 7.4 * who.name().len() as f64;
+            x += 44.0 + 7.4 * name.len() as f64;
         }
     }
 
@@ -165,7 +177,7 @@ mod tests {
     fn numbers_are_short_and_text_is_escaped() {
         assert_eq!((short(3.0), short(2.64)), ("3".into(), "2.6".into()));
         let mut canvas = Canvas::new(10.0, 10.0, "a<b & c");
-        canvas.legend(0.0, 0.0, &[Who::Tcp]);
+        canvas.legend(0.0, 0.0, [("tcp", "TCP, one link")]);
         let svg = canvas.finish();
         assert!(svg.contains("a&lt;b &amp; c") && !svg.contains("a<b"));
     }
