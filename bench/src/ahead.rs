@@ -17,14 +17,14 @@ struct Subject<'a> {
 /// there are none.
 pub fn table(tables: &[Table]) -> Option<Table> {
     let note = "Every table above whose rows are ways, by its first figure. How many times as good tabane is \
-        as the best of the others; left out where it is level (within 3%) or ahead, encrypted and plain.";
-    let columns = [
-        "what",
-        "best of the others",
-        "its figure",
-        "encrypted",
-        "plain",
-    ];
+        as the best of the others; left out where all ways of tabane are level (within 3%) or ahead.";
+    let mut columns = vec!["what", "best of the others", "its figure"];
+    columns.extend(
+        Who::ALL
+            .into_iter()
+            .filter(|who| who.is_own())
+            .map(Who::name),
+    );
     let mut table = Table::new("Where another way is ahead", note, &columns);
     for subject in tables.iter().flat_map(subjects) {
         table.rows.extend(row(&subject));
@@ -43,25 +43,22 @@ fn row(subject: &Subject) -> Option<Vec<Cell>> {
         found.and_then(|(_, samples)| goodness(samples))
     };
     let others = subject.figures.iter();
-    let others = others.filter(|(who, _)| !matches!(who, Who::Encrypted | Who::Plain));
+    let others = others.filter(|(who, _)| !who.is_own());
     let rated = others.filter_map(|(who, samples)| Some((*who, *samples, goodness(samples)?)));
     let (best, figure, good) = rated.max_by(|(.., a), (.., b)| a.total_cmp(b))?;
-    let ratios = [of(Who::Encrypted), of(Who::Plain)].map(|own| own.map(|own| own / good));
+    let own = Who::ALL.into_iter().filter(|who| who.is_own());
+    let ratios: Vec<_> = own.map(|who| of(who).map(|own| own / good)).collect();
     let is_behind = ratios.iter().flatten().any(|ratio| ratio * AHEAD_MIN < 1.0);
     let shown = |ratio: Option<f64>| ratio.map_or("–".to_owned(), digits);
     is_behind.then(|| {
-        vec![
+        let best_figure = digits(figure.median().unwrap_or_default());
+        let mut row = vec![
             subject.what.clone().into(),
             best.name().into(),
-            format!(
-                "{} {}",
-                digits(figure.median().unwrap_or_default()),
-                subject.unit
-            )
-            .into(),
-            shown(ratios[0]).into(),
-            shown(ratios[1]).into(),
-        ]
+            format!("{best_figure} {}", subject.unit).into(),
+        ];
+        row.extend(ratios.into_iter().map(|ratio| shown(ratio).into()));
+        row
     })
 }
 
@@ -125,7 +122,7 @@ mod tests {
         let behind = table(&[race("Gb/s", 2.0, 1.0, 1.99)]).expect("is behind");
         let told = behind.to_string();
         assert!(
-            told.contains("| Race, cubic | TCP, one link | 2.00 Gb/s | 0.500 | 0.995 |"),
+            told.contains("| Race, cubic | TCP, one link | 2.00 Gb/s | 0.500 | 0.995 | – | – |"),
             "{told}"
         );
         let slower = table(&[race("µs", 10.0, 20.0, 10.0)]).expect("is behind");
@@ -146,7 +143,7 @@ mod tests {
         }
         let told = table(&[table_]).expect("is behind").to_string();
         assert!(
-            told.contains("| Race, 2 links | MPTCP | 2.00 Gb/s | 0.500 | – |"),
+            told.contains("| Race, 2 links | MPTCP | 2.00 Gb/s | 0.500 | – | – | – |"),
             "{told}"
         );
         assert!(!told.contains("1 links"), "{told}");

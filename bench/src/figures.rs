@@ -246,9 +246,6 @@ pub struct Report {
     /// What the host of this machine took of it, for each measurement.
     #[serde(default)]
     pub stolen: Vec<Stolen>,
-    /// Files for the directory of results: name and content.
-    #[serde(skip)]
-    pub files: Vec<(String, String)>,
 }
 
 impl Report {
@@ -266,7 +263,6 @@ impl Report {
         self.timelines.extend(other.timelines);
         self.left_out.extend(other.left_out);
         self.stolen.extend(other.stolen);
-        self.files.extend(other.files);
     }
 }
 

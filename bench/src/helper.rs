@@ -12,7 +12,7 @@ use super::connections::{self, Load};
 use super::pingpong::MESSAGE_BYTES;
 use super::timeline::Content;
 use super::transport::Transport;
-use super::{Settings, datagrams, pingpong, sink, timeline};
+use super::{Settings, pingpong, sink, timeline};
 use tabane_lab::LabError;
 use tabane_lab::cluster::{PATIENCE, Program, socket_address};
 use tabane_lab::ways::{Arena, Way};
@@ -108,20 +108,6 @@ pub enum Helper {
         #[command(flatten)]
         transport: Transport,
     },
-    /// Send bursts of datagrams for so many milliseconds
-    Datagrams {
-        /// How long
-        ms: u64,
-        /// From where, then to where, on every link
-        #[arg(required = true)]
-        links: Vec<SocketAddr>,
-    },
-    /// Receive them and note when
-    TakeDatagrams {
-        /// Where, then from where, on every link
-        #[arg(required = true)]
-        links: Vec<SocketAddr>,
-    },
     /// Hold the UDP port that is flooded, and read nothing, until killed
     Unread,
     /// Echo the messages of one stream
@@ -193,10 +179,6 @@ impl Helper {
                 let lasting = Duration::from_millis(*ms);
                 say(&pingpong::ping(&stream, *bytes, lasting)?)
             }
-            Helper::Datagrams { ms, links } => {
-                say(&datagrams::send(links, Duration::from_millis(*ms))?)
-            }
-            Helper::TakeDatagrams { links } => say(&datagrams::receive(links)?),
             Helper::Unread => {
                 let any = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), tabane_lab::flood::PORT);
                 let _socket = UdpSocket::bind(any)?;

@@ -12,7 +12,6 @@ mod ahead;
 mod bulk;
 mod connections;
 mod crowd;
-mod datagrams;
 mod figures;
 mod flow;
 mod helper;
@@ -60,8 +59,8 @@ pub struct BenchArgs {
     /// How long each stream runs, seconds
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Line rate of `matrix` and of small messages in `crowd`, Mb/s; of `links` a fifth,
-    /// of the other traffic in `crowd` a tenth. Less where the processor is the limit
+    /// Line rate of `matrix` and `beside`, Mb/s; of `crowd` a tenth. Less where the processor is
+    /// the limit
     #[arg(long, default_value_t = 1000, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(100..=100_000))]
     line: u64,
     /// One round of everything, three of each failure: minutes instead of half an hour
@@ -95,54 +94,36 @@ pub enum Measurement {
     OneWay,
     /// One TCP stream each way at once on 2 links of 1 Gb/s
     BothWays,
-    /// Links without a line rate
+    /// Links without a line rate: the processor is the limit
     Unshaped,
     /// Failures under load, to the millisecond
     Failover,
     /// The same with MPTCP, steered and by itself, under a stream of either node
     Steered,
-    /// Pings across a silent failure, otherwise idle
-    Ping,
-    /// Small messages that are mirrored, across failures
-    Mirror,
     /// Links that differ, lose or delay
     Unequal,
     /// Do no harm: a link beside one that is slower, later, loses
     Matrix,
-    /// 8 nodes send to 1, 8 to 8, small messages beside bulk
+    /// 8 nodes send to 1, 8 to 8
     Crowd,
-    /// One TCP stream over 1, 2, 4 and 8 links
-    Links,
-    /// Packets on the wire for 1 GB
-    Packets,
+    /// Small messages beside the bulk of others
+    Beside,
     /// A stranger's flood on one link
     Flood,
-    /// Half round trips of 16 bytes
+    /// Half round trips of 16 bytes to 1 MB
     Latency,
     /// Every way beside the others: rate, CPU, half round trip, gap at a failure
     Choose,
-    /// CPU and memory of an idle node with 8 peers
-    Idle,
-    /// Downloads by HTTP: nginx and curl
-    Http,
-    /// Copies by rsync, to its daemon and over ssh
-    Rsync,
-    /// redis-benchmark
-    Redis,
-    /// A file over NFS: nfs-ganesha and a client in user space
-    Nfs,
-    /// Patterns of Open MPI on 2 and 4 nodes
-    Mpi,
-    /// Half round trips of 1 byte to 1 MB
-    Sizes,
     /// Many connections: made one by one, at once, open together
     Connections,
+    /// CPU and memory of an idle node with 8 peers
+    Idle,
     /// A program that does nothing: by itself and under `tabane run`
     Start,
-    /// One stream across every failure, millisecond by millisecond
-    Timelines,
-    /// Where the processor's time goes, by perf; flame graphs with --out
-    Profile,
+    /// Downloads by HTTP: nginx and curl
+    Http,
+    /// redis-benchmark
+    Redis,
 }
 
 impl Measurement {

@@ -13,6 +13,9 @@ use tabane_lab::cluster::{PATIENCE, output};
 /// What figures must be read with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
+    /// What is measured: the commit of the directory that bench is run in, and whether anything differs from it.
+    #[serde(default)]
+    pub commit: String,
     /// Date and time of the run, UTC.
     pub date: String,
     /// The kernel's release.
@@ -30,8 +33,11 @@ pub struct Machine {
 impl Machine {
     /// This one, now. Takes half a second.
     pub fn look() -> Machine {
-        let date = Command::new("date");
-        let date = with(date, &["-u", "+%Y-%m-%d %H:%M:%S UTC"]);
+        let date = said("date", &["-u", "+%Y-%m-%d %H:%M:%S UTC"]);
+        let commit = said(
+            "git",
+            &["describe", "--always", "--dirty=, changed", "--abbrev=10"],
+        );
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let name = cpuinfo.lines().find_map(|line| {
@@ -40,6 +46,11 @@ impl Machine {
         });
         let is_root = tabane_io::credentials::own_uid() == 0;
         Machine {
+            commit: if commit.is_empty() {
+                "unknown".into()
+            } else {
+                commit
+            },
             date,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             cpu: name.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
@@ -50,9 +61,11 @@ impl Machine {
     }
 }
 
-fn with(mut command: Command, args: &[&str]) -> String {
+/// What a program says; nothing if it fails.
+fn said(program: &str, args: &[&str]) -> String {
+    let mut command = Command::new(program);
     command.args(args);
-    let said = output("date", command, PATIENCE).map(|output| output.stdout);
+    let said = output(program, command, PATIENCE).map(|output| output.stdout);
     String::from_utf8_lossy(&said.unwrap_or_default())
         .trim()
         .to_owned()

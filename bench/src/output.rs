@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::figures::goals_table;
-use super::{Machine, Report, Settings, ahead, stolen, timeline};
+use super::{Machine, Report, Settings, ahead, stolen};
 
 /// Another machine's share of this one that makes its figures doubtful.
 const BUSY_SHARE_MAX: f64 = 0.1;
+
+/// Above what is written.
+const WRITTEN: &str = "<!-- Written by `bench` with its bench.json; not to be edited. -->\n\n";
 
 /// A run, as `bench.json` has it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,8 +48,9 @@ pub fn warn_if_busy(machine: &Machine) {
 
 fn heading_text(machine: &Machine, rounds: usize, times: usize) -> String {
     format!(
-        "{}, Linux {}, {} × {}, as {}; medians of {rounds} rounds (least–greatest), failures {times} times each; \
+        "Commit {}, {}, Linux {}, {} × {}, as {}; medians of {rounds} rounds (least–greatest), failures {times} times each; \
          {:.0}% of the machine busy with other things before\n",
+        machine.commit,
         machine.date,
         machine.kernel,
         machine.cpus,
@@ -92,8 +96,7 @@ pub fn closing(report: &Report) -> String {
     text
 }
 
-/// Write `bench.md`, `bench.json`, what measurements left and, if there are any,
-/// `timelines.csv`.
+/// Write `bench.json`, and `bench.md` which is made of it.
 pub fn write(directory: &Path, file: &File, pictures: &[String]) -> Result<(), String> {
     // On one line: the timelines would be one number a line.
     let json = serde_json::to_string(file).map_err(|error| error.to_string())?;
@@ -102,14 +105,10 @@ pub fn write(directory: &Path, file: &File, pictures: &[String]) -> Result<(), S
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    put("bench.md", &markdown(file, pictures))?;
-    let timelines = &file.report.timelines;
-    if !timelines.is_empty() {
-        put("timelines.csv", &timeline::csv(timelines))?;
-    }
-    for (name, text) in &file.report.files {
-        put(name, text)?;
-    }
+    put(
+        "bench.md",
+        &format!("{WRITTEN}{}", markdown(file, pictures)),
+    )?;
     put("bench.json", &json)
 }
 

@@ -17,9 +17,6 @@ pub struct Latency {
     pub p50_us: f64,
     /// And 99 of 100 this.
     pub p99_us: f64,
-    /// And all of them this.
-    #[serde(default)]
-    pub longest_us: f64,
     /// How many there were.
     pub count: usize,
 }
@@ -71,7 +68,6 @@ pub fn ping(mut stream: &Stream, bytes: usize, lasting: Duration) -> std::io::Re
     Ok(Latency {
         p50_us: at(0.5),
         p99_us: at(0.99),
-        longest_us: at(1.0),
         count: half_us.len(),
     })
 }

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
+use super::Settings;
 use super::helper::{Pair, target};
 use super::iperf::{Load, Outcome};
 use super::machine::Processors;
 use super::timeline::{Sent, Timeline};
-use super::{Settings, datagrams};
 use tabane_lab::LabError;
-use tabane_lab::cluster::socket_address;
-use tabane_lab::ways::{Arena, Way};
+use tabane_lab::ways::Arena;
 
 /// Run it once.
 ///
@@ -28,13 +27,6 @@ pub fn run(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, La
         let (back, there): (Timeline, Timeline) =
             Pair::begin(settings, arena, client, server)?.results()?;
         [there, back]
-    } else if arena.way() == Way::Datagrams {
-        let client = [vec![ms], datagram_links(arena, [0, 1])].concat();
-        let server = datagram_links(arena, [1, 0]);
-        let (client, server) = (("datagrams", &client[..]), ("take-datagrams", &server[..]));
-        let (_, there): (Sent, Timeline) =
-            Pair::begin(settings, arena, client, server)?.results()?;
-        [there, Timeline::default()]
     } else {
         let client = ("send", &[target(arena, 1), ms, careless()][..]);
         let server = ("receive", &[careless()][..]);
@@ -60,12 +52,4 @@ pub fn run(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, La
         retransmits: 0,
         cpu_s_per_gb: busy_s / (total_bytes as f64 / 1e9),
     })
-}
-
-/// The addresses of these two nodes on every link.
-fn datagram_links(arena: &Arena, nodes: [usize; 2]) -> Vec<String> {
-    let lab = arena.lab();
-    let address = |node, link| socket_address(lab.address(node, link), datagrams::PORT);
-    let of = |node| (0..lab.links()).map(move |link| address(node, link));
-    nodes.into_iter().flat_map(of).collect()
 }

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use tabane_library::{self as library, ConnectError, Node, Options, Policy};
+use tabane_library::{self as library, ConnectError, Node, Options};
 
 use super::helper::PORT;
 use tabane_lab::cluster::PATIENCE;
@@ -28,15 +28,12 @@ pub struct Transport {
     /// How long a waiting thread looks again before it sleeps
     #[arg(long)]
     spin_us: Option<u64>,
-    /// Send each packet by two links
-    #[arg(long)]
-    mirror: bool,
 }
 
 /// A helper's own end.
 pub enum End {
     Tcp,
-    Node(Box<Node>, Policy),
+    Node(Box<Node>),
 }
 
 impl Transport {
@@ -54,12 +51,7 @@ impl Transport {
             options = options.spin(Duration::from_micros(spin_us));
         }
         let node = Node::open(options).map_err(io::Error::other)?;
-        let policy = if self.mirror {
-            Policy::Mirror
-        } else {
-            Policy::Auto
-        };
-        Ok(End::Node(Box::new(node), policy))
+        Ok(End::Node(Box::new(node)))
     }
 
     /// The end, and a stream to another one; without one, from whoever comes.
@@ -82,17 +74,14 @@ impl End {
     /// # Errors
     /// It does not listen. For a node that is not there yet it is waited.
     pub fn connect(&self, to: &str, port: u16) -> io::Result<Stream> {
-        let (node, policy) = match self {
+        let node = match self {
             End::Tcp => return TcpStream::connect(to).map(Stream::Tcp),
-            End::Node(node, policy) => (node, *policy),
+            End::Node(node) => node,
         };
         let until = Instant::now() + PATIENCE;
         loop {
             match node.connect(to, port.into()) {
-                Ok(stream) => {
-                    stream.set_policy(policy).map_err(io::Error::other)?;
-                    return Ok(Stream::Library(stream));
-                }
+                Ok(stream) => return Ok(Stream::Library(stream)),
                 Err(ConnectError::Refused) if Instant::now() < until => sleep(RETRY),
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -109,7 +98,7 @@ impl End {
                 let any = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
                 TcpListener::bind(any).map(Listener::Tcp)
             }
-            End::Node(node, _) => {
+            End::Node(node) => {
                 let listener = node.listen(port.into()).map_err(io::Error::other)?;
                 Ok(Listener::Library(listener))
             }

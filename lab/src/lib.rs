@@ -52,7 +52,7 @@ pub mod ways;
 mod wiring;
 
 pub use config::{LINKS_MAX, LabConfig, LinkSpec, NODES_MAX};
-pub use counters::{DeviceCounters, PortCounters};
+pub use counters::PortCounters;
 pub use error::LabError;
 pub use fault::Fault;
 pub use inject::Injection;

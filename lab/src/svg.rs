@@ -7,10 +7,10 @@ const STYLE: &str = "\
 svg{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}\
 .bg{fill:#fff}text{fill:#24292f}.m{fill:#57606a}.h{font-size:16px;font-weight:600}.s{font-size:11.5px}\
 .g{stroke:#d8dee4}.a{stroke:#8c959f}.w{stroke:#24292f}.x{fill:#f3e3b3}\
-.tcp{color:#4a7fb5}.mptcp{color:#c8553d}.rr{color:#8250a5}.prog{color:#9a6700}.enc{color:#0b6e4f}.plain{color:#5fb08f}.bad{color:#d1242f}\
+.tcp{color:#4a7fb5}.mptcp{color:#c8553d}.rr{color:#8250a5}.run{color:#9a6700}.lib{color:#a33a7c}.enc{color:#0b6e4f}.plain{color:#5fb08f}.bad{color:#d1242f}\
 @media(prefers-color-scheme:dark){\
 .bg{fill:#0d1117}text{fill:#e6edf3}.m{fill:#9198a1}.g{stroke:#2a313c}.a{stroke:#656c76}.w{stroke:#e6edf3}.x{fill:#4a3d12}\
-.tcp{color:#6ca4df}.mptcp{color:#f0836b}.rr{color:#b78fd6}.prog{color:#d4a72c}.enc{color:#2ea97c}.plain{color:#93dcbd}.bad{color:#ff6a62}}";
+.tcp{color:#6ca4df}.mptcp{color:#f0836b}.rr{color:#b78fd6}.run{color:#d4a72c}.lib{color:#e083bd}.enc{color:#2ea97c}.plain{color:#93dcbd}.bad{color:#ff6a62}}";
 
 /// Where a text ends up relative to its point.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,7 @@ impl Canvas {
     }
 
     /// What follows until [`Canvas::end`] is in the colour of this class (`tcp`, `mptcp`, `rr`, `enc`, `plain`,
-    /// `prog`, `bad`).
+    /// `run`, `lib`, `bad`).
     pub fn group(&mut self, class: &str) {
         self.raw(format_args!("<g class=\"{class}\" fill=\"currentColor\">"));
     }

@@ -39,15 +39,12 @@ pub enum Way {
         /// Whether a thread that waits looks again for a while before it sleeps.
         spins: bool,
     },
-    /// Datagrams in bursts over all links, of programs made for it, with nothing around
-    /// them: the kernel's share of tabane.
-    Datagrams,
 }
 
 impl Way {
     /// Whether it carries TCP, which any program can use, and whose congestion control can be chosen.
     pub fn is_tcp(self) -> bool {
-        !matches!(self, Way::Library { .. } | Way::Datagrams)
+        !matches!(self, Way::Library { .. })
     }
 }
 
@@ -63,7 +60,6 @@ impl fmt::Display for Way {
             Way::Run(wire) => write!(f, "tabane run, {wire}"),
             Way::Library { wire, spins: true } => write!(f, "library, {wire}"),
             Way::Library { wire, .. } => write!(f, "library, {wire}, no spin"),
-            Way::Datagrams => f.write_str("datagrams alone"),
         }
     }
 }
@@ -125,7 +121,7 @@ impl Arena {
                 balance_rr(&lab)?;
                 Place::Bare(lab)
             }
-            Way::Tcp { .. } | Way::Datagrams => Place::Bare(lab),
+            Way::Tcp { .. } => Place::Bare(lab),
         };
         Ok(Arena { way, place })
     }
@@ -183,8 +179,8 @@ impl Arena {
     /// As [`Program::listens`].
     pub fn listens(&self, node: usize, program: &mut Program, port: u16) -> Result<(), LabError> {
         match (self.way, self.cluster()) {
-            // A node of the library is connected to when it listens; datagrams are sent again.
-            (Way::Library { .. } | Way::Datagrams, _) => Ok(()),
+            // A node of the library is connected to when it listens.
+            (Way::Library { .. }, _) => Ok(()),
             (Way::Run(_), Some(cluster)) => cluster.run_listens(node, program, port),
             _ => program.listens(port),
         }

@@ -88,8 +88,8 @@ fn gaps(
     for _ in 0..settings.rounds {
         for (way, samples) in &mut gaps {
             for (failure, samples) in FAILED.iter().zip(samples) {
-                let seen = once(settings, *way, 0, *failure, one_link_gbps)?;
-                samples.0.push(seen.gap_ms);
+                let run = once(settings, *way, 0, *failure, one_link_gbps)?;
+                samples.0.push(run.judged.gap_ms);
             }
         }
     }

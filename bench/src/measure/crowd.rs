@@ -116,7 +116,7 @@ fn patterns() -> [(&'static str, Traffic, usize); 2] {
     ]
 }
 
-/// Incast, all to all, and small messages beside bulk.
+/// Incast, and all to all.
 pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let mut report = Report::default();
     let slower = settings.line_mbit / SLOWER;
@@ -125,9 +125,6 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         let title = format!("{title}, {LINKS} × {slower} Mb/s");
         report.extend(many(settings, &nine, &title, &traffic, receivers)?);
     }
-    drop(nine);
-    let few = labs(settings, FEW, settings.line_mbit)?;
-    report.extend(beside(settings, &few)?);
     Ok(report)
 }
 
@@ -220,7 +217,8 @@ fn many(
 }
 
 /// Small messages of one node beside the bulk of two others.
-fn beside(settings: &Settings, arenas: &[Arena]) -> Result<Report, LabError> {
+pub fn beside(settings: &Settings) -> Result<Report, LabError> {
+    let arenas = labs(settings, FEW, settings.line_mbit)?;
     let ping = Some((3, 0));
     let idle = Traffic {
         streams: Vec::new(),
@@ -230,11 +228,11 @@ fn beside(settings: &Settings, arenas: &[Arena]) -> Result<Report, LabError> {
         streams: vec![(1, 0), (2, 0)],
         ping,
     };
-    let contestants = contestants(arenas);
+    let contestants = contestants(&arenas);
     let new = || (Figures::default(), Figures::default());
     let mut figures: Vec<_> = contestants.iter().map(|_| new()).collect();
     for _ in 0..settings.rounds {
-        let one = one_link_mbps(settings, arenas)?;
+        let one = one_link_mbps(settings, &arenas)?;
         for ((contestant, arena), (before, beside)) in contestants.iter().zip(&mut figures) {
             for (traffic, figures) in [(&idle, before), (&busy, beside)] {
                 let outcome = traffic.run(settings, arena, contestant.carrier)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::two_nodes;
 use crate::helper::{Pair, target};
-use crate::timeline::{Failover, Sent, Timeline, judge};
+use crate::timeline::{Failover, Recorded, Sent, Timeline, judge};
 use crate::{Bound, Goal, Report, Samples, Settings, Table};
 use tabane_lab::cluster::{PATIENCE, Wire, output};
 use tabane_lab::ways::{Arena, Way};
@@ -92,20 +92,28 @@ fn address(arena: &Arena, link: usize, action: &str) -> Result<u64, LabError> {
     Ok(begun_ns)
 }
 
+const LIBRARY: Way = Way::Library {
+    wire: Wire::Encrypted,
+    spins: true,
+};
+/// Of these the stream with the middle gap is kept to be drawn, for each failure.
+const DRAWN: [Way; 3] = [Way::Tabane(Wire::Encrypted), LIBRARY, Way::Mptcp];
+
 /// A way, how often each failure is tried with it, and at most, ms: the longest gap, and until one link is full.
 type Tries = (Way, usize, Option<[f64; 2]>);
 
 /// Every failure, `times` times on tabane, once a round on MPTCP.
 pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let wire = Wire::Encrypted;
-    let library = Way::Library { wire, spins: true };
     let tries = [
         (Way::Tabane(wire), settings.times, Some([50.0, 100.0])),
         (Way::Run(wire), settings.times, Some([50.0, 100.0])),
-        (library, settings.times, Some([20.0, 100.0])),
+        (LIBRARY, settings.times, Some([20.0, 100.0])),
         (Way::Mptcp, settings.rounds, None),
     ];
-    failures(settings, 0, &tries, one_link(settings)?)
+    let mut report = Report::default();
+    failures(settings, 0, &tries, &DRAWN, &mut report)?;
+    Ok(report)
 }
 
 /// Every failure with MPTCP, steered `times` times and by itself once a round, under a stream of either node.
@@ -114,9 +122,10 @@ pub fn steered(settings: &Settings) -> Result<Report, LabError> {
         (Way::Steered, settings.times, Some([50.0, 150.0])),
         (Way::Mptcp, settings.rounds, None),
     ];
-    let one_link_gbps = one_link(settings)?;
-    let mut report = failures(settings, 0, &tries, one_link_gbps)?;
-    report.extend(failures(settings, 1, &tries, one_link_gbps)?);
+    let mut report = Report::default();
+    for from in [0, 1] {
+        failures(settings, from, &tries, &[], &mut report)?;
+    }
     Ok(report)
 }
 
@@ -125,9 +134,10 @@ fn failures(
     settings: &Settings,
     from: usize,
     tries: &[Tries],
-    one_link_gbps: f64,
-) -> Result<Report, LabError> {
-    let mut report = Report::default();
+    drawn: &[Way],
+    report: &mut Report,
+) -> Result<(), LabError> {
+    let one_link_gbps = one_link(settings)?;
     let columns = [
         "failure",
         "longest gap, ms",
@@ -147,13 +157,18 @@ fn failures(
             FAILED.as_millis()
         );
         let mut table = Table::new(title, note, &columns);
-        let mut runs = vec![Vec::new(); FAILURES.len()];
+        let mut runs = FAILURES.map(|_| Vec::new());
         for _ in 0..times {
             for (failure, runs) in FAILURES.iter().zip(&mut runs) {
                 runs.push(once(settings, way, from, *failure, one_link_gbps)?);
             }
         }
-        for (failure, runs) in FAILURES.iter().zip(&runs) {
+        for (failure, runs) in FAILURES.iter().zip(runs) {
+            if drawn.contains(&way) {
+                report.timelines.extend(representative(&runs));
+            }
+            let runs: Vec<_> = runs.into_iter().map(|run| run.judged).collect();
+            let runs = runs.as_slice();
             table.rows.push(row(*failure, runs));
             if let Some(most_ms) = most_ms {
                 let what = format!("{way}, of node {from}, {failure}");
@@ -162,7 +177,14 @@ fn failures(
         }
         report.tables.push(table);
     }
-    Ok(report)
+    Ok(())
+}
+
+/// The stream whose gap is in the middle of all.
+fn representative(runs: &[Run]) -> Option<Recorded> {
+    let mut kept: Vec<_> = runs.iter().filter(|run| run.recorded.is_some()).collect();
+    kept.sort_by(|a, b| a.judged.gap_ms.total_cmp(&b.judged.gap_ms));
+    kept.get(kept.len() / 2)?.recorded.clone()
 }
 
 fn row(failure: Failure, runs: &[Failover]) -> Vec<crate::Cell> {
@@ -222,60 +244,22 @@ pub fn one_link(settings: &Settings) -> Result<f64, LabError> {
     Ok(timeline.steady_gbps())
 }
 
-/// One stream of node `from` across one failure, judged by what one link carries.
+/// One stream across one failure.
+pub struct Run {
+    /// How it bore it.
+    pub judged: Failover,
+    /// What came, if it got so far.
+    recorded: Option<Recorded>,
+}
+
+/// One stream of node `from` across one failure, on a lab of its own; judged by what one link carries.
 pub fn once(
     settings: &Settings,
     way: Way,
     from: usize,
     failure: Failure,
     one_link_gbps: f64,
-) -> Result<Failover, LabError> {
-    match across(settings, way, from, failure)? {
-        Ok(seen) => {
-            let (failed_ns, healed_ns) = (seen.failed_ns, seen.healed_ns);
-            let timeline = &seen.timeline;
-            if let Some(at) = timeline.wrong_at {
-                eprintln!("bench: {way}, {failure}: what arrived is wrong from byte {at} on");
-            }
-            Ok(judge(
-                timeline,
-                &seen.sent,
-                failed_ns,
-                healed_ns,
-                one_link_gbps,
-            ))
-        }
-        Err(error) => {
-            eprintln!("bench: {way}, {failure}: counted as broken: {error}");
-            Ok(Failover {
-                gap_ms: FAILED.as_secs_f64() * 1e3,
-                is_broken: true,
-                ..Failover::default()
-            })
-        }
-    }
-}
-
-/// One stream across one failure.
-pub struct Seen {
-    /// What the sender knows.
-    pub sent: Sent,
-    /// What the receiver saw.
-    pub timeline: Timeline,
-    /// When it failed, on the timeline's clock.
-    pub failed_ns: u64,
-    /// When it was healed.
-    pub healed_ns: u64,
-}
-
-/// Send a stream of node `from` across a failure, on a lab of its own. The inner error is the
-/// stream's.
-pub fn across(
-    settings: &Settings,
-    way: Way,
-    from: usize,
-    failure: Failure,
-) -> Result<Result<Seen, LabError>, LabError> {
+) -> Result<Run, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
     let arena = Arena::up(way, &config, &settings.tabane)?;
     let lasting = BEFORE + FAILED + AFTER;
@@ -285,11 +269,26 @@ pub fn across(
     let failed_ns = failure.begin(&arena)?;
     sleep(FAILED);
     let healed_ns = failure.end(&arena)?;
-    let results = pair.results::<Sent, Timeline>();
-    Ok(results.map(|(sent, timeline)| Seen {
-        sent,
-        timeline,
-        failed_ns,
-        healed_ns,
-    }))
+    let (sent, timeline) = match pair.results::<Sent, Timeline>() {
+        Ok(results) => results,
+        Err(error) => {
+            eprintln!("bench: {way}, {failure}: counted as broken: {error}");
+            let judged = Failover {
+                gap_ms: FAILED.as_secs_f64() * 1e3,
+                is_broken: true,
+                ..Failover::default()
+            };
+            return Ok(Run {
+                judged,
+                recorded: None,
+            });
+        }
+    };
+    if let Some(at) = timeline.wrong_at {
+        eprintln!("bench: {way}, {failure}: what arrived is wrong from byte {at} on");
+    }
+    Ok(Run {
+        judged: judge(&timeline, &sent, failed_ns, healed_ns, one_link_gbps),
+        recorded: Some(Recorded::of(way, failure, &timeline, failed_ns, healed_ns)),
+    })
 }

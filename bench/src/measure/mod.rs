@@ -6,19 +6,12 @@ mod crowd;
 mod failover;
 mod flood;
 mod idle;
-mod latency;
-mod links;
+pub mod latency;
 mod matrix;
-mod mirror;
-mod packets;
-mod ping;
-mod profile;
 mod programs;
 mod race;
-pub mod sizes;
 mod start;
 pub mod throughput;
-mod timelines;
 mod unequal;
 
 use super::{Measurement, Report, Settings};
@@ -35,27 +28,18 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Unshaped => throughput::unshaped(settings),
         Measurement::Failover => failover::measure(settings),
         Measurement::Steered => failover::steered(settings),
-        Measurement::Ping => ping::measure(settings),
         Measurement::Unequal => unequal::measure(settings),
-        Measurement::Mirror => mirror::measure(settings),
         Measurement::Matrix => matrix::measure(settings),
         Measurement::Crowd => crowd::measure(settings),
-        Measurement::Links => links::measure(settings),
-        Measurement::Packets => packets::measure(settings),
+        Measurement::Beside => crowd::beside(settings),
         Measurement::Flood => flood::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Choose => choose::measure(settings),
         Measurement::Idle => idle::measure(settings),
         Measurement::Http => programs::http(settings),
-        Measurement::Rsync => programs::rsync(settings),
         Measurement::Redis => programs::redis(settings),
-        Measurement::Nfs => programs::nfs(settings),
-        Measurement::Mpi => programs::mpi(settings),
-        Measurement::Sizes => sizes::measure(settings),
         Measurement::Connections => connections::measure(settings),
         Measurement::Start => start::measure(settings),
-        Measurement::Profile => profile::measure(settings),
-        Measurement::Timelines => timelines::measure(settings),
     }
 }
 

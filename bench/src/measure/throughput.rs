@@ -139,7 +139,7 @@ pub fn both_ways(settings: &Settings) -> Result<Report, LabError> {
 pub fn unshaped(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::unshaped(); 2]);
     let ways = ALL.into_iter().filter(|way| *way != Way::BalanceRr);
-    let ways: Vec<_> = ways.chain([Way::Datagrams]).collect();
+    let ways: Vec<_> = ways.collect();
     let entries = race(settings, &config, &ways, &BOTH, false)?;
     let mut goals = Vec::new();
     for (way, least) in [

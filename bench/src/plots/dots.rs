@@ -91,7 +91,7 @@ fn ratios(table: &Table, what: &str) -> Vec<(Who, f64)> {
 fn dot(canvas: &mut Canvas, who: Who, ratio: f64, y: f64) {
     let radius = match who {
         Who::Tcp => return,
-        Who::Encrypted | Who::Plain => 5.0,
+        who if who.is_own() => 5.0,
         _ => 4.0,
     };
     canvas.group(who.class());

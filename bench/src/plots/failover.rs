@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::figures::{Figures, Who};
-use crate::timeline::Recorded;
+use crate::timeline::{KEPT_MS, Recorded};
 use tabane_lab::svg::{Anchor, Canvas, short};
 
 const LEFT: f64 = 184.0;
@@ -29,7 +29,7 @@ struct View {
 pub fn overview(figures: &Figures) -> Option<String> {
     let view = View {
         heading: "One TCP stream over 2 × 1 Gb/s across failures",
-        span_ms: -200..1800,
+        span_ms: KEPT_MS,
         bin_ms: 5,
         tick_ms: 400,
         full_gbps: 2.2,
@@ -143,7 +143,7 @@ fn panel(canvas: &mut Canvas, view: &View, (left, top): (f64, f64), one: Option<
     };
     let (from, to) = (x(view, left, 0.0), x(view, left, one.healed_ms));
     canvas.rect(from, top, to - from, PANEL_HEIGHT, "x");
-    canvas.group(Who::of(&one.way).unwrap_or(Who::Program).class());
+    canvas.group(Who::of(&one.way).unwrap_or(Who::Tcp).class());
     let across =
         PANEL_WIDTH * f64::from(view.bin_ms) / (view.span_ms.end - view.span_ms.start) as f64;
     let up = LEVEL_GBPS / view.full_gbps * PANEL_HEIGHT;

@@ -13,33 +13,33 @@ pub enum Who {
     BalanceRr,
     Encrypted,
     Plain,
-    /// A program that uses several links by itself.
-    Program,
+    Run,
+    Library,
 }
 
 impl Who {
     /// In the order of a legend.
-    pub const ALL: [Who; 6] = [
+    pub const ALL: [Who; 7] = [
         Who::Tcp,
         Who::Mptcp,
         Who::BalanceRr,
-        Who::Program,
         Who::Encrypted,
         Who::Plain,
+        Who::Run,
+        Who::Library,
     ];
 
-    /// From the name of a way, with or without a congestion control behind it.
+    /// Whether it is tabane.
+    pub fn is_own(self) -> bool {
+        !matches!(self, Who::Tcp | Who::Mptcp | Who::BalanceRr)
+    }
+
+    /// From the name of a way, with or without a congestion control behind it. One that waits asleep is
+    /// not drawn.
     pub fn of(way: &str) -> Option<Who> {
-        const BEGINNINGS: [(&str, Who); 6] = [
-            ("TCP, one link", Who::Tcp),
-            ("MPTCP", Who::Mptcp),
-            ("balance-rr", Who::BalanceRr),
-            ("tabane, encrypted", Who::Encrypted),
-            ("tabane, plain", Who::Plain),
-            ("Open MPI over both links", Who::Program),
-        ];
-        let found = BEGINNINGS.iter().find(|(name, _)| way.starts_with(name));
-        found.map(|&(_, who)| who)
+        let rest = |who: &Who| way.strip_prefix(who.name());
+        let is_named = |who: &Who| rest(who).is_some_and(|rest| rest != ", no spin");
+        Who::ALL.into_iter().find(is_named)
     }
 
     /// In a legend.
@@ -50,7 +50,8 @@ impl Who {
             Who::BalanceRr => "balance-rr",
             Who::Encrypted => "tabane, encrypted",
             Who::Plain => "tabane, plain",
-            Who::Program => "Open MPI by itself",
+            Who::Run => "tabane run, encrypted",
+            Who::Library => "library, encrypted",
         }
     }
 
@@ -67,7 +68,8 @@ impl Who {
             Who::BalanceRr => "rr",
             Who::Encrypted => "enc",
             Who::Plain => "plain",
-            Who::Program => "prog",
+            Who::Run => "run",
+            Who::Library => "lib",
         }
     }
 }

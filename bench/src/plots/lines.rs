@@ -1,7 +1,7 @@
 //! Lines over two logarithmic axes.
 
 use super::figures::{Figures, Who, position, samples};
-use crate::measure::sizes;
+use crate::measure::latency;
 use tabane_lab::svg::{Anchor, Canvas, short};
 
 const WIDTH: f64 = 800.0;
@@ -19,7 +19,7 @@ struct Line {
 
 /// Half round trips by the length of the message.
 pub fn half_round_trip(figures: &Figures) -> Option<String> {
-    let table = figures.tables(sizes::TITLE).next()?;
+    let table = figures.tables(latency::BY_LENGTH).next()?;
     let mut lines = Vec::new();
     for who in Who::ALL {
         let Some(at) = position(table, who.name()) else {
@@ -78,7 +78,7 @@ fn draw(lines: &[Line], bytes: (f64, f64), us: (f64, f64)) -> String {
     while size <= bytes.1 {
         canvas.line((x(size), TOP), (x(size), BOTTOM), "g");
         canvas.text(x(size), BOTTOM + 20.0, Anchor::Middle, "m", size_name(size));
-        size *= 4.0;
+        size *= 16.0;
     }
     canvas.text(
         (LEFT + RIGHT) / 2.0,

@@ -117,7 +117,11 @@ mod tests {
         add("One TCP stream, 2 × 1 Gb/s", &["way", "Gb/s"], ways);
         add("One TCP stream, 2 × 1 Gb/s", &["way", "CPU s/GB"], ways);
         let sizes: &[&[&str]] = &[&["1"], &["1048576"]];
-        add(crate::measure::sizes::TITLE, &["bytes", "MPTCP"], sizes);
+        add(
+            crate::measure::latency::BY_LENGTH,
+            &["bytes", "MPTCP"],
+            sizes,
+        );
         let programs: &[&[&str]] = &[&["GET", "MPTCP"], &["GET", "tabane, plain"]];
         add(
             "Redis, 2 × 1 Gb/s",

@@ -11,8 +11,8 @@ mod recorded;
 mod send;
 
 pub use analysis::{Failover, judge};
-pub use receive::{Noting, receive};
-pub use recorded::{Recorded, csv};
+pub use receive::receive;
+pub use recorded::{KEPT_MS, Recorded};
 pub use send::send;
 
 use std::thread;

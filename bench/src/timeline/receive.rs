@@ -47,20 +47,14 @@ fn read_all(mut stream: &Stream, content: Content, noting: &mut Noting) -> std::
 
 /// A timeline in the making.
 #[derive(Default)]
-pub struct Noting {
-    /// What was noted.
-    pub timeline: Timeline,
+struct Noting {
+    timeline: Timeline,
     last_ns: u64,
 }
 
 impl Noting {
-    /// Whether anything has come.
-    pub fn has_begun(&self) -> bool {
-        self.last_ns != 0
-    }
-
     /// So many bytes come now.
-    pub fn note(&mut self, length: usize) {
+    fn note(&mut self, length: usize) {
         let (now_ns, timeline) = (monotonic_ns(), &mut self.timeline);
         if self.last_ns == 0 {
             timeline.first_ns = now_ns;

@@ -1,10 +1,13 @@
 //! A stream across a failure, kept to be drawn.
 
-use std::fmt::Write;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::{BIN_NS, Timeline};
+
+/// What is kept, milliseconds since the failure.
+pub const KEPT_MS: Range<i64> = -200..1800;
 
 /// What came of one stream across one failure, each millisecond.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,12 +33,18 @@ impl Recorded {
         failed_ns: u64,
         healed_ns: u64,
     ) -> Recorded {
+        let began_ms = -((failed_ns.saturating_sub(timeline.first_ns) / BIN_NS) as i64);
+        let first_ms = began_ms.max(KEPT_MS.start);
+        let kept = timeline.bins.iter().skip((first_ms - began_ms) as usize);
         Recorded {
             way: way.to_string(),
             failure: failure.to_string(),
-            first_ms: -((failed_ns.saturating_sub(timeline.first_ns) / BIN_NS) as i64),
+            first_ms,
             healed_ms: healed_ns.saturating_sub(failed_ns) as f64 / BIN_NS as f64,
-            bytes: timeline.bins.clone(),
+            bytes: kept
+                .take((KEPT_MS.end - first_ms) as usize)
+                .copied()
+                .collect(),
         }
     }
 
@@ -55,37 +64,6 @@ impl Recorded {
         let bytes: u64 = each.map(u64::from).sum();
         bytes as f64 * 8.0 / (f64::from(count.max(1)) * BIN_NS as f64)
     }
-
-    /// The last millisecond with bytes, counted from the failure.
-    pub fn last_ms(&self) -> i64 {
-        self.first_ms + self.bytes.len() as i64 - 1
-    }
-}
-
-/// All of them side by side: a line for each millisecond since the failure, a
-/// column for each stream, with the rate in Mb/s.
-pub fn csv(all: &[Recorded]) -> String {
-    let mut text = String::from("ms since the failure");
-    for one in all {
-        // Names of ours; none has a quote in it.
-        let _ = write!(text, ",\"{}: {}\"", one.way, one.failure);
-    }
-    text.push('\n');
-    text.push_str("healed at");
-    for one in all {
-        let _ = write!(text, ",{:.0}", one.healed_ms);
-    }
-    text.push('\n');
-    let first_ms = all.iter().map(|one| one.first_ms).min().unwrap_or(0);
-    let last_ms = all.iter().map(Recorded::last_ms).max().unwrap_or(-1);
-    for ms in first_ms..=last_ms {
-        let _ = write!(text, "{ms}");
-        for one in all {
-            let _ = write!(text, ",{:.0}", one.gbps(ms, 1) * 1e3);
-        }
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -104,16 +82,16 @@ mod tests {
         assert_eq!(kept.gbps(-1, 1), 2.0);
         assert_eq!(kept.gbps(-2, 4), 1.0);
         assert_eq!(kept.bytes_at(-3) + kept.bytes_at(2), 0);
-        let text = csv(&[kept]);
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(
-            lines[..3],
-            [
-                "ms since the failure,\"a way: a fault\"",
-                "healed at,1",
-                "-2,1000"
-            ]
-        );
-        assert_eq!(lines.last(), Some(&"1,1000"));
+    }
+
+    #[test]
+    fn what_is_not_drawn_is_not_kept() {
+        let timeline = Timeline {
+            bins: (0..5000).collect(),
+            ..Timeline::default()
+        };
+        let kept = Recorded::of("a way", "a fault", &timeline, 1000 * BIN_NS, 2000 * BIN_NS);
+        assert_eq!(kept.bytes.len() as i64, KEPT_MS.end - KEPT_MS.start);
+        assert_eq!((kept.first_ms, kept.bytes_at(-200)), (-200, 800));
     }
 }

@@ -163,7 +163,7 @@ pub fn title(way: Way) -> String {
     let over = match way {
         Way::Tabane(_) => "over tab0",
         Way::Run(_) => "under tabane run",
-        Way::Library { .. } | Way::Datagrams => "(which only uses TCP)",
+        Way::Library { .. } => "(which only uses TCP)",
         Way::Steered => "under tabane run --via mptcp",
         Way::Mptcp => "over MPTCP (mptcpize)",
         Way::BalanceRr => "over packets in turn",

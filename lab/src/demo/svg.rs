@@ -68,7 +68,7 @@ fn class(way: Way) -> &'static str {
         Way::Tabane(_) | Way::Run(_) | Way::Library { .. } | Way::Steered => "enc",
         Way::Mptcp => "mptcp",
         Way::BalanceRr => "rr",
-        Way::Tcp { .. } | Way::Datagrams => "tcp",
+        Way::Tcp { .. } => "tcp",
     }
 }
 

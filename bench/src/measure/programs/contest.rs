@@ -10,20 +10,12 @@ use tabane_lab::ways::{Arena, Way};
 use tabane_lab::{LabConfig, LabError};
 
 /// The ways, the first of which the others are compared with.
-const WAYS: [Way; 5] = [
+const WAYS: [Way; 4] = [
     Way::Tcp { link: 0 },
     Way::Mptcp,
-    Way::BalanceRr,
     Way::Tabane(Wire::Encrypted),
-    Way::Tabane(Wire::Plain),
+    Way::Run(Wire::Encrypted),
 ];
-
-/// Whether more of a figure is better.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Better {
-    More,
-    Less,
-}
 
 /// What is measured, and how it is called.
 pub struct Contest {
@@ -33,9 +25,8 @@ pub struct Contest {
     pub note: String,
     /// What it cannot do without.
     pub tools: &'static [Tool],
-    /// Names of the figures; the first is the one that is compared.
+    /// Names of the figures; more of the first, which is compared, is better.
     pub figures: &'static [&'static str],
-    pub better: Better,
     /// What is done: each batch by one call, which returns the figures of all
     /// of its lines.
     pub batches: Vec<Vec<String>>,
@@ -43,10 +34,9 @@ pub struct Contest {
 
 /// One way under measurement.
 pub struct Contestant<S> {
-    pub name: String,
     pub arena: Arena,
-    /// What set-up left: servers, files.
-    pub state: S,
+    /// What set-up left, to end with it: servers, files.
+    _state: S,
 }
 
 /// The figures of one line, by contestant; and why the last failure failed.
@@ -66,36 +56,22 @@ impl Contest {
         set_up: impl Fn(&Arena) -> Result<S, LabError>,
         once: impl Fn(&Contestant<S>, usize) -> Result<Vec<Vec<f64>>, LabError>,
     ) -> Report {
-        let ways = WAYS.map(|way| (way.to_string(), way));
-        self.run_on(&ways, settings, config, set_up, once)
-    }
-
-    /// As [`Contest::run`], with ways of one's own.
-    pub fn run_on<S>(
-        &self,
-        ways: &[(String, Way)],
-        settings: &Settings,
-        config: &LabConfig,
-        set_up: impl Fn(&Arena) -> Result<S, LabError>,
-        once: impl Fn(&Contestant<S>, usize) -> Result<Vec<Vec<f64>>, LabError>,
-    ) -> Report {
         let mut report = Report::default();
         if let Some(error) = self.tools.iter().find_map(|tool| tool.find().err()) {
             report.leave_out(&self.title, error);
             return report;
         }
         let mut contestants = Vec::new();
-        for (name, way) in ways {
-            let arena = Arena::up(*way, config, &settings.tabane);
+        for way in WAYS {
+            let arena = Arena::up(way, config, &settings.tabane);
             let ready = arena.and_then(|arena| {
                 use_cubic(&arena)?;
-                let state = set_up(&arena)?;
-                let name = name.clone();
-                Ok(Contestant { name, arena, state })
+                let _state = set_up(&arena)?;
+                Ok(Contestant { arena, _state })
             });
             match ready {
                 Ok(contestant) => contestants.push(contestant),
-                Err(error) => report.leave_out(format!("{}: {name}", self.title), error),
+                Err(error) => report.leave_out(format!("{}: {way}", self.title), error),
             }
         }
         let mut lines: Vec<Vec<Vec<Line>>> = Vec::new();
@@ -112,7 +88,9 @@ impl Contest {
                 }
             }
         }
-        let names: Vec<_> = contestants.iter().map(|one| one.name.as_str()).collect();
+        let ways = contestants.iter().map(|one| one.arena.way().to_string());
+        let ways: Vec<_> = ways.collect();
+        let names: Vec<_> = ways.iter().map(String::as_str).collect();
         let whats = self.batches.iter().flatten();
         let table = self.table(&names, whats.zip(lines.iter().flatten()), &mut report);
         if !table.rows.is_empty() {
@@ -174,10 +152,7 @@ impl Contest {
                     }
                     continue;
                 }
-                let ratio = first.map(|own| match self.better {
-                    Better::More => own.over(base),
-                    Better::Less => base.over(own),
-                });
+                let ratio = first.map(|own| own.over(base));
                 let mut row = vec![what.as_str().into(), (*name).into()];
                 row.extend(line.figures.iter().cloned().map(Into::into));
                 row.push(ratio.unwrap_or_default().into());

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::contest::{Better, Contest};
+use super::contest::Contest;
 use super::{Cost, files, finish};
 use crate::measure::two_nodes;
 use crate::tools::{CURL, NGINX};
@@ -31,7 +31,6 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         note: "Files in memory; connections are kept and used again. Cubic.".into(),
         tools: &[NGINX, CURL],
         figures: &["MB/s", "CPU s/GB"],
-        better: Better::More,
         batches: vec![
             vec![format!("1 file of {} MB", large_bytes / 1_000_000)],
             vec![format!("{SMALL_COUNT} files of 16 KB, {AT_ONCE} at once")],
@@ -73,7 +72,7 @@ fn serve(arena: &Arena, files: &Path) -> Result<(Program, tabane_lab::cluster::S
         .arg("-c")
         .arg(&file);
     let mut nginx = Program::start_quiet("nginx", nginx)?;
-    nginx.listens(PORT)?;
+    arena.listens(1, &mut nginx, PORT)?;
     Ok((nginx, own))
 }
 

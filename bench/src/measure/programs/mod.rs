@@ -3,16 +3,10 @@
 mod contest;
 pub mod files;
 mod http;
-mod mpi;
-mod nfs;
 mod redis;
-mod rsync;
 
 pub use http::measure as http;
-pub use mpi::measure as mpi;
-pub use nfs::measure as nfs;
 pub use redis::measure as redis;
-pub use rsync::measure as rsync;
 
 use std::process::{Command, Output};
 

@@ -1,6 +1,6 @@
 //! Redis: redis-benchmark on node 0, redis-server on node 1.
 
-use super::contest::{Better, Contest};
+use super::contest::Contest;
 use super::{files, finish};
 use crate::measure::two_nodes;
 use crate::tools::{REDIS_BENCHMARK, REDIS_SERVER};
@@ -58,7 +58,6 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         note: "Values of 3 bytes, the program's default. Cubic.".into(),
         tools: &[REDIS_SERVER, REDIS_BENCHMARK],
         figures: &["requests/s", "p50, µs", "p99, µs"],
-        better: Better::More,
         batches: LOADS.iter().map(batch).collect(),
     };
     let config = two_nodes(vec![LinkSpec::default(); 2]);
@@ -90,7 +89,7 @@ fn serve(arena: &Arena) -> Result<(Program, Scratch), LabError> {
         ])
         .arg(own.path());
     let mut server = Program::start_quiet("redis-server", server)?;
-    server.listens(PORT)?;
+    arena.listens(1, &mut server, PORT)?;
     Ok((server, own))
 }
 
