@@ -12,7 +12,7 @@ use super::connections::{self, Load};
 use super::pingpong::MESSAGE_BYTES;
 use super::timeline::Content;
 use super::transport::Transport;
-use super::{Settings, pingpong, sink, timeline};
+use super::{Stand, pingpong, sink, timeline};
 use tabane_lab::LabError;
 use tabane_lab::cluster::{PATIENCE, Program, socket_address};
 use tabane_lab::ways::{Arena, Way};
@@ -219,13 +219,8 @@ impl Pair {
     ///
     /// # Errors
     /// They do not start.
-    pub fn start(
-        settings: &Settings,
-        arena: &Arena,
-        words: (&str, &str),
-        lasting: Duration,
-    ) -> Result<Pair, LabError> {
-        Pair::start_with(settings, arena, words, lasting, &[])
+    pub fn start(stand: &Stand, words: (&str, &str), lasting: Duration) -> Result<Pair, LabError> {
+        Pair::start_with(stand, words, lasting, &[])
     }
 
     /// As [`Pair::start`], with options that both get.
@@ -233,15 +228,14 @@ impl Pair {
     /// # Errors
     /// They do not start.
     pub fn start_with(
-        settings: &Settings,
-        arena: &Arena,
+        stand: &Stand,
         words: (&str, &str),
         lasting: Duration,
         options: &[String],
     ) -> Result<Pair, LabError> {
-        let client = vec![target(arena, 1), lasting.as_millis().to_string()];
+        let client = vec![target(stand, 1), lasting.as_millis().to_string()];
         let client = [client, options.to_vec()].concat();
-        Pair::begin(settings, arena, (words.0, &client), (words.1, options))
+        Pair::begin(stand, (words.0, &client), (words.1, options))
     }
 
     /// Start them, each with its word and arguments of its own.
@@ -249,12 +243,11 @@ impl Pair {
     /// # Errors
     /// They do not start.
     pub fn begin(
-        settings: &Settings,
-        arena: &Arena,
+        stand: &Stand,
         client: (&str, &[String]),
         server: (&str, &[String]),
     ) -> Result<Pair, LabError> {
-        Pair::begin_from(0, settings, arena, client, server)
+        Pair::begin_from(0, stand, client, server)
     }
 
     /// The same, the client on node `from`.
@@ -263,20 +256,19 @@ impl Pair {
     /// They do not start.
     pub fn begin_from(
         from: usize,
-        settings: &Settings,
-        arena: &Arena,
+        stand: &Stand,
         client: (&str, &[String]),
         server: (&str, &[String]),
     ) -> Result<Pair, LabError> {
         let start = |node: usize, (word, arguments): (&str, &[String])| {
-            let mut command = arena.command(node, &settings.helper)?;
+            let mut command = stand.command(node, &stand.helper)?;
             command.args(["helper", word]).args(arguments);
-            command.args(transport(arena, node));
+            command.args(transport(stand, node));
             command.stdin(Stdio::null()).stdout(Stdio::piped());
             Program::start("bench helper", command)
         };
         let mut server = start(1 - from, server)?;
-        arena.listens(1 - from, &mut server, PORT)?;
+        stand.listens(1 - from, &mut server, PORT)?;
         let client = start(from, client)?;
         Ok(Pair { client, server })
     }

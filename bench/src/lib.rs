@@ -12,6 +12,7 @@ mod ahead;
 mod bulk;
 mod connections;
 mod crowd;
+mod entrant;
 mod figures;
 mod flow;
 mod helper;
@@ -29,6 +30,7 @@ mod timeline;
 mod tools;
 mod transport;
 
+pub use entrant::{Build, Entrant, Programs, Stand};
 pub use figures::{Bound, Cell, Goal, Report, Samples, Table, digits};
 pub use helper::Helper;
 
@@ -69,6 +71,13 @@ pub struct BenchArgs {
     /// The program to measure [default: `tabane` beside this program]
     #[arg(long, value_name = "PATH")]
     tabane: Option<PathBuf>,
+    /// Another build of the program, an older one say: every way that runs it is measured with both, in
+    /// turn, and called "(beside)"
+    #[arg(long, value_name = "PATH")]
+    beside: Option<PathBuf>,
+    /// Another build of bench, for the library of the build beside
+    #[arg(long, value_name = "PATH", requires = "beside")]
+    beside_bench: Option<PathBuf>,
     /// Also write bench.json and bench.md into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -148,6 +157,8 @@ pub struct Settings {
     pub tabane: PathBuf,
     /// This program.
     pub helper: PathBuf,
+    /// Another build, to be measured beside.
+    pub beside: Option<Programs>,
 }
 
 /// Run it.
@@ -251,22 +262,33 @@ fn own_program() -> Result<PathBuf, String> {
 
 /// The program `tabane`: the one that is named, or else the one beside this program.
 fn tabane(named: Option<&Path>) -> Result<PathBuf, String> {
-    let tabane = match named {
-        Some(path) => std::path::absolute(path).map_err(|error| error.to_string())?,
-        None => own_program()?.with_file_name("tabane"),
+    let hint = "build it (cargo build --release -p tabane) or name it (--tabane PATH)";
+    let found = match named {
+        Some(path) => program(path),
+        None => program(&own_program()?.with_file_name("tabane")),
     };
-    match tabane.is_file() {
-        true => Ok(tabane),
-        false => Err(format!(
-            "{} is not there; build it (cargo build --release -p tabane) or name it (--tabane PATH)",
-            tabane.display()
-        )),
+    found.map_err(|error| format!("{error}; {hint}"))
+}
+
+/// A program that is named, wherever it is run.
+fn program(path: &Path) -> Result<PathBuf, String> {
+    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(format!("{} is not there", path.display())),
     }
 }
 
 fn settings(args: &BenchArgs) -> Result<Settings, String> {
     let helper = own_program()?;
     let tabane = tabane(args.tabane.as_deref())?;
+    let beside = match &args.beside {
+        Some(tabane) => Some(Programs {
+            tabane: program(tabane)?,
+            bench: args.beside_bench.as_deref().map(program).transpose()?,
+        }),
+        None => None,
+    };
     let quick = |full: u32, quick: usize| if args.quick { quick } else { full as usize };
     Ok(Settings {
         rounds: quick(args.rounds, 1),
@@ -275,5 +297,6 @@ fn settings(args: &BenchArgs) -> Result<Settings, String> {
         line_mbit: args.line,
         tabane,
         helper,
+        beside,
     })
 }

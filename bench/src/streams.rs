@@ -3,35 +3,32 @@
 
 use std::time::Duration;
 
-use super::Settings;
+use super::Stand;
 use super::helper::{Pair, target};
 use super::iperf::{Load, Outcome};
 use super::machine::Processors;
 use super::timeline::{Sent, Timeline};
 use tabane_lab::LabError;
-use tabane_lab::ways::Arena;
 
 /// Run it once.
 ///
 /// # Errors
 /// A program does not start or hangs; a stream that breaks is such a failure.
-pub fn run(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, LabError> {
+pub fn run(stand: &Stand, load: Load) -> Result<Outcome, LabError> {
     let lasting = Duration::from_secs_f64(load.seconds + load.omit_s);
     let ms = lasting.as_millis().to_string();
     let careless = || "--careless".to_owned();
     let before = Processors::now()?;
     let timelines = if load.both_ways {
-        let to = format!("--to={}", target(arena, 1));
+        let to = format!("--to={}", target(stand, 1));
         let client = ("exchange", &[ms.clone(), to, careless()][..]);
         let server = ("exchange", &[ms, careless()][..]);
-        let (back, there): (Timeline, Timeline) =
-            Pair::begin(settings, arena, client, server)?.results()?;
+        let (back, there): (Timeline, Timeline) = Pair::begin(stand, client, server)?.results()?;
         [there, back]
     } else {
-        let client = ("send", &[target(arena, 1), ms, careless()][..]);
+        let client = ("send", &[target(stand, 1), ms, careless()][..]);
         let server = ("receive", &[careless()][..]);
-        let (_, there): (Sent, Timeline) =
-            Pair::begin(settings, arena, client, server)?.results()?;
+        let (_, there): (Sent, Timeline) = Pair::begin(stand, client, server)?.results()?;
         [there, Timeline::default()]
     };
     let busy_s = Processors::now()?.busy_s_since(before);
@@ -40,7 +37,7 @@ pub fn run(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, La
     if let Some(message) = broken.or(nothing) {
         return Err(LabError::ToolFailed {
             tool: "bench helper",
-            place: format!("n1 ({})", arena.way()),
+            place: format!("n1 ({})", stand.entrant),
             message,
         });
     }

@@ -222,24 +222,3 @@ impl Arena {
         }
     }
 }
-
-/// Build an arena for each way; those this machine cannot do are told on
-/// standard error and left out.
-///
-/// # Errors
-/// tabane itself cannot be set up.
-pub fn arenas(ways: &[Way], config: &LabConfig, tabane: &Path) -> Result<Vec<Arena>, LabError> {
-    let mut arenas = Vec::new();
-    for &way in ways {
-        match Arena::up(way, config, tabane) {
-            Ok(arena) => arenas.push(arena),
-            Err(error @ (LabError::MissingTool { .. } | LabError::MissingFeature { .. }))
-                if matches!(way, Way::Mptcp | Way::BalanceRr) =>
-            {
-                eprintln!("bench: {way} is left out: {error}");
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(arenas)
-}

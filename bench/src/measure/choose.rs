@@ -5,7 +5,7 @@ use super::latency::half_round_trips;
 use super::race::{Entry, find, race};
 use super::two_nodes;
 use crate::pingpong::MESSAGE_BYTES;
-use crate::{Bound, Goal, Report, Samples, Settings, Table};
+use crate::{Bound, Entrant, Goal, Report, Samples, Settings, Table};
 use tabane_lab::cluster::Wire;
 use tabane_lab::peers::Congestion;
 use tabane_lab::ways::Way;
@@ -32,8 +32,8 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
     let entries = race(settings, &config, &WAYS, &[CONGESTION], false)?;
     let latencies = half_round_trips(settings, &WAYS)?;
-    let ways = || entries.iter().map(|entry| entry.way);
-    let gaps = gaps(settings, ways().filter(|way| *way != TCP))?;
+    let entrants = entries.iter().map(|entry| entry.entrant);
+    let gaps = gaps(settings, entrants.filter(|entrant| entrant.way != TCP))?;
     let columns = [
         "way".to_owned(),
         "rate, Gb/s".to_owned(),
@@ -46,11 +46,13 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let note = "One stream, cubic where there is TCP. Gaps: the longest without a byte.";
     let mut table = Table::new("Which way to choose, 2 × 1 Gb/s", note, &columns);
     for entry in &entries {
-        let latency = latencies.iter().find(|latency| latency.way == entry.way);
+        let latency = latencies
+            .iter()
+            .find(|latency| latency.entrant == entry.entrant);
         let p50_us = latency.map(|latency| latency.p50_us.clone());
-        let gaps = gaps.iter().find(|(way, _)| *way == entry.way);
+        let gaps = gaps.iter().find(|(entrant, _)| *entrant == entry.entrant);
         let mut row = vec![
-            entry.way.to_string().into(),
+            entry.entrant.to_string().into(),
             entry.gbps().into(),
             cpu(entry).into(),
             p50_us.unwrap_or_default().into(),
@@ -76,19 +78,19 @@ fn cpu(entry: &Entry) -> Samples {
     entry.samples(|outcome| outcome.cpu_s_per_gb)
 }
 
-/// The longest gap of each way at each failure, in turn.
+/// The longest gap of each entrant at each failure, in turn.
 fn gaps(
     settings: &Settings,
-    ways: impl Iterator<Item = Way>,
-) -> Result<Vec<(Way, [Samples; 2])>, LabError> {
+    entrants: impl Iterator<Item = Entrant>,
+) -> Result<Vec<(Entrant, [Samples; 2])>, LabError> {
     let one_link_gbps = one_link(settings)?;
-    let mut gaps: Vec<_> = ways
-        .map(|way| (way, FAILED.map(|_| Samples::default())))
+    let mut gaps: Vec<_> = entrants
+        .map(|entrant| (entrant, FAILED.map(|_| Samples::default())))
         .collect();
     for _ in 0..settings.rounds {
-        for (way, samples) in &mut gaps {
+        for (entrant, samples) in &mut gaps {
             for (failure, samples) in FAILED.iter().zip(samples) {
-                let run = once(settings, *way, 0, *failure, one_link_gbps)?;
+                let run = once(settings, *entrant, 0, *failure, one_link_gbps)?;
                 samples.0.push(run.judged.gap_ms);
             }
         }

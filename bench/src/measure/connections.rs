@@ -4,9 +4,9 @@ use super::two_nodes;
 use crate::connections::Connected;
 use crate::helper::{Pair, target};
 use crate::machine::resident_bytes;
-use crate::{Bound, Goal, Report, Samples, Settings, Table};
+use crate::{Bound, Goal, Report, Samples, Settings, Stand, Table};
 use tabane_lab::cluster::Wire;
-use tabane_lab::ways::{Arena, Way, arenas};
+use tabane_lab::ways::{Arena, Way};
 use tabane_lab::{LabError, LinkSpec};
 
 const ONE_BY_ONE: usize = 500;
@@ -34,14 +34,19 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         Way::Library { wire, spins: true },
     ];
     let config = two_nodes(vec![LinkSpec::default(); 2]);
-    let mut all: Vec<Figures> = ways.iter().map(|_| Figures::default()).collect();
+    let entrants = settings.entrants(&ways).into_iter();
+    let mut all: Vec<_> = entrants
+        .map(|entrant| (entrant, Figures::default()))
+        .collect();
     for _ in 0..settings.rounds {
         // What daemons keep of connections that are gone must not count for the next round.
-        for (arena, figures) in arenas(&ways, &config, &settings.tabane)?
-            .iter()
-            .zip(&mut all)
-        {
-            once(settings, arena, figures)?;
+        for stand in settings.stands(&ways, &config)? {
+            let own = all
+                .iter_mut()
+                .find(|(entrant, _)| *entrant == stand.entrant);
+            if let Some((_, figures)) = own {
+                once(&stand, figures)?;
+            }
         }
     }
     let note = format!(
@@ -59,8 +64,9 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     ];
     let mut table = Table::new("Connections, 2 × 1 Gb/s", note, &columns);
     let mut goals = Vec::new();
-    for (way, figures) in ways.into_iter().zip(all) {
-        if let Way::Run(_) = way {
+    for (entrant, figures) in all {
+        let way = entrant.way;
+        if let (true, Way::Run(_)) = (entrant.is_own(), way) {
             let goal = |what: String, value: Option<f64>, most| {
                 Goal::new(what, value, Bound::AtMost(most))
             };
@@ -77,13 +83,13 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
                 ),
             ]);
         }
-        if let Way::Run(_) | Way::Library { .. } = way {
+        if let (true, Way::Run(_) | Way::Library { .. }) = (entrant.is_own(), way) {
             let what = format!("{way}: answered of {OPEN} open streams");
             let least = Bound::AtLeast(OPEN as f64);
             goals.push(Goal::new(what, figures.answered.min(), least));
         }
         table.rows.push(vec![
-            way.to_string().into(),
+            entrant.to_string().into(),
             figures.each_p50_us.into(),
             figures.each_p99_us.into(),
             figures.at_once_ms.into(),
@@ -98,7 +104,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     })
 }
 
-fn once(settings: &Settings, arena: &Arena, figures: &mut Figures) -> Result<(), LabError> {
+fn once(stand: &Stand, figures: &mut Figures) -> Result<(), LabError> {
     let load = ["--one-by-one", "--at-once", "--open"].map(str::to_owned);
     let counts = [ONE_BY_ONE, AT_ONCE, OPEN].map(|count| count.to_string());
     let load: Vec<String> = load
@@ -106,12 +112,12 @@ fn once(settings: &Settings, arena: &Arena, figures: &mut Figures) -> Result<(),
         .zip(counts)
         .flat_map(|(a, b)| [a, b])
         .collect();
-    let client = [vec![target(arena, 1)], load.clone()].concat();
-    let before = daemons_bytes(arena)?;
-    let pair = Pair::begin(settings, arena, ("connect", &client), ("accept", &load))?;
+    let client = [vec![target(stand, 1)], load.clone()].concat();
+    let before = daemons_bytes(stand)?;
+    let pair = Pair::begin(stand, ("connect", &client), ("accept", &load))?;
     // The daemons' memory does not shrink when the connections are closed.
     let (near, far): (Connected, Connected) = pair.results()?;
-    let daemons_mb = daemons_bytes(arena)?.saturating_sub(before) as f64 / 1e6;
+    let daemons_mb = daemons_bytes(stand)?.saturating_sub(before) as f64 / 1e6;
     let at = |share: f64| {
         let last = near.each_us.len().checked_sub(1)?;
         near.each_us

@@ -5,9 +5,9 @@ use std::fmt;
 
 use crate::crowd::{Carrier, Outcome, Traffic};
 use crate::flow::jain_index;
-use crate::{Bound, Goal, Report, Samples, Settings, Table};
+use crate::{Bound, Build, Goal, Report, Samples, Settings, Stand, Table};
 use tabane_lab::cluster::Wire;
-use tabane_lab::ways::{Arena, Way, arenas};
+use tabane_lab::ways::Way;
 use tabane_lab::{LabConfig, LabError, LinkSpec};
 
 /// Eight and the one they send to.
@@ -28,6 +28,7 @@ const TIMES_IDLE: f64 = 5.0;
 #[derive(Clone, Copy)]
 struct Contestant {
     way: Way,
+    build: Build,
     carrier: Carrier,
     /// How many of the links it uses.
     links: usize,
@@ -36,6 +37,7 @@ struct Contestant {
 const fn tabane(carrier: Carrier) -> Contestant {
     Contestant {
         way: Way::Tabane(Wire::Encrypted),
+        build: Build::Own,
         carrier,
         links: LINKS,
     }
@@ -44,11 +46,13 @@ const fn tabane(carrier: Carrier) -> Contestant {
 const ALL: [Contestant; 4] = [
     Contestant {
         way: Way::Tcp { link: 0 },
+        build: Build::Own,
         carrier: Carrier::Tcp,
         links: 1,
     },
     Contestant {
         way: Way::Mptcp,
+        build: Build::Own,
         carrier: Carrier::Tcp,
         links: LINKS,
     },
@@ -59,17 +63,18 @@ const ALL: [Contestant; 4] = [
 impl Contestant {
     /// Goals are tabane's.
     fn has_goals(self) -> bool {
-        matches!(self.way, Way::Tabane(_))
+        matches!(self.way, Way::Tabane(_)) && self.build == Build::Own
     }
 }
 
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.way, self.carrier) {
-            (Way::Tabane(_), Carrier::Bundle) => f.write_str("tabane, bundle streams"),
-            (Way::Tabane(_), Carrier::Tcp) => f.write_str("tabane, TCP over tab0"),
-            (way, _) => way.fmt(f),
+            (Way::Tabane(_), Carrier::Bundle) => f.write_str("tabane, bundle streams")?,
+            (Way::Tabane(_), Carrier::Tcp) => f.write_str("tabane, TCP over tab0")?,
+            (way, _) => way.fmt(f)?,
         }
+        f.write_str(self.build.mark())
     }
 }
 
@@ -128,49 +133,60 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     Ok(report)
 }
 
-/// A lab for each way.
-fn labs(settings: &Settings, nodes: usize, mbit: u64) -> Result<Vec<Arena>, LabError> {
+/// A lab for each way and build.
+fn labs(settings: &Settings, nodes: usize, mbit: u64) -> Result<Vec<Stand>, LabError> {
     let config = LabConfig {
         nodes,
         links: vec![LinkSpec::mbit(mbit); LINKS],
         ..LabConfig::default()
     };
     let ways = [ALL[0].way, ALL[1].way, ALL[2].way];
-    arenas(&ways, &config, &settings.tabane)
+    settings.stands(&ways, &config)
 }
 
 /// The contestants whose ways this machine can do.
-fn contestants(arenas: &[Arena]) -> Vec<(Contestant, &Arena)> {
-    let arena = |contestant: Contestant| {
-        let found = arenas.iter().find(|arena| arena.way() == contestant.way);
-        found.map(|arena| (contestant, arena))
+fn contestants(stands: &[Stand]) -> Vec<(Contestant, &Stand)> {
+    let of = |contestant: Contestant| {
+        let same = stands
+            .iter()
+            .filter(move |stand| stand.way() == contestant.way);
+        same.map(move |stand| {
+            let build = stand.entrant.build;
+            (
+                Contestant {
+                    build,
+                    ..contestant
+                },
+                stand,
+            )
+        })
     };
-    ALL.into_iter().filter_map(arena).collect()
+    ALL.into_iter().flat_map(of).collect()
 }
 
 /// What one TCP stream carries on one link.
-fn one_link_mbps(settings: &Settings, arenas: &[Arena]) -> Result<f64, LabError> {
+fn one_link_mbps(settings: &Settings, stands: &[Stand]) -> Result<f64, LabError> {
     let alone = Traffic {
         streams: vec![(1, 0)],
         ping: None,
     };
-    let (contestant, arena) = contestants(arenas)[0];
-    Ok(alone.run(settings, arena, contestant.carrier)?.sum_mbps())
+    let (contestant, stand) = contestants(stands)[0];
+    Ok(alone.run(settings, stand, contestant.carrier)?.sum_mbps())
 }
 
 fn many(
     settings: &Settings,
-    arenas: &[Arena],
+    stands: &[Stand],
     title: &str,
     traffic: &Traffic,
     receivers: usize,
 ) -> Result<Report, LabError> {
-    let contestants = contestants(arenas);
+    let contestants = contestants(stands);
     let mut figures: Vec<_> = contestants.iter().map(|_| Figures::default()).collect();
     for _ in 0..settings.rounds {
-        let one = one_link_mbps(settings, arenas)?;
-        for ((contestant, arena), figures) in contestants.iter().zip(&mut figures) {
-            let outcome = traffic.run(settings, arena, contestant.carrier)?;
+        let one = one_link_mbps(settings, stands)?;
+        for ((contestant, stand), figures) in contestants.iter().zip(&mut figures) {
+            let outcome = traffic.run(settings, stand, contestant.carrier)?;
             figures.note(&outcome, receivers, one, contestant.links);
         }
     }
@@ -218,7 +234,7 @@ fn many(
 
 /// Small messages of one node beside the bulk of two others.
 pub fn beside(settings: &Settings) -> Result<Report, LabError> {
-    let arenas = labs(settings, FEW, settings.line_mbit)?;
+    let stands = labs(settings, FEW, settings.line_mbit)?;
     let ping = Some((3, 0));
     let idle = Traffic {
         streams: Vec::new(),
@@ -228,14 +244,14 @@ pub fn beside(settings: &Settings) -> Result<Report, LabError> {
         streams: vec![(1, 0), (2, 0)],
         ping,
     };
-    let contestants = contestants(&arenas);
+    let contestants = contestants(&stands);
     let new = || (Figures::default(), Figures::default());
     let mut figures: Vec<_> = contestants.iter().map(|_| new()).collect();
     for _ in 0..settings.rounds {
-        let one = one_link_mbps(settings, &arenas)?;
-        for ((contestant, arena), (before, beside)) in contestants.iter().zip(&mut figures) {
+        let one = one_link_mbps(settings, &stands)?;
+        for ((contestant, stand), (before, beside)) in contestants.iter().zip(&mut figures) {
             for (traffic, figures) in [(&idle, before), (&busy, beside)] {
-                let outcome = traffic.run(settings, arena, contestant.carrier)?;
+                let outcome = traffic.run(settings, stand, contestant.carrier)?;
                 figures.note(&outcome, 1, one, contestant.links);
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::two_nodes;
 use crate::helper::{Pair, target};
 use crate::timeline::{Failover, Recorded, Sent, Timeline, judge};
-use crate::{Bound, Goal, Report, Samples, Settings, Table};
+use crate::{Bound, Build, Entrant, Goal, Report, Samples, Settings, Table};
 use tabane_lab::cluster::{PATIENCE, Wire, output};
 use tabane_lab::ways::{Arena, Way};
 use tabane_lab::{Fault, Injection, LabError, LinkSpec, monotonic_ns};
@@ -149,33 +149,40 @@ fn failures(
         "broken",
     ];
     for &(way, times, most_ms) in tries {
-        let title = format!("Failures under one stream of node {from}, 2 × 1 Gb/s: {way}");
-        let note = format!(
-            "{times} times each, on a fresh lab every time. One link alone carries \
-             {one_link_gbps:.3} Gb/s. Where a switch drops what goes there, it drops what node 0 sends. \
-             Medians (least–greatest); \"never\" within {} ms is counted in brackets.",
-            FAILED.as_millis()
-        );
-        let mut table = Table::new(title, note, &columns);
-        let mut runs = FAILURES.map(|_| Vec::new());
+        let entrants = settings.entrants(&[way]);
+        let mut all: Vec<_> = entrants
+            .iter()
+            .map(|_| FAILURES.map(|_| Vec::new()))
+            .collect();
         for _ in 0..times {
-            for (failure, runs) in FAILURES.iter().zip(&mut runs) {
-                runs.push(once(settings, way, from, *failure, one_link_gbps)?);
+            for (index, failure) in FAILURES.into_iter().enumerate() {
+                for (entrant, runs) in entrants.iter().zip(&mut all) {
+                    runs[index].push(once(settings, *entrant, from, failure, one_link_gbps)?);
+                }
             }
         }
-        for (failure, runs) in FAILURES.iter().zip(runs) {
-            if drawn.contains(&way) {
-                report.timelines.extend(representative(&runs));
+        for (entrant, runs) in entrants.into_iter().zip(all) {
+            let title = format!("Failures under one stream of node {from}, 2 × 1 Gb/s: {entrant}");
+            let note = format!(
+                "{times} times each, on a fresh lab every time. One link alone carries \
+                 {one_link_gbps:.3} Gb/s. Where a switch drops what goes there, it drops what node 0 sends. \
+                 Medians (least–greatest); \"never\" within {} ms is counted in brackets.",
+                FAILED.as_millis()
+            );
+            let mut table = Table::new(title, note, &columns);
+            for (failure, runs) in FAILURES.into_iter().zip(runs) {
+                if entrant.is_own() && drawn.contains(&way) {
+                    report.timelines.extend(representative(&runs));
+                }
+                let runs: Vec<_> = runs.into_iter().map(|run| run.judged).collect();
+                table.rows.push(row(failure, &runs));
+                if let (true, Some(most_ms)) = (entrant.is_own(), most_ms) {
+                    let what = format!("{way}, of node {from}, {failure}");
+                    report.goals.extend(goals(&what, &runs, most_ms));
+                }
             }
-            let runs: Vec<_> = runs.into_iter().map(|run| run.judged).collect();
-            let runs = runs.as_slice();
-            table.rows.push(row(*failure, runs));
-            if let Some(most_ms) = most_ms {
-                let what = format!("{way}, of node {from}, {failure}");
-                report.goals.extend(goals(&what, runs, most_ms));
-            }
+            report.tables.push(table);
         }
-        report.tables.push(table);
     }
     Ok(())
 }
@@ -238,8 +245,12 @@ fn goals(of: &str, runs: &[Failover], most_ms: [f64; 2]) -> Vec<Goal> {
 /// What the same stream does over one link, Gb/s.
 pub fn one_link(settings: &Settings) -> Result<f64, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
-    let arena = Arena::up(Way::Tcp { link: 0 }, &config, &settings.tabane)?;
-    let pair = Pair::start(settings, &arena, ("send", "receive"), BEFORE + FAILED)?;
+    let tcp = Entrant {
+        way: Way::Tcp { link: 0 },
+        build: Build::Own,
+    };
+    let stand = settings.stand(tcp, &config)?;
+    let pair = Pair::start(&stand, ("send", "receive"), BEFORE + FAILED)?;
     let (_, timeline): (Sent, Timeline) = pair.results()?;
     Ok(timeline.steady_gbps())
 }
@@ -255,24 +266,24 @@ pub struct Run {
 /// One stream of node `from` across one failure, on a lab of its own; judged by what one link carries.
 pub fn once(
     settings: &Settings,
-    way: Way,
+    entrant: Entrant,
     from: usize,
     failure: Failure,
     one_link_gbps: f64,
 ) -> Result<Run, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
-    let arena = Arena::up(way, &config, &settings.tabane)?;
+    let stand = settings.stand(entrant, &config)?;
     let lasting = BEFORE + FAILED + AFTER;
-    let client = [target(&arena, 1 - from), lasting.as_millis().to_string()];
-    let pair = Pair::begin_from(from, settings, &arena, ("send", &client), ("receive", &[]))?;
+    let client = [target(&stand, 1 - from), lasting.as_millis().to_string()];
+    let pair = Pair::begin_from(from, &stand, ("send", &client), ("receive", &[]))?;
     sleep(BEFORE);
-    let failed_ns = failure.begin(&arena)?;
+    let failed_ns = failure.begin(&stand)?;
     sleep(FAILED);
-    let healed_ns = failure.end(&arena)?;
+    let healed_ns = failure.end(&stand)?;
     let (sent, timeline) = match pair.results::<Sent, Timeline>() {
         Ok(results) => results,
         Err(error) => {
-            eprintln!("bench: {way}, {failure}: counted as broken: {error}");
+            eprintln!("bench: {entrant}, {failure}: counted as broken: {error}");
             let judged = Failover {
                 gap_ms: FAILED.as_secs_f64() * 1e3,
                 is_broken: true,
@@ -285,10 +296,12 @@ pub fn once(
         }
     };
     if let Some(at) = timeline.wrong_at {
-        eprintln!("bench: {way}, {failure}: what arrived is wrong from byte {at} on");
+        eprintln!("bench: {entrant}, {failure}: what arrived is wrong from byte {at} on");
     }
     Ok(Run {
         judged: judge(&timeline, &sent, failed_ns, healed_ns, one_link_gbps),
-        recorded: Some(Recorded::of(way, failure, &timeline, failed_ns, healed_ns)),
+        recorded: Some(Recorded::of(
+            entrant, failure, &timeline, failed_ns, healed_ns,
+        )),
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::machine::resident_bytes;
-use crate::{Bound, Goal, Report, Samples, Settings, Table};
+use crate::{Bound, Entrant, Goal, Report, Samples, Settings, Table};
 use tabane_lab::cluster::{PATIENCE, Program, Wire, output};
 use tabane_lab::flood::{Flood, FloodConfig, Kind, PortCounters, Recorder, port_counters};
 use tabane_lab::ways::{Arena, Way};
@@ -63,13 +63,18 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let mut table = Table::new("A stranger's flood", note, &columns);
     let mut goals = Vec::new();
     for (name, kind) in KINDS {
-        for way in WAYS {
-            let rounds = (0..settings.rounds).map(|_| one(settings, way, kind));
-            let rounds: Vec<Round> = rounds.collect::<Result<_, _>>()?;
+        let entrants = settings.entrants(&WAYS).into_iter();
+        let mut all: Vec<_> = entrants.map(|entrant| (entrant, Vec::new())).collect();
+        for _ in 0..settings.rounds {
+            for (entrant, rounds) in &mut all {
+                rounds.push(one(settings, *entrant, kind)?);
+            }
+        }
+        for (entrant, rounds) in all {
             let of = |value: fn(&Round) -> f64| Samples(rounds.iter().map(value).collect());
             let kept = of(|r| r.gbps / r.before_gbps.max(1e-9));
             let answered = of(|r| r.answered * 100.0);
-            if matches!(way, Way::Tabane(_)) {
+            if entrant.is_own() && matches!(entrant.way, Way::Tabane(_)) {
                 let what = |what| format!("flood of {name}: {what}");
                 let least = Bound::AtLeast(0.9);
                 goals.push(Goal::new(what("rate kept"), kept.median(), least));
@@ -80,7 +85,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
             }
             table.rows.push(vec![
                 name.into(),
-                way.to_string().into(),
+                entrant.to_string().into(),
                 of(|r| r.mpps).into(),
                 of(|r| r.before_gbps).into(),
                 of(|r| r.gbps).into(),
@@ -98,13 +103,13 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     })
 }
 
-fn one(settings: &Settings, way: Way, kind: Kind) -> Result<Round, LabError> {
+fn one(settings: &Settings, entrant: Entrant, kind: Kind) -> Result<Round, LabError> {
     let config = LabConfig {
         nodes: 3,
         links: vec![LinkSpec::mbit(LINE_MBIT); 2],
         ..LabConfig::default()
     };
-    let arena = Arena::up(way, &config, &settings.tabane)?;
+    let arena = settings.stand(entrant, &config)?;
     let lab = arena.lab();
     let _unread = match arena.cluster() {
         Some(_) => None,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::two_nodes;
 use crate::helper::Pair;
 use crate::pingpong::{Latency, MESSAGE_BYTES};
-use crate::{Bound, Goal, Report, Samples, Settings, Table};
+use crate::{Bound, Entrant, Goal, Report, Samples, Settings, Stand, Table};
 use tabane_lab::cluster::Wire;
-use tabane_lab::ways::{Arena, Way, arenas};
+use tabane_lab::ways::Way;
 use tabane_lab::{LabError, LinkSpec};
 
 /// Of the table by length, so that it is found again to be drawn.
@@ -54,20 +54,21 @@ fn of_small(settings: &Settings) -> Result<Report, LabError> {
     let columns = ["way", "p50, µs", "p99, µs", "p50 × TCP, one link"];
     let mut report = Report::default();
     let mut table = Table::new(title, "", &columns);
-    let base = figures.iter().find(|figures| figures.way == TCP);
+    let base = figures.iter().find(|figures| figures.entrant.way == TCP);
     let base = base.map(|base| base.p50_us.clone()).unwrap_or_default();
     for one in &figures {
         let ratio = one.p50_us.over(&base);
-        if let Some((_, most)) = MOST.iter().find(|(way, _)| *way == one.way) {
+        let is_stated = |(way, _): &&(Way, f64)| one.entrant.is_own() && one.entrant.way == *way;
+        if let Some((_, most)) = MOST.iter().find(is_stated) {
             let what = format!(
                 "Half round trip of {MESSAGE_BYTES} bytes, p50: {} over TCP on one link",
-                one.way
+                one.entrant
             );
             let goal = Goal::new(what, ratio.median(), Bound::AtMost(*most));
             report.goals.push(goal);
         }
         table.rows.push(vec![
-            one.way.to_string().into(),
+            one.entrant.to_string().into(),
             one.p50_us.clone().into(),
             one.p99_us.clone().into(),
             ratio.into(),
@@ -79,15 +80,15 @@ fn of_small(settings: &Settings) -> Result<Report, LabError> {
 
 fn by_length(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
-    let arenas = arenas(&BY_LENGTH_WAYS, &config, &settings.tabane)?;
-    let mut figures = vec![vec![Samples::default(); arenas.len()]; LENGTHS_BYTES.len()];
+    let stands = settings.stands(&BY_LENGTH_WAYS, &config)?;
+    let mut figures = vec![vec![Samples::default(); stands.len()]; LENGTHS_BYTES.len()];
     let lasting = Duration::from_secs_f64(settings.seconds / 4.0);
     for _ in 0..settings.rounds {
         for (bytes, figures) in LENGTHS_BYTES.iter().zip(&mut figures) {
-            for (arena, samples) in arenas.iter().zip(figures) {
+            for (stand, samples) in stands.iter().zip(figures) {
                 let options = ["--bytes".to_owned(), bytes.to_string()];
                 let words = ("ping", "echo");
-                let pair = Pair::start_with(settings, arena, words, lasting, &options)?;
+                let pair = Pair::start_with(stand, words, lasting, &options)?;
                 let (latency, ()): (Option<Latency>, ()) = pair.results()?;
                 samples
                     .0
@@ -95,12 +96,15 @@ fn by_length(settings: &Settings) -> Result<Report, LabError> {
             }
         }
     }
-    let place = |way| arenas.iter().position(|arena| arena.way() == way);
+    let place = |way| stands.iter().position(|stand| stand.way() == way);
     let faster_from = place(TCP).zip(place(LIBRARY));
     let faster_from = faster_from.and_then(|(tcp, own)| faster_from_bytes(&figures, tcp, own));
     let note = "Half of the time from sending a message until all of it is back, p50, µs. \
                 The echo begins when the whole message is there.";
-    let names: Vec<_> = arenas.iter().map(|arena| arena.way().to_string()).collect();
+    let names: Vec<_> = stands
+        .iter()
+        .map(|stand| stand.entrant.to_string())
+        .collect();
     let mut columns = vec!["bytes"];
     columns.extend(names.iter().map(String::as_str));
     let mut table = Table::new(BY_LENGTH, note, &columns);
@@ -130,8 +134,8 @@ fn faster_from_bytes(figures: &[Vec<Samples>], slow: usize, fast: usize) -> Opti
 
 /// Half round trips on one way, one figure a round.
 pub struct Figures {
-    /// The way.
-    pub way: Way,
+    /// Whose they are.
+    pub entrant: Entrant,
     /// Half of them are shorter.
     pub p50_us: Samples,
     /// One in a hundred is longer.
@@ -141,17 +145,17 @@ pub struct Figures {
 /// Those of [`MESSAGE_BYTES`] bytes on these ways, in turn.
 pub fn half_round_trips(settings: &Settings, ways: &[Way]) -> Result<Vec<Figures>, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
-    let arenas = arenas(ways, &config, &settings.tabane)?;
-    let new = |arena: &Arena| Figures {
-        way: arena.way(),
+    let stands = settings.stands(ways, &config)?;
+    let new = |stand: &Stand| Figures {
+        entrant: stand.entrant,
         p50_us: Samples::default(),
         p99_us: Samples::default(),
     };
-    let mut figures: Vec<_> = arenas.iter().map(new).collect();
+    let mut figures: Vec<_> = stands.iter().map(new).collect();
     for _ in 0..settings.rounds {
-        for (arena, figures) in arenas.iter().zip(&mut figures) {
+        for (stand, figures) in stands.iter().zip(&mut figures) {
             let lasting = Duration::from_secs_f64(settings.seconds / 2.0);
-            let pair = Pair::start(settings, arena, ("ping", "echo"), lasting)?;
+            let pair = Pair::start(stand, ("ping", "echo"), lasting)?;
             let (latency, ()): (Option<Latency>, ()) = pair.results()?;
             let push = |to: &mut Samples, of: fn(&Latency) -> f64| {
                 to.0.push(latency.as_ref().map_or(f64::NAN, of));

@@ -1,15 +1,15 @@
 //! One stream on several ways, in turn.
 
 use crate::iperf::{self, Load, Outcome};
-use crate::{Samples, Settings, streams};
+use crate::{Entrant, Samples, Settings, Stand, streams};
 use tabane_lab::LabConfig;
 use tabane_lab::LabError;
 use tabane_lab::peers::Congestion;
-use tabane_lab::ways::{Arena, Way, arenas};
+use tabane_lab::ways::Way;
 
 /// One contestant and its figures, one a round.
 pub struct Entry {
-    pub way: Way,
+    pub entrant: Entrant,
     pub congestion: Congestion,
     outcomes: Vec<Outcome>,
 }
@@ -35,43 +35,43 @@ pub fn race(
     congestions: &[Congestion],
     both_ways: bool,
 ) -> Result<Vec<Entry>, LabError> {
-    let arenas = arenas(ways, config, &settings.tabane)?;
+    let stands = settings.stands(ways, config)?;
     let mut entries = Vec::new();
-    for arena in &arenas {
-        let way = arena.way();
+    for stand in &stands {
         // There is no TCP whose congestion control could be chosen.
-        let count = if way.is_tcp() { congestions.len() } else { 1 };
+        let count = if stand.way().is_tcp() {
+            congestions.len()
+        } else {
+            1
+        };
         for &congestion in &congestions[..count] {
-            let outcomes = Vec::new();
-            entries.push((
-                arena,
-                Entry {
-                    way,
-                    congestion,
-                    outcomes,
-                },
-            ));
+            let entry = Entry {
+                entrant: stand.entrant,
+                congestion,
+                outcomes: Vec::new(),
+            };
+            entries.push((stand, entry));
         }
     }
     for _ in 0..settings.rounds {
-        for (arena, entry) in &mut entries {
+        for (stand, entry) in &mut entries {
             let load = Load {
                 seconds: settings.seconds,
                 omit_s: 1.0,
                 congestion: Some(entry.congestion),
                 both_ways,
             };
-            entry.outcomes.push(outcome(settings, arena, load)?);
+            entry.outcomes.push(outcome(stand, load)?);
         }
     }
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
 /// Run one stream once, by iperf3 where there is TCP. If that fails it is told and counts as 0 Gb/s.
-pub fn outcome(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome, LabError> {
-    let outcome = match arena.way().is_tcp() {
-        true => iperf::run(arena, load),
-        false => streams::run(settings, arena, load),
+pub fn outcome(stand: &Stand, load: Load) -> Result<Outcome, LabError> {
+    let outcome = match stand.way().is_tcp() {
+        true => iperf::run(stand, load),
+        false => streams::run(stand, load),
     };
     outcome.or_else(|error| match error {
         LabError::MissingTool { .. } => Err(error),
@@ -82,9 +82,9 @@ pub fn outcome(settings: &Settings, arena: &Arena, load: Load) -> Result<Outcome
     })
 }
 
-/// The entry of this way with this congestion control.
+/// The entry of this way, of the own build, with this congestion control.
 pub fn find(entries: &[Entry], way: Way, congestion: Congestion) -> Option<&Entry> {
-    entries
-        .iter()
-        .find(|entry| entry.way == way && entry.congestion == congestion)
+    entries.iter().find(|entry| {
+        entry.entrant.is_own() && entry.entrant.way == way && entry.congestion == congestion
+    })
 }

@@ -20,29 +20,33 @@ const CONFIG: ClusterConfig = ClusterConfig {
 /// On 2 links of 1 Gb/s, nothing else going on.
 pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
-    let [mut alone, mut with_daemon, mut first] = [const { Samples(Vec::new()) }; 3];
+    let mut alone = Samples::default();
+    let new = |build| (build, Samples::default(), Samples::default());
+    let mut all: Vec<_> = settings.builds().map(new).collect();
     for _ in 0..settings.rounds {
-        let cluster = Cluster::up(Lab::up(&config)?, &settings.tabane, CONFIG)?;
-        for _ in 0..REPEATS {
-            alone.0.push(took_ms(cluster.lab().command(0, PROGRAM))?);
-            with_daemon.0.push(took_ms(cluster.run(0, PROGRAM))?);
+        for (build, with_daemon, first) in &mut all {
+            let tabane = settings.tabane(*build);
+            let cluster = Cluster::up(Lab::up(&config)?, tabane, CONFIG)?;
+            for _ in 0..REPEATS {
+                alone.0.push(took_ms(cluster.lab().command(0, PROGRAM))?);
+                with_daemon.0.push(took_ms(cluster.run(0, PROGRAM))?);
+            }
+            // A daemon is started for the first one, and stays for a while.
+            let cluster = Cluster::new(Lab::up(&config)?, tabane, CONFIG)?;
+            first.0.push(took_ms(cluster.run(0, PROGRAM))?);
         }
-        // A daemon is started for the first one, and stays for a while.
-        let cluster = Cluster::new(Lab::up(&config)?, &settings.tabane, CONFIG)?;
-        first.0.push(took_ms(cluster.run(0, PROGRAM))?);
     }
     let note = format!(
         "From fork() to wait(), {REPEATS} times in each round; without a daemon the first one of each round."
     );
     let mut table = Table::new(format!("`{PROGRAM}`"), note, &["how", "ms"]);
-    table.rows = [
-        ("by itself", alone),
-        ("under tabane run, a daemon runs", with_daemon),
-        ("under tabane run, none runs yet", first),
-    ]
-    .into_iter()
-    .map(|(how, took)| vec![how.into(), took.into()])
-    .collect();
+    table.rows.push(vec!["by itself".into(), alone.into()]);
+    for (build, with_daemon, first) in all {
+        let how = |what| format!("under tabane run{}, {what}", build.mark());
+        let with = vec![how("a daemon runs").into(), with_daemon.into()];
+        let without = vec![how("none runs yet").into(), first.into()];
+        table.rows.extend([with, without]);
+    }
     Ok(Report {
         tables: vec![table],
         ..Report::default()

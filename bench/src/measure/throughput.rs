@@ -196,9 +196,9 @@ fn table(title: &str, entries: &[Entry], base: Way) -> Table {
 }
 
 fn name(entry: &Entry) -> String {
-    match entry.way.is_tcp() {
-        false => entry.way.to_string(),
-        true => format!("{}, {}", entry.way, entry.congestion),
+    match entry.entrant.way.is_tcp() {
+        false => entry.entrant.to_string(),
+        true => format!("{}, {}", entry.entrant, entry.congestion),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Finding figures in a report.
 
+use crate::entrant::BESIDE;
 use crate::{Cell, Report, Samples, Table};
 
 /// The figures of a run.
@@ -35,10 +36,11 @@ impl Who {
     }
 
     /// From the name of a way, with or without a congestion control behind it. One that waits asleep is
-    /// not drawn.
+    /// not drawn, nor another build.
     pub fn of(way: &str) -> Option<Who> {
         let rest = |who: &Who| way.strip_prefix(who.name());
-        let is_named = |who: &Who| rest(who).is_some_and(|rest| rest != ", no spin");
+        let is_other = |rest: &str| rest.starts_with(", no spin") || rest.starts_with(BESIDE);
+        let is_named = |who: &Who| rest(who).is_some_and(|rest| !is_other(rest));
         Who::ALL.into_iter().find(is_named)
     }
 

@@ -1,6 +1,7 @@
 //! The matrix of links that differ: a square for each pair of links.
 
 use super::figures::{Figures, position, samples};
+use crate::entrant::BESIDE;
 use crate::{Table, digits};
 use tabane_lab::svg::{Anchor, Canvas};
 
@@ -31,8 +32,11 @@ struct Square {
 
 /// How many times the best link alone the bundle carries.
 pub fn do_no_harm(figures: &Figures) -> Option<String> {
-    let is_ours =
-        |table: &&Table| table.title.starts_with(TITLE_BEGINS) && table.title.contains(TITLE_PART);
+    let is_ours = |table: &&Table| {
+        let title = &table.title;
+        let is_pair = title.starts_with(TITLE_BEGINS) && title.contains(TITLE_PART);
+        is_pair && !title.ends_with(BESIDE)
+    };
     let tables: Vec<_> = figures.0.tables.iter().filter(is_ours).collect();
     let first = tables.first()?;
     let lines = distinct(first, "lost, %").len();

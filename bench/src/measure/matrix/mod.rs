@@ -10,12 +10,13 @@ use self::cells::{Cell, RATIOS, four_links, two_links};
 use super::race;
 use super::two_nodes;
 use crate::iperf::Load;
-use crate::{Bound, Goal, Report, Samples, Settings, Table, bulk, digits};
+use crate::{Bound, Build, Entrant, Goal, Report, Samples, Settings, Stand, Table, bulk, digits};
 use tabane_lab::cluster::Wire;
 use tabane_lab::peers::Congestion;
-use tabane_lab::ways::{Arena, Way};
+use tabane_lab::ways::Way;
 use tabane_lab::{LabError, LinkSpec};
 
+const WIRE: Wire = Wire::Encrypted;
 /// A worse link is found out while it is used; before that nothing counts.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Of every stream, what does not count, seconds.
@@ -28,7 +29,8 @@ const SHARE_OF_SUM: f64 = 0.93;
 /// Every cell, each on a fresh lab, beside the best link alone.
 pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let mbit = settings.line_mbit;
-    let best = Best::up(settings)?;
+    let best = settings.builds().map(|build| Best::up(settings, build));
+    let best: Vec<_> = best.collect::<Result<_, _>>()?;
     let mut report = Report::default();
     for ratio in RATIOS {
         let title = format!("Do no harm: {mbit} Mb/s and a link of 1:{ratio}");
@@ -39,24 +41,30 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     Ok(report)
 }
 
-/// The best link, alone.
+/// The best link, alone, for one build.
 struct Best {
-    tcp: Arena,
-    tabane: Arena,
+    build: Build,
+    tcp: Stand,
+    tabane: Stand,
 }
 
 impl Best {
-    fn up(settings: &Settings) -> Result<Best, LabError> {
+    fn up(settings: &Settings, build: Build) -> Result<Best, LabError> {
         let config = two_nodes(vec![LinkSpec::mbit(settings.line_mbit)]);
+        let tcp = Entrant {
+            way: Way::Tcp { link: 0 },
+            build: Build::Own,
+        };
         Ok(Best {
-            tcp: Arena::up(Way::Tcp { link: 0 }, &config, &settings.tabane)?,
-            tabane: Arena::connected(Wire::Encrypted, &config, &settings.tabane)?,
+            build,
+            tcp: settings.stand(tcp, &config)?,
+            tabane: settings.connected(WIRE, build, &config)?,
         })
     }
 }
 
 /// What was measured of a cell, one figure a round, Gb/s.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Measured {
     /// TCP on the best link.
     tcp: Samples,
@@ -112,25 +120,33 @@ impl Claim {
     }
 }
 
-/// Cells that make a table.
+/// Cells that make a table; one for each build, measured in turn.
 fn group(
     settings: &Settings,
-    best: &Best,
+    best: &[Best],
     title: &str,
     cells: Vec<Cell>,
 ) -> Result<Report, LabError> {
     let new = |cell| (cell, Measured::default());
-    let mut group: Vec<_> = cells.into_iter().map(new).collect();
+    let group: Vec<_> = cells.into_iter().map(new).collect();
+    let mut groups = vec![group; best.len()];
     for _ in 0..settings.rounds {
-        for (cell, measured) in &mut group {
-            once(settings, best, *cell, measured)?;
+        for index in 0..groups[0].len() {
+            for (best, group) in best.iter().zip(&mut groups) {
+                let (cell, measured) = &mut group[index];
+                once(settings, best, *cell, measured)?;
+            }
         }
     }
-    Ok(Report {
-        tables: vec![table(title, &group)],
-        goals: goals(title, &group),
-        ..Report::default()
-    })
+    let mut report = Report::default();
+    for (best, group) in best.iter().zip(&groups) {
+        let title = format!("{title}{}", best.build.mark());
+        report.tables.push(table(&title, group));
+        if best.build == Build::Own {
+            report.goals.extend(goals(&title, group));
+        }
+    }
+    Ok(report)
 }
 
 /// Measure a cell once.
@@ -147,17 +163,17 @@ fn once(
         both_ways: false,
     };
     let config = two_nodes(cell.links(settings.line_mbit));
-    let arena = Arena::connected(Wire::Encrypted, &config, &settings.tabane)?;
+    let stand = settings.connected(WIRE, best.build, &config)?;
     sleep(SETTLE);
-    let stream = |arena: &Arena| match arena.cluster() {
+    let stream = |stand: &Stand| match stand.cluster() {
         Some(cluster) => bulk::one_stream(cluster, settings.seconds, OMIT_S),
         None => Ok(0.0),
     };
     let gbps = [
-        race::outcome(settings, &best.tcp, load)?.gbps,
-        race::outcome(settings, &arena, load)?.gbps,
+        race::outcome(&best.tcp, load)?.gbps,
+        race::outcome(&stand, load)?.gbps,
         stream(&best.tabane)?,
-        stream(&arena)?,
+        stream(&stand)?,
     ];
     let kept = [
         &mut measured.tcp,
@@ -170,7 +186,8 @@ fn once(
         .for_each(|(kept, gbps)| kept.0.push(gbps));
     let [tcp, over_tab0, stream_alone, stream] = gbps;
     eprintln!(
-        "bench: {} links, {}: TCP {} → {} ({}), stream {} → {} ({})",
+        "bench: {}, {} links, {}: TCP {} → {} ({}), stream {} → {} ({})",
+        best.build,
         cell.links,
         cell.name(),
         digits(tcp),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Report, Samples, Settings, Table};
+use crate::{Report, Samples, Settings, Stand, Table};
 use tabane_lab::cluster::{PATIENCE, Wire, output};
 use tabane_lab::peers::{Congestion, congestion};
 use tabane_lab::tools::{IP, Tool};
@@ -34,7 +34,7 @@ pub struct Contest {
 
 /// One way under measurement.
 pub struct Contestant<S> {
-    pub arena: Arena,
+    pub stand: Stand,
     /// What set-up left, to end with it: servers, files.
     _state: S,
 }
@@ -62,16 +62,15 @@ impl Contest {
             return report;
         }
         let mut contestants = Vec::new();
-        for way in WAYS {
-            let arena = Arena::up(way, config, &settings.tabane);
-            let ready = arena.and_then(|arena| {
-                use_cubic(&arena)?;
-                let _state = set_up(&arena)?;
-                Ok(Contestant { arena, _state })
+        for entrant in settings.entrants(&WAYS) {
+            let ready = settings.stand(entrant, config).and_then(|stand| {
+                use_cubic(&stand)?;
+                let _state = set_up(&stand)?;
+                Ok(Contestant { stand, _state })
             });
             match ready {
                 Ok(contestant) => contestants.push(contestant),
-                Err(error) => report.leave_out(format!("{}: {way}", self.title), error),
+                Err(error) => report.leave_out(format!("{}: {entrant}", self.title), error),
             }
         }
         let mut lines: Vec<Vec<Vec<Line>>> = Vec::new();
@@ -88,9 +87,9 @@ impl Contest {
                 }
             }
         }
-        let ways = contestants.iter().map(|one| one.arena.way().to_string());
-        let ways: Vec<_> = ways.collect();
-        let names: Vec<_> = ways.iter().map(String::as_str).collect();
+        let entrants = contestants.iter().map(|one| one.stand.entrant.to_string());
+        let entrants: Vec<_> = entrants.collect();
+        let names: Vec<_> = entrants.iter().map(String::as_str).collect();
         let whats = self.batches.iter().flatten();
         let table = self.table(&names, whats.zip(lines.iter().flatten()), &mut report);
         if !table.rows.is_empty() {

@@ -40,7 +40,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let config = two_nodes(vec![LinkSpec::default(); 2]);
     let serve = |arena: &Arena| serve(arena, files.path());
     Ok(contest.run(settings, &config, serve, |contestant, batch| {
-        let arena = &contestant.arena;
+        let arena = &contestant.stand;
         let figures = match batch.checked_sub(1) {
             None => large(arena, large_bytes)?,
             Some(list) => small(arena, files.path(), lists[list])?,

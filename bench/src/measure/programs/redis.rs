@@ -62,7 +62,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     };
     let config = two_nodes(vec![LinkSpec::default(); 2]);
     Ok(contest.run(settings, &config, serve, |contestant, batch| {
-        ask(&contestant.arena, LOADS[batch], settings.seconds / 2.0)
+        ask(&contestant.stand, LOADS[batch], settings.seconds / 2.0)
     }))
 }
 
