@@ -65,28 +65,8 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let mut table = Table::new("Connections, 2 × 1 Gb/s", note, &columns);
     let mut goals = Vec::new();
     for (entrant, figures) in all {
-        let way = entrant.way;
-        if let (true, Way::Run(_)) = (entrant.is_own(), way) {
-            let goal = |what: String, value: Option<f64>, most| {
-                Goal::new(what, value, Bound::AtMost(most))
-            };
-            goals.extend([
-                goal(
-                    format!("{way}: connect, p50, µs"),
-                    figures.each_p50_us.median(),
-                    200.0,
-                ),
-                goal(
-                    format!("{way}: {AT_ONCE} connects at once, ms"),
-                    figures.at_once_ms.median(),
-                    100.0,
-                ),
-            ]);
-        }
-        if let (true, Way::Run(_) | Way::Library { .. }) = (entrant.is_own(), way) {
-            let what = format!("{way}: answered of {OPEN} open streams");
-            let least = Bound::AtLeast(OPEN as f64);
-            goals.push(Goal::new(what, figures.answered.min(), least));
+        if entrant.is_own() {
+            goals.extend(goals_of(entrant.way, &figures));
         }
         table.rows.push(vec![
             entrant.to_string().into(),
@@ -102,6 +82,24 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         goals,
         ..Report::default()
     })
+}
+
+/// What is promised of `tabane run`, and of the library.
+fn goals_of(way: Way, figures: &Figures) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    if let Way::Run(_) = way {
+        let (each, at_once) = (figures.each_p50_us.median(), figures.at_once_ms.median());
+        let what = format!("{way}: connect, p50, µs");
+        goals.push(Goal::new(what, each, Bound::AtMost(200.0)));
+        let what = format!("{way}: {AT_ONCE} connects at once, ms");
+        goals.push(Goal::new(what, at_once, Bound::AtMost(100.0)));
+    }
+    if let Way::Run(_) | Way::Library { .. } = way {
+        let what = format!("{way}: answered of {OPEN} open streams");
+        let least = Bound::AtLeast(OPEN as f64);
+        goals.push(Goal::new(what, figures.answered.min(), least));
+    }
+    goals
 }
 
 fn once(stand: &Stand, figures: &mut Figures) -> Result<(), LabError> {
