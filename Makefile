@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 # How long `make soak-lab` and `make soak-busy` last, each.
 MINUTES ?= 30
 LAB_SOAK = cargo build --quiet --release -p tabane && \
-	cargo run --quiet --release -p tabane-lab --bin soak -- --minutes $(MINUTES) \
+	cargo run --quiet --release -p tabane-bench --bin soak -- --minutes $(MINUTES) \
 	$(if $(filter file,$(origin SEED)),,--seed $(SEED))
 # Options for the programs behind `make demo` and `make bench`.
 ARGS ?=
@@ -27,7 +27,7 @@ BINARY = $(TARGET)/release/tabane
 STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench lint audit miri sanitize fuzz \
+.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench figures lint audit miri sanitize fuzz \
 	man deb static install uninstall clean
 
 help: ## list what can be asked
@@ -65,10 +65,13 @@ soak-lab: setup ## MINUTES=30 SEED=(any): random faults in the lab, under unmodi
 soak-busy: setup ## MINUTES=30: the same without faults, all processors kept busy
 	$(LAB_SOAK) --busy $(ARGS)
 
-bench: ## the figures of docs/measured.md: tabane beside TCP, MPTCP and balance-rr
+bench: ## tabane beside TCP, MPTCP and balance-rr; ARGS='--help' has what can be chosen
 	@tools/setup.sh bench
 	cargo build --quiet --release -p tabane
-	cargo run --quiet --release -p tabane-lab --bin bench -- $(ARGS)
+	cargo run --quiet --release -p tabane-bench --bin bench -- $(ARGS)
+
+figures: ## figures/ and docs/plots, of one run of this commit: hours
+	@$(MAKE) --no-print-directory bench ARGS="--out figures --plots docs/plots $(ARGS)"
 
 lint: ## clippy, formatting, licences of dependencies, the rules of the house
 	@tools/setup.sh lint

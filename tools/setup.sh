@@ -3,10 +3,9 @@
 # is there.
 #
 #   tools/setup.sh build    what building needs, and nothing else
+#   tools/setup.sh bench    also what bench measures, and what labs need
 #   tools/setup.sh          also what the demo and most tests need
 #   tools/setup.sh test     also the programs that are run under `tabane run`
-#   tools/setup.sh bench    also the programs that bench measures, as far as
-#                           the distribution has them
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
 #   tools/setup.sh deb      what building and making a Debian package needs
 #   tools/setup.sh static   the same, and the C compiler for musl
@@ -24,36 +23,34 @@ cc                       gcc
 python3                  python3
 /etc/ssl/certs/ca-certificates.crt ca-certificates
 '
-NEEDED=$BUILD'
+BENCH=$BUILD'
 git                      git
-c++                      g++
-nm                       binutils
 ip                       iproute2
 tc                       iproute2
 nft                      nftables
 setpriv                  util-linux
 unshare                  util-linux
 ps                       procps
-ping                     iputils-ping
-ethtool                  ethtool
 iperf3                   iperf3
-socat                    socat
 mptcpize                 mptcpize
-zsh                      zsh
-fish                     fish
 curl                     curl
 nginx                    nginx-light
 redis-server             redis-server
 redis-benchmark          redis-tools
+'
+NEEDED=$BENCH'
+c++                      g++
+nm                       binutils
+ping                     iputils-ping
+ethtool                  ethtool
+socat                    socat
+zsh                      zsh
+fish                     fish
 rsync                    rsync
 ssh                      openssh-client
 ssh-keygen               openssh-client
 sshd                     openssh-server
 tcpdump                  tcpdump
-'
-# Nice to have: bench leaves out what needs them, and says so.
-OPTIONAL='
-perf                     linux-perf
 '
 # What `setup.sh test` adds: programs that tests run as they are.
 TEST='
@@ -67,14 +64,6 @@ node                     nodejs
 mpirun                   openmpi-bin
 mpicc                    libopenmpi-dev
 '
-# What `setup.sh bench` adds; also left out by bench if it is missing.
-BENCH='
-ganesha.nfsd             nfs-ganesha
-/usr/lib/*/ganesha/libfsalvfs.so nfs-ganesha-vfs
-/usr/include/nfsc/libnfs.h libnfs-dev
-mpirun                   openmpi-bin
-mpicc                    libopenmpi-dev
-'
 DEB='
 dpkg-shlibdeps           dpkg-dev
 '
@@ -83,7 +72,7 @@ musl-gcc                 musl-tools
 '
 # Programs whose packages bring a service along, and what it is called.
 SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
-haproxy:haproxy memcached:memcached pgbench:postgresql rpcbind:rpcbind ganesha.nfsd:nfs-ganesha'
+haproxy:haproxy memcached:memcached pgbench:postgresql'
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -152,7 +141,7 @@ disable() {
 }
 
 install_packages() {
-    local packages=$1 optional=$2 service fresh=''
+    local packages=$1 service fresh=''
     for service in $SERVICES; do
         is_there "${service%:*}" || fresh="$fresh ${service#*:}"
     done
@@ -164,36 +153,23 @@ install_packages() {
         apt update >&2
         apt install $packages >&2
     fi
-    local package updated=''
-    for package in $optional; do
-        apt install "$package" >/dev/null 2>&1 && continue
-        [ -n "$updated" ] || apt update >/dev/null 2>&1 || true
-        updated=1
-        apt install "$package" >/dev/null 2>&1 || say "no package $package here; going on without it"
-    done
     allow_services
     # shellcheck disable=SC2086
     disable $fresh
 }
 
-# system_packages [also]: with it, what is optional is reason enough to install.
 system_packages() {
-    local packages optional
+    local packages
     packages=$(missing "$NEEDED" | tr '\n' ' ')
-    optional=$(missing "$OPTIONAL" | tr '\n' ' ')
-    [ -n "$packages${1:+$optional}" ] || return 0
-    if [ -z "$packages" ] && ! { command -v apt-get && as_root true; } >/dev/null 2>&1; then
-        say "going on without what is optional: $optional"
-        return 0
-    fi
+    [ -n "$packages" ] || return 0
     if ! command -v apt-get >/dev/null; then
         die "this machine has no apt; install what Debian calls: $packages"
     fi
     if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
         die "as root, run: apt-get install $packages"
     fi
-    say "installing $packages$optional"
-    install_packages "$packages" "$optional" ||
+    say "installing $packages"
+    install_packages "$packages" ||
         die "could not install; as root, run: apt-get install $packages"
     packages=$(missing "$NEEDED" | tr '\n' ' ')
     [ -z "$packages" ] || die "still missing after the installation: $packages"
@@ -231,7 +207,7 @@ cargo_tool() {
 case ${1-} in
     '') system_packages ;;
     build)
-        NEEDED=$BUILD OPTIONAL=
+        NEEDED=$BUILD
         system_packages
         ;;
     test)
@@ -239,16 +215,16 @@ case ${1-} in
         system_packages
         ;;
     bench)
-        OPTIONAL=$OPTIONAL$BENCH
-        system_packages also
+        NEEDED=$BENCH
+        system_packages
         ;;
     lint) system_packages ;;
     deb)
-        NEEDED=$BUILD$DEB OPTIONAL=
+        NEEDED=$BUILD$DEB
         system_packages
         ;;
     static)
-        NEEDED=$BUILD$STATIC OPTIONAL=
+        NEEDED=$BUILD$STATIC
         system_packages
         ;;
     *) die "unknown word \"$1\"; it is: tools/setup.sh [build | test | bench | lint | deb | static]" ;;

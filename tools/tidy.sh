@@ -94,7 +94,7 @@ for document in $(files '*.md'); do
     grep -noP '\]\(\K[^)#: ]+(?=(#[^)]*)?\))' "$document" | while IFS=: read -r line target; do
         [ -e "$here/$target" ] || echo "$document:$line: links to $target, which is not there"
     done
-    grep -noP '`\K(crates|sim|lab|tools|docs|fuzz|\.ci)/[\w./{},-]+(?=`)' "$document" | while IFS=: read -r line target; do
+    grep -noP '`\K(crates|sim|lab|bench|tools|docs|figures|fuzz|\.ci)/[\w./{},-]+(?=`)' "$document" | while IFS=: read -r line target; do
         for name in $(eval "echo $target"); do
             [ -e "$name" ] || echo "$document:$line: names $name, which is not there"
         done

@@ -71,7 +71,8 @@ pub enum LabError {
 }
 
 impl LabError {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+    /// What the operating system refused while `what` was attempted.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let what = what.into();
         move |source| LabError::Io { what, source }
     }

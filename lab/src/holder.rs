@@ -21,6 +21,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use tabane_io::namespaces::{self, Kinds, OwnIds};
+
 use crate::processes::TOKEN_VARIABLE;
 use crate::{LabError, sys};
 
@@ -77,7 +79,7 @@ pub(crate) fn spawn(
     let (input, lifeline) = io::pipe().map_err(LabError::io("pipe"))?;
     let own_user = !may_make_namespaces();
     let plan = Plan {
-        user_maps: own_user.then(UserMaps::of_caller),
+        ids: own_user.then(OwnIds::as_root),
         count,
         lock: lock.as_raw_fd(),
     };
@@ -111,7 +113,7 @@ pub(crate) fn spawn(
 
 /// Everything needed after the fork, made before it.
 struct Plan {
-    user_maps: Option<UserMaps>,
+    ids: Option<OwnIds>,
     count: usize,
     lock: RawFd,
 }
@@ -120,36 +122,18 @@ impl Plan {
     fn carry_out(&self) -> io::Result<()> {
         sys::new_session();
         sys::close_rest_at_exec()?;
-        if let Some(maps) = &self.user_maps {
-            sys::unshare(libc::CLONE_NEWUSER)?;
-            // Without this the kernel refuses an ordinary user the group map.
-            sys::write_all(c"/proc/self/setgroups", b"deny")?;
-            sys::write_all(c"/proc/self/uid_map", &maps.uid)?;
-            sys::write_all(c"/proc/self/gid_map", &maps.gid)?;
+        if let Some(ids) = &self.ids {
+            namespaces::unshare(Kinds::USER)?;
+            ids.take_effect()?;
         }
         // SAFETY: opened by the caller, who keeps it open over the spawn.
         sys::keep_through_exec(unsafe { BorrowedFd::borrow_raw(self.lock) }, 3)?;
         for _ in 0..self.count {
-            sys::unshare(libc::CLONE_NEWNET)?;
-            let net = sys::open(c"/proc/self/ns/net", libc::O_RDONLY)?;
+            namespaces::unshare(Kinds::NET)?;
+            let net = namespaces::open(c"/proc/self/ns/net")?;
             sys::keep_through_exec(net.as_fd(), FIRST_DESCRIPTOR)?;
         }
-        sys::unshare(libc::CLONE_NEWNET)
-    }
-}
-
-/// The caller alone, as root inside: more than one id would need privilege.
-struct UserMaps {
-    uid: Vec<u8>,
-    gid: Vec<u8>,
-}
-
-impl UserMaps {
-    fn of_caller() -> Self {
-        UserMaps {
-            uid: format!("0 {} 1", sys::effective_uid()).into_bytes(),
-            gid: format!("0 {} 1", sys::effective_gid()).into_bytes(),
-        }
+        namespaces::unshare(Kinds::NET)
     }
 }
 
@@ -192,8 +176,8 @@ fn found(pid: u32, count: usize, own_user: bool) -> Result<Found, LabError> {
     let mut namespaces = Vec::with_capacity(count);
     for number in numbers {
         let path = c_path(format!("{directory}/{number}"))?;
-        let fd = sys::open(&path, libc::O_RDONLY).map_err(reading())?;
-        namespaces.push((path, sys::inode(fd.as_fd()).map_err(reading())?));
+        let fd = namespaces::open(&path).map_err(reading())?;
+        namespaces.push((path, namespaces::inode(&fd).map_err(reading())?));
     }
     let user = own_user
         .then(|| c_path(format!("/proc/{pid}/ns/user")))

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::LabError;
 use crate::fault::Fault;
 use crate::lab::Lab;
-use crate::netlink::Change;
 use crate::sys::monotonic_ns;
 use crate::tools::{IP, NFT, TC};
 use crate::wiring::{
     self, BRIDGE_INDEX, ETHERNET_HEADER_BYTES, FORWARD, Held, Pieces, cable_end, nic, port, shaper,
     shaper_holding,
 };
+use tabane_io::netlink::DeviceChange;
 
 /// When a fault, or its healing, took effect: somewhere between these two
 /// instants of `CLOCK_MONOTONIC` ([`crate::monotonic_ns`]), nanoseconds.
@@ -55,11 +55,11 @@ impl Lab {
             self.check_node(node)?;
         }
         Injection::of(|| match fault {
-            Fault::Silent => self.change_ports(link, node, Change::Master(0)),
+            Fault::Silent => self.change_ports(link, node, DeviceChange::Master(0)),
             Fault::Carrier => {
                 let nodes = self
                     .chosen(node)
-                    .map(|node| (self.cable_end(node, link), Change::Up(false)));
+                    .map(|node| (self.cable_end(node, link), DeviceChange::Up(false)));
                 self.change(link, &nodes.collect::<Vec<_>>())
             }
             Fault::OneWay => {
@@ -97,8 +97,8 @@ impl Lab {
         self.check_link(link)?;
         Injection::of(|| {
             // The quick ones first, so that they are over right after `begun_ns`.
-            let up = |node| (self.cable_end(node, link), Change::Up(true));
-            let back = |node| (port(node), Change::Master(BRIDGE_INDEX));
+            let up = |node| (self.cable_end(node, link), DeviceChange::Up(true));
+            let back = |node| (port(node), DeviceChange::Master(BRIDGE_INDEX));
             let changes: Vec<_> = self
                 .chosen(None)
                 .flat_map(|node| [back(node), up(node)])
@@ -204,7 +204,7 @@ impl Lab {
         &self,
         link: usize,
         node: Option<usize>,
-        change: Change,
+        change: DeviceChange,
     ) -> Result<(), LabError> {
         let changes: Vec<_> = self.chosen(node).map(|node| (port(node), change)).collect();
         self.change(link, &changes)

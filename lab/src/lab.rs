@@ -2,20 +2,22 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{PipeWriter, Write};
-use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, PipeWriter, Write};
+use std::net::{IpAddr, SocketAddrV4, TcpStream};
+use std::os::fd::AsFd;
 use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tabane_io::netlink::{DeviceChange, Devices};
+use tabane_io::process::Watched;
+
 use crate::config::{LabConfig, LinkSpec, address};
 use crate::emulator::{self, Cable, Delay};
 use crate::holder::{self, Holder, c_path};
 use crate::namespace::Place;
-use crate::netlink::{Change, Netlink};
 use crate::processes::{self, TOKEN_VARIABLE};
 use crate::state::{self, Claim, Summary};
 use crate::tools::{IP, NFT, SH, TC};
@@ -38,9 +40,9 @@ pub struct Lab {
     /// Whether the emulator runs in this process, so that delays can be changed.
     emulated: bool,
     /// One per switch, made when first needed.
-    netlinks: Vec<Mutex<Option<Netlink>>>,
+    devices: Vec<Mutex<Option<Devices>>>,
     /// The holder; `None` once the lab is down.
-    holder: Option<OwnedFd>,
+    holder: Option<Watched>,
     owned: Option<Owned>,
 }
 
@@ -63,7 +65,7 @@ impl Lab {
         let (mut lab, mut claim) = build(config)?;
         let cables = lab.cables()?;
         if !cables.is_empty() {
-            let ends = sys::pidfd(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
+            let ends = Watched::new(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
             let run = move || emulator::run(cables, ends.as_fd());
             let thread = std::thread::Builder::new()
                 .name("lab-delay".into())
@@ -88,7 +90,7 @@ impl Lab {
         let (mut lab, mut claim) = build(config)?;
         let cables = lab.cables()?;
         if !cables.is_empty() {
-            let ends = sys::pidfd(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
+            let ends = Watched::new(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
             lab.summary.emulator = Some(emulator::run_in_background(cables, ends)?);
         }
         claim.publish(&lab.summary)?;
@@ -115,7 +117,7 @@ impl Lab {
     }
 
     fn of(summary: Summary, owned: Option<Owned>) -> Result<Lab, LabError> {
-        let holder = sys::pidfd(summary.holder).map_err(LabError::io("the lab's holder"))?;
+        let holder = Watched::new(summary.holder).map_err(LabError::io("the lab's holder"))?;
         let user = summary.user.clone().map(c_path).transpose()?;
         let mut places = Vec::with_capacity(summary.namespaces.len());
         for (index, (path, inode)) in summary.namespaces.iter().enumerate() {
@@ -131,7 +133,7 @@ impl Lab {
             });
         }
         let switches = places.split_off(summary.nodes.min(places.len()));
-        let netlinks = switches.iter().map(|_| Mutex::default()).collect();
+        let devices = switches.iter().map(|_| Mutex::default()).collect();
         let delays = summary.links.iter();
         let delays = delays.map(|link| Delay::new(link.delay)).collect();
         Ok(Lab {
@@ -140,7 +142,7 @@ impl Lab {
             switches,
             delays,
             emulated: false,
-            netlinks,
+            devices,
             holder: Some(holder),
             owned,
         })
@@ -188,6 +190,29 @@ impl Lab {
         command
     }
 
+    /// A TCP connection that is made on a node and used from here. No call on it waits longer
+    /// than `at_most`; `waiting` is asked whenever connecting has waited as long, and ends it
+    /// by an error.
+    ///
+    /// # Errors
+    /// There is no such node, nobody listens, or that of `waiting`.
+    pub fn connect(
+        &self,
+        node: usize,
+        to: SocketAddrV4,
+        at_most: Duration,
+        mut waiting: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<TcpStream> {
+        let place = self.nodes.get(node).ok_or(io::ErrorKind::NotFound)?;
+        let sockets = place.sockets(&[(libc::AF_INET, libc::SOCK_STREAM, 0)])?;
+        let socket = sockets.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
+        sys::set_timeouts(socket.as_fd(), at_most)?;
+        while !sys::connect(socket.as_fd(), to)? {
+            waiting()?;
+        }
+        Ok(socket.into())
+    }
+
     /// End the lab and every program in it. A second time does nothing.
     ///
     /// # Errors
@@ -211,14 +236,14 @@ impl Lab {
         let mut programs = processes::marked(&self.summary.token);
         let inside = processes::inside(&inodes);
         // Without the holder the namespaces' numbers may be those of another lab by now.
-        if !sys::wait_end(holder.as_fd(), Duration::ZERO) {
+        if !holder.ends_within(Duration::ZERO) {
             programs.extend(inside);
         }
         programs.retain(|&pid| pid != holder_pid);
         processes::end(&programs);
-        self.netlinks.clear();
-        let emulator = self.summary.emulator.and_then(|pid| sys::pidfd(pid).ok());
-        let _ = sys::signal(holder.as_fd(), libc::SIGKILL);
+        self.devices.clear();
+        let emulator = self.summary.emulator.and_then(|pid| Watched::new(pid).ok());
+        let _ = holder.signal(libc::SIGKILL);
         if let Some(mut owned) = self.owned.take() {
             drop(owned.lifeline);
             owned
@@ -227,7 +252,7 @@ impl Lab {
                 .map_err(LabError::io("waiting for the lab's holder"))?;
             let _ = owned.emulator.map(JoinHandle::join);
         }
-        let gone = |process: &OwnedFd| sys::wait_end(process.as_fd(), END_TIMEOUT);
+        let gone = |process: &Watched| process.ends_within(END_TIMEOUT);
         if !gone(&holder) || !emulator.as_ref().is_none_or(gone) {
             return Err(LabError::Io {
                 what: format!("ending lab {:?}", self.name()),
@@ -297,20 +322,26 @@ impl Lab {
         Ok(())
     }
 
-    /// Change devices of a switch.
-    pub(crate) fn change(&self, link: usize, changes: &[(String, Change)]) -> Result<(), LabError> {
+    /// Change devices of a switch, in order; all are tried, the first error is returned.
+    pub(crate) fn change(
+        &self,
+        link: usize,
+        changes: &[(String, DeviceChange)],
+    ) -> Result<(), LabError> {
         let what = || LabError::io(format!("changing switch {link}"));
         // A panic while it was held leaves a socket that is as good as before.
-        let mut netlink = self.netlinks[link]
+        let mut devices = self.devices[link]
             .lock()
             .unwrap_or_else(|poison| poison.into_inner());
-        if netlink.is_none() {
-            *netlink = Some(Netlink::inside(&self.switches[link]).map_err(what())?);
-        }
-        match netlink.as_ref() {
-            Some(netlink) => netlink.change(changes).map_err(what()),
-            None => Ok(()),
-        }
+        let devices = match &mut *devices {
+            Some(devices) => devices,
+            none => none.insert(self.switches[link].devices().map_err(what())?),
+        };
+        let tried = changes
+            .iter()
+            .map(|(device, change)| devices.change(device, *change));
+        // All of them, also after an error.
+        tried.fold(Ok(()), io::Result::and).map_err(what())
     }
 
     /// The cables that have a delay.
@@ -441,8 +472,8 @@ mod tests {
         let mut program = lab.command(0, "cat");
         let mut program = program.stdin(Stdio::piped()).spawn().expect("starts");
         let mut holder = Command::new("true").spawn().expect("starts");
-        let ended = sys::pidfd(holder.id()).expect("is known until it is waited for");
-        assert!(sys::wait_end(ended.as_fd(), END_TIMEOUT));
+        let ended = Watched::new(holder.id()).expect("is known until it is waited for");
+        assert!(ended.ends_within(END_TIMEOUT));
 
         let gone = Summary {
             name: unique_name(),

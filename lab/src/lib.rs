@@ -28,7 +28,6 @@
 //! # Ok(()) }
 //! ```
 
-pub mod bench;
 pub mod cli;
 pub mod cluster;
 mod config;
@@ -40,19 +39,20 @@ mod fault;
 pub mod flood;
 mod holder;
 mod inject;
+pub mod interrupt;
 mod lab;
 mod namespace;
-mod netlink;
 pub mod peers;
 mod processes;
-pub mod soak;
 mod state;
+pub mod svg;
 mod sys;
-mod tools;
+pub mod tools;
+pub mod ways;
 mod wiring;
 
 pub use config::{LINKS_MAX, LabConfig, LinkSpec, NODES_MAX};
-pub use counters::{DeviceCounters, PortCounters};
+pub use counters::PortCounters;
 pub use error::LabError;
 pub use fault::Fault;
 pub use inject::Injection;

@@ -1,10 +1,9 @@
 //! Finding and ending the programs that run in a lab.
 
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::sys;
+use tabane_io::process::Watched;
 
 /// In the environment of every command of a lab: the lab's token.
 pub(crate) const TOKEN_VARIABLE: &str = "TABANE_LAB_TOKEN";
@@ -45,21 +44,20 @@ fn matching(is_wanted: impl Fn(u32) -> bool) -> Vec<u32> {
 
 /// End these: first kindly, then at once. Returns when they are gone.
 pub(crate) fn end(pids: &[u32]) {
-    let handles: Vec<OwnedFd> = pids
+    let handles: Vec<Watched> = pids
         .iter()
-        .filter_map(|&pid| sys::pidfd(pid).ok())
+        .filter_map(|&pid| Watched::new(pid).ok())
         .collect();
     for handle in &handles {
-        let _ = sys::signal(handle.as_fd(), libc::SIGTERM);
+        let _ = handle.signal(libc::SIGTERM);
         // A stopped process takes its SIGTERM only when it goes on.
-        let _ = sys::signal(handle.as_fd(), libc::SIGCONT);
+        let _ = handle.signal(libc::SIGCONT);
     }
-    let until = sys::monotonic_ns() + GRACE.as_nanos() as u64;
+    let until = Instant::now() + GRACE;
     for handle in &handles {
-        let left = Duration::from_nanos(until.saturating_sub(sys::monotonic_ns()));
-        if !sys::wait_end(handle.as_fd(), left) {
-            let _ = sys::signal(handle.as_fd(), libc::SIGKILL);
-            sys::wait_end(handle.as_fd(), REAP);
+        if !handle.ends_within(until.saturating_duration_since(Instant::now())) {
+            let _ = handle.signal(libc::SIGKILL);
+            let _ = handle.ends_within(REAP);
         }
     }
 }

@@ -6,12 +6,12 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tabane_io::credentials::own_uid;
 
 use crate::config::LinkSpec;
 use crate::{LabError, processes, sys};
@@ -176,7 +176,7 @@ fn end_leftovers(summary: Option<&Summary>) {
 
 fn is_at(file: &File, path: &Path) -> bool {
     let there = fs::metadata(path).map(|m| m.ino()).ok();
-    there.is_some() && there == sys::inode(file.as_fd()).ok()
+    there.is_some() && there == file.metadata().map(|m| m.ino()).ok()
 }
 
 fn path_of(name: &str) -> Result<PathBuf, LabError> {
@@ -187,7 +187,7 @@ fn path_of(name: &str) -> Result<PathBuf, LabError> {
 /// The first of these that is ours: `$XDG_RUNTIME_DIR/tabane-lab`,
 /// `/run/tabane-lab` (root), `/tmp/tabane-lab-UID`.
 fn directory() -> Result<PathBuf, LabError> {
-    let uid = sys::effective_uid();
+    let uid = own_uid();
     let ours = |path: &Path| fs::symlink_metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == uid);
     let runtime = std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)

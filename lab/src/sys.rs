@@ -26,59 +26,9 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-pub(crate) fn effective_uid() -> u32 {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-pub(crate) fn effective_gid() -> u32 {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::getegid() }
-}
-
-pub(crate) fn open(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: a valid C string; the descriptor returned is ours alone.
-    unsafe {
-        Ok(OwnedFd::from_raw_fd(check(libc::open(
-            path.as_ptr(),
-            flags | libc::O_CLOEXEC,
-        ))?))
-    }
-}
-
-pub(crate) fn write_all(path: &CStr, bytes: &[u8]) -> io::Result<()> {
-    let file = open(path, libc::O_WRONLY)?;
-    // SAFETY: `bytes` is readable for its whole length.
-    let written = unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
-    if written == bytes.len() as isize {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 pub(crate) fn may_write(path: &CStr) -> bool {
     // SAFETY: a valid C string.
     unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
-}
-
-pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
-    // SAFETY: all zeroes is a valid `stat`, which the call then fills.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        check(libc::fstat(fd.as_raw_fd(), &mut stat))?;
-        Ok(stat.st_ino)
-    }
-}
-
-pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: plain integers.
-    check(unsafe { libc::unshare(flags) }).map(drop)
-}
-
-pub(crate) fn setns(fd: BorrowedFd, kind: libc::c_int) -> io::Result<()> {
-    // SAFETY: plain integers.
-    check(unsafe { libc::setns(fd.as_raw_fd(), kind) }).map(drop)
 }
 
 /// Let a descriptor pass through exec, at the lowest free number from `from`.
@@ -204,50 +154,6 @@ pub(crate) fn connect(fd: BorrowedFd, to: std::net::SocketAddrV4) -> io::Result<
         Ok(_) | Err((Some(libc::EISCONN), _)) => Ok(true),
         Err((Some(libc::EINPROGRESS | libc::EALREADY | libc::EINTR), _)) => Ok(false),
         Err((_, error)) => Err(error),
-    }
-}
-
-/// A handle on a process that cannot come to mean another one.
-pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: plain integers; the descriptor returned is ours alone.
-    unsafe {
-        Ok(OwnedFd::from_raw_fd(check(
-            libc::syscall(libc::SYS_pidfd_open, pid, 0) as libc::c_int,
-        )?))
-    }
-}
-
-pub(crate) fn signal(pidfd: BorrowedFd, signal: libc::c_int) -> io::Result<()> {
-    let none = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: a null siginfo is allowed and means a plain kill.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd.as_raw_fd(),
-            signal,
-            none,
-            0,
-        )
-    } as libc::c_int)
-    .map(drop)
-}
-
-/// Wait until the process of a pidfd has ended; `false` if it has not in time.
-pub(crate) fn wait_end(pidfd: BorrowedFd, at_most: Duration) -> bool {
-    let until = monotonic_ns() + at_most.as_nanos() as u64;
-    loop {
-        let left_ms = until.saturating_sub(monotonic_ns()).div_ceil(1_000_000);
-        let mut poll = libc::pollfd {
-            fd: pidfd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one pollfd, as said.
-        match unsafe { libc::poll(&mut poll, 1, left_ms.min(60_000) as libc::c_int) } {
-            1.. => return true,
-            0 if left_ms == 0 => return false,
-            _ => {}
-        }
     }
 }
 

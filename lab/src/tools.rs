@@ -1,4 +1,4 @@
-//! The programs of iproute2 and nftables that do the wiring.
+//! The programs of the system that are run: those of iproute2 and nftables do the wiring.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -26,16 +26,17 @@ const FEATURES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A program the lab runs.
+/// A program of the system, and the Debian package that has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Tool {
+pub struct Tool {
     name: &'static str,
     package: &'static str,
     /// Arguments with which it reads its orders from its input.
     batch: &'static [&'static str],
 }
 
-pub(crate) const IP: Tool = Tool {
+/// iproute2.
+pub const IP: Tool = Tool {
     name: "ip",
     package: "iproute2",
     batch: &["-batch", "-"],
@@ -56,40 +57,22 @@ pub(crate) const SH: Tool = Tool {
     package: "dash",
     batch: &["-e"],
 };
-pub(crate) const MPTCPIZE: Tool = Tool {
-    name: "mptcpize",
-    package: "mptcpize",
-    batch: &[],
-};
-
-/// A program that takes its orders as arguments.
-const fn program(name: &'static str, package: &'static str) -> Tool {
-    Tool {
-        name,
-        package,
-        batch: &[],
-    }
-}
-
-// What bench measures with, and sets up.
-pub(crate) const CC: Tool = program("cc", "gcc");
-pub(crate) const COLLAPSE: Tool = program("inferno-collapse-perf", "inferno (by cargo)");
-pub(crate) const CURL: Tool = program("curl", "curl");
-pub(crate) const FLAMEGRAPH: Tool = program("inferno-flamegraph", "inferno (by cargo)");
-pub(crate) const GANESHA: Tool = program("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs");
-pub(crate) const MPICC: Tool = program("mpicc", "libopenmpi-dev");
-pub(crate) const MPIRUN: Tool = program("mpirun", "openmpi-bin");
-pub(crate) const NGINX: Tool = program("nginx", "nginx-light");
-pub(crate) const PERF: Tool = program("perf", "linux-perf");
-pub(crate) const REDIS_BENCHMARK: Tool = program("redis-benchmark", "redis-tools");
-pub(crate) const REDIS_SERVER: Tool = program("redis-server", "redis-server");
-pub(crate) const RPCBIND: Tool = program("rpcbind", "rpcbind");
-pub(crate) const RSYNC: Tool = program("rsync", "rsync");
-pub(crate) const SSH: Tool = program("ssh", "openssh-client");
-pub(crate) const SSHD: Tool = program("sshd", "openssh-server");
-pub(crate) const SSH_KEYGEN: Tool = program("ssh-keygen", "openssh-client");
+pub(crate) const MPTCPIZE: Tool = Tool::new("mptcpize", "mptcpize");
 
 impl Tool {
+    /// One that takes its orders as arguments.
+    pub const fn new(name: &'static str, package: &'static str) -> Tool {
+        Tool {
+            name,
+            package,
+            batch: &[],
+        }
+    }
+
+    /// Where it is, also where an ordinary user's PATH does not look.
+    ///
+    /// # Errors
+    /// It is not installed.
     pub fn find(&self) -> Result<PathBuf, LabError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let directories = std::env::split_paths(&path).chain(SYSTEM_DIRECTORIES.map(PathBuf::from));
@@ -103,7 +86,7 @@ impl Tool {
     }
 
     /// What it says in a namespace when asked with these arguments.
-    pub fn ask(&self, place: &Place, arguments: &[&str]) -> Result<Vec<u8>, LabError> {
+    pub(crate) fn ask(&self, place: &Place, arguments: &[&str]) -> Result<Vec<u8>, LabError> {
         let mut command = place.command(self.find()?);
         let asked = command.args(arguments).stdin(Stdio::null()).output();
         let output = asked.map_err(LabError::io(self.name))?;
@@ -118,7 +101,7 @@ impl Tool {
     }
 
     /// Run a batch of orders in a namespace.
-    pub fn run(&self, place: &Place, orders: &str) -> Result<(), LabError> {
+    pub(crate) fn run(&self, place: &Place, orders: &str) -> Result<(), LabError> {
         if orders.is_empty() {
             return Ok(());
         }

@@ -99,7 +99,8 @@ impl Handover {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
-    /// Sends a message of at least a byte with these descriptors, which stay open here.
+    /// Sends a message of at least a byte with these descriptors, which stay open here. Neither allocates
+    /// nor locks, so it may be called between fork and exec.
     ///
     /// # Errors
     /// `InvalidInput`: too many descriptors, or too long, or empty. `BrokenPipe`: the other end is
@@ -111,7 +112,6 @@ impl Handover {
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let mut ancillary = [0u64; ANCILLARY_WORDS];
         let mut content = libc::iovec {
             iov_base: message.as_ptr().cast_mut().cast(),
@@ -121,8 +121,8 @@ impl Handover {
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_iov = &raw mut content;
         header.msg_iovlen = 1;
-        if !numbers.is_empty() {
-            let bytes = size_of_val(&*numbers);
+        if !descriptors.is_empty() {
+            let bytes = size_of::<i32>() * descriptors.len();
             header.msg_control = ancillary.as_mut_ptr().cast();
             // SAFETY: arithmetic only.
             header.msg_controllen = unsafe { libc::CMSG_SPACE(bytes as u32) } as _;
@@ -133,8 +133,10 @@ impl Handover {
                 (*first).cmsg_level = libc::SOL_SOCKET;
                 (*first).cmsg_type = libc::SCM_RIGHTS;
                 (*first).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
-                let data = libc::CMSG_DATA(first);
-                std::ptr::copy_nonoverlapping(numbers.as_ptr().cast(), data, bytes);
+                let data = libc::CMSG_DATA(first).cast::<i32>();
+                for (index, descriptor) in descriptors.iter().enumerate() {
+                    data.add(index).write_unaligned(descriptor.as_raw_fd());
+                }
             }
         }
         retry(|| {

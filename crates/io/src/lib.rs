@@ -17,6 +17,7 @@ pub mod credentials;
 pub mod entropy;
 pub mod ethtool;
 pub mod handover;
+pub mod namespaces;
 pub mod netlink;
 pub mod notify;
 pub mod poll;
@@ -30,4 +31,4 @@ pub mod udp;
 pub mod vnic;
 
 #[cfg(test)]
-mod namespace;
+mod isolated;

@@ -3,8 +3,10 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::notify::Notify;
 use crate::sys::{check, check_fd};
@@ -117,6 +119,39 @@ impl Watched {
         // SAFETY: takes no pointers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
         check_fd(fd as RawFd).map(Watched)
+    }
+
+    /// Send it a signal; never another process that has its number by now.
+    ///
+    /// # Errors
+    /// It has ended (`ESRCH`), or is another user's.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        let none = ptr::null::<libc::siginfo_t>();
+        let fd = self.0.as_raw_fd();
+        // SAFETY: a null siginfo is allowed and means a plain kill.
+        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
+        check(sent as i32).map(drop)
+    }
+
+    /// Wait until it has ended; `false` if it has not in time.
+    #[must_use]
+    pub fn ends_within(&self, at_most: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            let left = at_most.saturating_sub(begin.elapsed());
+            let left_ms = left.as_nanos().div_ceil(1_000_000).min(60_000) as i32;
+            let mut watched = libc::pollfd {
+                fd: self.0.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one pollfd, as said.
+            match unsafe { libc::poll(&raw mut watched, 1, left_ms) } {
+                1.. => return true,
+                0 if left_ms == 0 => return false,
+                _ => {}
+            }
+        }
     }
 }
 

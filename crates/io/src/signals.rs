@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn signals_are_read_instead_of_killing() {
         // In a process of its own, where no other test's thread is in the way.
-        crate::namespace::isolated(
+        crate::isolated::isolated(
             "signals::tests::signals_are_read_instead_of_killing",
             || {
                 let mut signals = Signals::with_abort().unwrap();

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Stream, eventually, lab, tabane};
 use serde_json::Value;
+use tabane_bench::machine::resident_bytes;
 use tabane_lab::LabConfig;
-use tabane_lab::bench::machine::resident_bytes;
 use tabane_lab::cluster::{Cluster, ClusterConfig, path_state};
 use tabane_lab::flood::{Flood, FloodConfig, Kind, Recorder, port_counters};
 

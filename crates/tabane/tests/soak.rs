@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use tabane_lab::soak::{Settings, soak};
+use tabane_bench::soak::{Settings, soak};
 
 #[test]
 fn programs_survive_a_minute_of_random_faults() {

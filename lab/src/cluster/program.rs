@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tabane_io::process::Watched;
 
 use crate::{LabError, sys};
 
@@ -87,12 +88,40 @@ impl Program {
         self.signal(libc::SIGTERM)
     }
 
+    /// Have it stand still, until [`Program::go_on`].
+    ///
+    /// # Errors
+    /// As [`Program::signal`].
+    pub fn pause(&self) -> Result<(), LabError> {
+        self.signal(libc::SIGSTOP)
+    }
+
+    /// The end of [`Program::pause`].
+    ///
+    /// # Errors
+    /// As [`Program::signal`].
+    pub fn go_on(&self) -> Result<(), LabError> {
+        self.signal(libc::SIGCONT)
+    }
+
+    /// Limit how many descriptors it may have; what it has already it keeps. Returns the limit there was.
+    ///
+    /// # Errors
+    /// It has ended, or may have no more than fewer.
+    pub fn limit_descriptors(&self, count: u64) -> Result<u64, LabError> {
+        let limited = sys::limit_descriptors(self.id(), count);
+        limited.map_err(LabError::io(format!(
+            "limiting descriptors of {}",
+            self.name
+        )))
+    }
+
     /// Send it a signal.
     ///
     /// # Errors
     /// The kernel refuses. One that has ended already is no error.
     pub fn signal(&self, signal: i32) -> Result<(), LabError> {
-        let sent = sys::pidfd(self.id()).and_then(|process| sys::signal(process.as_fd(), signal));
+        let sent = Watched::new(self.id()).and_then(|process| process.signal(signal));
         match sent {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
                 Err(LabError::io(format!("signalling {}", self.name))(error))

@@ -3,7 +3,6 @@
 //! on one link, for comparison.
 
 mod graph;
-pub(crate) mod interrupt;
 mod recording;
 mod screen;
 mod script;
@@ -15,9 +14,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::bench::ways::{Arena, Way};
 use crate::cluster::Wire;
-use crate::{LabConfig, LabError};
+use crate::ways::{Arena, Way};
+use crate::{LabConfig, LabError, interrupt};
 use recording::Recording;
 use screen::{Screen, say};
 

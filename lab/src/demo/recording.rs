@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::bench::ways::Way;
 use crate::cluster::Program;
+use crate::ways::Way;
 use crate::{LabError, monotonic_ns};
 
 /// How often the receiver's count is looked at.

@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::interrupt;
 use super::recording::{Outage, Recording, Sampler};
 use super::screen::{LinkView, Screen};
-use crate::bench::iperf;
-use crate::bench::ways::{Arena, Way};
 use crate::cluster::{Cluster, PATIENCE, Program, path};
-use crate::{Fault, LabError, monotonic_ns};
+use crate::ways::{Arena, Way};
+use crate::{Fault, LabError, interrupt, monotonic_ns};
 
 /// Links, and switches.
 pub const LINKS: usize = 2;
@@ -30,7 +28,7 @@ const SPARE: Duration = Duration::from_secs(3);
 /// # Errors
 /// A program does not start or is missing; Ctrl-C.
 pub fn play(arena: &Arena, screen: &mut Screen) -> Result<Recording, LabError> {
-    let server = Arc::new(iperf::serve(arena)?);
+    let server = Arc::new(arena.serve_iperf3()?);
     let sampler = Sampler::start(server.clone())?;
     let mut client = arena.command(0, "iperf3")?;
     client.args(["--json", "-c", &arena.address(1).to_string()]);
@@ -165,7 +163,7 @@ pub fn title(way: Way) -> String {
     let over = match way {
         Way::Tabane(_) => "over tab0",
         Way::Run(_) => "under tabane run",
-        Way::Library { .. } | Way::Datagrams => "(which only uses TCP)",
+        Way::Library { .. } => "(which only uses TCP)",
         Way::Steered => "under tabane run --via mptcp",
         Way::Mptcp => "over MPTCP (mptcpize)",
         Way::BalanceRr => "over packets in turn",

@@ -1,10 +1,11 @@
 //! The picture: throughput over time of every run, failures shaded.
 
-use std::fmt::Write;
-
 use super::recording::Recording;
-use crate::bench::ways::Way;
+use crate::svg::{Anchor, Canvas};
+use crate::ways::Way;
 
+const HEADING: &str =
+    "One TCP stream (iperf3) over two switches of 1 Gb/s, which fail silently in turn";
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 64.0;
@@ -24,22 +25,19 @@ pub fn picture(recordings: &[Recording]) -> String {
         end_s,
         full_gbps: (highest * 2.0).ceil() / 2.0,
     };
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"14\" fill=\"#333\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
-         <text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\">One TCP stream (iperf3) over two switches of 1 Gb/s, which fail silently in turn</text>\n"
-    );
+    let mut canvas = Canvas::new(WIDTH, HEIGHT, HEADING);
     if let Some(first) = recordings.first() {
-        shade(&mut svg, &frame, first);
+        shade(&mut canvas, &frame, first);
     }
-    axes(&mut svg, &frame);
+    axes(&mut canvas, &frame);
     for (recording, rates) in recordings.iter().zip(&rates).rev() {
-        curve(&mut svg, &frame, recording.way, rates);
+        curve(&mut canvas, &frame, recording.way, rates);
     }
-    legend(&mut svg, recordings);
-    svg.push_str("</svg>\n");
-    svg
+    let names: Vec<_> = recordings.iter().map(|one| one.way.to_string()).collect();
+    let classes = recordings.iter().map(|one| class(one.way));
+    let legend = classes.zip(names.iter().map(String::as_str));
+    canvas.legend(LEFT, HEIGHT - 18.0, legend);
+    canvas.finish()
 }
 
 /// Where seconds and Gb/s are in the picture.
@@ -64,100 +62,54 @@ fn rates(recording: &Recording) -> Vec<f64> {
     (0..bins).map(rate).collect()
 }
 
-fn colour(way: Way) -> &'static str {
+/// Its colour in the picture's style.
+fn class(way: Way) -> &'static str {
     match way {
-        Way::Tabane(_) | Way::Run(_) | Way::Library { .. } | Way::Steered => "#0b6e4f",
-        Way::Mptcp => "#c8553d",
-        Way::BalanceRr => "#7a5195",
-        Way::Tcp { .. } | Way::Datagrams => "#4a7fb5",
+        Way::Tabane(_) | Way::Run(_) | Way::Library { .. } | Way::Steered => "enc",
+        Way::Mptcp => "mptcp",
+        Way::BalanceRr => "rr",
+        Way::Tcp { .. } => "tcp",
     }
 }
 
-fn shade(svg: &mut String, frame: &Frame, recording: &Recording) {
+fn shade(canvas: &mut Canvas, frame: &Frame, recording: &Recording) {
     for outage in &recording.outages {
         let (left, right) = (frame.x(outage.begin_s), frame.x(outage.end_s));
-        let (width, height) = (right - left, HEIGHT - TOP - BOTTOM);
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{left:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"#f2e6c9\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"13\" fill=\"#8a6d1d\">switch {} silent</text>",
-            (left + right) / 2.0,
-            TOP - 8.0,
-            outage.switch
-        );
+        canvas.rect(left, TOP, right - left, HEIGHT - TOP - BOTTOM, "x");
+        let what = format!("switch {} silent", outage.switch);
+        canvas.text((left + right) / 2.0, TOP - 8.0, Anchor::Middle, "m", what);
     }
 }
 
-fn axes(svg: &mut String, frame: &Frame) {
+fn axes(canvas: &mut Canvas, frame: &Frame) {
     let (left, right) = (frame.x(0.0), frame.x(frame.end_s));
-    let mut gbps = 0.0;
-    while gbps <= frame.full_gbps + 1e-9 {
+    let steps = (frame.full_gbps * 2.0).round() as usize;
+    for gbps in (0..=steps).map(|step| step as f64 / 2.0) {
         let y = frame.y(gbps);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{left:.1}\" y1=\"{y:.1}\" x2=\"{right:.1}\" y2=\"{y:.1}\" stroke=\"#ccc\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{gbps:.1}</text>",
-            left - 8.0,
-            y + 5.0
-        );
-        gbps += 0.5;
+        canvas.line((left, y), (right, y), "g");
+        canvas.text(left - 8.0, y + 5.0, Anchor::End, "m", format!("{gbps:.1}"));
     }
     let bottom = frame.y(0.0);
     for second in 0..=frame.end_s as usize {
         let x = frame.x(second as f64);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{x:.1}\" y1=\"{bottom:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"#999\"/>\n\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{second}</text>",
-            bottom + 5.0,
-            bottom + 21.0
-        );
+        canvas.line((x, bottom), (x, bottom + 5.0), "a");
+        canvas.text(x, bottom + 21.0, Anchor::Middle, "m", second);
     }
-    let _ = writeln!(
-        svg,
-        "<text x=\"{right:.1}\" y=\"{:.1}\" text-anchor=\"end\">seconds</text>\n\
-         <text x=\"16\" y=\"{:.1}\" transform=\"rotate(-90 16 {:.1})\" text-anchor=\"middle\">Gb/s received</text>",
-        bottom + 40.0,
-        (TOP + bottom) / 2.0,
-        (TOP + bottom) / 2.0
-    );
+    canvas.text(right, bottom + 40.0, Anchor::End, "m", "seconds");
+    canvas.text_upwards(20.0, (TOP + bottom) / 2.0, "Gb/s received");
 }
 
-fn curve(svg: &mut String, frame: &Frame, way: Way, rates: &[f64]) {
-    let mut points = String::new();
-    for (bin, &gbps) in rates.iter().enumerate() {
-        let at_s = (bin as f64 + 0.5) * BIN_S;
-        let _ = write!(points, "{:.1},{:.1} ", frame.x(at_s), frame.y(gbps));
-    }
+fn curve(canvas: &mut Canvas, frame: &Frame, way: Way, rates: &[f64]) {
+    let at = |bin: usize| frame.x((bin as f64 + 0.5) * BIN_S);
+    let points = rates.iter().enumerate();
     let width = if matches!(way, Way::Tabane(_)) {
         2.5
     } else {
         1.5
     };
-    let _ = writeln!(
-        svg,
-        "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\" stroke-linejoin=\"round\" points=\"{}\"/>",
-        colour(way),
-        points.trim_end()
-    );
-}
-
-fn legend(svg: &mut String, recordings: &[Recording]) {
-    let y = HEIGHT - 18.0;
-    for (index, recording) in recordings.iter().enumerate() {
-        let x = LEFT + 220.0 * index as f64;
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{x}\" y1=\"{:.1}\" x2=\"{}\" y2=\"{:.1}\" stroke=\"{}\" stroke-width=\"3\"/>\n\
-             <text x=\"{}\" y=\"{y:.1}\">{}</text>",
-            y - 5.0,
-            x + 28.0,
-            y - 5.0,
-            colour(recording.way),
-            x + 36.0,
-            recording.way
-        );
-    }
+    canvas.group(class(way));
+    canvas.curve(points.map(|(bin, &gbps)| (at(bin), frame.y(gbps))), width);
+    canvas.end();
 }
 
 #[cfg(test)]

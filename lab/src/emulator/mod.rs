@@ -10,10 +10,12 @@ mod packet;
 mod queue;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use tabane_io::process::Watched;
 
 pub(crate) use self::packet::PacketSocket;
 use self::queue::{FRAME_BYTES_MAX, Queue};
@@ -131,9 +133,9 @@ pub(crate) fn run(mut cables: Vec<Cable>, ends: BorrowedFd) {
 }
 
 /// As [`run`], in a process of its own that outlives this one; its process id.
-pub(crate) fn run_in_background(cables: Vec<Cable>, ends: OwnedFd) -> Result<u32, LabError> {
+pub(crate) fn run_in_background(cables: Vec<Cable>, ends: Watched) -> Result<u32, LabError> {
     let starting = || LabError::io("starting the emulator");
-    let mut keep = vec![ends.as_raw_fd()];
+    let mut keep = vec![ends.as_fd().as_raw_fd()];
     keep.extend(
         cables
             .iter()

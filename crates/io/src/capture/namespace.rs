@@ -1,18 +1,15 @@
 //! A network namespace for one program, in which every address is its own.
 
-use core::ffi::CStr;
 use core::fmt;
-use std::ffi::CString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::namespaces::{self, Kinds, OwnIds};
 use crate::netlink::route::LinkSettings;
 use crate::netlink::{RouteSocket, interfaces};
-use crate::sys::check;
 
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
@@ -78,31 +75,18 @@ impl Namespace {
     /// # Errors
     /// The kernel does not permit it, or lacks something.
     pub fn enter(own: &[(IpAddr, u8)]) -> Result<Namespace, NamespaceError> {
-        const PLACES: libc::c_int = libc::CLONE_NEWNET | libc::CLONE_NEWNS;
+        let places = Kinds::NET | Kinds::MOUNT;
         let settings = SETTINGS.map(|name| (name, setting(name)));
-        // SAFETY: take no arguments, cannot fail.
-        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-        // SAFETY: takes no pointers.
-        let alone = check(unsafe { libc::unshare(PLACES) });
-        if alone.is_err() {
-            let flags = libc::CLONE_NEWUSER | PLACES;
-            // SAFETY: takes no pointers.
-            check(unsafe { libc::unshare(flags) }).map_err(NamespaceError::step(
+        let ids = OwnIds::kept();
+        if namespaces::unshare(places).is_err() {
+            namespaces::unshare(Kinds::USER | places).map_err(NamespaceError::step(
                 "make a user namespace (are they permitted? sysctl user.max_user_namespaces, \
                  kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)",
             ))?;
-            for (file, content) in [
-                ("/proc/self/setgroups", "deny".to_owned()),
-                ("/proc/self/uid_map", format!("{uid} {uid} 1")),
-                ("/proc/self/gid_map", format!("{gid} {gid} 1")),
-            ] {
-                let written = fs::write(file, content);
-                written.map_err(NamespaceError::step("stay who one is in a user namespace"))?;
-            }
+            ids.take_effect()
+                .map_err(NamespaceError::step("stay who one is in a user namespace"))?;
         }
-        // What the host mounts later is seen here, too; what is mounted here stays here.
-        mount(None, c"/", libc::MS_REC | libc::MS_SLAVE)
-            .map_err(NamespaceError::step("make a mount namespace"))?;
+        namespaces::keep_mounts_inside().map_err(NamespaceError::step("make a mount namespace"))?;
         // Twice, for the kernel checks one against another. Some kernels keep some from ordinary users.
         for (name, value) in settings.iter().chain(&settings) {
             if let Some(value) = value.as_ref().filter(|_| *value != setting(name)) {
@@ -131,21 +115,20 @@ impl Namespace {
         }
         // The file is in memory: there may be no place on the disks to write one. For a moment that
         // file system is in the way of /proc, which is always there, and which only this process sees so.
-        mount_memory(c"/proc").map_err(step())?;
+        namespaces::mount_memory(c"/proc").map_err(step())?;
         let mounted = cover_hosts(&text);
         // What is mounted stays, without its name.
-        let uncovered = unmount(c"/proc");
+        let uncovered = namespaces::unmount(c"/proc");
         mounted.and(uncovered).map_err(step())
     }
 }
 
 /// Mounts a file with this text over `/etc/hosts`, from the file system that is at `/proc`.
 fn cover_hosts(text: &[u8]) -> io::Result<()> {
-    let own = Path::new("/proc/hosts");
-    let mut file = File::create_new(own)?;
+    let mut file = File::create_new("/proc/hosts")?;
     file.write_all(text)?;
     file.set_permissions(Permissions::from_mode(0o644))?;
-    mount(Some(own), c"/etc/hosts", libc::MS_BIND)
+    namespaces::cover(c"/proc/hosts", c"/etc/hosts")
 }
 
 fn setting_path(name: &str) -> PathBuf {
@@ -163,47 +146,6 @@ fn setting(name: &str) -> Option<Vec<u8>> {
 /// As [`interfaces`].
 pub fn is_inside() -> io::Result<bool> {
     Ok(interfaces()?.iter().any(|device| device.name == DEVICE_END))
-}
-
-/// mount(2) without file system and data.
-fn mount(source: Option<&Path>, target: &CStr, flags: libc::c_ulong) -> io::Result<()> {
-    let source = source.map_or(Ok(CString::default()), |source| {
-        CString::new(source.as_os_str().as_bytes())
-    })?;
-    // SAFETY: all strings end in a zero byte and outlive the call; there is no data.
-    check(unsafe {
-        libc::mount(
-            source.as_ptr(),
-            target.as_ptr(),
-            std::ptr::null(),
-            flags,
-            std::ptr::null(),
-        )
-    })?;
-    Ok(())
-}
-
-/// Mounts an empty file system that is in memory.
-fn mount_memory(target: &CStr) -> io::Result<()> {
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: all strings end in a zero byte and outlive the call; there is no data.
-    check(unsafe {
-        libc::mount(
-            c"tabane".as_ptr(),
-            target.as_ptr(),
-            c"tmpfs".as_ptr(),
-            flags,
-            std::ptr::null(),
-        )
-    })?;
-    Ok(())
-}
-
-/// Undoes the last mount there; what of it is in use stays.
-fn unmount(target: &CStr) -> io::Result<()> {
-    // SAFETY: the string ends in a zero byte and outlives the call.
-    check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) })?;
-    Ok(())
 }
 
 /// Gives the namespace its addresses, and makes all others its own as well.

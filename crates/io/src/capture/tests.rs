@@ -10,7 +10,7 @@ use super::{
     Capture, Datagrams, Sharing, Speaker, Syn, Unreachable, connect_as, connection_from, furnish,
     read_now,
 };
-use crate::namespace::isolated;
+use crate::isolated::isolated;
 use crate::poll::{Interest, Poller};
 
 const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];

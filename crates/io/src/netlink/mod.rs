@@ -2,6 +2,7 @@
 //! as they happen ([`LinkMonitor`]); and whom it knows on them ([`Neighbours`]).
 //! All see the network namespace of the thread that asks (or asked first).
 
+mod devices;
 mod host_routes;
 mod interfaces;
 mod message;
@@ -17,6 +18,7 @@ mod tests;
 
 use std::net::IpAddr;
 
+pub use devices::{DeviceChange, Devices};
 pub use host_routes::{Found, HostRoute, HostRoutes};
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
 pub use monitor::{Change, LinkMonitor};

@@ -98,15 +98,31 @@ impl Socket {
     }
 
     fn asking(family: libc::c_int) -> io::Result<Socket> {
-        let socket = Socket::open(family, 0, 0)?;
-        set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)?;
-        set_option(&socket.fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1)?;
+        Socket::open(family, 0, 0)?.waiting()
+    }
+
+    /// As [`Socket::new`], over a socket that was made elsewhere, such as in another namespace.
+    pub(crate) fn over(fd: OwnedFd) -> io::Result<Socket> {
+        Socket::of(fd).waiting()
+    }
+
+    fn of(fd: OwnedFd) -> Socket {
+        Socket {
+            fd,
+            sequence: 0,
+            buffer: vec![0; RECEIVE_BYTES],
+        }
+    }
+
+    fn waiting(self) -> io::Result<Socket> {
+        set_option(&self.fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)?;
+        set_option(&self.fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1)?;
         let timeout = libc::timeval {
             tv_sec: ANSWER_TIMEOUT.as_secs() as _,
             tv_usec: 0,
         };
-        set_option(&socket.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
-        Ok(socket)
+        set_option(&self.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
+        Ok(self)
     }
 
     /// A non-blocking socket that is told of what happens in `groups`
@@ -131,11 +147,7 @@ impl Socket {
                 size_of_val(&address) as libc::socklen_t,
             )
         })?;
-        Ok(Socket {
-            fd,
-            sequence: 0,
-            buffer: vec![0; RECEIVE_BYTES],
-        })
+        Ok(Socket::of(fd))
     }
 
     /// Asks for a larger receive buffer; what is granted is good enough.

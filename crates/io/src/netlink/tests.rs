@@ -7,7 +7,7 @@ use super::monitor::read_changes;
 use super::route::LinkSettings;
 use super::socket::Socket;
 use super::*;
-use crate::namespace::isolated;
+use crate::isolated::isolated;
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
 

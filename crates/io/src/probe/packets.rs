@@ -124,7 +124,7 @@ impl UdpSeen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::isolated;
+    use crate::isolated::isolated;
     use crate::netlink::RouteSocket;
     use crate::netlink::route::LinkSettings;
     use crate::probe::ArpPacket;

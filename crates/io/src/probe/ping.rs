@@ -157,7 +157,7 @@ fn checksum(message: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::isolated;
+    use crate::isolated::isolated;
     use crate::netlink::RouteSocket;
     use crate::netlink::route::LinkSettings;
 

@@ -164,7 +164,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::namespace::isolated;
+    use crate::isolated::isolated;
     use crate::poll::{Interest, Poller};
     use crate::socket_calls::tests::watched;
 

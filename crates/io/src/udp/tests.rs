@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use super::*;
-use crate::namespace::isolated;
+use crate::isolated::isolated;
 use crate::netlink::RouteSocket;
 use crate::netlink::route::LinkSettings;
 use crate::poll::{Interest, Poller};

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::namespace::isolated;
+use crate::isolated::isolated;
 use crate::poll::{Interest, Poller};
 use crate::sys::check;
 

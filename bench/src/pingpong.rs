@@ -1,0 +1,95 @@
+//! Half round trips of messages.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::transport::{Listener, Stream};
+
+/// Bytes of one message, unless it is told otherwise.
+pub const MESSAGE_BYTES: usize = 16;
+
+/// Half round trips.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half of them were at most this long, microseconds.
+    pub p50_us: f64,
+    /// And 99 of 100 this.
+    pub p99_us: f64,
+    /// How many there were.
+    pub count: usize,
+}
+
+/// Take one connection and send back every message of so many bytes once all
+/// of it is there, until the connection's end.
+///
+/// # Errors
+/// The connection breaks.
+pub fn echo(listener: &Listener, bytes: usize) -> std::io::Result<()> {
+    let stream = listener.accept()?;
+    stream.set_nodelay()?;
+    let mut stream = &stream;
+    let mut buffer = vec![0; bytes];
+    loop {
+        match stream.read_exact(&mut buffer) {
+            Ok(()) => stream.write_all(&buffer)?,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Send a message of so many bytes, wait for its echo, and so on for this long.
+///
+/// # Errors
+/// The connection breaks.
+pub fn ping(mut stream: &Stream, bytes: usize, lasting: Duration) -> std::io::Result<Latency> {
+    stream.set_nodelay()?;
+    let mut buffer = vec![7; bytes];
+    let mut half_us = Vec::new();
+    let begin = Instant::now();
+    // The first ones meet cold caches.
+    let warm = begin + lasting / 10;
+    loop {
+        let sent = Instant::now();
+        stream.write_all(&buffer)?;
+        stream.read_exact(&mut buffer)?;
+        let now = Instant::now();
+        if now > warm {
+            half_us.push((now - sent).as_secs_f64() * 1e6 / 2.0);
+        }
+        if now > begin + lasting && !half_us.is_empty() {
+            break;
+        }
+    }
+    half_us.sort_by(f64::total_cmp);
+    let at = |share: f64| half_us[((half_us.len() - 1) as f64 * share).round() as usize];
+    Ok(Latency {
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+        count: half_us.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn messages_go_to_and_fro() {
+        for bytes in [1, MESSAGE_BYTES, 1 << 20] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+            let address = listener.local_addr().expect("is bound");
+            let echo = std::thread::spawn(move || echo(&Listener::Tcp(listener), bytes));
+            let stream = Stream::Tcp(TcpStream::connect(address).expect("connects"));
+            let latency = ping(&stream, bytes, Duration::from_millis(20)).expect("is answered");
+            assert!(latency.count > 0 && latency.p50_us > 0.0);
+            assert!(latency.p99_us >= latency.p50_us);
+            drop(stream);
+            echo.join().expect("ends").expect("ends well");
+        }
+    }
+}
