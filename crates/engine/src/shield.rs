@@ -11,10 +11,12 @@
 use core::time::Duration;
 use std::io;
 
-use tabane_io::udp::{FILTER_PAYLOAD, Instruction, LinkSocket};
+use tabane_io::udp::{FILTER_PAYLOAD, Instruction};
 use tabane_proto::limits::DATAGRAM_BYTES_MIN;
 use tabane_proto::wire::{INIT_BYTES, Kind, PATH_OFFSET, SESSION_OFFSET};
 use tabane_proto::{LinkId, Node, Time};
+
+use crate::system::Socket;
 
 /// Strangers' packets a second on one link at which the shield goes up: some 2% of
 /// a processor. No set of nodes that begin at once, nor an old session's rest, comes near.
@@ -81,7 +83,7 @@ impl Shield {
         &mut self,
         now: Time,
         link: LinkId,
-        socket: &LinkSocket,
+        socket: &impl Socket,
         node: &Node,
     ) -> Option<String> {
         let news = self.judge(now, link, socket, node);
@@ -98,7 +100,7 @@ impl Shield {
         &mut self,
         now: Time,
         link: LinkId,
-        socket: &LinkSocket,
+        socket: &impl Socket,
         node: &Node,
     ) -> Option<String> {
         let elapsed = now.since(self.sample.began);
@@ -144,7 +146,7 @@ impl Shield {
         &mut self,
         now: Time,
         link: LinkId,
-        socket: &LinkSocket,
+        socket: &impl Socket,
         node: &Node,
         first_messages_per_s: u64,
     ) -> String {
@@ -168,7 +170,7 @@ impl Shield {
     }
 
     /// A socket that does not take the new filter must not keep the old one.
-    fn renew(&mut self, link: LinkId, socket: &LinkSocket) {
+    fn renew(&mut self, link: LinkId, socket: &impl Socket) {
         if let Some(raised) = &self.raised
             && set(socket, link, raised).is_err()
         {
@@ -176,14 +178,14 @@ impl Shield {
         }
     }
 
-    fn lower(&mut self, socket: &LinkSocket) {
+    fn lower(&mut self, socket: &impl Socket) {
         self.raised = None;
         // It is there; and if not, all is as it should be.
         let _ = socket.clear_filter();
     }
 }
 
-fn set(socket: &LinkSocket, link: LinkId, raised: &Raised) -> io::Result<()> {
+fn set(socket: &impl Socket, link: LinkId, raised: &Raised) -> io::Result<()> {
     socket.set_filter(&filter(link, &raised.sessions, raised.lot_bits))
 }
 
@@ -230,7 +232,7 @@ fn filter(link: LinkId, sessions: &[u32], lot_bits: u32) -> Vec<Instruction> {
 mod tests {
     use std::net::UdpSocket;
 
-    use tabane_io::udp::ReceiveBatch;
+    use tabane_io::udp::{LinkSocket, ReceiveBatch};
 
     use super::*;
 
