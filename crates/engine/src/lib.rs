@@ -14,6 +14,7 @@ mod host;
 mod link;
 mod links;
 mod shield;
+mod sieve;
 mod spin;
 mod system;
 #[cfg(test)]
