@@ -49,6 +49,7 @@ mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use descriptor::Descriptor;
 pub use error::{ConnectError, Gone, ListenError, OpenError, ReceiveError, SendError, StreamError};

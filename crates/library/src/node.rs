@@ -1,6 +1,6 @@
 //! The node, as the program sees it.
 
-use core::task::{Context, Poll};
+use core::task::Poll;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +18,7 @@ use crate::hub::{Hub, State};
 use crate::options::Peer;
 use crate::sockets::{Backlog, SlotId, Sockets, refusal};
 use crate::stream::poll_read;
+use crate::waiting::{Place, Waiter};
 use crate::{
     ConnectError, Descriptor, Event, Gone, ListenError, Listener, Message, OpenError, Options,
     ReceiveError, SendError, Stream, StreamError,
@@ -132,15 +133,15 @@ impl Node {
         service: u32,
         until: Option<Instant>,
     ) -> Result<Stream, ConnectError> {
-        let opened = self.hub.wait_for(until, |state, context| {
-            poll_opened(state, peer, service, context)
+        let opened = self.hub.wait_for(until, |state, waiter| {
+            poll_opened(state, peer, service, waiter)
         });
         let opened = opened.map_err(ConnectError::Gone)?;
         let slot = opened.unwrap_or(Err(ConnectError::TimedOut))?;
         let stream = Stream::new(Arc::clone(&self.hub), slot, name.to_owned());
         let answer = self
             .hub
-            .wait_for(until, |state, context| poll_accepted(state, slot, context));
+            .wait_for(until, |state, waiter| poll_accepted(state, slot, waiter));
         match answer.map_err(ConnectError::Gone)? {
             Ok(accepted) => accepted.map(|()| stream),
             Err(_) => {
@@ -199,8 +200,8 @@ impl Node {
             sent => return sent,
         };
         let until = Instant::now().checked_add(self.timeout);
-        let sent = self.hub.wait_to_act(until, |state, context| {
-            let polled = message.poll(state, context, &mut waits_for);
+        let sent = self.hub.wait_to_act(until, |state, waiter| {
+            let polled = message.poll(state, waiter, &mut waits_for);
             polled.map(|sent| (sent, data.len()))
         });
         sent.map_err(SendError::Gone)?.unwrap_or(Err(waits_for))
@@ -258,8 +259,8 @@ impl Node {
         timeout: Duration,
     ) -> Result<Option<Message>, ReceiveError> {
         let until = Instant::now().checked_add(timeout);
-        let received = self.hub.wait_for(until, |state, context| {
-            poll_message(state, context).map(|message| {
+        let received = self.hub.wait_for(until, |state, waiter| {
+            poll_message(state, waiter).map(|message| {
                 let bytes = message.data.len();
                 if bytes <= bytes_max {
                     return Ok(Some(message));
@@ -301,7 +302,7 @@ impl Node {
     fn receive_until(&self, until: Option<Instant>) -> Result<Option<Message>, Gone> {
         Ok(self
             .hub
-            .wait_for(until, |state, context| poll_message(state, context))?
+            .wait_for(until, |state, waiter| poll_message(state, waiter))?
             .ok())
     }
 
@@ -314,7 +315,7 @@ impl Node {
         let until = Instant::now().checked_add(timeout);
         let event = self
             .hub
-            .wait_for(until, |state, context| state.sockets.poll_event(context));
+            .wait_for(until, |state, waiter| state.sockets.poll_event(waiter));
         Ok(event?.ok())
     }
 
@@ -401,14 +402,14 @@ impl Outgoing<'_> {
     pub(crate) fn poll(
         &self,
         state: &mut State,
-        context: &Context<'_>,
+        waiter: &mut Waiter,
         waits_for: &mut SendError,
     ) -> Poll<Result<(), SendError>> {
         match self.send(state) {
             Err(error) if error.passes() => {
                 *waits_for = error;
-                state.sockets.room_waiters.add(context);
-                state.sockets.peer_waiters.add(context);
+                state.sockets.wait(Place::Room(self.id), waiter);
+                state.sockets.wait(Place::Peer(self.id), waiter);
                 Poll::Pending
             }
             sent => Poll::Ready(sent),
@@ -427,12 +428,12 @@ pub(crate) fn poll_opened(
     state: &mut State,
     peer: PeerId,
     service: u32,
-    context: &Context<'_>,
+    waiter: &mut Waiter,
 ) -> Poll<Result<SlotId, ConnectError>> {
     if state.engine.node.is_connected(peer) {
         return Poll::Ready(open_stream(state, peer, service));
     }
-    state.sockets.peer_waiters.add(context);
+    state.sockets.wait(Place::Peer(peer), waiter);
     Poll::Pending
 }
 
@@ -453,31 +454,44 @@ fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, 
 pub(crate) fn poll_accepted(
     state: &mut State,
     slot: SlotId,
-    context: &Context<'_>,
+    waiter: &mut Waiter,
 ) -> Poll<Result<(), ConnectError>> {
     let mut accepted = [0];
     let refused = |error| match error {
         StreamError::Reset(code) => refusal(code).unwrap_or(ConnectError::Refused),
         _ => ConnectError::Restarted,
     };
-    poll_read(state, slot, context, &mut accepted).map(|read| match read {
+    poll_read(state, slot, waiter, &mut accepted).map(|read| match read {
         Ok(1..) => Ok(()),
         Ok(0) => Err(ConnectError::Refused),
         Err(error) => Err(refused(error)),
     })
 }
 
-pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Message> {
-    if let Some(message) = state.sockets.kept.take() {
-        return Poll::Ready(message);
+pub(crate) fn poll_message(state: &mut State, waiter: &mut Waiter) -> Poll<Message> {
+    let Some(message) = state.sockets.kept.take().or_else(|| next_message(state)) else {
+        state.sockets.mail_waiters.lower();
+        state.sockets.wait(Place::Mail, waiter);
+        return Poll::Pending;
+    };
+    state.sockets.serve(Place::Mail, waiter);
+    // One was woken for all that came: whether there is another message shows when it is taken out.
+    if !state.sockets.mail_waiters.is_empty()
+        && let Some(another) = next_message(state)
+    {
+        state.sockets.keep(another);
     }
+    Poll::Ready(message)
+}
+
+fn next_message(state: &mut State) -> Option<Message> {
     let now = state.now;
     while let Some(&peer) = state.sockets.mail.front() {
         let node = &mut state.engine.node;
         if let Some(message) = node.receive_message(now, peer) {
             // The next one has its turn, however much this one sends.
             state.sockets.mail.rotate_left(1);
-            return Poll::Ready(Message {
+            return Some(Message {
                 from: node.peer_name(peer).unwrap_or_default().to_owned(),
                 flow: message.flow,
                 tag: message.tag,
@@ -486,9 +500,7 @@ pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Mes
         }
         state.sockets.mail.pop_front();
     }
-    state.sockets.mail_waiters.lower();
-    state.sockets.mail_waiters.add(context);
-    Poll::Pending
+    None
 }
 
 fn peer_info(node: &Protocol, peer: PeerId) -> Option<PeerInfo> {
