@@ -3,9 +3,10 @@
 use core::fmt;
 use core::time::Duration;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use tabane_io::poll::{Poller, Ready};
+use tabane_io::poll::{Poller, Ready, sleep};
 use tabane_io::udp::ReceiveBatch;
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
@@ -190,7 +191,7 @@ impl<S: System> Engine<S> {
     pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
         let wait = self.before_wait(host, patience);
         let mut ready = core::mem::take(&mut self.ready);
-        wait.wait(&self.poller, &mut ready)?;
+        wait.wait(&self.poller, &[], &mut ready)?;
         self.after_wait(host, now(), &ready);
         self.ready = ready;
         Ok(())
@@ -362,14 +363,20 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Waits. Replaces the content of `ready`.
+    /// Waits. Replaces the content of `ready`. What can be read of `urgent` (two at most, which
+    /// `poller` waits for, too) ends it also amid bulk, when packets have to wait.
     ///
     /// # Errors
     /// Only if waiting itself fails.
-    pub fn wait(&self, poller: &Poller, ready: &mut Vec<Ready>) -> io::Result<()> {
+    pub fn wait(
+        &self,
+        poller: &Poller,
+        urgent: &[BorrowedFd<'_>],
+        ready: &mut Vec<Ready>,
+    ) -> io::Result<()> {
         let rest = self.rest.unwrap_or_default();
         if !rest.is_zero() {
-            std::thread::sleep(rest);
+            sleep(rest, urgent)?;
         }
         poller.wait(self.timeout.map(|t| t.saturating_sub(rest)), ready)?;
         if self.spins && ready.is_empty() {
@@ -414,4 +421,32 @@ fn aes_is_fast() -> bool {
     return std::arch::is_aarch64_feature_detected!("aes");
     #[allow(unreachable_code, reason = "other machines have no such instructions")]
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use tabane_io::notify::Notify;
+    use tabane_io::poll::Interest;
+
+    use super::*;
+
+    #[test]
+    fn who_is_called_does_not_rest_amid_bulk() {
+        let (poller, kick) = (Poller::new().unwrap(), Notify::new().unwrap());
+        poller.register(&kick, HOST_TOKENS, Interest::Read).unwrap();
+        kick.notify();
+        let hour = Duration::from_secs(3600);
+        let wait = Wait {
+            rest: Some(hour),
+            timeout: None,
+            spins: false,
+            since: Time::ZERO,
+            until: Time::NEVER,
+        };
+        let mut ready = Vec::new();
+        wait.wait(&poller, &[kick.as_fd()], &mut ready).unwrap();
+        assert_eq!(ready.len(), 1);
+    }
 }

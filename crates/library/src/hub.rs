@@ -11,6 +11,7 @@
 use core::task::{Poll, Waker};
 use core::time::Duration;
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Wake;
@@ -369,11 +370,12 @@ impl Hub {
         wake(awake);
         let is_helper = driver.is_some_and(|driver| driver.is_helper);
         let waited = if is_helper {
-            let waited = wait.wait(&self.helpers_poller, &mut ready);
+            let urgent = [self.kick.as_fd(), self.shoo.as_fd()];
+            let waited = wait.wait(&self.helpers_poller, &urgent, &mut ready);
             let look = Some(Duration::ZERO);
             waited.and_then(|()| self.poller.wait(look, &mut ready))
         } else {
-            wait.wait(&self.poller, &mut ready)
+            wait.wait(&self.poller, &[self.kick.as_fd()], &mut ready)
         };
         let mut state = self.lock_here();
         state.now = state.engine.now();
