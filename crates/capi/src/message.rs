@@ -63,7 +63,7 @@ unsafe extern "C" fn tabane_receive(
         };
         room[..message.data.len()].copy_from_slice(&message.data);
         place.write(abi::Message {
-            from: put(&message.from),
+            from: put(message.from.name()),
             flow: message.flow,
             has_tag: message.tag.is_some().into(),
             tag: message.tag.unwrap_or_default(),

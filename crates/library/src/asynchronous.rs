@@ -57,8 +57,9 @@ impl Node {
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect_async(&self, peer: &str, service: u32) -> Result<Stream, ConnectError> {
-        let id = self.peer(peer);
-        let id = id.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
+        let known = self.peer(peer);
+        let id = known.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
+        let id = id.id;
         loop {
             let mut waiting = Waiting::new(&self.hub);
             let opened = waiting.until(|state, waiter| poll_opened(state, id, service, waiter));
@@ -95,7 +96,8 @@ impl Node {
         data: &[u8],
         policy: Policy,
     ) -> Result<(), SendError> {
-        let message = self.outgoing(peer, flow, tag, data, policy)?;
+        let peer = self.known(peer)?;
+        let message = self.outgoing(&peer, flow, tag, data, policy)?;
         let mut waits_for = SendError::NotConnected;
         let mut waiting = Waiting::new(&self.hub);
         let sent = waiting.until(|state, waiter| message.poll(state, waiter, &mut waits_for));

@@ -42,7 +42,9 @@ const AHEAD: Duration = Duration::from_millis(2);
 const PANICS_MAX: usize = 16;
 /// Bytes written until what has arrived meanwhile is looked for.
 const LOOK_BYTES: usize = 128 * 1024;
-/// The same as a time.
+/// Bytes posted until they are sent: what one system call takes.
+const POST_BYTES: usize = 64 * 1024;
+/// [`LOOK_BYTES`] as a time.
 const LOOK_AFTER: Duration = Duration::from_micros(200);
 
 /// Everything that the program's threads share.
@@ -57,6 +59,8 @@ pub(crate) struct State {
     /// When the last driver left, or looked.
     left_at: Time,
     written: usize,
+    /// Posted, and not sent yet.
+    posted_bytes: usize,
     /// As whoever has the lock last read the clock: reading it costs as much as looking at a stream.
     pub now: Time,
     /// The helper thread, once it runs.
@@ -130,6 +134,7 @@ impl Hub {
                 waiting: Vec::new(),
                 left_at,
                 written: 0,
+                posted_bytes: 0,
                 now: left_at,
                 helper: None,
                 helper_sleeps: false,
@@ -179,6 +184,46 @@ impl Hub {
         Ok(result)
     }
 
+    /// Changes something in the node that is to be sent soon: `act` returns with how many bytes it wrote.
+    /// Whoever next runs the node sends it, the helper if nobody does.
+    pub fn post<R>(&self, act: impl FnOnce(&mut State) -> (R, usize)) -> Result<R, Gone> {
+        let mut state = self.lock()?;
+        let (result, bytes) = act(&mut state);
+        let is_first = state.posted_bytes == 0;
+        state.posted_bytes += bytes.max(1);
+        if state.posted_bytes >= POST_BYTES {
+            self.send(&mut state)?;
+            self.release(state);
+        } else if is_first {
+            // A program's thread that drives may sleep for long: the helper, which then sleeps too,
+            // sends in its stead.
+            let kicks = state.driver.is_some_and(|driver| driver.is_helper);
+            let helper = match state.helper_sleeps {
+                true => state.helper.clone(),
+                false => None,
+            };
+            drop(state);
+            if kicks {
+                self.kick.notify();
+            }
+            helper.iter().for_each(Thread::unpark);
+        }
+        Ok(result)
+    }
+
+    /// Sends what there is to send, and takes in what has arrived if nobody else does.
+    pub fn refresh(&self) -> Result<(), Gone> {
+        let mut state = self.lock()?;
+        let now = state.now;
+        state.flush(now);
+        if state.driver.is_none() {
+            self.take_in(&mut state).map_err(|_| Gone::Broken)?;
+            state.flush(now);
+        }
+        self.release(state);
+        Ok(())
+    }
+
     /// Asks for something once; `poll` registers the waker if it is not there yet, and the helper
     /// runs the node until it is.
     pub fn poll<R>(
@@ -220,7 +265,7 @@ impl Hub {
     fn send(&self, state: &mut State) -> Result<(), Gone> {
         let now = state.now;
         // First of all: somebody waits for it.
-        state.engine.flush(now);
+        state.flush(now);
         if state.driver.is_none()
             && (state.written > LOOK_BYTES || now.since(state.left_at) > LOOK_AFTER)
         {
@@ -229,7 +274,7 @@ impl Hub {
             state.work(&[], self);
         }
         // What was answered to events; whoever drives sleeps already.
-        state.engine.flush(now);
+        state.flush(now);
         Ok(())
     }
 
@@ -289,7 +334,7 @@ impl Hub {
             // A stream that was opened, room that reading made: nobody else would send it before
             // the next timer.
             let now = state.now;
-            state.engine.flush(now);
+            state.flush(now);
             if let Poll::Ready(result) = polled {
                 break Ok(Ok(result));
             }
@@ -454,6 +499,11 @@ impl Hub {
                 return wake(awake);
             }
             let now = state.engine.now();
+            if state.posted_bytes > 0 && state.driver.is_some() {
+                state.flush(now);
+                self.release(state);
+                continue;
+            }
             match state.driver {
                 Some(driver) if driver.is_untimed => {
                     if driver.until < now + AHEAD || driver.is_old(now) {
@@ -497,7 +547,7 @@ impl Hub {
         }
         let now = state.engine.now();
         state.engine.node.close(now);
-        state.engine.flush(now);
+        state.flush(now);
         // Streams and the helper have this node for some time yet.
         state.engine.shut();
         state.gone = Some(Gone::Closed);
@@ -538,6 +588,12 @@ impl State {
         self.drivers
     }
 
+    /// Sends what there is to send.
+    fn flush(&mut self, now: Time) {
+        self.written += core::mem::take(&mut self.posted_bytes);
+        self.engine.flush(now);
+    }
+
     /// The node cannot go on; whoever waits is told.
     fn break_down(&mut self) {
         self.gone = Some(Gone::Broken);
@@ -547,6 +603,7 @@ impl State {
     }
 
     fn before_wait(&mut self, patience: Option<Duration>) -> Wait {
+        self.posted_bytes = 0;
         let mut wait = self.engine.before_wait(&mut self.sockets, patience);
         self.now = wait.since();
         // Wakers of tasks are foreign code, in which the helper may be for long.
@@ -570,6 +627,7 @@ impl State {
         if ready.iter().any(|ready| ready.token == TOKEN_KICK) {
             hub.kick.clear();
         }
+        self.posted_bytes = 0;
         self.engine.after_wait(&mut self.sockets, self.now, ready);
     }
 }

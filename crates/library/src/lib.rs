@@ -45,6 +45,7 @@ mod listener;
 mod message;
 mod node;
 mod options;
+mod peer;
 mod sockets;
 mod stream;
 #[cfg(test)]
@@ -57,7 +58,8 @@ pub use event::Event;
 pub use listener::Listener;
 pub use message::Message;
 pub use node::{Node, PathInfo, PeerInfo};
-pub use options::{Options, Peer};
+pub use options::Options;
+pub use peer::Peer;
 pub use stream::Stream;
 pub use tabane_proto::op::Policy;
 pub use tabane_proto::wire::WireMode;

@@ -11,7 +11,7 @@ use tabane_proto::op::{CODE_REFUSED, OpEvent, Rest};
 use tabane_proto::{Event as Happened, Node, PeerId, StreamId, Time};
 
 use crate::waiting::{Key, Place, Waiter, Wakers};
-use crate::{Event, Message, StreamError};
+use crate::{Event, Message, Peer, StreamError};
 
 /// Of the poller, what wakes the driver.
 pub(crate) const TOKEN_KICK: u64 = HOST_TOKENS;
@@ -92,6 +92,8 @@ pub(crate) struct Sockets {
     pub slots: Slab<Slot>,
     by_stream: HashMap<(PeerId, StreamId), SlotId>,
     pub listeners: BTreeMap<u32, Backlog>,
+    /// By their numbers.
+    known: Vec<Option<Peer>>,
     /// Peers that may have messages for the program.
     pub mail: VecDeque<PeerId>,
     /// A message that was too long for who asked for it: the next one.
@@ -121,6 +123,21 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
+    /// There is this peer.
+    pub fn know(&mut self, peer: Peer) {
+        let number = peer.id.0 as usize;
+        if number >= self.known.len() {
+            self.known.resize(number + 1, None);
+        }
+        self.known[number] = Some(peer);
+    }
+
+    /// The peer of this number.
+    pub fn peer(&self, id: PeerId) -> Peer {
+        let known = self.known.get(id.0 as usize).cloned().flatten();
+        known.unwrap_or_else(|| Peer::new(id, ""))
+    }
+
     pub fn insert(&mut self, peer: PeerId, stream: StreamId) -> SlotId {
         let slot = self.slots.insert(Slot {
             peer,

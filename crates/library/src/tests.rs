@@ -59,7 +59,7 @@ fn a_stream_is_asked_for_and_window_given_by_who_waits_for_it() {
     let listener = b.listen(SERVICE).unwrap();
     let mut near = a.connect("b", SERVICE).unwrap();
     let far = listener.accept_timeout(LONG).unwrap();
-    let peer = a.peer("b").unwrap();
+    let peer = a.peer("b").unwrap().id;
     let opened = a.hub.wait_for(None, |state, waiter| {
         poll_opened(state, peer, SERVICE, waiter)
     });
@@ -112,7 +112,7 @@ fn messages_of_several_peers_are_received_in_turn() {
         let mut waiter = Waiter::new(Waker::noop().clone());
         let next = c.hub.look(|state| poll_message(state, &mut waiter));
         match next.unwrap() {
-            Poll::Ready(message) => message.from,
+            Poll::Ready(message) => message.from.name().to_owned(),
             Poll::Pending => panic!("a hundred were sent"),
         }
     };
