@@ -588,6 +588,11 @@ impl State {
         self.drivers
     }
 
+    #[cfg(test)]
+    pub const fn helper_sleeps(&self) -> bool {
+        self.helper_sleeps
+    }
+
     /// Sends what there is to send.
     fn flush(&mut self, now: Time) {
         self.written += core::mem::take(&mut self.posted_bytes);
@@ -783,6 +788,24 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(20), "nothing came");
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn what_is_posted_waits_until_it_is_worth_a_system_call() {
+        let (engine, _) = Engine::new(options().engine_config().unwrap()).unwrap();
+        // Without a helper.
+        let hub = Hub::new(engine, Sockets::default()).unwrap();
+        let waits = || hub.look(|state| state.posted_bytes).unwrap();
+        let post = |bytes| hub.post(|_| ((), bytes)).unwrap();
+        (0..10).for_each(|_| post(100));
+        assert_eq!(waits(), 1000);
+        hub.act(|_| ((), 0)).unwrap();
+        assert_eq!(waits(), 0);
+        post(POST_BYTES - 1);
+        assert_eq!(waits(), POST_BYTES - 1);
+        // Nothing is posted without being sent some time.
+        post(0);
+        assert_eq!(waits(), 0);
     }
 
     #[test]

@@ -364,10 +364,7 @@ impl Node {
     }
 
     fn receive_until(&self, until: Option<Instant>) -> Result<Option<Message>, Gone> {
-        Ok(self
-            .hub
-            .wait_for(until, |state, waiter| poll_message(state, waiter))?
-            .ok())
+        Ok(self.hub.wait_for(until, poll_message)?.ok())
     }
 
     /// Waits at most so long for the next thing that happens to a peer or a link. The last 1024

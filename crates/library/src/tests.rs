@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::node::{poll_message, poll_opened};
 use crate::waiting::Waiter;
-use crate::{Node, Options};
+use crate::{Node, Options, Policy, SendError};
 
 const KEY: [u8; 32] = [7; 32];
 const LINK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -269,4 +269,79 @@ fn reads_that_tasks_give_up_leave_one_waker_behind() {
     assert_eq!(held, 1);
     drop(near);
     assert!(tasks.iter().all(|task| Arc::strong_count(task) == 1));
+}
+
+#[test]
+fn what_is_posted_is_sent_though_nobody_says_so() {
+    let [a, b] = nodes(["a", "b"]);
+    let to_b = a.peer("b").unwrap();
+    a.send("b", 0, b"hello").unwrap();
+    assert_eq!(b.receive().unwrap().from, b.peer("a").unwrap());
+    let post = || {
+        a.post(&to_b, 0, None, b"posted", Policy::default())
+            .unwrap()
+    };
+    let arrives = || {
+        let message = b.receive_timeout(LONG).unwrap().unwrap();
+        assert_eq!(message.data, b"posted");
+    };
+    // Nobody waits for anything of the node.
+    post();
+    arrives();
+    // A thread does, for long already: it may sleep until a timer, and the helper until it is woken.
+    thread::scope(|scope| {
+        let drives = scope.spawn(|| a.receive());
+        while !a.hub.look(|state| state.helper_sleeps()).unwrap() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        post();
+        arrives();
+        b.send("a", 0, b"go").unwrap();
+        drives.join().unwrap().unwrap();
+    });
+    // Tasks do: the helper drives.
+    let _waiting = tasks(1, || a.receive_async());
+    for _ in 0..10 {
+        post();
+        arrives();
+    }
+}
+
+#[test]
+fn what_is_posted_is_received_in_order_and_many_at_a_time() {
+    const COUNT: u32 = 5_000;
+    let [a, b] = nodes(["a", "b"]);
+    let to_b = a.peer("b").unwrap();
+    a.send("b", 7, b"first").unwrap();
+    b.receive().unwrap();
+    for n in 0..COUNT {
+        let data = n.to_be_bytes();
+        // Short of room it is flushed by itself.
+        while a.post(&to_b, 7, Some(1), &data, Policy::default()).is_err() {
+            a.flush().unwrap();
+        }
+    }
+    a.flush().unwrap();
+    let mut messages = Vec::new();
+    while messages.len() < COUNT as usize {
+        let before = messages.len();
+        let count = b.receive_many(&mut messages, 100, LONG).unwrap();
+        assert!((1..=100).contains(&count) && messages.len() == before + count);
+    }
+    for (n, message) in (0..).zip(&messages) {
+        assert_eq!(message.data, u32::to_be_bytes(n));
+        assert_eq!((message.from.name(), message.tag), ("a", Some(1)));
+    }
+    assert_eq!(b.receive_many(&mut messages, 0, LONG), Ok(0));
+    assert_eq!(b.receive_many(&mut messages, 100, Duration::ZERO), Ok(0));
+}
+
+#[test]
+fn a_peer_of_another_node_is_none_of_this_one() {
+    let [a, b] = nodes(["a", "b"]);
+    let b_own = b.peer("a").unwrap();
+    let unknown = Err(SendError::UnknownPeer("a".to_owned()));
+    let policy = Policy::default();
+    assert_eq!(a.post(&b_own, 0, None, b"", policy), unknown);
+    assert!(a.peer("a").is_none());
 }
