@@ -191,3 +191,39 @@ fn a_driver_without_a_timer_is_woken_before_the_helper_sleeps() {
     });
     assert!(matches!(woken, Ok(Ok(()))));
 }
+
+/// Until it is so.
+fn wait_until(hub: &Hub, what: impl Fn(&mut State) -> bool) {
+    let begun = Instant::now();
+    while !hub.look(&what).unwrap() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_is_posted_is_sent_though_whoever_drives_sleeps_and_has_no_timer() {
+    let post = |hub: &Hub| {
+        hub.post(|_| ((), 100)).unwrap();
+        wait_until(hub, |state| state.posted_bytes == 0);
+    };
+    // A thread of the program drives, and the helper sleeps, too.
+    let node = node();
+    thread::scope(|scope| {
+        scope.spawn(|| node.receive());
+        wait_until(&node.hub, |state| state.helper_sleeps);
+        post(&node.hub);
+        node.close();
+    });
+    // The helper drives.
+    let node = self::node();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waits = pin!(node.receive_async());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    let helper_drives = |state: &mut State| {
+        let driver = state.driver.filter(|driver| driver.is_helper);
+        driver.is_some_and(|driver| driver.since.is_some())
+    };
+    wait_until(&node.hub, helper_drives);
+    post(&node.hub);
+}
