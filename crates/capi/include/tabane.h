@@ -182,6 +182,14 @@ typedef struct tabane_message {
 /* Sends a message; waits only for the peer to be there and for room. tag may be NULL. */
 int tabane_send(tabane_node *node, const char *peer, uint32_t flow, const uint64_t *tag,
                 const void *data, size_t bytes, int policy);
+/* Sends a message soon, with those posted before and after it, and waits for nothing: that the peer
+ * is not there, or no room, is TABANE_E_TIMED_OUT at once, and it can be posted again. They go at
+ * tabane_flush, when 64 KB of them wait, when a thread next waits for something of the node or sends
+ * something else, and after a millisecond or two in any case. */
+int tabane_post(tabane_node *node, const char *peer, uint32_t flow, const uint64_t *tag,
+                const void *data, size_t bytes, int policy);
+/* Sends what was posted. */
+int tabane_flush(tabane_node *node);
 /* Waits for the next message and copies it into the buffer: 1, or 0 if none came in time. One that
  * is longer than the buffer is kept for the next call: TABANE_E_TOO_LARGE, and its length in
  * message->bytes. */

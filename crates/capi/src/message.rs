@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use tabane_library::{Event, ReceiveError};
+use tabane_library::{Event, ReceiveError, SendError};
 
 use crate::abi::{
     self, TABANE_EVENTS_MISSED, TABANE_LINK_CHANGED, TABANE_LINK_DOWN, TABANE_LINK_UP,
@@ -31,6 +31,39 @@ unsafe extern "C" fn tabane_send(
         let (tag, data) = unsafe { (tag.as_ref().copied(), bytes(data, len)?) };
         let policy = policy(policy_)?;
         Ok(node.node.send_with(peer, flow, tag, data, policy)?)
+    })
+}
+
+/// `tabane_post`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_post(
+    node: *const Node,
+    peer: *const c_char,
+    flow: u32,
+    tag: *const u64,
+    data: *const c_void,
+    len: usize,
+    policy_: c_int,
+) -> c_int {
+    nothing(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let (node, peer) = unsafe { (value(node, "node")?, text(peer, "peer")?) };
+        // SAFETY: likewise.
+        let (tag, data) = unsafe { (tag.as_ref().copied(), bytes(data, len)?) };
+        let policy = policy(policy_)?;
+        let unknown = || SendError::UnknownPeer(peer.to_owned());
+        let peer = node.node.peer(peer).ok_or_else(unknown)?;
+        Ok(node.node.post(&peer, flow, tag, data, policy)?)
+    })
+}
+
+/// `tabane_flush`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_flush(node: *const Node) -> c_int {
+    nothing(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let node = unsafe { value(node, "node") }?;
+        Ok(node.node.flush()?)
     })
 }
 
@@ -63,7 +96,7 @@ unsafe extern "C" fn tabane_receive(
         };
         room[..message.data.len()].copy_from_slice(&message.data);
         place.write(abi::Message {
-            from: put(&message.from),
+            from: put(message.from.name()),
             flow: message.flow,
             has_tag: message.tag.is_some().into(),
             tag: message.tag.unwrap_or_default(),

@@ -3,10 +3,10 @@
 use core::fmt;
 use core::time::Duration;
 use std::io;
-use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use tabane_io::poll::{Poller, Ready};
+use tabane_io::poll::{Poller, Ready, sleep};
 use tabane_io::udp::ReceiveBatch;
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
@@ -15,8 +15,10 @@ use tabane_proto::{ConfigError, Event, LinkId, Node, NodeConfig, Time};
 
 use crate::batch::{Batching, Moved};
 use crate::host::{HOST_TOKENS, Host, Turn};
-use crate::links::{LinkStatus, Links, TOKEN_MONITOR};
+use crate::link::{LinkSpec, LinkStatus};
+use crate::links::{LinkTable, Links};
 use crate::spin::Spin;
+use crate::system::{Kernel, Socket, System, TOKEN_MONITOR};
 
 /// The node's buffer for one burst.
 const BURST_BYTES: usize = 65_535;
@@ -24,15 +26,6 @@ const BURST_BYTES: usize = 65_535;
 /// own here, so that nobody waits for it; with less, many TCP connections with packets of 62,000 bytes
 /// have not one each, and lose them.
 const FRAME_QUEUE_BYTES: usize = 16 * 1024 * 1024;
-
-/// One of this node's links.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LinkSpec {
-    /// Its number.
-    pub id: LinkId,
-    /// Its address on its network.
-    pub address: IpAddr,
-}
 
 /// What an engine is made from.
 #[derive(Clone)]
@@ -85,11 +78,11 @@ impl From<io::Error> for EngineError {
 }
 
 /// A node, its sockets, and the loop between them.
-pub struct Engine {
+pub struct Engine<S: System = Kernel> {
     /// The protocol.
     pub node: Node,
     poller: Arc<Poller>,
-    links: Links,
+    links: Links<S>,
     batch: ReceiveBatch,
     burst: Box<[u8]>,
     ready: Vec<Ready>,
@@ -129,8 +122,20 @@ impl Engine {
     /// [`EngineError`].
     pub fn new(config: EngineConfig) -> Result<(Engine, Vec<String>), EngineError> {
         let poller = Arc::new(Poller::new()?);
-        let mut links = Links::new(&poller, &config.links, config.port)?;
-        let words = links.reconcile(now(), &poller, None);
+        let kernel = Kernel::new(&poller)?;
+        Engine::on(kernel, poller, config)
+    }
+}
+
+impl<S: System> Engine<S> {
+    /// The same, on this system.
+    pub(crate) fn on(
+        system: S,
+        poller: Arc<Poller>,
+        config: EngineConfig,
+    ) -> Result<(Engine<S>, Vec<String>), EngineError> {
+        let mut links = Links::new(system, &config.links, config.port);
+        let words = links.reconcile(now(), None);
         let node = NodeConfig {
             name: config.name,
             keys: config.keys,
@@ -186,7 +191,7 @@ impl Engine {
     pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
         let wait = self.before_wait(host, patience);
         let mut ready = core::mem::take(&mut self.ready);
-        wait.wait(&self.poller, &mut ready)?;
+        wait.wait(&self.poller, &[], &mut ready)?;
         self.after_wait(host, now(), &ready);
         self.ready = ready;
         Ok(())
@@ -253,7 +258,7 @@ impl Engine {
     /// Closes the links' sockets, for good: another node may be opened at their addresses. Nothing is
     /// sent or comes in any more.
     pub fn shut(&mut self) {
-        self.links.close(&self.poller);
+        self.links.close();
     }
 
     /// Takes in whatever made the wait end.
@@ -269,7 +274,7 @@ impl Engine {
                 };
                 host.ready(&mut turn, ready);
             } else if ready.token == TOKEN_MONITOR {
-                if self.links.drain_monitor() {
+                if self.links.hear() {
                     self.reconcile(now, host);
                 }
             } else {
@@ -277,8 +282,7 @@ impl Engine {
                     self.receive(now, LinkId(ready.token as u8), host);
                 }
                 if ready.writable {
-                    self.links
-                        .retry(now, &self.poller, &mut self.node, Some(ready.token));
+                    self.links.retry(now, &mut self.node, Some(ready.token));
                 }
             }
         }
@@ -310,7 +314,7 @@ impl Engine {
         if self.node.poll_timeout().is_some_and(|at| at <= now) {
             self.node.handle_timeout(now);
         }
-        self.links.retry(now, &self.poller, &mut self.node, None);
+        self.links.retry(now, &mut self.node, None);
         self.links.wake_neighbours(now);
         if self.links.recheck_due(now) {
             self.reconcile(now, host);
@@ -324,10 +328,7 @@ impl Engine {
     }
 
     fn reconcile(&mut self, now: Time, host: &mut impl Host) {
-        for text in self
-            .links
-            .reconcile(now, &self.poller, Some(&mut self.node))
-        {
+        for text in self.links.reconcile(now, Some(&mut self.node)) {
             host.link_changed(&text);
         }
         host.devices_changed(self.links.devices());
@@ -336,8 +337,7 @@ impl Engine {
     fn send_all(&mut self, now: Time) {
         while let Some(transmit) = self.node.poll_transmit(now, &mut self.burst) {
             self.moved.sent += transmit.bytes;
-            self.links
-                .send(now, &self.poller, &mut self.node, transmit, &self.burst);
+            self.links.send(now, &mut self.node, transmit, &self.burst);
         }
     }
 
@@ -363,14 +363,20 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Waits. Replaces the content of `ready`.
+    /// Waits. Replaces the content of `ready`. What can be read of `urgent` (two at most, which
+    /// `poller` waits for, too) ends it also amid bulk, when packets have to wait.
     ///
     /// # Errors
     /// Only if waiting itself fails.
-    pub fn wait(&self, poller: &Poller, ready: &mut Vec<Ready>) -> io::Result<()> {
+    pub fn wait(
+        &self,
+        poller: &Poller,
+        urgent: &[BorrowedFd<'_>],
+        ready: &mut Vec<Ready>,
+    ) -> io::Result<()> {
         let rest = self.rest.unwrap_or_default();
         if !rest.is_zero() {
-            std::thread::sleep(rest);
+            sleep(rest, urgent)?;
         }
         poller.wait(self.timeout.map(|t| t.saturating_sub(rest)), ready)?;
         if self.spins && ready.is_empty() {
@@ -415,4 +421,32 @@ fn aes_is_fast() -> bool {
     return std::arch::is_aarch64_feature_detected!("aes");
     #[allow(unreachable_code, reason = "other machines have no such instructions")]
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use tabane_io::notify::Notify;
+    use tabane_io::poll::Interest;
+
+    use super::*;
+
+    #[test]
+    fn who_is_called_does_not_rest_amid_bulk() {
+        let (poller, kick) = (Poller::new().unwrap(), Notify::new().unwrap());
+        poller.register(&kick, HOST_TOKENS, Interest::Read).unwrap();
+        kick.notify();
+        let hour = Duration::from_secs(3600);
+        let wait = Wait {
+            rest: Some(hour),
+            timeout: None,
+            spins: false,
+            since: Time::ZERO,
+            until: Time::NEVER,
+        };
+        let mut ready = Vec::new();
+        wait.wait(&poller, &[kick.as_fd()], &mut ready).unwrap();
+        assert_eq!(ready.len(), 1);
+    }
 }

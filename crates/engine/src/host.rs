@@ -6,8 +6,8 @@ use tabane_io::netlink::Interface;
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::{Event, Node, PeerId, Time};
 
-use crate::engine::LinkSpec;
-use crate::links::{LinkStatus, Links};
+use crate::link::{LinkSpec, LinkStatus};
+use crate::links::LinkTable;
 
 /// The program around the loop.
 pub trait Host {
@@ -45,7 +45,7 @@ pub struct Turn<'a> {
     pub node: &'a mut Node,
     /// What wakes the loop.
     pub poller: &'a Poller,
-    pub(crate) links: &'a mut Links,
+    pub(crate) links: &'a mut dyn LinkTable,
     /// How long the loop has worked since it began, waiting and idle spinning left out.
     pub busy: Duration,
 }
@@ -58,7 +58,7 @@ impl Turn<'_> {
 
     /// Makes these the links of the node. Returns what changed, in words.
     pub fn set_links(&mut self, links: &[LinkSpec]) -> Vec<String> {
-        self.links.set(self.now, self.poller, self.node, links)
+        self.links.set(self.now, self.node, links)
     }
 }
 

@@ -11,11 +11,16 @@
 mod batch;
 mod engine;
 mod host;
+mod link;
 mod links;
 mod shield;
+mod sieve;
 mod spin;
+mod system;
+#[cfg(test)]
+mod tests;
 
-pub use engine::{Engine, EngineConfig, EngineError, LinkSpec, Wait};
+pub use engine::{Engine, EngineConfig, EngineError, Wait};
 pub use host::{HOST_TOKENS, Host, Turn};
-pub use links::LinkStatus;
+pub use link::{LinkSpec, LinkStatus};
 pub use spin::SPIN;

@@ -3,7 +3,7 @@
 //!
 //! Otherwise everything is taken in, and counted by reason. The filter knows what
 //! the first bytes of a datagram tell: which session it is of (the receiver chose
-//! that number at random), on which link it must come. The first message of a
+//! that number at random, [`sieve`](crate::sieve)), on which link it must come. The first message of a
 //! handshake bears nothing that a stranger cannot invent, so only so many of them
 //! are taken, by lot: a node that begins while a flood of them lasts needs more
 //! tries.
@@ -11,10 +11,13 @@
 use core::time::Duration;
 use std::io;
 
-use tabane_io::udp::{FILTER_PAYLOAD, Instruction, LinkSocket};
+use tabane_io::udp::{FILTER_INSTRUCTIONS_MAX, FILTER_PAYLOAD, Instruction};
 use tabane_proto::limits::DATAGRAM_BYTES_MIN;
 use tabane_proto::wire::{INIT_BYTES, Kind, PATH_OFFSET, SESSION_OFFSET};
 use tabane_proto::{LinkId, Node, Time};
+
+use crate::sieve::sieve;
+use crate::system::Socket;
 
 /// Strangers' packets a second on one link at which the shield goes up: some 2% of
 /// a processor. No set of nodes that begin at once, nor an old session's rest, comes near.
@@ -27,9 +30,12 @@ const HOLD: Duration = Duration::from_secs(10);
 const FIRST_MESSAGES_PER_S: u64 = 2_000;
 /// One of 2^16 first messages, at least, is taken.
 const LOT_BITS_MAX: u32 = 16;
-/// With more sessions than these (two instructions each, and `net.core.optmem_max` is
-/// 20 KB on older systems) the filter does not look at their numbers.
-const SESSIONS_MAX: usize = 1_000;
+/// Sessions come and go in crowds when many nodes begin: the filter is made anew no more often than this.
+/// One of 3,000 sessions takes some 0.7 ms. Until then, if some are new, all sessions pass.
+const RENEW_EVERY: Duration = Duration::from_millis(10);
+/// Fewer instructions for sessions are not tried: `net.core.optmem_max` is 20 KB on older systems,
+/// which is some 2,500, and 128 KB on newer ones.
+const SIEVE_MIN: usize = 512;
 /// What is longer is a burst that the kernel has joined. A filter sees its first
 /// packet only, and must not drop a peer's packets for a stranger's in front of them.
 const ALONE_BYTES_MAX: u32 = 2 * DATAGRAM_BYTES_MIN as u32;
@@ -48,7 +54,98 @@ struct Raised {
     until: Time,
     /// Of 2^this first messages one is taken.
     lot_bits: u32,
+    /// Those that the sieve was made from, ascending, and when.
     sessions: Vec<u32>,
+    sieved_at: Time,
+    /// Accepts them, and as few others as the kernel has room for.
+    sieve: Vec<Instruction>,
+    sieve_max: usize,
+    /// All sessions pass, as some are newer than the sieve.
+    is_open: bool,
+}
+
+impl Raised {
+    fn new(now: Time, lot_bits: u32, node: &Node) -> Raised {
+        let mut raised = Raised {
+            until: now + HOLD,
+            lot_bits,
+            sessions: Vec::new(),
+            sieved_at: now,
+            sieve: Vec::new(),
+            sieve_max: FILTER_INSTRUCTIONS_MAX - AROUND_SIEVE,
+            is_open: false,
+        };
+        raised.make_sieve(now, node);
+        raised
+    }
+
+    fn make_sieve(&mut self, now: Time, node: &Node) {
+        self.sessions.clear();
+        self.sessions.extend(node.session_numbers());
+        self.sieve = sieve(&self.sessions, self.sieve_max);
+        self.sieved_at = now;
+        self.is_open = false;
+    }
+
+    /// Whether the filter has to change, as sessions came or went.
+    fn follow(&mut self, now: Time, node: &Node) -> bool {
+        if !self.is_open && node.session_numbers().eq(self.sessions.iter().copied()) {
+            return false;
+        }
+        if now.since(self.sieved_at) >= RENEW_EVERY {
+            self.make_sieve(now, node);
+            return true;
+        }
+        if self.is_open || self.has_all(node.session_numbers()) {
+            return false;
+        }
+        self.is_open = true;
+        true
+    }
+
+    /// Whether the sieve was made from all of these, ascending, and perhaps others.
+    fn has_all(&self, numbers: impl Iterator<Item = u32>) -> bool {
+        let mut sieved = self.sessions.iter();
+        let mut has = |number| sieved.any(|other| *other == number);
+        let mut numbers = numbers;
+        numbers.all(&mut has)
+    }
+
+    /// Has the kernel filter by it.
+    fn set(&mut self, link: LinkId, socket: &impl Socket) -> io::Result<()> {
+        loop {
+            let set = socket.set_filter(&self.filter(link));
+            if !is_too_long(&set) {
+                return set;
+            }
+            // The kernel has to have room for the old one and the new one at once.
+            if socket.clear_filter().is_ok() {
+                let set = socket.set_filter(&self.filter(link));
+                if !is_too_long(&set) {
+                    return set;
+                }
+            }
+            self.sieve_max = self.sieve.len().min(self.sieve_max) * 3 / 5;
+            if self.sieve_max < SIEVE_MIN {
+                return set;
+            }
+            self.sieve = sieve(&self.sessions, self.sieve_max);
+        }
+    }
+
+    fn filter(&self, link: LinkId) -> Vec<Instruction> {
+        let sieve = match self.is_open {
+            true => &[Instruction::Accept],
+            false => &self.sieve[..],
+        };
+        filter(link, sieve, self.lot_bits)
+    }
+}
+
+/// It takes more than `net.core.optmem_max` allows.
+fn is_too_long(set: &io::Result<()>) -> bool {
+    set.as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
 }
 
 /// The shield of one link's socket.
@@ -81,14 +178,13 @@ impl Shield {
         &mut self,
         now: Time,
         link: LinkId,
-        socket: &LinkSocket,
+        socket: &impl Socket,
         node: &Node,
     ) -> Option<String> {
         let news = self.judge(now, link, socket, node);
         if let Some(raised) = &mut self.raised
-            && !node.session_numbers().eq(raised.sessions.iter().copied())
+            && raised.follow(now, node)
         {
-            raised.sessions = node.session_numbers().collect();
             self.renew(link, socket);
         }
         news
@@ -98,7 +194,7 @@ impl Shield {
         &mut self,
         now: Time,
         link: LinkId,
-        socket: &LinkSocket,
+        socket: &impl Socket,
         node: &Node,
     ) -> Option<String> {
         let elapsed = now.since(self.sample.began);
@@ -144,18 +240,15 @@ impl Shield {
         &mut self,
         now: Time,
         link: LinkId,
-        socket: &LinkSocket,
+        socket: &impl Socket,
         node: &Node,
         first_messages_per_s: u64,
     ) -> String {
         let too_many = first_messages_per_s.div_ceil(FIRST_MESSAGES_PER_S);
-        let raised = Raised {
-            until: now + HOLD,
-            lot_bits: too_many.next_power_of_two().ilog2().min(LOT_BITS_MAX),
-            sessions: node.session_numbers().collect(),
-        };
+        let lot_bits = too_many.next_power_of_two().ilog2().min(LOT_BITS_MAX);
+        let mut raised = Raised::new(now, lot_bits, node);
         let what = format!("link {}: a flood of packets that are no peer's", link.0);
-        match set(socket, link, &raised) {
+        match raised.set(link, socket) {
             Ok(()) => {
                 self.raised = Some(raised);
                 format!("{what}; the kernel drops them now")
@@ -168,28 +261,27 @@ impl Shield {
     }
 
     /// A socket that does not take the new filter must not keep the old one.
-    fn renew(&mut self, link: LinkId, socket: &LinkSocket) {
-        if let Some(raised) = &self.raised
-            && set(socket, link, raised).is_err()
+    fn renew(&mut self, link: LinkId, socket: &impl Socket) {
+        if let Some(raised) = &mut self.raised
+            && raised.set(link, socket).is_err()
         {
             self.lower(socket);
         }
     }
 
-    fn lower(&mut self, socket: &LinkSocket) {
+    fn lower(&mut self, socket: &impl Socket) {
         self.raised = None;
         // It is there; and if not, all is as it should be.
         let _ = socket.clear_filter();
     }
 }
 
-fn set(socket: &LinkSocket, link: LinkId, raised: &Raised) -> io::Result<()> {
-    socket.set_filter(&filter(link, &raised.sessions, raised.lot_bits))
-}
+/// Instructions of a filter in front of the sieve.
+const AROUND_SIEVE: usize = 19;
 
 /// Accepts what may be a peer's on `link`, and one first message of a handshake in
-/// 2^`lot_bits`.
-fn filter(link: LinkId, sessions: &[u32], lot_bits: u32) -> Vec<Instruction> {
+/// 2^`lot_bits`. `sieve` knows the sessions.
+fn filter(link: LinkId, sieve: &[Instruction], lot_bits: u32) -> Vec<Instruction> {
     use Instruction::{
         Accept, Drop, LoadByte, LoadLength, LoadRandom, LoadWord, SkipIfEqual, SkipIfGreater,
         SkipUnlessBits, SkipUnlessEqual,
@@ -216,23 +308,25 @@ fn filter(link: LinkId, sessions: &[u32], lot_bits: u32) -> Vec<Instruction> {
         Drop,
         LoadWord(FILTER_PAYLOAD + SESSION_OFFSET as u32), // 18
     ];
-    if sessions.len() > SESSIONS_MAX {
-        filter.push(Accept);
-        return filter;
-    }
-    let ours = |&number: &u32| [SkipUnlessEqual(number, 1), Accept];
-    filter.extend(sessions.iter().flat_map(ours));
-    filter.push(Drop);
+    debug_assert_eq!(filter.len(), AROUND_SIEVE);
+    filter.extend(sieve);
     filter
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::net::UdpSocket;
 
-    use tabane_io::udp::ReceiveBatch;
+    use tabane_io::udp::{LinkSocket, ReceiveBatch};
+    use tabane_proto::limits::LINKS_MAX;
+    use tabane_proto::op::OpLimits;
+    use tabane_proto::wire::WireMode;
+    use tabane_proto::{LinkConfig, NodeConfig, PeerConfig, PeerId, Random};
 
     use super::*;
+    use crate::system::System;
+    use crate::tests::fake::{Fake, FakeSocket};
 
     const LINK: LinkId = LinkId(3);
 
@@ -277,24 +371,151 @@ mod tests {
             vec![Kind::Data as u8, LINK.0, 0, 0],
         ];
         all.extend(ours.iter().cloned());
-        assert_eq!(through(&filter(LINK, &[7, u32::MAX], 0), &all), ours);
+        assert_eq!(
+            through(&filter(LINK, &sieve(&[7, u32::MAX], 1_000), 0), &all),
+            ours
+        );
     }
 
     #[test]
     fn first_messages_are_taken_by_lot() {
         let all = vec![datagram(Kind::Init, 0, 1, INIT_BYTES); 2_000];
-        let taken = through(&filter(LINK, &[], 4), &all).len();
+        let taken = through(&filter(LINK, &sieve(&[], 1_000), 4), &all).len();
         // One of 16: 125. So far off only once in many more runs than there will be.
         assert!((25..400).contains(&taken), "{taken}");
     }
 
+    /// Numbers as a node draws them, ascending; the same each time.
+    fn drawn(count: usize, seed: u8) -> Vec<u32> {
+        let mut random = Random::from_seed([seed; 32]);
+        let mut numbers = BTreeSet::new();
+        while numbers.len() < count {
+            numbers.insert(random.u32());
+        }
+        numbers.into_iter().collect()
+    }
+
+    /// How many sessions of these come through.
+    fn pass(filter: &[Instruction], sessions: &[u32]) -> usize {
+        let datagram = |session: &u32| datagram(Kind::Data, LINK.0, *session, 40);
+        let all: Vec<_> = sessions.iter().map(datagram).collect();
+        through(filter, &all).len()
+    }
+
     #[test]
-    fn a_cluster_too_large_for_the_filter_is_not_cut_off() {
-        let sessions: Vec<u32> = (0..=SESSIONS_MAX as u32).collect();
-        let ours = vec![datagram(Kind::Data, LINK.0, 5_000, 40)];
-        assert_eq!(through(&filter(LINK, &sessions, 0), &ours), ours);
-        let most = filter(LINK, &sessions[..SESSIONS_MAX], 0);
-        let ours = vec![datagram(Kind::Data, LINK.0, SESSIONS_MAX as u32 - 1, 40)];
-        assert_eq!(through(&most, &ours), ours);
+    fn of_as_many_sessions_as_a_large_cluster_has_no_other_passes() {
+        // 1,024 peers have three each, at most.
+        for count in [0, 1, 2, 31, 33, 1_000, 3 * 1_024] {
+            let ours = drawn(count, 1);
+            let filter = filter(LINK, &sieve(&ours, 4_000), 0);
+            assert!(filter.len() < 4_000);
+            assert_eq!(pass(&filter, &ours), count);
+            // Also those next to ours, and in the other half.
+            let mut others = drawn(500, 2);
+            others.extend(ours.iter().take(500).map(|n| n.wrapping_add(1)));
+            others.extend(ours.iter().take(500).map(|n| n ^ (1 << 31)));
+            others.retain(|number| ours.binary_search(number).is_err());
+            assert_eq!(pass(&filter, &others), 0, "{count} sessions");
+        }
+    }
+
+    #[test]
+    fn of_more_sessions_than_a_filter_holds_all_pass_and_few_others() {
+        // A cluster of 3,000 nodes where the kernel takes much, one of 1,024 where it takes little.
+        for (count, instructions_max, others_max) in [(9_000, 4_000, 150), (3_072, 1_900, 60)] {
+            let ours = drawn(count, 1);
+            let sieve = sieve(&ours, instructions_max);
+            assert!(sieve.len() <= instructions_max);
+            let filter = filter(LINK, &sieve, 0);
+            assert_eq!(pass(&filter, &ours), count);
+            let others = pass(&filter, &drawn(1_000, 2));
+            assert!(others <= others_max, "{others} of 1000 others");
+        }
+    }
+
+    /// A node that begins to connect to so many peers: a session each.
+    fn node(peers: usize) -> Node {
+        let config = NodeConfig {
+            name: "a".into(),
+            keys: vec![[7; 32]],
+            wire: WireMode::Encrypted,
+            cipher_aes: true,
+            receive_buffer_bytes: 1 << 20,
+            links: vec![LinkConfig {
+                id: LINK,
+                address: ([10, 0, 0, 1], 4000).into(),
+                datagram_bytes_max: 1472,
+            }],
+            op_limits: OpLimits::default(),
+        };
+        let mut node = Node::new(Time::ZERO, config, [1; 32]).unwrap();
+        (0..peers).for_each(|number| add_peer(&mut node, number));
+        assert_eq!(node.session_numbers().len(), peers);
+        node
+    }
+
+    fn add_peer(node: &mut Node, number: usize) {
+        let mut addresses = [None; LINKS_MAX];
+        addresses[LINK.index()] = Some(([10, 0, 0, 2], 4000).into());
+        let name = format!("peer{number}");
+        let peer = PeerConfig { name, addresses };
+        node.add_peer(Time::ZERO, peer).unwrap();
+    }
+
+    /// A shield that a flood has raised, its socket, and the time.
+    fn raised(fake: &Fake, node: &Node) -> (Shield, FakeSocket, Time) {
+        let address = ([10, 0, 0, 1], 4000).into();
+        let (socket, _) = fake.clone().open(0, address, None).unwrap();
+        let mut shield = Shield::default();
+        let now = Time::ZERO + SAMPLE;
+        shield.count(RAISE_PER_S, 0);
+        let said = shield.turn(now, LINK, &socket, node);
+        assert!(said.unwrap().ends_with("the kernel drops them now"));
+        (shield, socket, now)
+    }
+
+    fn filters(fake: &Fake) -> Vec<Option<usize>> {
+        let set = core::mem::take(&mut fake.0.borrow_mut().filters);
+        set.iter().map(|set| set.as_ref().map(Vec::len)).collect()
+    }
+
+    #[test]
+    fn where_the_kernel_takes_only_short_filters_it_gets_one() {
+        let fake = Fake::default();
+        fake.0.borrow_mut().filter_max = Some(1_000);
+        let node = node(1_500);
+        raised(&fake, &node);
+        let set = filters(&fake);
+        // Whatever was there before would have to fit in beside it.
+        assert!(set[..set.len() - 1].iter().all(Option::is_none), "{set:?}");
+        let set = set[set.len() - 1].unwrap();
+        assert!((500..=1_000).contains(&set), "{set}");
+    }
+
+    #[test]
+    fn sessions_that_come_fast_pass_at_once_and_are_looked_at_a_little_later() {
+        let fake = Fake::default();
+        let mut node = node(100);
+        let (mut shield, socket, mut now) = raised(&fake, &node);
+        assert_eq!(filters(&fake).len(), 1);
+        assert_eq!(shield.turn(now, LINK, &socket, &node), None);
+        assert_eq!(filters(&fake), []);
+        // The first new one has everything pass, and the others change nothing.
+        for number in 100..200 {
+            add_peer(&mut node, number);
+            shield.turn(now, LINK, &socket, &node);
+        }
+        assert_eq!(filters(&fake), [Some(AROUND_SIEVE + 1)]);
+        now += RENEW_EVERY;
+        shield.turn(now, LINK, &socket, &node);
+        let set = filters(&fake);
+        assert!(set.len() == 1 && set[0] > Some(200), "{set:?}");
+        // One that goes can wait.
+        node.remove_peer(now, PeerId(0));
+        shield.turn(now, LINK, &socket, &node);
+        assert_eq!(filters(&fake), []);
+        now += RENEW_EVERY;
+        shield.turn(now, LINK, &socket, &node);
+        assert_eq!(filters(&fake).len(), 1);
     }
 }

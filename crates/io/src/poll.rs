@@ -11,6 +11,9 @@ use crate::sys::{check, check_fd};
 /// ready come with the next call.
 pub const READY_MAX: usize = 64;
 
+/// Descriptors that may end one [`sleep`].
+pub const SLEEP_DESCRIPTORS_MAX: usize = 2;
+
 /// What to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
@@ -180,10 +183,7 @@ impl Poller {
         timeout: Option<Duration>,
         events: &mut [libc::epoll_event; READY_MAX],
     ) -> io::Result<usize> {
-        let timeout = timeout.map(|t| libc::timespec {
-            tv_sec: t.as_secs().min(i32::MAX as u64) as _,
-            tv_nsec: t.subsec_nanos().into(),
-        });
+        let timeout = timeout.map(timespec);
         let timeout = timeout
             .as_ref()
             .map_or(std::ptr::null(), |t| t as *const libc::timespec);
@@ -208,6 +208,45 @@ impl Poller {
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+}
+
+/// Sleeps for so long, or until one of a few descriptors can be read or a signal handler ran.
+///
+/// # Errors
+/// None in practice; a kernel out of memory.
+pub fn sleep(at_most: Duration, unless: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let none = libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polled = [none; SLEEP_DESCRIPTORS_MAX];
+    assert!(unless.len() <= polled.len(), "too many descriptors");
+    for (polled, fd) in polled.iter_mut().zip(unless) {
+        polled.fd = fd.as_raw_fd();
+    }
+    let timeout = timespec(at_most);
+    // SAFETY: `polled` has that many entries, the descriptors are open (borrowed), `timeout` outlives
+    // the call, no signal mask is given.
+    let ready = check(unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            unless.len() as libc::nfds_t,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    });
+    match ready {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: time.as_secs().min(i32::MAX as u64) as _,
+        tv_nsec: time.subsec_nanos().into(),
     }
 }
 
@@ -283,6 +322,22 @@ mod tests {
         let mut ready = Vec::new();
         poller.wait(None, &mut ready).unwrap();
         assert!(ready[0].readable && ready[0].failed);
+    }
+
+    #[test]
+    fn a_sleep_lasts_unless_one_of_the_descriptors_can_be_read() {
+        let (_, mut a, b) = pair();
+        let (c, _d) = UnixStream::pair().unwrap();
+        let fds = [c.as_fd(), b.as_fd()];
+        let short = Duration::from_millis(2);
+        for fds in [&[][..], &fds] {
+            let start = Instant::now();
+            sleep(short, fds).unwrap();
+            assert!(start.elapsed() >= short);
+        }
+        a.write_all(b"x").unwrap();
+        // Who waits here for an hour, waits.
+        sleep(Duration::from_secs(3600), &fds).unwrap();
     }
 
     #[test]

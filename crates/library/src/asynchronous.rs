@@ -1,68 +1,45 @@
 //! For tasks: nothing waits in the thread that asks, the helper runs the node.
 
 use core::future::poll_fn;
-use core::task::{Context, Poll, Waker};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Wake;
+use core::task::{Poll, Waker};
+use std::sync::Arc;
 
 use tabane_proto::op::Policy;
 
 use crate::hub::{Hub, State};
 use crate::node::{poll_accepted, poll_message, poll_opened};
+use crate::waiting::Waiter;
 use crate::{ConnectError, Event, Gone, Listener, Message, Node, SendError, Stream};
-
-/// Wakes the task that waits, in place of its own waker, of which the node may have several by as
-/// many calls: this one can be told from them.
-struct Relay(Mutex<Option<Waker>>);
-
-impl Relay {
-    /// Takes another waker in place of the one it had.
-    fn set(&self, waker: Option<Waker>) -> Option<Waker> {
-        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        core::mem::replace(&mut *own, waker)
-    }
-}
-
-impl Wake for Relay {
-    fn wake(self: Arc<Self>) {
-        if let Some(waker) = self.set(None) {
-            waker.wake();
-        }
-    }
-}
 
 /// A task's call that waits. A task that gives up leaves nothing behind: the node would have it until
 /// what it waited for comes about, perhaps never, and many like it.
 struct Waiting<'a> {
     hub: &'a Hub,
-    relay: Arc<Relay>,
-    waker: Waker,
-    is_pending: bool,
+    waiter: Waiter,
 }
 
 impl<'a> Waiting<'a> {
     fn new(hub: &'a Hub) -> Waiting<'a> {
-        let relay = Arc::new(Relay(Mutex::new(None)));
-        let waker = Waker::from(Arc::clone(&relay));
         Waiting {
             hub,
-            relay,
-            waker,
-            is_pending: false,
+            waiter: Waiter::new(Waker::noop().clone()),
         }
     }
 
     /// Waits until `poll` has something.
     async fn until<R>(
         &mut self,
-        mut poll: impl FnMut(&mut State, &Context<'_>) -> Poll<R>,
+        mut poll: impl FnMut(&mut State, &mut Waiter) -> Poll<R>,
     ) -> Result<R, Gone> {
         poll_fn(|context| {
-            drop(self.relay.set(Some(context.waker().clone())));
-            let relayed = Context::from_waker(&self.waker);
-            let polled = ready(self.hub.poll(&relayed, &mut poll));
-            self.is_pending = polled.is_pending();
-            polled
+            drop(self.waiter.set_waker(context.waker()));
+            ready(self.hub.poll(&mut self.waiter, |state, waiter| {
+                let polled = poll(state, waiter);
+                if polled.is_ready() {
+                    state.sockets.forget(waiter);
+                }
+                polled
+            }))
         })
         .await
     }
@@ -70,11 +47,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        drop(self.relay.set(None));
-        if self.is_pending {
-            // A node that is gone has woken all.
-            let _ = self.hub.look(|state| state.sockets.forget(&self.waker));
-        }
+        self.hub.give_up(&mut self.waiter);
     }
 }
 
@@ -84,14 +57,15 @@ impl Node {
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect_async(&self, peer: &str, service: u32) -> Result<Stream, ConnectError> {
-        let id = self.peer(peer);
-        let id = id.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
+        let known = self.peer(peer);
+        let id = known.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
+        let id = id.id;
         loop {
             let mut waiting = Waiting::new(&self.hub);
-            let opened = waiting.until(|state, context| poll_opened(state, id, service, context));
+            let opened = waiting.until(|state, waiter| poll_opened(state, id, service, waiter));
             let slot = opened.await.map_err(ConnectError::Gone)??;
             let stream = Stream::new(Arc::clone(&self.hub), slot, peer.to_owned());
-            let accepted = waiting.until(|state, context| poll_accepted(state, slot, context));
+            let accepted = waiting.until(|state, waiter| poll_accepted(state, slot, waiter));
             match accepted.await.map_err(ConnectError::Gone)? {
                 // The stream was gone before anybody there had seen it.
                 Err(ConnectError::Restarted) => {}
@@ -122,10 +96,11 @@ impl Node {
         data: &[u8],
         policy: Policy,
     ) -> Result<(), SendError> {
-        let message = self.outgoing(peer, flow, tag, data, policy)?;
+        let peer = self.known(peer)?;
+        let message = self.outgoing(&peer, flow, tag, data, policy)?;
         let mut waits_for = SendError::NotConnected;
         let mut waiting = Waiting::new(&self.hub);
-        let sent = waiting.until(|state, context| message.poll(state, context, &mut waits_for));
+        let sent = waiting.until(|state, waiter| message.poll(state, waiter, &mut waits_for));
         sent.await.map_err(SendError::Gone)?
     }
 
@@ -143,7 +118,7 @@ impl Node {
     /// [`Gone`].
     pub async fn next_event_async(&self) -> Result<Event, Gone> {
         let mut waiting = Waiting::new(&self.hub);
-        let event = waiting.until(|state, context| state.sockets.poll_event(context));
+        let event = waiting.until(|state, waiter| state.sockets.poll_event(waiter));
         event.await
     }
 }
@@ -155,7 +130,7 @@ impl Listener {
     /// [`Gone`].
     pub async fn accept_async(&self) -> Result<Stream, Gone> {
         let mut waiting = Waiting::new(&self.hub);
-        let accepted = waiting.until(|state, context| self.poll_accept(state, context));
+        let accepted = waiting.until(|state, waiter| self.poll_accept(state, waiter));
         let (slot, peer) = accepted.await?;
         Ok(Stream::new(Arc::clone(&self.hub), slot, peer))
     }
@@ -178,11 +153,34 @@ mod tokio_traits {
 
     use super::ready;
     use crate::stream::{poll_read, poll_write};
+    use crate::waiting::Waiter;
     use crate::{Gone, Stream, StreamError};
 
     /// What is wrong, whoever says so, as an [`io::Error`].
     fn flat<R>(polled: Poll<Result<Result<R, StreamError>, Gone>>) -> Poll<io::Result<R>> {
         polled.map(|result| Ok(result??))
+    }
+
+    impl Stream {
+        fn poll_read_by(&self, mut waiter: Waiter, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            if into.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let read = self.hub.poll(&mut waiter, |state, waiter| {
+                poll_read(state, self.slot, waiter, into.initialize_unfilled())
+            });
+            flat(ready(read)).map_ok(|bytes| into.advance(bytes))
+        }
+
+        fn poll_write_by(&self, mut waiter: Waiter, data: &[u8]) -> Poll<io::Result<usize>> {
+            if data.is_empty() {
+                return Poll::Ready(Ok(0));
+            }
+            let written = self.hub.poll(&mut waiter, |state, waiter| {
+                poll_write(state, self.slot, waiter, data)
+            });
+            flat(ready(written))
+        }
     }
 
     impl AsyncRead for &Stream {
@@ -191,13 +189,7 @@ mod tokio_traits {
             context: &mut Context<'_>,
             into: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            if into.remaining() == 0 {
-                return Poll::Ready(Ok(()));
-            }
-            let read = self.hub.poll(context, |state, context| {
-                poll_read(state, self.slot, context, into.initialize_unfilled())
-            });
-            flat(ready(read)).map_ok(|bytes| into.advance(bytes))
+            self.poll_read_by(Waiter::task(context), into)
         }
     }
 
@@ -207,13 +199,7 @@ mod tokio_traits {
             context: &mut Context<'_>,
             data: &[u8],
         ) -> Poll<io::Result<usize>> {
-            if data.is_empty() {
-                return Poll::Ready(Ok(0));
-            }
-            let written = self.hub.poll(context, |state, context| {
-                poll_write(state, self.slot, context, data)
-            });
-            flat(ready(written))
+            self.poll_write_by(Waiter::task(context), data)
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -228,13 +214,15 @@ mod tokio_traits {
         }
     }
 
+    /// Whoever has the stream polls it alone: a call that is given up, of which nothing tells, leaves
+    /// one waker behind, until the next.
     impl AsyncRead for Stream {
         fn poll_read(
             self: Pin<&mut Self>,
             context: &mut Context<'_>,
             into: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            Pin::new(&mut &*self).poll_read(context, into)
+            self.poll_read_by(Waiter::owner(context), into)
         }
     }
 
@@ -244,7 +232,7 @@ mod tokio_traits {
             context: &mut Context<'_>,
             data: &[u8],
         ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut &*self).poll_write(context, data)
+            self.poll_write_by(Waiter::owner(context), data)
         }
 
         fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -8,10 +8,13 @@
 //! find the lock free and no thread to be woken. To see that nobody drives, the helper looks every
 //! now and then, so a driver that came a moment ago leaves timers to it.
 
-use core::task::{Context, Poll, Waker};
+#[cfg(test)]
+mod tests;
+
+use core::task::{Poll, Waker};
 use core::time::Duration;
-use std::cell::Cell;
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Wake;
@@ -26,6 +29,7 @@ use tabane_proto::Time;
 
 use crate::Gone;
 use crate::sockets::{Sockets, TOKEN_KICK};
+use crate::waiting::Waiter;
 
 /// The helper leaves a program that computes alone for so long: liveness bears it, and
 /// acknowledgements are late by this at most.
@@ -41,7 +45,9 @@ const AHEAD: Duration = Duration::from_millis(2);
 const PANICS_MAX: usize = 16;
 /// Bytes written until what has arrived meanwhile is looked for.
 const LOOK_BYTES: usize = 128 * 1024;
-/// The same as a time.
+/// Bytes posted until they are sent: what one system call takes.
+const POST_BYTES: usize = 64 * 1024;
+/// [`LOOK_BYTES`] as a time.
 const LOOK_AFTER: Duration = Duration::from_micros(200);
 
 /// Everything that the program's threads share.
@@ -56,6 +62,8 @@ pub(crate) struct State {
     /// When the last driver left, or looked.
     left_at: Time,
     written: usize,
+    /// Posted, and not sent yet.
+    posted_bytes: usize,
     /// As whoever has the lock last read the clock: reading it costs as much as looking at a stream.
     pub now: Time,
     /// The helper thread, once it runs.
@@ -129,6 +137,7 @@ impl Hub {
                 waiting: Vec::new(),
                 left_at,
                 written: 0,
+                posted_bytes: 0,
                 now: left_at,
                 helper: None,
                 helper_sleeps: false,
@@ -178,19 +187,69 @@ impl Hub {
         Ok(result)
     }
 
+    /// Changes something in the node that is to be sent soon: `act` returns with how many bytes it wrote.
+    /// Whoever next runs the node sends it, the helper if nobody does.
+    pub fn post<R>(&self, act: impl FnOnce(&mut State) -> (R, usize)) -> Result<R, Gone> {
+        let mut state = self.lock()?;
+        let (result, bytes) = act(&mut state);
+        let is_first = state.posted_bytes == 0;
+        state.posted_bytes += bytes.max(1);
+        if state.posted_bytes >= POST_BYTES {
+            self.send(&mut state)?;
+            self.release(state);
+        } else if is_first {
+            // A program's thread that drives may sleep for long: the helper, which then sleeps too,
+            // sends in its stead.
+            let kicks = state.driver.is_some_and(|driver| driver.is_helper);
+            let helper = match state.helper_sleeps {
+                true => state.helper.clone(),
+                false => None,
+            };
+            drop(state);
+            if kicks {
+                self.kick.notify();
+            }
+            helper.iter().for_each(Thread::unpark);
+        }
+        Ok(result)
+    }
+
+    /// Sends what there is to send, and takes in what has arrived if nobody else does.
+    pub fn refresh(&self) -> Result<(), Gone> {
+        let mut state = self.lock()?;
+        let now = state.now;
+        state.flush(now);
+        if state.driver.is_none() {
+            self.take_in(&mut state).map_err(|_| Gone::Broken)?;
+            state.flush(now);
+        }
+        self.release(state);
+        Ok(())
+    }
+
     /// Asks for something once; `poll` registers the waker if it is not there yet, and the helper
     /// runs the node until it is.
     pub fn poll<R>(
         &self,
-        context: &Context<'_>,
-        poll: impl FnOnce(&mut State, &Context<'_>) -> Poll<R>,
+        waiter: &mut Waiter,
+        poll: impl FnOnce(&mut State, &mut Waiter) -> Poll<R>,
     ) -> Result<Poll<R>, Gone> {
         let mut state = self.lock()?;
-        let polled = poll(&mut state, context);
+        let polled = poll(&mut state, waiter);
         state.sockets.has_tasks = true;
         self.send(&mut state)?;
         self.release(state);
         Ok(polled)
+    }
+
+    /// A call that waited has ended. A node that is gone has woken all.
+    pub fn give_up(&self, waiter: &mut Waiter) {
+        if waiter.waits()
+            && let Ok(mut state) = self.lock()
+        {
+            state.sockets.forget(waiter);
+            self.release(state);
+        }
     }
 
     /// A descriptor that somebody is going to wait for: from now on the helper runs the node.
@@ -209,7 +268,7 @@ impl Hub {
     fn send(&self, state: &mut State) -> Result<(), Gone> {
         let now = state.now;
         // First of all: somebody waits for it.
-        state.engine.flush(now);
+        state.flush(now);
         if state.driver.is_none()
             && (state.written > LOOK_BYTES || now.since(state.left_at) > LOOK_AFTER)
         {
@@ -218,7 +277,7 @@ impl Hub {
             state.work(&[], self);
         }
         // What was answered to events; whoever drives sleeps already.
-        state.engine.flush(now);
+        state.flush(now);
         Ok(())
     }
 
@@ -244,9 +303,11 @@ impl Hub {
             _ => None,
         };
         let awake = state.sockets.take_woken();
+        let dropped = state.sockets.take_dropped();
         // One of them may be the driver, who sleeps otherwise than its waker thinks.
         let kicks = kicks || (state.driver.is_some() && !awake.is_empty());
         drop(state);
+        drop(dropped);
         wake(awake);
         if kicks {
             self.kick.notify();
@@ -259,13 +320,12 @@ impl Hub {
     pub fn wait_for<R>(
         &self,
         until: Option<Instant>,
-        mut poll: impl FnMut(&mut State, &mut Context<'_>) -> Poll<R>,
+        mut poll: impl FnMut(&mut State, &mut Waiter) -> Poll<R>,
     ) -> Result<Result<R, TimedOut>, Gone> {
-        let waker = own_waker();
-        let mut context = Context::from_waker(&waker);
-        let mine = Mine {
+        let mut mine = Mine {
             hub: self,
-            number: Cell::new(None),
+            number: None,
+            waiter: Waiter::new(own_waker()),
         };
         let mut state = self.lock()?;
         let mut has_looked = false;
@@ -273,11 +333,11 @@ impl Hub {
             if let Some(gone) = state.gone {
                 break Err(gone);
             }
-            let polled = poll(&mut state, &mut context);
+            let polled = poll(&mut state, &mut mine.waiter);
             // A stream that was opened, room that reading made: nobody else would send it before
             // the next timer.
             let now = state.now;
-            state.engine.flush(now);
+            state.flush(now);
             if let Poll::Ready(result) = polled {
                 break Ok(Ok(result));
             }
@@ -291,12 +351,11 @@ impl Hub {
                     }
                     continue;
                 }
-                state.sockets.forget(&waker);
                 break Ok(Err(TimedOut));
             }
             let other = state
                 .driver
-                .filter(|d| Some(d.number) != mine.number.get() && !d.is_helper);
+                .filter(|d| Some(d.number) != mine.number && !d.is_helper);
             if other.is_some() {
                 state.waiting.push(thread::current());
                 self.release(state);
@@ -310,14 +369,17 @@ impl Hub {
                 state.waiting.retain(|thread| thread.id() != me);
                 continue;
             }
-            let number = mine.number.get().unwrap_or_else(|| state.new_driver());
-            mine.number.set(Some(number));
+            let number = mine.number.unwrap_or_else(|| state.new_driver());
+            mine.number = Some(number);
             if state.driver.is_none_or(|driver| driver.number != number) {
                 self.take_over(&mut state, number);
             }
+            state.sockets.driving = mine.waiter.key();
             state = self.turn(state, left);
+            state.sockets.driving = None;
         };
-        self.leave(state, mine.number.get());
+        state.sockets.forget(&mut mine.waiter);
+        self.leave(state, mine.number);
         result
     }
 
@@ -326,7 +388,7 @@ impl Hub {
     pub fn wait_to_act<R>(
         &self,
         until: Option<Instant>,
-        poll: impl FnMut(&mut State, &mut Context<'_>) -> Poll<(R, usize)>,
+        poll: impl FnMut(&mut State, &mut Waiter) -> Poll<(R, usize)>,
     ) -> Result<Result<R, TimedOut>, Gone> {
         match self.wait_for(until, poll)? {
             Ok(acted) => self.act(|_| acted).map(Ok),
@@ -356,11 +418,12 @@ impl Hub {
         wake(awake);
         let is_helper = driver.is_some_and(|driver| driver.is_helper);
         let waited = if is_helper {
-            let waited = wait.wait(&self.helpers_poller, &mut ready);
+            let urgent = [self.kick.as_fd(), self.shoo.as_fd()];
+            let waited = wait.wait(&self.helpers_poller, &urgent, &mut ready);
             let look = Some(Duration::ZERO);
             waited.and_then(|()| self.poller.wait(look, &mut ready))
         } else {
-            wait.wait(&self.poller, &mut ready)
+            wait.wait(&self.poller, &[self.kick.as_fd()], &mut ready)
         };
         let mut state = self.lock_here();
         state.now = state.engine.now();
@@ -439,6 +502,11 @@ impl Hub {
                 return wake(awake);
             }
             let now = state.engine.now();
+            if state.posted_bytes > 0 && state.driver.is_some() {
+                state.flush(now);
+                self.release(state);
+                continue;
+            }
             match state.driver {
                 Some(driver) if driver.is_untimed => {
                     if driver.until < now + AHEAD || driver.is_old(now) {
@@ -482,7 +550,7 @@ impl Hub {
         }
         let now = state.engine.now();
         state.engine.node.close(now);
-        state.engine.flush(now);
+        state.flush(now);
         // Streams and the helper have this node for some time yet.
         state.engine.shut();
         state.gone = Some(Gone::Closed);
@@ -523,6 +591,17 @@ impl State {
         self.drivers
     }
 
+    #[cfg(test)]
+    pub const fn helper_sleeps(&self) -> bool {
+        self.helper_sleeps
+    }
+
+    /// Sends what there is to send.
+    fn flush(&mut self, now: Time) {
+        self.written += core::mem::take(&mut self.posted_bytes);
+        self.engine.flush(now);
+    }
+
     /// The node cannot go on; whoever waits is told.
     fn break_down(&mut self) {
         self.gone = Some(Gone::Broken);
@@ -532,6 +611,7 @@ impl State {
     }
 
     fn before_wait(&mut self, patience: Option<Duration>) -> Wait {
+        self.posted_bytes = 0;
         let mut wait = self.engine.before_wait(&mut self.sockets, patience);
         self.now = wait.since();
         // Wakers of tasks are foreign code, in which the helper may be for long.
@@ -555,6 +635,7 @@ impl State {
         if ready.iter().any(|ready| ready.token == TOKEN_KICK) {
             hub.kick.clear();
         }
+        self.posted_bytes = 0;
         self.engine.after_wait(&mut self.sockets, self.now, ready);
     }
 }
@@ -563,7 +644,8 @@ impl State {
 /// others get to drive.
 struct Mine<'a> {
     hub: &'a Hub,
-    number: Cell<Option<u64>>,
+    number: Option<u64>,
+    waiter: Waiter,
 }
 
 impl Drop for Mine<'_> {
@@ -572,7 +654,9 @@ impl Drop for Mine<'_> {
             return;
         }
         let mut state = self.hub.lock_here();
-        if state.driver.map(|driver| driver.number) == self.number.get() {
+        state.sockets.forget(&mut self.waiter);
+        state.sockets.driving = None;
+        if state.driver.map(|driver| driver.number) == self.number {
             state.driver = None;
         }
         state.waiting.pop().iter().for_each(Thread::unpark);
@@ -597,179 +681,5 @@ struct Parked(Thread);
 impl Wake for Parked {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use core::pin::pin;
-    use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-    use crate::node::add_peer;
-    use crate::{Event, Node, Options};
-
-    fn options() -> Options {
-        let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        Options::new("a", [7; 32], [Ipv4Addr::LOCALHOST.into()]).port(port)
-    }
-
-    fn node() -> Node {
-        Node::open(options()).unwrap()
-    }
-
-    /// How often a task was woken.
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn waiting_in_vain_again_and_again_leaves_one_waker_behind() {
-        let node = node();
-        for _ in 0..100 {
-            node.next_event(Duration::ZERO).unwrap();
-        }
-        let count = node.hub.look(|state| state.sockets.event_waiters.count());
-        assert!(count.unwrap() <= 1);
-    }
-
-    #[test]
-    fn a_task_that_gives_up_leaves_no_waker_behind() {
-        let unreachable = [SocketAddr::from((Ipv4Addr::LOCALHOST, 9))];
-        let node = Node::open(options().peer("b", unreachable)).unwrap();
-        let listener = node.listen(1).unwrap();
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..10 {
-            assert!(
-                pin!(node.connect_async("b", 1))
-                    .poll(&mut context)
-                    .is_pending()
-            );
-            assert!(pin!(node.receive_async()).poll(&mut context).is_pending());
-            assert!(
-                pin!(listener.accept_async())
-                    .poll(&mut context)
-                    .is_pending()
-            );
-            while pin!(node.next_event_async()).poll(&mut context).is_ready() {}
-        }
-        let left = node.hub.look(|state| {
-            let sockets = &state.sockets;
-            let acceptors = sockets.listeners[&1].acceptors.count();
-            let (peers, mail) = (&sockets.peer_waiters, &sockets.mail_waiters);
-            acceptors + peers.count() + mail.count() + sockets.event_waiters.count()
-        });
-        assert_eq!(left, Ok(0));
-    }
-
-    #[test]
-    fn a_task_that_waits_in_two_calls_is_woken_though_it_gives_one_up() {
-        let node = node();
-        let task = Arc::new(Woken::default());
-        let waker = Waker::from(Arc::clone(&task));
-        let mut context = Context::from_waker(&waker);
-        let mut stays = pin!(node.receive_async());
-        assert!(stays.as_mut().poll(&mut context).is_pending());
-        assert!(pin!(node.receive_async()).poll(&mut context).is_pending());
-        node.close();
-        assert_eq!(task.0.load(Ordering::Relaxed), 1);
-        assert!(stays.poll(&mut context).is_ready());
-    }
-
-    #[test]
-    fn who_only_looks_takes_in_what_has_arrived() {
-        let (mut near, mut far) = (options(), options());
-        let at = |options: &Options| [SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))];
-        (near, far) = (near.clone().peer("b", at(&far)), far.peer("a", at(&near)));
-        far.name = "b".into();
-        let (mut engine, _) = Engine::new(near.engine_config().unwrap()).unwrap();
-        add_peer(&mut engine, &near.peers[0]).unwrap();
-        // Without a helper.
-        let hub = Hub::new(engine, Sockets::default()).unwrap();
-        let _far = Node::open(far).unwrap();
-        let begun = Instant::now();
-        loop {
-            let look =
-                |state: &mut State, context: &mut Context<'_>| state.sockets.poll_event(context);
-            let event = hub.wait_for(Some(Instant::now()), look).unwrap();
-            if matches!(event, Ok(Event::PeerUp { .. })) {
-                break;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(20), "nothing came");
-            thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn a_driver_that_panics_leaves_the_node_to_others() {
-        let node = node();
-        let hub = &node.hub;
-        let mut times = 0;
-        let drives = || {
-            hub.wait_for(None, |_, _| {
-                times += 1;
-                assert!(times < 2, "on purpose");
-                // So that its first turn ends.
-                hub.kick.notify();
-                Poll::<()>::Pending
-            })
-        };
-        assert!(catch_unwind(AssertUnwindSafe(drives)).is_err());
-        let driver = hub.look(|state| state.driver.filter(|driver| !driver.is_helper));
-        assert!(driver.unwrap().is_none());
-    }
-
-    #[test]
-    fn a_helper_that_panics_goes_on_and_wakes_who_waits_until_it_is_too_much() {
-        let (engine, _) = Engine::new(options().engine_config().unwrap()).unwrap();
-        // Without a helper but the one below.
-        let hub = Hub::new(engine, Sockets::default()).unwrap();
-        let task = Arc::new(Woken::default());
-        let waker = Waker::from(Arc::clone(&task));
-        let waits = || {
-            let context = Context::from_waker(&waker);
-            hub.poll(&context, |state, context| state.sockets.poll_event(context))
-        };
-        assert_eq!(waits(), Ok(Poll::Pending));
-        let times = Cell::new(0);
-        hub.survive(|| {
-            times.set(times.get() + 1);
-            if times.get() == 1 {
-                let mut state = hub.lock_here();
-                let number = state.new_driver();
-                state.driver = Some(Driver::new(number, true));
-                panic!("on purpose");
-            }
-        });
-        assert_eq!((times.get(), task.0.load(Ordering::Relaxed)), (2, 1));
-        assert!(hub.look(|state| state.driver.is_none()).unwrap());
-        assert_eq!(waits(), Ok(Poll::Pending));
-        hub.survive(|| panic!("on purpose, again and again"));
-        assert!(task.0.load(Ordering::Relaxed) > 1);
-        assert_eq!(waits(), Err(Gone::Broken));
-    }
-
-    #[test]
-    fn a_driver_without_a_timer_is_woken_before_the_helper_sleeps() {
-        let node = node();
-        let hub = &node.hub;
-        let helper_looks = |state: &mut State| state.helper.is_some() && !state.helper_sleeps;
-        while !hub.look(helper_looks).unwrap() {
-            thread::yield_now();
-        }
-        // Nothing is due: nobody else wakes it.
-        let woken = hub.wait_for(None, |state, _| match state.driver {
-            Some(driver) if driver.is_untimed && driver.is_old(state.now) => Poll::Ready(()),
-            _ => Poll::Pending,
-        });
-        assert!(matches!(woken, Ok(Ok(()))));
     }
 }

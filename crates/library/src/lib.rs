@@ -45,10 +45,12 @@ mod listener;
 mod message;
 mod node;
 mod options;
+mod peer;
 mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use descriptor::Descriptor;
 pub use error::{ConnectError, Gone, ListenError, OpenError, ReceiveError, SendError, StreamError};
@@ -56,7 +58,8 @@ pub use event::Event;
 pub use listener::Listener;
 pub use message::Message;
 pub use node::{Node, PathInfo, PeerInfo};
-pub use options::{Options, Peer};
+pub use options::Options;
+pub use peer::Peer;
 pub use stream::Stream;
 pub use tabane_proto::op::Policy;
 pub use tabane_proto::wire::WireMode;

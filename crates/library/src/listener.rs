@@ -1,14 +1,15 @@
 //! Listening for a service.
 
-use core::task::{Context, Poll};
+use core::task::Poll;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::hub::{Hub, State};
-use crate::sockets::{SlotId, Wakers};
+use crate::sockets::SlotId;
 use crate::stream::drop_slot;
+use crate::waiting::{Place, Waiter, Wakers};
 use crate::{Descriptor, Gone, Stream};
 
 /// Accepts streams that other nodes open to a service of this one, until it is dropped.
@@ -67,7 +68,7 @@ impl Listener {
     fn accept_until(&self, until: Option<Instant>) -> Result<Option<Stream>, Gone> {
         let accepted = self
             .hub
-            .wait_for(until, |state, context| self.poll_accept(state, context))?;
+            .wait_for(until, |state, waiter| self.poll_accept(state, waiter))?;
         let accepted = accepted.ok();
         Ok(accepted.map(|(slot, peer)| Stream::new(Arc::clone(&self.hub), slot, peer)))
     }
@@ -85,14 +86,14 @@ impl Listener {
     pub(crate) fn poll_accept(
         &self,
         state: &mut State,
-        context: &Context<'_>,
+        waiter: &mut Waiter,
     ) -> Poll<(SlotId, String)> {
         let Some(backlog) = state.sockets.listeners.get_mut(&self.service) else {
             return Poll::Pending;
         };
         let Some(slot) = backlog.streams.pop_front() else {
             backlog.acceptors.lower();
-            backlog.acceptors.add(context);
+            state.sockets.wait(Place::Accept(self.service), waiter);
             return Poll::Pending;
         };
         if backlog.streams.is_empty() {

@@ -1,10 +1,12 @@
 //! Messages.
 
+use crate::Peer;
+
 /// A message that arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Who sent it.
-    pub from: String,
+    /// Who sent it; also who to [post](crate::Node::post) an answer to.
+    pub from: Peer,
     /// The flow it was sent in: messages of one flow arrive in the order of sending.
     pub flow: u32,
     /// Its tag, if it was sent with one.

@@ -1,6 +1,6 @@
 //! The node, as the program sees it.
 
-use core::task::{Context, Poll};
+use core::task::Poll;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io;
@@ -15,19 +15,20 @@ use tabane_proto::op::{OpError, Policy};
 use tabane_proto::{Node as Protocol, PeerId, PeerState};
 
 use crate::hub::{Hub, State};
-use crate::options::Peer;
+use crate::options::PeerOptions;
 use crate::sockets::{Backlog, SlotId, Sockets, refusal};
 use crate::stream::poll_read;
+use crate::waiting::{Place, Waiter};
 use crate::{
     ConnectError, Descriptor, Event, Gone, ListenError, Listener, Message, OpenError, Options,
-    ReceiveError, SendError, Stream, StreamError,
+    Peer, ReceiveError, SendError, Stream, StreamError,
 };
 
 /// A node of the cluster in this process. It ends when it is [closed](Node::close) or dropped;
 /// its streams with it.
 pub struct Node {
     pub(crate) hub: Arc<Hub>,
-    peers: BTreeMap<String, PeerId>,
+    peers: BTreeMap<String, Peer>,
     timeout: Duration,
     linger: Duration,
 }
@@ -75,12 +76,14 @@ impl Node {
         if engine.link_status().iter().all(|link| !link.up) {
             return Err(OpenError::NoLink(words));
         }
-        let mut peers = BTreeMap::new();
-        for peer in &options.peers {
-            let id = add_peer(&mut engine, peer)?;
-            peers.insert(peer.name.clone(), id);
+        let (mut peers, mut sockets) = (BTreeMap::new(), Sockets::default());
+        for options in &options.peers {
+            let id = add_peer(&mut engine, options)?;
+            let peer = Peer::new(id, &options.name);
+            sockets.know(peer.clone());
+            peers.insert(options.name.clone(), peer);
         }
-        let hub = Arc::new(Hub::new(engine, Sockets::default())?);
+        let hub = Arc::new(Hub::new(engine, sockets)?);
         let helped = Arc::clone(&hub);
         let helper = thread::Builder::new().name("tabane".into());
         // Signals are the program's, which may not expect them in a thread it does not know of.
@@ -113,11 +116,11 @@ impl Node {
         service: u32,
         timeout: Duration,
     ) -> Result<Stream, ConnectError> {
-        let id = self.peer(peer);
-        let id = id.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
+        let known = self.peers.get(peer);
+        let known = known.ok_or_else(|| ConnectError::UnknownPeer(peer.to_owned()))?;
         let until = Instant::now().checked_add(timeout);
         loop {
-            match self.try_connect(peer, id, service, until) {
+            match self.try_connect(peer, known.id, service, until) {
                 // The stream was gone before anybody there had seen it.
                 Err(ConnectError::Restarted) => {}
                 result => return result,
@@ -132,15 +135,15 @@ impl Node {
         service: u32,
         until: Option<Instant>,
     ) -> Result<Stream, ConnectError> {
-        let opened = self.hub.wait_for(until, |state, context| {
-            poll_opened(state, peer, service, context)
+        let opened = self.hub.wait_for(until, |state, waiter| {
+            poll_opened(state, peer, service, waiter)
         });
         let opened = opened.map_err(ConnectError::Gone)?;
         let slot = opened.unwrap_or(Err(ConnectError::TimedOut))?;
         let stream = Stream::new(Arc::clone(&self.hub), slot, name.to_owned());
         let answer = self
             .hub
-            .wait_for(until, |state, context| poll_accepted(state, slot, context));
+            .wait_for(until, |state, waiter| poll_accepted(state, slot, waiter));
         match answer.map_err(ConnectError::Gone)? {
             Ok(accepted) => accepted.map(|()| stream),
             Err(_) => {
@@ -192,33 +195,74 @@ impl Node {
         data: &[u8],
         policy: Policy,
     ) -> Result<(), SendError> {
-        let message = self.outgoing(peer, flow, tag, data, policy)?;
+        let peer = self.known(peer)?;
+        let message = self.outgoing(&peer, flow, tag, data, policy)?;
         let sent = self.hub.act(|state| (message.send(state), data.len()));
         let mut waits_for = match sent.map_err(SendError::Gone)? {
             Err(error) if error.passes() => error,
             sent => return sent,
         };
         let until = Instant::now().checked_add(self.timeout);
-        let sent = self.hub.wait_to_act(until, |state, context| {
-            let polled = message.poll(state, context, &mut waits_for);
+        let sent = self.hub.wait_to_act(until, |state, waiter| {
+            let polled = message.poll(state, waiter, &mut waits_for);
             polled.map(|sent| (sent, data.len()))
         });
         sent.map_err(SendError::Gone)?.unwrap_or(Err(waits_for))
     }
 
+    /// Sends a message soon, together with those that were posted before and after it, without waiting and mostly
+    /// without a system call, which costs more than all else of a small message. They go when
+    /// [`flush`](Node::flush) says so, when 64 KB of them wait, when any thread of the program next waits
+    /// for something of this node or sends something else, and after a millisecond or two in any case.
+    ///
+    /// # Errors
+    /// [`SendError`]. [`SendError::NotConnected`] and [`SendError::TimedOut`] (there is no room) are of now:
+    /// it can be posted again later, or [sent](Node::send_with), which waits.
+    pub fn post(
+        &self,
+        peer: &Peer,
+        flow: u32,
+        tag: Option<u64>,
+        data: &[u8],
+        policy: Policy,
+    ) -> Result<(), SendError> {
+        let message = self.outgoing(peer, flow, tag, data, policy)?;
+        let post = || {
+            let posted = self.hub.post(|state| (message.send(state), data.len()));
+            posted.map_err(SendError::Gone)?
+        };
+        match post() {
+            // Room may have been made that nobody has taken in.
+            Err(SendError::TimedOut) => {
+                self.hub.refresh().map_err(SendError::Gone)?;
+                post()
+            }
+            posted => posted,
+        }
+    }
+
+    /// Sends what was posted.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn flush(&self) -> Result<(), Gone> {
+        self.hub.act(|_| ((), 0))
+    }
+
     /// What is to be sent to a peer that there is.
     pub(crate) fn outgoing<'a>(
         &self,
-        peer: &'a str,
+        peer: &'a Peer,
         flow: u32,
         tag: Option<u64>,
         data: &'a [u8],
         policy: Policy,
     ) -> Result<Outgoing<'a>, SendError> {
-        let id = self.peer(peer);
-        let id = id.ok_or_else(|| SendError::UnknownPeer(peer.to_owned()))?;
+        let known = self.peers.get(peer.name());
+        if !known.is_some_and(|known| known.is_same(peer)) {
+            return Err(SendError::UnknownPeer(peer.name().to_owned()));
+        }
         Ok(Outgoing {
-            id,
             peer,
             flow,
             tag,
@@ -247,6 +291,27 @@ impl Node {
         self.receive_until(Instant::now().checked_add(timeout))
     }
 
+    /// Waits at most so long for messages, and puts those that are there behind the others of `into`, so many at most.
+    /// Returns how many these are; none came in time if it is 0.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn receive_many(
+        &self,
+        into: &mut Vec<Message>,
+        count_max: usize,
+        timeout: Duration,
+    ) -> Result<usize, Gone> {
+        if count_max == 0 {
+            return Ok(0);
+        }
+        let until = Instant::now().checked_add(timeout);
+        let received = self.hub.wait_for(until, |state, waiter| {
+            poll_messages(state, waiter, count_max, into)
+        });
+        Ok(received?.unwrap_or(0))
+    }
+
     /// Waits at most so long for the next message, if it has at most `bytes_max` bytes. A longer one is
     /// kept for the next call.
     ///
@@ -258,8 +323,8 @@ impl Node {
         timeout: Duration,
     ) -> Result<Option<Message>, ReceiveError> {
         let until = Instant::now().checked_add(timeout);
-        let received = self.hub.wait_for(until, |state, context| {
-            poll_message(state, context).map(|message| {
+        let received = self.hub.wait_for(until, |state, waiter| {
+            poll_message(state, waiter).map(|message| {
                 let bytes = message.data.len();
                 if bytes <= bytes_max {
                     return Ok(Some(message));
@@ -299,10 +364,7 @@ impl Node {
     }
 
     fn receive_until(&self, until: Option<Instant>) -> Result<Option<Message>, Gone> {
-        Ok(self
-            .hub
-            .wait_for(until, |state, context| poll_message(state, context))?
-            .ok())
+        Ok(self.hub.wait_for(until, poll_message)?.ok())
     }
 
     /// Waits at most so long for the next thing that happens to a peer or a link. The last 1024
@@ -314,7 +376,7 @@ impl Node {
         let until = Instant::now().checked_add(timeout);
         let event = self
             .hub
-            .wait_for(until, |state, context| state.sockets.poll_event(context));
+            .wait_for(until, |state, waiter| state.sockets.poll_event(waiter));
         Ok(event?.ok())
     }
 
@@ -324,8 +386,8 @@ impl Node {
     /// [`Gone`].
     pub fn peers(&self) -> Result<Vec<PeerInfo>, Gone> {
         self.hub.look(|state| {
-            let ids = self.peers.values();
-            let infos = ids.filter_map(|id| peer_info(&state.engine.node, *id));
+            let peers = self.peers.values();
+            let infos = peers.filter_map(|peer| peer_info(&state.engine.node, peer.id));
             infos.collect()
         })
     }
@@ -349,7 +411,8 @@ impl Node {
     /// Whether everything written to peers that can be reached has arrived there.
     pub(crate) fn has_arrived(&self, state: &State) -> bool {
         let node = &state.engine.node;
-        self.peers.values().all(|&peer| {
+        self.peers.values().all(|peer| {
+            let peer = peer.id;
             let Some(stats) = node.peer_stats(peer).filter(|_| node.is_connected(peer)) else {
                 return true;
             };
@@ -359,8 +422,14 @@ impl Node {
         })
     }
 
-    pub(crate) fn peer(&self, name: &str) -> Option<PeerId> {
-        self.peers.get(name).copied()
+    /// The node of this name.
+    pub fn peer(&self, name: &str) -> Option<Peer> {
+        self.peers.get(name).cloned()
+    }
+
+    pub(crate) fn known(&self, name: &str) -> Result<Peer, SendError> {
+        let peer = self.peer(name);
+        peer.ok_or_else(|| SendError::UnknownPeer(name.to_owned()))
     }
 }
 
@@ -372,8 +441,7 @@ impl Drop for Node {
 
 /// A message that is to be sent.
 pub(crate) struct Outgoing<'a> {
-    id: PeerId,
-    peer: &'a str,
+    peer: &'a Peer,
     flow: u32,
     tag: Option<u64>,
     data: &'a [u8],
@@ -385,15 +453,22 @@ impl Outgoing<'_> {
     fn send(&self, state: &mut State) -> Result<(), SendError> {
         let now = state.now;
         let node = &mut state.engine.node;
-        if !node.is_connected(self.id) {
+        if !node.is_connected(self.peer.id) {
             return Err(SendError::NotConnected);
         }
-        let sent = node.send_message(now, self.id, self.flow, self.tag, self.data, self.policy);
+        let sent = node.send_message(
+            now,
+            self.peer.id,
+            self.flow,
+            self.tag,
+            self.data,
+            self.policy,
+        );
         sent.map_err(|error| match error {
             OpError::TooLarge { bytes_max } => SendError::TooLarge(bytes_max),
             OpError::TooManyFlows => SendError::TooManyFlows,
             OpError::Full => SendError::TimedOut,
-            _ => SendError::UnknownPeer(self.peer.to_owned()),
+            _ => SendError::UnknownPeer(self.peer.name().to_owned()),
         })
     }
 
@@ -401,14 +476,14 @@ impl Outgoing<'_> {
     pub(crate) fn poll(
         &self,
         state: &mut State,
-        context: &Context<'_>,
+        waiter: &mut Waiter,
         waits_for: &mut SendError,
     ) -> Poll<Result<(), SendError>> {
         match self.send(state) {
             Err(error) if error.passes() => {
                 *waits_for = error;
-                state.sockets.room_waiters.add(context);
-                state.sockets.peer_waiters.add(context);
+                state.sockets.wait(Place::Room(self.peer.id), waiter);
+                state.sockets.wait(Place::Peer(self.peer.id), waiter);
                 Poll::Pending
             }
             sent => Poll::Ready(sent),
@@ -416,7 +491,7 @@ impl Outgoing<'_> {
     }
 }
 
-pub(crate) fn add_peer(engine: &mut Engine, peer: &Peer) -> Result<PeerId, OpenError> {
+pub(crate) fn add_peer(engine: &mut Engine, peer: &PeerOptions) -> Result<PeerId, OpenError> {
     let now = engine.now();
     let added = engine.node.add_peer(now, peer.config()?);
     added.map_err(|error| OpenError::Options(error.to_string()))
@@ -427,12 +502,12 @@ pub(crate) fn poll_opened(
     state: &mut State,
     peer: PeerId,
     service: u32,
-    context: &Context<'_>,
+    waiter: &mut Waiter,
 ) -> Poll<Result<SlotId, ConnectError>> {
     if state.engine.node.is_connected(peer) {
         return Poll::Ready(open_stream(state, peer, service));
     }
-    state.sockets.peer_waiters.add(context);
+    state.sockets.wait(Place::Peer(peer), waiter);
     Poll::Pending
 }
 
@@ -453,32 +528,78 @@ fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, 
 pub(crate) fn poll_accepted(
     state: &mut State,
     slot: SlotId,
-    context: &Context<'_>,
+    waiter: &mut Waiter,
 ) -> Poll<Result<(), ConnectError>> {
     let mut accepted = [0];
     let refused = |error| match error {
         StreamError::Reset(code) => refusal(code).unwrap_or(ConnectError::Refused),
         _ => ConnectError::Restarted,
     };
-    poll_read(state, slot, context, &mut accepted).map(|read| match read {
+    poll_read(state, slot, waiter, &mut accepted).map(|read| match read {
         Ok(1..) => Ok(()),
         Ok(0) => Err(ConnectError::Refused),
         Err(error) => Err(refused(error)),
     })
 }
 
-pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Message> {
-    if let Some(message) = state.sockets.kept.take() {
-        return Poll::Ready(message);
+pub(crate) fn poll_message(state: &mut State, waiter: &mut Waiter) -> Poll<Message> {
+    match take_message(state) {
+        Some(message) => {
+            leave_others(state, waiter);
+            Poll::Ready(message)
+        }
+        None => no_message(state, waiter),
     }
+}
+
+/// As many as are there, at most so many.
+fn poll_messages(
+    state: &mut State,
+    waiter: &mut Waiter,
+    count_max: usize,
+    into: &mut Vec<Message>,
+) -> Poll<usize> {
+    let before = into.len();
+    into.extend(core::iter::from_fn(|| take_message(state)).take(count_max));
+    match into.len() - before {
+        0 => no_message(state, waiter),
+        count => {
+            leave_others(state, waiter);
+            Poll::Ready(count)
+        }
+    }
+}
+
+fn no_message<R>(state: &mut State, waiter: &mut Waiter) -> Poll<R> {
+    state.sockets.mail_waiters.lower();
+    state.sockets.wait(Place::Mail, waiter);
+    Poll::Pending
+}
+
+/// One was woken for all that came: whether there is another message shows when it is taken out.
+fn leave_others(state: &mut State, waiter: &mut Waiter) {
+    state.sockets.serve(Place::Mail, waiter);
+    if !state.sockets.mail_waiters.is_empty()
+        && let Some(another) = take_message(state)
+    {
+        state.sockets.keep(another);
+    }
+}
+
+fn take_message(state: &mut State) -> Option<Message> {
+    let kept = state.sockets.kept.take();
+    kept.or_else(|| next_message(state))
+}
+
+fn next_message(state: &mut State) -> Option<Message> {
     let now = state.now;
     while let Some(&peer) = state.sockets.mail.front() {
         let node = &mut state.engine.node;
         if let Some(message) = node.receive_message(now, peer) {
             // The next one has its turn, however much this one sends.
             state.sockets.mail.rotate_left(1);
-            return Poll::Ready(Message {
-                from: node.peer_name(peer).unwrap_or_default().to_owned(),
+            return Some(Message {
+                from: state.sockets.peer(peer),
                 flow: message.flow,
                 tag: message.tag,
                 data: message.data,
@@ -486,9 +607,7 @@ pub(crate) fn poll_message(state: &mut State, context: &Context<'_>) -> Poll<Mes
         }
         state.sockets.mail.pop_front();
     }
-    state.sockets.mail_waiters.lower();
-    state.sockets.mail_waiters.add(context);
-    Poll::Pending
+    None
 }
 
 fn peer_info(node: &Protocol, peer: PeerId) -> Option<PeerInfo> {

@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// Another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub(crate) struct PeerOptions {
     /// Its name.
     pub name: String,
     /// Its address on each network, in the order of this node's links.
@@ -36,7 +36,7 @@ pub struct Options {
     pub(crate) port: u16,
     pub(crate) keys: Vec<[u8; KEY_BYTES]>,
     pub(crate) wire: WireMode,
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Vec<PeerOptions>,
     /// So many of them, the first, have the port of the cluster file.
     file_peers: usize,
     pub(crate) spin: Duration,
@@ -123,7 +123,7 @@ impl Options {
         name: impl Into<String>,
         addresses: impl IntoIterator<Item = impl Into<Option<SocketAddr>>>,
     ) -> Options {
-        self.peers.push(Peer {
+        self.peers.push(PeerOptions {
             name: name.into(),
             addresses: addresses.into_iter().map(Into::into).collect(),
         });
@@ -191,7 +191,7 @@ impl Options {
     }
 }
 
-impl Peer {
+impl PeerOptions {
     pub(crate) fn config(&self) -> Result<PeerConfig, OpenError> {
         if self.addresses.len() > LINKS_MAX {
             let what = format!("peer {:?} has more than {LINKS_MAX} addresses", self.name);
@@ -206,10 +206,10 @@ impl Peer {
     }
 }
 
-fn peer(node: &NodeSpec, port: u16) -> Peer {
+fn peer(node: &NodeSpec, port: u16) -> PeerOptions {
     let addresses = node.links.iter();
     let addresses = addresses.map(|link| link.map(|address| SocketAddr::new(address, port)));
-    Peer {
+    PeerOptions {
         name: node.name.clone(),
         addresses: addresses.collect(),
     }

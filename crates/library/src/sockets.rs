@@ -1,19 +1,17 @@
 //! What the program has open: streams, listeners, and who waits for what. The engine's host.
 
-use core::task::{Context, Poll, Waker};
+use core::task::{Poll, Waker};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::io;
-use std::sync::Arc;
 
 use slab::Slab;
 use tabane_engine::{HOST_TOKENS, Host, Turn};
-use tabane_io::notify::Notify;
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::link::PathState;
 use tabane_proto::op::{CODE_REFUSED, OpEvent, Rest};
 use tabane_proto::{Event as Happened, Node, PeerId, StreamId, Time};
 
-use crate::{Event, Message, StreamError};
+use crate::waiting::{Key, Place, Waiter, Wakers};
+use crate::{Event, Message, Peer, StreamError};
 
 /// Of the poller, what wakes the driver.
 pub(crate) const TOKEN_KICK: u64 = HOST_TOKENS;
@@ -34,62 +32,6 @@ pub(crate) const ACCEPTED: u8 = 0;
 /// A stream of the program, by its place in the table: the numbers of streams are used again
 /// when a peer starts afresh.
 pub(crate) type SlotId = usize;
-
-/// Who waits for something: those to be woken, and the descriptor that says it to poll and epoll.
-#[derive(Default)]
-pub(crate) struct Wakers {
-    wakers: Vec<Waker>,
-    descriptor: Option<Arc<Notify>>,
-    /// Whether the descriptor is readable.
-    is_raised: bool,
-}
-
-impl Wakers {
-    pub fn add(&mut self, context: &Context<'_>) {
-        let woken_by = |waker: &Waker| waker.will_wake(context.waker());
-        if !self.wakers.iter().any(woken_by) {
-            self.wakers.push(context.waker().clone());
-        }
-    }
-
-    #[cfg(test)]
-    pub const fn count(&self) -> usize {
-        self.wakers.len()
-    }
-
-    /// It may be there: whoever waits is put to those to be woken.
-    fn wake(&mut self, woken: &mut Vec<Waker>) {
-        woken.append(&mut self.wakers);
-        if let Some(descriptor) = self.descriptor.as_ref().filter(|_| !self.is_raised) {
-            descriptor.notify();
-            self.is_raised = true;
-        }
-    }
-
-    /// It is not there now: the descriptor is readable again when it is.
-    pub fn lower(&mut self) {
-        if let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.is_raised) {
-            descriptor.clear();
-            self.is_raised = false;
-        }
-    }
-
-    pub const fn has_descriptor(&self) -> bool {
-        self.descriptor.is_some()
-    }
-
-    /// The descriptor; at first as if it were there.
-    pub fn descriptor(&mut self) -> io::Result<Arc<Notify>> {
-        if let Some(descriptor) = &self.descriptor {
-            return Ok(Arc::clone(descriptor));
-        }
-        let descriptor = Arc::new(Notify::new()?);
-        descriptor.notify();
-        self.is_raised = true;
-        self.descriptor = Some(Arc::clone(&descriptor));
-        Ok(descriptor)
-    }
-}
 
 /// A stream that the program has.
 pub(crate) struct Slot {
@@ -135,21 +77,30 @@ pub(crate) struct Backlog {
     pub acceptors: Wakers,
 }
 
+/// Who waits for one peer.
+#[derive(Default)]
+struct PeerWaiters {
+    /// For room for a message.
+    room: Wakers,
+    /// For it to be there.
+    up: Wakers,
+}
+
 /// What the program has open.
 #[derive(Default)]
 pub(crate) struct Sockets {
     pub slots: Slab<Slot>,
     by_stream: HashMap<(PeerId, StreamId), SlotId>,
     pub listeners: BTreeMap<u32, Backlog>,
+    /// By their numbers.
+    known: Vec<Option<Peer>>,
     /// Peers that may have messages for the program.
     pub mail: VecDeque<PeerId>,
     /// A message that was too long for who asked for it: the next one.
     pub kept: Option<Message>,
     pub mail_waiters: Wakers,
-    /// Who waits for room for a message.
-    pub room_waiters: Wakers,
-    /// Who waits for a peer to be there.
-    pub peer_waiters: Wakers,
+    /// By the numbers of the peers.
+    peers: Vec<PeerWaiters>,
     pub events: VecDeque<Event>,
     /// How many went since the program last asked.
     events_missed: u64,
@@ -159,6 +110,12 @@ pub(crate) struct Sockets {
     /// Somebody waits who is not a thread: the helper must not leave the node alone.
     pub has_tasks: bool,
     woken: Vec<Waker>,
+    /// Of those who do not wait any more: to be dropped without the lock, as tasks may hang on them.
+    dropped: Vec<Waker>,
+    /// Who drives, if it waits for something: what it waits for it need not be woken for.
+    pub driving: Option<Key>,
+    /// Numbers calls that wait.
+    calls: u64,
     /// The program wrote something small, and will wait for an answer.
     pub wrote_small: bool,
     /// A buffer.
@@ -166,6 +123,21 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
+    /// There is this peer.
+    pub fn know(&mut self, peer: Peer) {
+        let number = peer.id.0 as usize;
+        if number >= self.known.len() {
+            self.known.resize(number + 1, None);
+        }
+        self.known[number] = Some(peer);
+    }
+
+    /// The peer of this number.
+    pub fn peer(&self, id: PeerId) -> Peer {
+        let known = self.known.get(id.0 as usize).cloned().flatten();
+        known.unwrap_or_else(|| Peer::new(id, ""))
+    }
+
     pub fn insert(&mut self, peer: PeerId, stream: StreamId) -> SlotId {
         let slot = self.slots.insert(Slot {
             peer,
@@ -197,6 +169,102 @@ impl Sockets {
         core::mem::take(&mut self.woken)
     }
 
+    /// Wakers to be dropped without the lock.
+    pub fn take_dropped(&mut self) -> Vec<Waker> {
+        core::mem::take(&mut self.dropped)
+    }
+
+    fn waiters(&mut self, place: Place) -> Option<&mut Wakers> {
+        match place {
+            Place::Mail => Some(&mut self.mail_waiters),
+            Place::Events => Some(&mut self.event_waiters),
+            Place::Room(peer) => Some(&mut self.peer_waiters(peer).room),
+            Place::Peer(peer) => Some(&mut self.peer_waiters(peer).up),
+            Place::Accept(service) => Some(&mut self.listeners.get_mut(&service)?.acceptors),
+            Place::Read(slot) => Some(&mut self.slots.get_mut(slot)?.readers),
+            Place::Write(slot) => Some(&mut self.slots.get_mut(slot)?.writers),
+        }
+    }
+
+    fn peer_waiters(&mut self, peer: PeerId) -> &mut PeerWaiters {
+        let index = peer.0 as usize;
+        if index >= self.peers.len() {
+            self.peers.resize_with(index + 1, PeerWaiters::default);
+        }
+        &mut self.peers[index]
+    }
+
+    #[cfg(test)]
+    pub fn waiting_for_peers(&self) -> usize {
+        let waiters = self
+            .peers
+            .iter()
+            .map(|peer| peer.up.count() + peer.room.count());
+        waiters.sum()
+    }
+
+    /// The caller is woken when it may be there.
+    pub fn wait(&mut self, place: Place, waiter: &mut Waiter) {
+        let mut calls = self.calls;
+        let (key, waker) = waiter.note(place, &mut calls);
+        self.calls = calls;
+        if let Some(waiters) = self.waiters(place) {
+            let before = waiters.add(key, waker);
+            self.dropped.extend(before);
+        }
+    }
+
+    /// A call has ended, or was given up. If it had been woken for something, another one may have that.
+    pub fn forget(&mut self, waiter: &mut Waiter) {
+        let Some(key) = waiter.key() else { return };
+        for place in waiter.take_places() {
+            let Some(waiters) = self.waiters(place) else {
+                continue;
+            };
+            match waiters.remove(key) {
+                Some(waker) => self.dropped.push(waker),
+                None => self.pass_on(place),
+            }
+        }
+    }
+
+    /// The caller has what it waited for there, and has seen to others who wait for more of it.
+    pub fn serve(&mut self, place: Place, waiter: &mut Waiter) {
+        waiter.strike(place);
+        let waker = waiter
+            .key()
+            .and_then(|key| self.waiters(place)?.remove(key));
+        self.dropped.extend(waker);
+    }
+
+    fn pass_on(&mut self, place: Place) {
+        let is_there = match place {
+            Place::Mail => self.kept.is_some() || !self.mail.is_empty(),
+            Place::Events => !self.events.is_empty(),
+            // Who has no room waits on.
+            Place::Room(_) => true,
+            Place::Accept(service) => self
+                .listeners
+                .get(&service)
+                .is_some_and(|backlog| !backlog.streams.is_empty()),
+            // All of them were woken.
+            Place::Peer(_) | Place::Read(_) | Place::Write(_) => false,
+        };
+        if is_there {
+            self.wake_one(place);
+        }
+    }
+
+    /// One of those who wait may have it.
+    fn wake_one(&mut self, place: Place) {
+        let mut woken = core::mem::take(&mut self.woken);
+        let driving = self.driving;
+        if let Some(waiters) = self.waiters(place) {
+            waiters.wake_one(driving, &mut woken);
+        }
+        self.woken = woken;
+    }
+
     /// Everybody who waits for anything.
     pub fn wake_all(&mut self) {
         for (_, slot) in &mut self.slots {
@@ -206,9 +274,11 @@ impl Sockets {
         for backlog in self.listeners.values_mut() {
             backlog.acceptors.wake(&mut self.woken);
         }
+        for peer in &mut self.peers {
+            peer.room.wake(&mut self.woken);
+            peer.up.wake(&mut self.woken);
+        }
         self.mail_waiters.wake(&mut self.woken);
-        self.room_waiters.wake(&mut self.woken);
-        self.peer_waiters.wake(&mut self.woken);
         self.event_waiters.wake(&mut self.woken);
     }
 
@@ -219,7 +289,7 @@ impl Sockets {
     }
 
     /// The next event, if there is one; else the caller is woken by it.
-    pub fn poll_event(&mut self, context: &Context<'_>) -> Poll<Event> {
+    pub fn poll_event(&mut self, waiter: &mut Waiter) -> Poll<Event> {
         let missed = core::mem::take(&mut self.events_missed);
         if missed > 0 {
             return Poll::Ready(Event::Missed { count: missed });
@@ -233,31 +303,16 @@ impl Sockets {
             }
             None => {
                 self.event_waiters.lower();
-                self.event_waiters.add(context);
+                self.wait(Place::Events, waiter);
                 Poll::Pending
             }
-        }
-    }
-
-    /// Who waited for something of the node gave up: nothing is left of that. (Who waited for a
-    /// stream is forgotten with the stream.)
-    pub fn forget(&mut self, waker: &Waker) {
-        let acceptors = self.listeners.values_mut().map(|l| &mut l.acceptors);
-        let others = [
-            &mut self.mail_waiters,
-            &mut self.room_waiters,
-            &mut self.peer_waiters,
-            &mut self.event_waiters,
-        ];
-        for waiters in acceptors.chain(others) {
-            waiters.wakers.retain(|other| !other.will_wake(waker));
         }
     }
 
     /// Keeps a message for whoever asks next, since nobody who asked could take it.
     pub fn keep(&mut self, message: Message) {
         self.kept = Some(message);
-        self.mail_waiters.wake(&mut self.woken);
+        self.wake_one(Place::Mail);
     }
 
     /// Keeps an event until the program asks; if there are too many, the oldest goes and is counted.
@@ -267,7 +322,7 @@ impl Sockets {
             self.events_missed += 1;
         }
         self.events.push_back(event);
-        self.event_waiters.wake(&mut self.woken);
+        self.wake_one(Place::Events);
     }
 
     fn slot(&mut self, peer: PeerId, stream: StreamId) -> Option<&mut Slot> {
@@ -305,8 +360,8 @@ impl Sockets {
         let slot = self.insert(peer, id);
         if let Some(backlog) = self.listeners.get_mut(&service) {
             backlog.streams.push_back(slot);
-            backlog.acceptors.wake(&mut self.woken);
         }
+        self.wake_one(Place::Accept(service));
     }
 
     /// A stream ended before its time, in one direction or both.
@@ -361,13 +416,13 @@ impl Sockets {
             }
             OpEvent::MessageReady => {
                 self.mail.push_back(peer);
-                self.mail_waiters.wake(&mut self.woken);
+                self.wake_one(Place::Mail);
             }
-            OpEvent::MessageRoom => self.room_waiters.wake(&mut self.woken),
+            OpEvent::MessageRoom => self.wake_one(Place::Room(peer)),
             OpEvent::MessagesBroken { count } => {
-                let peer = node.peer_name(peer).unwrap_or_default().to_owned();
-                self.tell(Event::MessagesBroken { peer, count });
-                self.room_waiters.wake(&mut self.woken);
+                let name = node.peer_name(peer).unwrap_or_default().to_owned();
+                self.tell(Event::MessagesBroken { peer: name, count });
+                self.wake_one(Place::Room(peer));
             }
         }
     }
@@ -381,13 +436,12 @@ impl Sockets {
         else {
             return;
         };
-        let Some(stats) = node.peer_stats(*peer) else {
+        let Some(name) = node.peer_name(*peer) else {
             return;
         };
-        let paths = stats.paths.iter();
-        let working = paths.filter(|path| path.state == PathState::Up).count();
         let has_failed = matches!(happened, Happened::LinkDown { .. });
-        if let Some(event) = self.redundancy(*peer, stats.name, working, has_failed) {
+        let working = paths_up(node, *peer);
+        if let Some(event) = self.redundancy(*peer, name.to_owned(), working, has_failed) {
             self.tell(event);
         }
     }
@@ -409,6 +463,13 @@ impl Sockets {
     }
 }
 
+/// How many paths to a peer work.
+fn paths_up(node: &Node, peer: PeerId) -> usize {
+    let stats = node.peer_stats(peer);
+    let paths = stats.iter().flat_map(|stats| &stats.paths);
+    paths.filter(|path| path.state == PathState::Up).count()
+}
+
 /// Whether a stream was turned away for good or for now; `None`: it says nothing of that.
 pub(crate) const fn refusal(code: u32) -> Option<crate::ConnectError> {
     match code {
@@ -424,8 +485,10 @@ impl Host for Sockets {
             self.tell(event);
         }
         self.tell_redundancy(node, &event);
-        if matches!(event, Happened::PeerUp { .. }) {
-            self.peer_waiters.wake(&mut self.woken);
+        if let Happened::PeerUp { peer, .. } = event {
+            let mut woken = core::mem::take(&mut self.woken);
+            self.peer_waiters(peer).up.wake(&mut woken);
+            self.woken = woken;
         }
         if let Happened::Op { peer, event } = event {
             self.on_op(now, node, peer, event);
@@ -488,8 +551,8 @@ mod tests {
             text: number.to_string(),
         };
         (0..EVENTS_MAX + 2).for_each(|number| sockets.tell(event(number)));
-        let context = Context::from_waker(Waker::noop());
-        let mut next = || sockets.poll_event(&context);
+        let mut waiter = Waiter::new(Waker::noop().clone());
+        let mut next = || sockets.poll_event(&mut waiter);
         assert_eq!(next(), Poll::Ready(Event::Missed { count: 2 }));
         for number in 2..EVENTS_MAX + 2 {
             assert_eq!(next(), Poll::Ready(event(number)));

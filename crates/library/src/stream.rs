@@ -1,6 +1,6 @@
 //! A stream of bytes both ways: what a TCP connection is, over all links.
 
-use core::task::{Context, Poll};
+use core::task::Poll;
 use core::time::Duration;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use tabane_proto::op::{OpError, Policy};
 
 use crate::hub::{Hub, State};
 use crate::sockets::{CODE_DROPPED, Slot, SlotId};
+use crate::waiting::{Place, Waiter};
 use crate::{Descriptor, Gone, StreamError};
 
 /// Something written that is no longer than this waits for an answer, as far as anyone can tell.
@@ -119,7 +120,7 @@ impl Stream {
     /// [`StreamError`]: it will not arrive. [`StreamError::Finished`]: this end reset the stream.
     pub fn wait_finished(&self, timeout: Duration) -> Result<bool, StreamError> {
         let until = Instant::now().checked_add(timeout);
-        let arrived = self.hub.wait_for(until, |state, context| {
+        let arrived = self.hub.wait_for(until, |state, waiter| {
             let slot = &mut state.sockets.slots[self.slot];
             match slot.writing_ended {
                 _ if slot.is_finished => Poll::Ready(Ok(())),
@@ -127,7 +128,7 @@ impl Stream {
                     Poll::Ready(Err(error))
                 }
                 _ => {
-                    slot.writers.add(context);
+                    state.sockets.wait(Place::Write(self.slot), waiter);
                     Poll::Pending
                 }
             }
@@ -181,8 +182,8 @@ impl Stream {
         if into.is_empty() {
             return Ok(0);
         }
-        let read = self.hub.wait_for(until, |state, context| {
-            poll_read(state, self.slot, context, into)
+        let read = self.hub.wait_for(until, |state, waiter| {
+            poll_read(state, self.slot, waiter, into)
         });
         match read? {
             Ok(read) => Ok(read?),
@@ -210,12 +211,12 @@ impl Stream {
 /// Reads what has arrived of a stream; registers the caller if there is nothing.
 pub(crate) fn poll_read(
     state: &mut State,
-    slot: SlotId,
-    context: &Context<'_>,
+    id: SlotId,
+    waiter: &mut Waiter,
     into: &mut [u8],
 ) -> Poll<Result<usize, StreamError>> {
     let now = state.now;
-    let slot = &mut state.sockets.slots[slot];
+    let slot = &mut state.sockets.slots[id];
     if let Some(len) = read_rest(slot, into) {
         return Poll::Ready(Ok(len));
     }
@@ -239,7 +240,7 @@ pub(crate) fn poll_read(
         }
         Ok(_) => {
             slot.readers.lower();
-            slot.readers.add(context);
+            state.sockets.wait(Place::Read(id), waiter);
             Poll::Pending
         }
         Err(error) => Poll::Ready(Err(ended(error))),
@@ -281,12 +282,12 @@ fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamEr
 pub(crate) fn poll_write(
     state: &mut State,
     slot: SlotId,
-    context: &Context<'_>,
+    waiter: &mut Waiter,
     data: &[u8],
 ) -> Poll<Result<usize, StreamError>> {
     match write(state, slot, data) {
         Ok(0) => {
-            state.sockets.slots[slot].writers.add(context);
+            state.sockets.wait(Place::Write(slot), waiter);
             Poll::Pending
         }
         written => Poll::Ready(written),
@@ -335,8 +336,8 @@ impl Write for &Stream {
         if self.is_nonblocking.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let written = self.hub.wait_to_act(None, |state, context| {
-            let written = poll_write(state, self.slot, context, data);
+        let written = self.hub.wait_to_act(None, |state, waiter| {
+            let written = poll_write(state, self.slot, waiter, data);
             written.map(|written| (written, *written.as_ref().unwrap_or(&0)))
         })?;
         Ok(written.unwrap_or(Ok(0))?)

@@ -1,13 +1,21 @@
 //! What no user sees: that nothing waits for somebody who does not come.
 
+use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::task::Wake;
 use std::thread;
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::node::{poll_message, poll_opened};
-use crate::{Node, Options};
+use crate::waiting::Waiter;
+use crate::{Node, Options, Policy, SendError};
 
 const KEY: [u8; 32] = [7; 32];
 const LINK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -51,9 +59,9 @@ fn a_stream_is_asked_for_and_window_given_by_who_waits_for_it() {
     let listener = b.listen(SERVICE).unwrap();
     let mut near = a.connect("b", SERVICE).unwrap();
     let far = listener.accept_timeout(LONG).unwrap();
-    let peer = a.peer("b").unwrap();
-    let opened = a.hub.wait_for(None, |state, context| {
-        poll_opened(state, peer, SERVICE, context)
+    let peer = a.peer("b").unwrap().id;
+    let opened = a.hub.wait_for(None, |state, waiter| {
+        poll_opened(state, peer, SERVICE, waiter)
     });
     assert!(opened.unwrap().unwrap().is_ok());
     assert!(!waits(&a));
@@ -101,13 +109,239 @@ fn messages_of_several_peers_are_received_in_turn() {
         thread::sleep(Duration::from_millis(1));
     }
     let next = || {
-        let context = Context::from_waker(Waker::noop());
-        let next = c.hub.look(|state| poll_message(state, &context));
+        let mut waiter = Waiter::new(Waker::noop().clone());
+        let next = c.hub.look(|state| poll_message(state, &mut waiter));
         match next.unwrap() {
-            Poll::Ready(message) => message.from,
+            Poll::Ready(message) => message.from.name().to_owned(),
             Poll::Pending => panic!("a hundred were sent"),
         }
     };
     let first = [next(), next()];
     assert!(first.contains(&"b".to_owned()), "{first:?}");
+}
+
+/// How often a task was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Woken {
+    fn times(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A call of a task, and how often that was woken.
+struct Task<F> {
+    call: Pin<Box<F>>,
+    woken: Arc<Woken>,
+}
+
+/// So many tasks whose calls all wait.
+fn tasks<F: Future>(count: usize, call: impl Fn() -> F) -> Vec<Task<F>> {
+    let task = |_| {
+        let woken = Arc::new(Woken::default());
+        let mut call = Box::pin(call());
+        assert!(poll(&mut call, &woken).is_pending());
+        Task { call, woken }
+    };
+    (0..count).map(task).collect()
+}
+
+fn poll<F: Future>(call: &mut Pin<Box<F>>, woken: &Arc<Woken>) -> Poll<F::Output> {
+    let waker = Waker::from(Arc::clone(woken));
+    call.as_mut().poll(&mut Context::from_waker(&waker))
+}
+
+/// Waits until so many of them were woken; which.
+fn woken<F>(tasks: &[Task<F>], count: usize) -> Vec<usize> {
+    let begun = Instant::now();
+    loop {
+        let woken = tasks.iter().enumerate();
+        let woken = woken.filter(|(_, task)| task.woken.times() > 0);
+        let woken: Vec<_> = woken.map(|(number, _)| number).collect();
+        assert!(woken.len() <= count, "{woken:?}");
+        if woken.len() == count {
+            return woken;
+        }
+        assert!(begun.elapsed() < LONG, "{woken:?} of {count}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_message_wakes_one_of_those_who_wait_and_another_if_that_one_gives_up() {
+    let [a, b] = nodes(["a", "b"]);
+    let mut waiting = tasks(5, || b.receive_async());
+    a.send("b", 0, b"one").unwrap();
+    // Who came first.
+    assert_eq!(woken(&waiting, 1), [0]);
+    drop(waiting.remove(0));
+    assert_eq!(woken(&waiting, 1), [0]);
+    let Task {
+        mut call,
+        woken: by,
+    } = waiting.remove(0);
+    let Poll::Ready(message) = poll(&mut call, &by) else {
+        panic!("it was woken for nothing");
+    };
+    assert_eq!(message.unwrap().data, b"one");
+    // None is left: the others sleep.
+    assert_eq!(woken(&waiting, 0), [0; 0]);
+    // One word for all that came.
+    a.send("b", 0, b"two").unwrap();
+    a.send("b", 0, b"three").unwrap();
+    a.send("b", 0, b"four").unwrap();
+    let begun = Instant::now();
+    for wanted in [&b"two"[..], b"three", b"four"] {
+        woken(&waiting, 1);
+        let Task {
+            mut call,
+            woken: by,
+        } = waiting.remove(0);
+        let message = loop {
+            if let Poll::Ready(message) = poll(&mut call, &by) {
+                break message;
+            }
+            // It may have to come yet.
+            assert!(begun.elapsed() < LONG);
+        };
+        assert_eq!(message.unwrap().data, wanted);
+    }
+}
+
+#[test]
+fn a_stream_wakes_one_of_those_who_accept_and_another_if_that_one_gives_up() {
+    let [a, b] = nodes(["a", "b"]);
+    let listener = b.listen(SERVICE).unwrap();
+    let mut waiting = tasks(3, || listener.accept_async());
+    let _near = a.connect("b", SERVICE).unwrap();
+    assert_eq!(woken(&waiting, 1), [0]);
+    drop(waiting.remove(0));
+    assert_eq!(woken(&waiting, 1), [0]);
+    let Task {
+        mut call,
+        woken: by,
+    } = waiting.remove(0);
+    assert!(poll(&mut call, &by).is_ready());
+    assert_eq!(woken(&waiting, 0), [0; 0]);
+}
+
+#[test]
+fn a_peer_that_comes_wakes_who_waits_for_it_and_nobody_else() {
+    let free = [(); 2].map(|()| UdpSocket::bind((LINK, 0)).unwrap());
+    let [at_a, at_b] = free.map(|socket| socket.local_addr().unwrap());
+    let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let a = Options::new("a", KEY, [LINK]).port(at_a.port());
+    let a = Node::open(a.peer("b", [at_b]).peer("c", [nobody])).unwrap();
+    let for_b = tasks(50, || a.send_async("b", 0, b"hello"));
+    let for_c = tasks(50, || a.send_async("c", 0, b"hello"));
+    let b = Options::new("b", KEY, [LINK]).port(at_b.port());
+    let _b = Node::open(b.peer("a", [at_a])).unwrap();
+    assert_eq!(woken(&for_b, 50).len(), 50);
+    assert_eq!(woken(&for_c, 0), [0; 0]);
+    // Those who give up are gone at once.
+    drop((for_b, for_c));
+    let left = a.hub.look(|state| state.sockets.waiting_for_peers());
+    assert_eq!(left, Ok(0));
+}
+
+#[test]
+fn reads_that_tasks_give_up_leave_one_waker_behind() {
+    let [a, b] = nodes(["a", "b"]);
+    let listener = b.listen(SERVICE).unwrap();
+    let mut near = a.connect("b", SERVICE).unwrap();
+    let _far = listener.accept_timeout(LONG).unwrap();
+    let tasks: Vec<_> = (0..10).map(|_| Arc::new(Woken::default())).collect();
+    for task in &tasks {
+        let waker = Waker::from(Arc::clone(task));
+        let mut context = Context::from_waker(&waker);
+        let mut buffer = [0; 8];
+        let read = Pin::new(&mut near).poll_read(&mut context, &mut ReadBuf::new(&mut buffer));
+        assert!(read.is_pending());
+    }
+    let held: usize = tasks.iter().map(|task| Arc::strong_count(task) - 1).sum();
+    assert_eq!(held, 1);
+    drop(near);
+    assert!(tasks.iter().all(|task| Arc::strong_count(task) == 1));
+}
+
+#[test]
+fn what_is_posted_is_sent_though_nobody_says_so() {
+    let [a, b] = nodes(["a", "b"]);
+    let to_b = a.peer("b").unwrap();
+    a.send("b", 0, b"hello").unwrap();
+    assert_eq!(b.receive().unwrap().from, b.peer("a").unwrap());
+    let post = || {
+        a.post(&to_b, 0, None, b"posted", Policy::default())
+            .unwrap()
+    };
+    let arrives = || {
+        let message = b.receive_timeout(LONG).unwrap().unwrap();
+        assert_eq!(message.data, b"posted");
+    };
+    // Nobody waits for anything of the node.
+    post();
+    arrives();
+    // A thread does, for long already: it may sleep until a timer, and the helper until it is woken.
+    thread::scope(|scope| {
+        let drives = scope.spawn(|| a.receive());
+        while !a.hub.look(|state| state.helper_sleeps()).unwrap() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        post();
+        arrives();
+        b.send("a", 0, b"go").unwrap();
+        drives.join().unwrap().unwrap();
+    });
+    // Tasks do: the helper drives.
+    let _waiting = tasks(1, || a.receive_async());
+    for _ in 0..10 {
+        post();
+        arrives();
+    }
+}
+
+#[test]
+fn what_is_posted_is_received_in_order_and_many_at_a_time() {
+    const COUNT: u32 = 5_000;
+    let [a, b] = nodes(["a", "b"]);
+    let to_b = a.peer("b").unwrap();
+    a.send("b", 7, b"first").unwrap();
+    b.receive().unwrap();
+    for n in 0..COUNT {
+        let data = n.to_be_bytes();
+        // Short of room it is flushed by itself.
+        while a.post(&to_b, 7, Some(1), &data, Policy::default()).is_err() {
+            a.flush().unwrap();
+        }
+    }
+    a.flush().unwrap();
+    let mut messages = Vec::new();
+    while messages.len() < COUNT as usize {
+        let before = messages.len();
+        let count = b.receive_many(&mut messages, 100, LONG).unwrap();
+        assert!((1..=100).contains(&count) && messages.len() == before + count);
+    }
+    for (n, message) in (0..).zip(&messages) {
+        assert_eq!(message.data, u32::to_be_bytes(n));
+        assert_eq!((message.from.name(), message.tag), ("a", Some(1)));
+    }
+    assert_eq!(b.receive_many(&mut messages, 0, LONG), Ok(0));
+    assert_eq!(b.receive_many(&mut messages, 100, Duration::ZERO), Ok(0));
+}
+
+#[test]
+fn a_peer_of_another_node_is_none_of_this_one() {
+    let [a, b] = nodes(["a", "b"]);
+    let b_own = b.peer("a").unwrap();
+    let unknown = Err(SendError::UnknownPeer("a".to_owned()));
+    let policy = Policy::default();
+    assert_eq!(a.post(&b_own, 0, None, b"", policy), unknown);
+    assert!(a.peer("a").is_none());
 }

@@ -62,7 +62,7 @@ async fn messages_events_and_errors_reach_tasks() {
     a.send("b", 1, b"hello").unwrap();
     let message = timeout(LONG, b.receive_async()).await.unwrap().unwrap();
     assert_eq!(
-        (message.from.as_str(), &message.data[..]),
+        (message.from.name(), &message.data[..]),
         ("a", &b"hello"[..])
     );
 }

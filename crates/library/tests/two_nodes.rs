@@ -319,7 +319,7 @@ fn messages_keep_their_boundaries_and_order() {
     let receiver = thread::spawn(move || {
         for n in 0..2000u32 {
             let message = b.receive_timeout(LONG).unwrap().unwrap();
-            assert_eq!((message.from.as_str(), message.flow), ("a", 3));
+            assert_eq!((message.from.name(), message.flow), ("a", 3));
             assert_eq!(message.data, vec![n as u8; n as usize]);
         }
         b

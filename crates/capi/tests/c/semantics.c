@@ -90,6 +90,8 @@ static void case_fork(void)
         CHECK(another == NULL);
         CHECK(tabane_accept(listener, TABANE_FOREVER, &another) == TABANE_E_FORKED);
         CHECK(tabane_send(a, "b", 1, NULL, "x", 1, TABANE_STRIPE) == TABANE_E_FORKED);
+        CHECK(tabane_post(a, "b", 1, NULL, "x", 1, TABANE_STRIPE) == TABANE_E_FORKED);
+        CHECK(tabane_flush(a) == TABANE_E_FORKED);
         CHECK(tabane_receive(a, TABANE_FOREVER, &message, buffer, 8) == TABANE_E_FORKED);
         CHECK(tabane_next_event(a, TABANE_FOREVER, &event) == TABANE_E_FORKED);
         CHECK(tabane_paths(a, "b", paths) == TABANE_E_FORKED);
@@ -325,6 +327,13 @@ static void case_messages(void)
     CHECK(tabane_receive(b, LONG_MS, &message, NULL, 0) == 1);
     CHECK(message.bytes == 0 && message.has_tag == 0);
     CHECK(tabane_receive(b, 0, &message, buffer, sizeof buffer) == 0);
+    CHECK(tabane_post(a, "b", 3, &tag, "one", 3, TABANE_STRIPE) == 0);
+    CHECK(tabane_post(a, "b", 3, NULL, "two", 3, TABANE_STRIPE) == 0);
+    CHECK(tabane_flush(a) == 0);
+    CHECK(tabane_receive(b, LONG_MS, &message, buffer, sizeof buffer) == 1);
+    CHECK(message.has_tag == 1 && memcmp(buffer, "one", 3) == 0);
+    CHECK(tabane_receive(b, LONG_MS, &message, buffer, sizeof buffer) == 1);
+    CHECK(message.has_tag == 0 && memcmp(buffer, "two", 3) == 0);
     size_t longest = TABANE_MESSAGE_BYTES_MAX;
     char *large = calloc(1, longest + 1);
     CHECK(large);
@@ -333,6 +342,7 @@ static void case_messages(void)
     CHECK(tabane_receive(b, LONG_MS, &message, large, longest) == 1 && message.bytes == longest);
     free(large);
     CHECK(tabane_send(a, "c", 3, NULL, "", 0, TABANE_STRIPE) == TABANE_E_UNKNOWN_PEER);
+    CHECK(tabane_post(a, "c", 3, NULL, "", 0, TABANE_STRIPE) == TABANE_E_UNKNOWN_PEER);
 }
 
 static void case_flows(void)

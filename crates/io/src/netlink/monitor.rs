@@ -59,6 +59,20 @@ pub enum Change {
     Resync,
 }
 
+impl Change {
+    /// The kernel's number of the device that it is about; `None`: it may be about any.
+    #[must_use]
+    pub const fn device(&self) -> Option<u32> {
+        match *self {
+            Change::Link { index, .. }
+            | Change::LinkGone { index, .. }
+            | Change::AddressAdded { index, .. }
+            | Change::AddressRemoved { index, .. } => Some(index),
+            Change::Resync => None,
+        }
+    }
+}
+
 /// A subscription to link and address changes of one network namespace.
 #[derive(Debug)]
 pub struct LinkMonitor {

@@ -13,7 +13,8 @@ pub const FILTER_INSTRUCTIONS_MAX: usize = 4096;
 pub const FILTER_PAYLOAD: u32 = 8;
 
 /// One instruction of a filter. Conditions compare the accumulator, which the
-/// loads set, and skip the given number of instructions.
+/// loads set, and skip the given number of instructions. There is an index beside it, which
+/// begins as 0, and room to keep numbers in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
     /// Load the length of UDP header and datagram. Datagrams that the kernel has
@@ -25,14 +26,36 @@ pub enum Instruction {
     LoadWord(u32),
     /// Load a random number of 32 bits.
     LoadRandom,
+    /// Load this number.
+    Load(u32),
+    /// Keep the accumulator in this place (0 to 15), …
+    Keep(u32),
+    /// … and load what was kept there.
+    Recall(u32),
+    /// Copy the accumulator to the index.
+    ToIndex,
+    /// Leave these bits of the accumulator.
+    And(u32),
+    /// Leave the remainder of a division by this number, which is not 0.
+    Modulo(u32),
+    /// Shift the accumulator right by so many bits (0 to 31).
+    ShiftRight(u32),
+    /// Shift the accumulator left by the index (0 to 31).
+    ShiftLeftByIndex,
+    /// Skip so many.
+    Skip(u32),
     /// Equal to the number: skip so many.
     SkipIfEqual(u32, u8),
     /// Not equal: skip so many.
     SkipUnlessEqual(u32, u8),
     /// Greater than the number: skip so many.
     SkipIfGreater(u32, u8),
+    /// Not greater: skip so many.
+    SkipUnlessGreater(u32, u8),
     /// None of these bits set: skip so many.
     SkipUnlessBits(u32, u8),
+    /// A bit of the index set: skip so many.
+    SkipIfIndexBits(u8),
     /// Take the packet.
     Accept,
     /// Drop it.
@@ -45,8 +68,11 @@ const ANCILLARY_RANDOM: u32 = 56;
 
 impl Instruction {
     fn encode(self) -> libc::sock_filter {
-        use libc::{BPF_ABS, BPF_B, BPF_JEQ, BPF_JGT, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LEN};
-        use libc::{BPF_RET, BPF_W};
+        use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGT, BPF_JMP};
+        use libc::{
+            BPF_JSET, BPF_K, BPF_LD, BPF_LEN, BPF_LSH, BPF_MEM, BPF_MISC, BPF_MOD, BPF_RET,
+        };
+        use libc::{BPF_RSH, BPF_ST, BPF_TAX, BPF_W, BPF_X};
         let (code, jt, jf, k) = match self {
             Instruction::LoadLength => (BPF_LD | BPF_W | BPF_LEN, 0, 0, 0),
             Instruction::LoadByte(at) => (BPF_LD | BPF_B | BPF_ABS, 0, 0, at),
@@ -55,9 +81,20 @@ impl Instruction {
                 let at = ANCILLARY.wrapping_add(ANCILLARY_RANDOM);
                 (BPF_LD | BPF_W | BPF_ABS, 0, 0, at)
             }
+            Instruction::Load(k) => (BPF_LD | BPF_IMM, 0, 0, k),
+            Instruction::Keep(place) => (BPF_ST, 0, 0, place),
+            Instruction::Recall(place) => (BPF_LD | BPF_MEM, 0, 0, place),
+            Instruction::ToIndex => (BPF_MISC | BPF_TAX, 0, 0, 0),
+            Instruction::And(k) => (BPF_ALU | BPF_AND | BPF_K, 0, 0, k),
+            Instruction::Modulo(k) => (BPF_ALU | BPF_MOD | BPF_K, 0, 0, k),
+            Instruction::ShiftRight(k) => (BPF_ALU | BPF_RSH | BPF_K, 0, 0, k),
+            Instruction::ShiftLeftByIndex => (BPF_ALU | BPF_LSH | BPF_X, 0, 0, 0),
+            Instruction::Skip(skip) => (BPF_JMP | BPF_JA, 0, 0, skip),
             Instruction::SkipIfEqual(k, skip) => (BPF_JMP | BPF_JEQ | BPF_K, skip, 0, k),
             Instruction::SkipUnlessEqual(k, skip) => (BPF_JMP | BPF_JEQ | BPF_K, 0, skip, k),
             Instruction::SkipIfGreater(k, skip) => (BPF_JMP | BPF_JGT | BPF_K, skip, 0, k),
+            Instruction::SkipUnlessGreater(k, skip) => (BPF_JMP | BPF_JGT | BPF_K, 0, skip, k),
+            Instruction::SkipIfIndexBits(skip) => (BPF_JMP | BPF_JSET | BPF_X, skip, 0, 0),
             Instruction::SkipUnlessBits(k, skip) => (BPF_JMP | BPF_JSET | BPF_K, 0, skip, k),
             Instruction::Accept => (BPF_RET | BPF_K, 0, 0, u32::MAX),
             Instruction::Drop => (BPF_RET | BPF_K, 0, 0, 0),

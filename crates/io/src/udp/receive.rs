@@ -75,6 +75,28 @@ impl ReceiveBatch {
         self.count == BATCH_RECEIVES
     }
 
+    /// Forgets its datagrams.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Adds a datagram that came otherwise than by a [`LinkSocket`]. False: it is full, or the
+    /// datagram is longer than [`RECEIVE_BYTES`].
+    pub fn push(&mut self, from: SocketAddr, datagram: &[u8]) -> bool {
+        if self.is_full() || datagram.len() > self.buffer_bytes {
+            return false;
+        }
+        let at = self.count * self.buffer_bytes;
+        self.memory[at..at + datagram.len()].copy_from_slice(datagram);
+        self.bursts[self.count] = Burst {
+            from,
+            bytes: datagram.len(),
+            segment_bytes: datagram.len().max(1),
+        };
+        self.count += 1;
+        true
+    }
+
     /// The datagrams of the last [`LinkSocket::recv`] in the order of arrival,
     /// with their senders, to be read and overwritten in place. Empty datagrams
     /// do not appear.

@@ -5,6 +5,7 @@ mod limits;
 pub mod log;
 mod manager;
 mod nic;
+mod ports;
 mod rates;
 mod read_ahead;
 mod redundancy;

@@ -1,7 +1,6 @@
 //! The virtual NIC's place in the loop: frames read from it go to the peers,
 //! frames from the peers are written to it.
 
-use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,8 +11,9 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
 use tabane_proto::{Node, PeerId, Time};
 
+use super::ports::Ports;
 use super::read_ahead::{QUEUE_BYTES, ReadAhead};
-use crate::vswitch::{DropReason, FlowNumbers, VSwitch, Verdict, flow_hash};
+use crate::vswitch::{DropReason, VSwitch, Verdict, flow_hash};
 
 /// Its name.
 pub const NAME: &str = "tab0";
@@ -83,9 +83,7 @@ pub struct Nic {
     address: IpAddr,
     condition: Condition,
     switch: VSwitch,
-    peers: Vec<PeerId>,
-    /// To each of the peers.
-    flows: Vec<FlowNumbers>,
+    ports: Ports,
     pub counters: NicCounters,
     /// When it was last looked for an overrun, and when one was last found.
     looked_at: Time,
@@ -126,13 +124,14 @@ impl Nic {
             tx_queue_length: TX_QUEUE_LENGTH,
             backend,
         })?;
+        let mut ports = Ports::default();
+        ports.set(peers.iter().map(|(peer, _)| *peer));
         Ok(Nic {
             vnic,
             address: address.0,
             condition: Condition::Sound,
             switch: switch(address.0, peers),
-            peers: peers.iter().map(|(peer, _)| *peer).collect(),
-            flows: vec![FlowNumbers::default(); peers.len()],
+            ports,
             counters: NicCounters::default(),
             looked_at: Time::ZERO,
             overrun_at: None,
@@ -146,13 +145,8 @@ impl Nic {
 
     /// Other nodes have virtual NICs now.
     pub fn set_peers(&mut self, own: IpAddr, peers: &[(PeerId, IpAddr)]) {
-        let mut before: HashMap<PeerId, FlowNumbers> =
-            self.peers.drain(..).zip(self.flows.drain(..)).collect();
         self.switch = switch(own, peers);
-        for (peer, _) in peers {
-            self.peers.push(*peer);
-            self.flows.push(before.remove(peer).unwrap_or_default());
-        }
+        self.ports.set(peers.iter().map(|(peer, _)| *peer));
     }
 
     /// The device.
@@ -224,8 +218,7 @@ impl Nic {
                 Ok(false) | Err(_) => {
                     node.recycle_frame(frame);
                     self.readable = false;
-                    let queued = self.peers.iter().map(|p| node.queued_frame_bytes(*p));
-                    self.ahead.on_empty(queued.sum());
+                    self.ahead.on_empty(self.ports.waiting(node).bytes);
                     return small;
                 }
             }
@@ -240,22 +233,20 @@ impl Nic {
     /// every peer in use has its share, and beyond it its frames are dropped
     /// only while others are being served. One whose queue stands has no say: that queue is
     /// bounded by what the node drops of it.
-    fn enough_queued(&self, node: &Node) -> bool {
-        let flowing = self.peers.iter().filter(|p| !node.frames_stand(**p));
-        let queued = flowing.map(|p| node.queued_frame_bytes(*p));
-        let (total, busy) = queued.fold((0, 0), |(t, n), q| (t + q, n + usize::from(q > 0)));
-        total >= self.ahead.bytes() * busy.max(1)
+    fn enough_queued(&mut self, node: &Node) -> bool {
+        let waiting = self.ports.waiting(node);
+        waiting.flowing_bytes >= self.ahead.bytes() * waiting.flowing.max(1)
     }
 
     fn switch(&mut self, now: Time, node: &mut Node, frame: Vec<u8>) {
         match self.switch.classify(&frame) {
-            Verdict::Unicast(peer) => self.send(now, node, peer, frame),
+            Verdict::Unicast(place) => self.send(now, node, place, frame),
             Verdict::Flood => {
-                for peer in 0..self.peers.len() {
+                for place in 0..self.ports.len() {
                     let mut copy = node.frame_buffer();
                     copy.clear();
                     copy.extend_from_slice(&frame);
-                    self.send(now, node, peer, copy);
+                    self.send(now, node, place, copy);
                 }
                 node.recycle_frame(frame);
             }
@@ -270,8 +261,8 @@ impl Nic {
         }
     }
 
-    fn send(&mut self, now: Time, node: &mut Node, index: usize, frame: Vec<u8>) {
-        let peer = self.peers[index];
+    fn send(&mut self, now: Time, node: &mut Node, place: usize, frame: Vec<u8>) {
+        let peer = self.ports.peer(place);
         let queued = node.queued_frame_bytes(peer);
         let most = self.ahead.bytes().max(2 * QUEUE_BYTES);
         let is_full = queued >= most && !node.frames_stand(peer);
@@ -279,7 +270,8 @@ impl Nic {
             self.counters.queue_full += 1;
             Some(frame)
         } else {
-            let flow = self.flows[index].number(now, flow_hash(&frame));
+            self.ports.use_place(place);
+            let flow = self.ports.flows(place).number(now, flow_hash(&frame));
             node.send_frame(now, peer, flow, frame).err()
         };
         if let Some(frame) = unsent {
@@ -289,9 +281,8 @@ impl Nic {
 
     /// A frame from `peer` for this host.
     pub fn deliver(&mut self, peer: PeerId, frame: &[u8]) {
-        let index = self.peers.iter().position(|p| *p == peer);
-        match index {
-            Some(index) if self.switch.accept(frame, index) => self.write(frame),
+        match self.ports.place(peer) {
+            Some(place) if self.switch.accept(frame, place) => self.write(frame),
             _ => self.counters.refused += 1,
         }
     }

@@ -1,0 +1,213 @@
+//! Who waits for what.
+//!
+//! Each call that waits has a number of its own, and so a place in each list that it waits in: what it
+//! leaves behind when it ends, or is given up, is found there at once, however many wait. Where one thing is
+//! for one of them (a message, a stream to be accepted), one is woken for it; if that one is given up
+//! in the meantime the next one is.
+
+use core::task::{Context, Waker};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use tabane_io::notify::Notify;
+use tabane_proto::PeerId;
+
+use crate::sockets::SlotId;
+
+/// What can be waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// A message.
+    Mail,
+    /// An event.
+    Events,
+    /// Room for a message to this peer.
+    Room(PeerId),
+    /// The peer.
+    Peer(PeerId),
+    /// A stream to this service.
+    Accept(u32),
+    /// Something to read of a stream, or its end.
+    Read(SlotId),
+    /// Room to write, or for everything to have arrived.
+    Write(SlotId),
+}
+
+/// Tells those who wait in one list from one another. Who came first is first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Key {
+    /// A call.
+    Call(u64),
+    /// Whoever polled a stream last that nobody else polls.
+    Owner,
+    /// A task that polls a stream that others may poll, too.
+    Task(usize, usize),
+}
+
+/// A call that may have to wait.
+pub(crate) struct Waiter {
+    /// Given when it first waits.
+    key: Option<Key>,
+    waker: Waker,
+    /// Where it waits. None waits for more than two things at once.
+    places: [Option<Place>; 2],
+}
+
+impl Waiter {
+    /// A call that this waker wakes.
+    pub const fn new(waker: Waker) -> Waiter {
+        Waiter {
+            key: None,
+            waker,
+            places: [None; 2],
+        }
+    }
+
+    /// Whoever polls a stream, of which nothing tells if it gives up: whoever polls next is woken
+    /// in its stead.
+    pub fn owner(context: &Context<'_>) -> Waiter {
+        Waiter {
+            key: Some(Key::Owner),
+            ..Waiter::new(context.waker().clone())
+        }
+    }
+
+    /// A task that polls a stream. It may do so in several calls, and is woken once for all of them.
+    pub fn task(context: &Context<'_>) -> Waiter {
+        let waker = context.waker().clone();
+        let vtable: *const _ = waker.vtable();
+        Waiter {
+            key: Some(Key::Task(waker.data() as usize, vtable as usize)),
+            ..Waiter::new(waker)
+        }
+    }
+
+    /// From now on this one wakes it. Returns the one before, if it is another.
+    pub fn set_waker(&mut self, waker: &Waker) -> Option<Waker> {
+        if self.waker.will_wake(waker) {
+            return None;
+        }
+        Some(core::mem::replace(&mut self.waker, waker.clone()))
+    }
+
+    /// Its number, if it has waited.
+    pub const fn key(&self) -> Option<Key> {
+        self.key
+    }
+
+    /// Whether it may have left something behind.
+    pub fn waits(&self) -> bool {
+        self.places.iter().any(Option::is_some)
+    }
+
+    /// Where it waits, or waited until it was woken; it does not any more.
+    pub fn take_places(&mut self) -> impl Iterator<Item = Place> {
+        core::mem::take(&mut self.places).into_iter().flatten()
+    }
+
+    /// It does not wait there any more.
+    pub fn strike(&mut self, place: Place) {
+        let own = self.places.iter_mut();
+        own.filter(|own| **own == Some(place))
+            .for_each(|own| *own = None);
+    }
+
+    /// It waits there, too.
+    pub fn note(&mut self, place: Place, next: &mut u64) -> (Key, &Waker) {
+        let key = *self.key.get_or_insert_with(|| {
+            *next += 1;
+            Key::Call(*next)
+        });
+        if !self.places.contains(&Some(place)) {
+            let free = self.places.iter_mut().find(|place| place.is_none());
+            debug_assert!(free.is_some(), "a call waits for more than two things");
+            if let Some(free) = free {
+                *free = Some(place);
+            }
+        }
+        (key, &self.waker)
+    }
+}
+
+/// Who waits for something: those to be woken, and the descriptor that says it to poll and epoll.
+#[derive(Default)]
+pub(crate) struct Wakers {
+    wakers: BTreeMap<Key, Waker>,
+    descriptor: Option<Arc<Notify>>,
+    /// Whether the descriptor is readable.
+    is_raised: bool,
+}
+
+impl Wakers {
+    /// Returns the waker that it had, if that is another.
+    pub fn add(&mut self, key: Key, waker: &Waker) -> Option<Waker> {
+        match self.wakers.get_mut(&key) {
+            Some(own) if own.will_wake(waker) => None,
+            Some(own) => Some(core::mem::replace(own, waker.clone())),
+            None => self.wakers.insert(key, waker.clone()),
+        }
+    }
+
+    /// `None`: it was woken, and is not there any more.
+    pub fn remove(&mut self, key: Key) -> Option<Waker> {
+        self.wakers.remove(&key)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.wakers.is_empty()
+    }
+
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.wakers.len()
+    }
+
+    /// It may be there: whoever waits is put to those to be woken.
+    pub fn wake(&mut self, woken: &mut Vec<Waker>) {
+        while let Some((_, waker)) = self.wakers.pop_first() {
+            woken.push(waker);
+        }
+        self.raise();
+    }
+
+    /// The same where one of them will take it: the one who came first, or `driver`, who is awake
+    /// already.
+    pub fn wake_one(&mut self, driver: Option<Key>, woken: &mut Vec<Waker>) {
+        let driver = driver.and_then(|key| self.wakers.remove(&key));
+        let first = driver.or_else(|| self.wakers.pop_first().map(|(_, waker)| waker));
+        woken.extend(first);
+        self.raise();
+    }
+
+    fn raise(&mut self) {
+        if let Some(descriptor) = self.descriptor.as_ref().filter(|_| !self.is_raised) {
+            descriptor.notify();
+            self.is_raised = true;
+        }
+    }
+
+    /// It is not there now: the descriptor is readable again when it is.
+    pub fn lower(&mut self) {
+        if let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.is_raised) {
+            descriptor.clear();
+            self.is_raised = false;
+        }
+    }
+
+    pub const fn has_descriptor(&self) -> bool {
+        self.descriptor.is_some()
+    }
+
+    /// The descriptor; at first as if it were there.
+    pub fn descriptor(&mut self) -> io::Result<Arc<Notify>> {
+        if let Some(descriptor) = &self.descriptor {
+            return Ok(Arc::clone(descriptor));
+        }
+        let descriptor = Arc::new(Notify::new()?);
+        descriptor.notify();
+        self.is_raised = true;
+        self.descriptor = Some(Arc::clone(&descriptor));
+        Ok(descriptor)
+    }
+}
