@@ -194,6 +194,7 @@ impl<'a> Ground<'a> {
         PeerConfig {
             name: name(peer),
             addresses,
+            public: None,
         }
     }
 
@@ -209,6 +210,8 @@ impl<'a> Ground<'a> {
         let config = NodeConfig {
             name: name(index),
             keys: self.keys_of(index),
+            private: None,
+            public: None,
             wire: if self.schedule.encrypted {
                 WireMode::Encrypted
             } else {

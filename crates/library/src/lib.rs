@@ -58,5 +58,6 @@ pub use message::Message;
 pub use node::{Node, PathInfo, PeerInfo};
 pub use options::{Options, Peer};
 pub use stream::Stream;
+pub use tabane_proto::crypto::public_key;
 pub use tabane_proto::op::Policy;
 pub use tabane_proto::wire::WireMode;

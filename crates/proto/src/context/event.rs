@@ -106,7 +106,7 @@ pub enum Refusal {
     WrongIdentity {
         /// The name.
         name: String,
-        /// The public key that it does hold; none if it showed the cluster key alone.
+        /// The public key that it does hold; none if it showed nothing but the cluster key.
         shown: Option<PublicKey>,
     },
     /// The caller bears this node's own name.

@@ -1,7 +1,7 @@
 //! Both sides of the handshake, as datagrams.
 
 use super::noise::{Noise, Side};
-use super::{ClusterKey, Identity, PublicKey, SessionKeys, public_key};
+use super::{ClusterKey, Identity, PublicKey, SessionKeys};
 use crate::Random;
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::wire::{
@@ -178,10 +178,7 @@ impl Initiator {
     ) -> Initiator {
         let (proof, keys) = match peer {
             None if !identity.is_public() => (Proof::ClusterKey, None),
-            None => (
-                Proof::NamedKey,
-                Some(public_key(&key.private_of(&hello.to))),
-            ),
+            None => (Proof::NamedKey, Some(key.public_of(&hello.to))),
             Some(public) => (Proof::OwnKey, Some(public)),
         };
         let private = identity

@@ -1,5 +1,6 @@
 //! The cluster key: who has it belongs to the cluster.
 
+use super::{PublicKey, public_key};
 use crate::wire::{MAC_BYTES, Name};
 use core::fmt;
 use ring::{hkdf, hmac};
@@ -28,6 +29,11 @@ impl ClusterKey {
     /// The private key of a node that has none of its own: whoever has the cluster key knows it.
     pub(super) fn private_of(&self, name: &Name) -> [u8; 32] {
         expand_all(&self.cluster, &[b"tabane node ", name.as_str().as_bytes()])
+    }
+
+    /// The public half of [`private_of`](ClusterKey::private_of).
+    pub(crate) fn public_of(&self, name: &Name) -> PublicKey {
+        public_key(&self.private_of(name))
     }
 
     /// Fills the last [`MAC_BYTES`] of a handshake datagram with the MAC of those before.

@@ -139,7 +139,10 @@ impl Node {
             return Err(self.refuse(now, link, from, Refusal::UnknownNode(name)));
         };
         if !bundle.accepts(responder.peer()) {
-            let (name, shown) = (hello.from.as_str().into(), responder.peer());
+            // The key of a name is nobody's own: nobody is to write it into a file.
+            let of_name = key.public_of(&hello.from);
+            let shown = responder.peer().filter(|shown| *shown != of_name);
+            let name = hello.from.as_str().into();
             let why = Refusal::WrongIdentity { name, shown };
             return Err(self.refuse(now, link, from, why));
         }
