@@ -112,13 +112,7 @@ impl<'a> Ground<'a> {
                 s.observer.crashed(host);
             }
             Fault::Start(host) => self.start(host, self.identity(host), s),
-            Fault::Impostor(host, has_key) => {
-                s.hosts[host].crash();
-                s.observer.crashed(host);
-                let stolen = has_key.then_some(IMPOSTORS_KEY);
-                self.start(host, (stolen, stolen.map(|key| public_key(&key))), s);
-                s.observer.poses(host);
-            }
+            Fault::Impostor(host, has_key) => self.replace(host, has_key, s),
             Fault::Pause(host) => {
                 s.hosts[host].paused = s.hosts[host].node.is_some();
                 s.observer.stands(host);
@@ -200,6 +194,15 @@ impl<'a> Ground<'a> {
             (_, true) => vec![[99; 32]],
             (step, false) => keys(step),
         }
+    }
+
+    /// Somebody else runs in a host's place, perhaps with a key of their own.
+    fn replace(&mut self, host: usize, has_key: bool, s: &mut Scene<'_>) {
+        s.hosts[host].crash();
+        s.observer.crashed(host);
+        let own = has_key.then_some(IMPOSTORS_KEY);
+        self.start(host, (own, own.map(|key| public_key(&key))), s);
+        s.observer.poses(host);
     }
 
     /// The private key of a host, and its public one in the cluster file.

@@ -62,9 +62,7 @@ pub fn run(body: &[u8]) {
     let me = Identity::new(name, Some(private), Some(public)).unwrap();
     let _ = init_is_from_key_holder(&key, &datagram);
     let _ = init_of_other_version(&datagram);
-    // Only who has computed with the key of this node can say anything that it reads by it.
-    let read = Responder::read(&key, &me, &datagram, &mut random);
-    assert!(read.is_err() || datagram.get(8) == Some(&0));
+    let _ = Responder::read(&key, &me, &datagram, &mut random);
 
     let mut jar = CookieJar::new(&mut random, Time::ZERO);
     let from = "[::1]:7577".parse().unwrap();

@@ -16,7 +16,8 @@ pub fn draw(r: &mut Random, s: &mut Schedule) {
     if !s.identities[host] || r.percent(70) {
         return;
     }
-    let at = r.below(eventful_ns(r));
+    let length = eventful_ns(r);
+    let at = r.below(length);
     let end = at + (1 + r.below(1_500)) * MS;
     s.faults.push((at, Fault::Impostor(host, r.percent(50))));
     s.faults.push((end, Fault::Crash(host)));

@@ -118,11 +118,14 @@ impl Node {
         let read = Responder::read(&key, &context.identity, init, &mut context.random);
         let (hello, responder) = match read {
             Ok(read) => read,
+            // A network that loops, or somebody in it, returns what this node sent.
+            Err(HandshakeError::NotThisKey) if self.is_own(init) => {
+                return Err(Rejection::Reflected);
+            }
             Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         };
         if hello.from == self.context.name {
-            // A network that loops, or somebody in it, returns what this node sent.
-            if self.context.sessions.contains_key(&hello.session) {
+            if self.is_own(init) {
                 return Err(Rejection::Reflected);
             }
             return Err(self.refuse(now, link, from, Refusal::OwnName));
@@ -180,6 +183,12 @@ impl Node {
             self.tell_refusal(now, link, from, why);
         }
         Rejection::Stranger
+    }
+
+    /// Whether this first message asks for a session of this node's own.
+    fn is_own(&self, init: &[u8]) -> bool {
+        let header = HandshakeHeader::read(&mut Reader::new(init));
+        header.is_ok_and(|header| self.context.sessions.contains_key(&header.session))
     }
 
     /// A first message of another version: each end is to know which one the other speaks.

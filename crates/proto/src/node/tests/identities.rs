@@ -271,6 +271,19 @@ fn a_recorded_first_message_with_keys_changes_nothing() {
     assert_eq!(after.session_since, before.session_since);
 }
 
+/// By a network that loops. A first message with keys is for the peer's eyes only.
+#[test]
+fn what_a_node_sent_itself_is_nobody_elses() {
+    for file in [[None, None], [Some(0), None], [Some(0), Some(1)]] {
+        let mut pair = pair_of([end(Some(0), file), end(Some(1), file)]);
+        let (link, from, _, mut own) = pair.drain(0).remove(0);
+        pair.nodes[0].handle_datagram(pair.now, link, from, &mut own);
+        let rejected = |reason| pair.nodes[0].node_stats().rejected(reason);
+        assert_eq!(rejected(Rejection::Reflected), 1, "{file:?}");
+        assert_eq!(rejected(Rejection::Refused), 0, "{file:?}");
+    }
+}
+
 #[test]
 fn a_node_does_not_start_with_a_key_that_is_not_its_public_one() {
     let with = |private, public| NodeConfig {
