@@ -41,6 +41,7 @@ pub fn peer(index: usize) -> PeerConfig {
     let mut peer = PeerConfig {
         name: format!("n{index}"),
         addresses: Default::default(),
+        public: None,
     };
     for l in 0..LINKS {
         peer.addresses[l] = Some(address(index, l));
@@ -64,6 +65,8 @@ pub fn node_with(
     let config = NodeConfig {
         name: format!("n{index}"),
         keys: vec![[7; 32]],
+        private: None,
+        public: None,
         wire,
         cipher_aes: true,
         receive_buffer_bytes: 1 << 20,

@@ -7,6 +7,7 @@ use crate::random::Random;
 use crate::schedule::{Change, Fault, Schedule, Side, address};
 use crate::workload::App;
 use std::net::SocketAddr;
+use tabane_proto::crypto::{PrivateKey, PublicKey, public_key};
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig};
@@ -16,6 +17,14 @@ const ADDRESS_EXCUSED_NS: Ns = 3 * SECOND;
 /// The cluster's key, the same on every host, and the one it is changed to.
 const OLD_KEY: [u8; 32] = [42; 32];
 const NEW_KEY: [u8; 32] = [43; 32];
+
+/// The private key of a node that poses as another one.
+const IMPOSTORS_KEY: PrivateKey = [99; 32];
+
+/// The private key of a host, if it has one.
+fn private_key(host: usize) -> PrivateKey {
+    [host as u8 + 1; 32]
+}
 
 /// The keys of a host at a step of the change (SECURITY.md).
 fn keys(step: usize) -> Vec<[u8; 32]> {
@@ -102,7 +111,8 @@ impl<'a> Ground<'a> {
                 s.hosts[host].crash();
                 s.observer.crashed(host);
             }
-            Fault::Start(host) => self.start(host, s),
+            Fault::Start(host) => self.start(host, self.identity(host), s),
+            Fault::Impostor(host, has_key) => self.replace(host, has_key, s),
             Fault::Pause(host) => {
                 s.hosts[host].paused = s.hosts[host].node.is_some();
                 s.observer.stands(host);
@@ -186,6 +196,21 @@ impl<'a> Ground<'a> {
         }
     }
 
+    /// Somebody else runs in a host's place, perhaps with a key of their own.
+    fn replace(&mut self, host: usize, has_key: bool, s: &mut Scene<'_>) {
+        s.hosts[host].crash();
+        s.observer.crashed(host);
+        let own = has_key.then_some(IMPOSTORS_KEY);
+        self.start(host, (own, own.map(|key| public_key(&key))), s);
+        s.observer.poses(host);
+    }
+
+    /// The private key of a host, and its public one in the cluster file.
+    fn identity(&self, host: usize) -> (Option<PrivateKey>, Option<PublicKey>) {
+        let private = self.schedule.identities[host].then(|| private_key(host));
+        (private, private.map(|key| public_key(&key)))
+    }
+
     fn peer_config(&self, peer: usize) -> PeerConfig {
         let mut addresses = [None; LINKS_MAX];
         for (link, address) in self.book[peer].iter().enumerate() {
@@ -194,10 +219,16 @@ impl<'a> Ground<'a> {
         PeerConfig {
             name: name(peer),
             addresses,
+            public: self.identity(peer).1,
         }
     }
 
-    fn start(&mut self, index: usize, s: &mut Scene<'_>) {
+    fn start(
+        &mut self,
+        index: usize,
+        (private, public): (Option<PrivateKey>, Option<PublicKey>),
+        s: &mut Scene<'_>,
+    ) {
         let host = &mut s.hosts[index];
         if host.node.is_some() {
             return;
@@ -209,6 +240,8 @@ impl<'a> Ground<'a> {
         let config = NodeConfig {
             name: name(index),
             keys: self.keys_of(index),
+            private,
+            public,
             wire: if self.schedule.encrypted {
                 WireMode::Encrypted
             } else {
@@ -224,7 +257,8 @@ impl<'a> Ground<'a> {
             .expect("the schedule's configuration is good");
         host.peer_ids = (0..self.schedule.hosts.len())
             .map(|peer| {
-                let peer_config = self.peer_config(peer);
+                let mut peer_config = self.peer_config(peer);
+                peer_config.public = host.tap.public(peer_config.public);
                 (peer != index).then(|| {
                     node.add_peer(local, peer_config)
                         .expect("the schedule's configuration is good")

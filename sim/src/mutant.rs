@@ -4,6 +4,7 @@
 use crate::attack::strangers_address;
 use crate::net::{MS, Ns};
 use crate::workload::Reader;
+use tabane_proto::crypto::PublicKey;
 use tabane_proto::op::Message;
 use tabane_proto::wire::Witness;
 use tabane_proto::{Event, LinkId, PathStats, PeerId, Time, Transmit};
@@ -59,6 +60,8 @@ pub enum Mutant {
     Divert,
     /// Sends packets twice.
     RepeatPackets,
+    /// Takes whoever has the cluster key for the one it says it is.
+    TrustAnybody,
 }
 
 /// Mutants begin to act at this time; before, connections are made.
@@ -268,6 +271,11 @@ impl Tap {
     /// Whether the node hears that it is to end.
     pub fn hears_close(&self) -> bool {
         !self.is(Mutant::LeaveUnsaid)
+    }
+
+    /// The public key of a peer, as the node is told.
+    pub fn public(&self, public: Option<PublicKey>) -> Option<PublicKey> {
+        public.filter(|_| self.mutant != Some(Mutant::TrustAnybody))
     }
 
     /// Whether a path is said to work.

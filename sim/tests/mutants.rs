@@ -5,6 +5,7 @@ use tabane_proto::op::Policy;
 use tabane_sim::check::Rule;
 use tabane_sim::mutant::Mutant;
 use tabane_sim::net::MS;
+use tabane_sim::schedule::Fault;
 use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind};
 use tabane_sim::{Options, Schedule, run};
 
@@ -48,18 +49,36 @@ fn schedule() -> Schedule {
     s
 }
 
+/// For a while somebody else runs in the place of host 0, which has a public key.
+fn posing() -> Schedule {
+    let mut s = Schedule::quiet(2, 2);
+    s.identities = vec![true; 2];
+    for (at, has_key) in [(200, true), (1_500, false)] {
+        s.faults.push((at * MS, Fault::Impostor(0, has_key)));
+        s.faults.push(((at + 1_200) * MS, Fault::Crash(0)));
+        s.faults.push(((at + 1_200) * MS, Fault::Start(0)));
+    }
+    s
+}
+
 /// The rule that a mutant on host 1 is seen to break.
 fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
     let options = Options {
         mutant: mutant.map(|mutant| (1, mutant)),
         ..Options::default()
     };
-    run(&schedule(), &options).violation.map(|v| v.rule)
+    let schedule = match mutant {
+        Some(Mutant::TrustAnybody) => posing(),
+        _ => schedule(),
+    };
+    run(&schedule, &options).violation.map(|v| v.rule)
 }
 
 #[test]
 fn without_a_mutant_nothing_is_wrong() {
     assert_eq!(broken_by(None), None);
+    let outcome = run(&posing(), &Options::default());
+    assert_eq!(outcome.violation, None);
 }
 
 #[test]
@@ -89,6 +108,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::Oversize, Rule::Contract),
         (Mutant::Divert, Rule::Amplification),
         (Mutant::RepeatPackets, Rule::Numbers),
+        (Mutant::TrustAnybody, Rule::Identity),
     ];
     for (mutant, rule) in expected {
         assert_eq!(broken_by(Some(mutant)), Some(rule), "{mutant:?}");

@@ -92,6 +92,16 @@ int tabane_options_port(tabane_options *options, uint16_t port);
  * "[fd00::2]:7577"), NULL where it has none. */
 int tabane_options_peer(tabane_options *options, const char *name, const char *const *addresses,
                         size_t addresses_count);
+/* Holds this private key (32 random bytes): peers that are told its public one accept nobody else
+ * under this node's name. tabane_options_from_file reads the machine's node.key instead. */
+int tabane_options_private_key(tabane_options *options,
+                               const uint8_t private_key[TABANE_KEY_BYTES]);
+/* Accepts nobody but the holder of this public key as the peer of this name, told before. */
+int tabane_options_peer_public(tabane_options *options, const char *name,
+                               const uint8_t public_key[TABANE_KEY_BYTES]);
+/* The public key of a private one. */
+int tabane_public_key(const uint8_t private_key[TABANE_KEY_BYTES],
+                      uint8_t public_key[TABANE_KEY_BYTES]);
 /* Packets in the clear, for trusted wires only; all nodes alike. */
 int tabane_options_plain(tabane_options *options);
 /* How long a waiting thread looks again instead of sleeping after small traffic: 100 if nothing

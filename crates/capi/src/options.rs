@@ -107,6 +107,61 @@ unsafe extern "C" fn tabane_options_peer(
     })
 }
 
+/// `tabane_options_private_key`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_options_private_key(
+    options: *mut Options,
+    private: *const [u8; TABANE_KEY_BYTES],
+) -> c_int {
+    nothing(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let (options, private) = unsafe {
+            (
+                value_mut(options, "options")?,
+                value(private, "private_key")?,
+            )
+        };
+        *options = options.clone().private_key(*private);
+        Ok(())
+    })
+}
+
+/// `tabane_options_peer_public`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_options_peer_public(
+    options: *mut Options,
+    name: *const c_char,
+    public: *const [u8; TABANE_KEY_BYTES],
+) -> c_int {
+    nothing(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let (options, name) = unsafe { (value_mut(options, "options")?, text(name, "name")?) };
+        // SAFETY: likewise.
+        let public = unsafe { value(public, "public_key") }?;
+        *options = options.clone().peer_public(name, *public);
+        Ok(())
+    })
+}
+
+/// `tabane_public_key`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_public_key(
+    private: *const [u8; TABANE_KEY_BYTES],
+    public: *mut [u8; TABANE_KEY_BYTES],
+) -> c_int {
+    nothing(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let (private, public) = unsafe {
+            (
+                value(private, "private_key")?,
+                value_mut(public, "public_key")?,
+            )
+        };
+        *public = tabane_library::public_key(private);
+        Ok(())
+    })
+}
+
 /// `tabane_options_plain`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tabane_options_plain(options: *mut Options) -> c_int {

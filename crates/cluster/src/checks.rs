@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::problem::Findings;
-use super::{LINKS_MAX, Network, NodeSpec};
+use super::{LINKS_MAX, Network, NodeSpec, PublicKey};
 use crate::mac_of;
 
 /// Reports everything that is wrong between nodes.
@@ -22,6 +22,30 @@ pub(super) fn check(nodes: &[NodeSpec], findings: &mut Findings) {
     check_columns(nodes, findings);
     check_common_networks(nodes, findings);
     check_vnics(nodes, findings);
+    check_public_keys(nodes, findings);
+}
+
+/// Whoever copied a machine's disk has its key, too.
+fn check_public_keys(nodes: &[NodeSpec], findings: &mut Findings) {
+    let mut seen: HashMap<PublicKey, &NodeSpec> = HashMap::new();
+    for node in nodes {
+        let Some(public) = node.public else {
+            continue;
+        };
+        if let Some(first) = seen.insert(public, node) {
+            findings.error(
+                node.lines.public,
+                format!(
+                    "`public` of {} is that of {} (line {}), too",
+                    named(node),
+                    named(first),
+                    first.lines.public
+                ),
+                "every node has a key of its own: on one of them, move its node.key away, run \
+                 `tabane key`, and write the line that it prints",
+            );
+        }
+    }
 }
 
 fn check_names(nodes: &[NodeSpec], findings: &mut Findings) {

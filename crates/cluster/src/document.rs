@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::identity;
 use super::key::{self, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
 use super::problem::Findings;
 use super::run::{self, RunSpec};
@@ -16,6 +17,7 @@ use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
 pub(super) struct Document {
     pub(super) key: Option<ClusterKey>,
     pub(super) second_key: Option<ClusterKey>,
+    pub(super) node_key_file: PathBuf,
     pub(super) wire: Wire,
     pub(super) port: u16,
     pub(super) metrics: Option<SocketAddr>,
@@ -29,6 +31,7 @@ const KEYS: &[&str] = &[
     "key_file",
     "second_key",
     "second_key_file",
+    "node_key_file",
     "wire",
     "port",
     "metrics",
@@ -69,6 +72,7 @@ pub(super) fn read(
     Some(Document {
         key,
         second_key,
+        node_key_file: identity::read_file_name(file, root, findings),
         wire: read_wire(root, findings),
         port: read_port(root, findings),
         metrics: metrics::read(root, findings),

@@ -8,6 +8,7 @@
 mod checks;
 mod document;
 mod here;
+mod identity;
 mod key;
 mod mac;
 mod metrics;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use here::{InterfaceAddress, check_here, identify};
+pub use identity::{NODE_KEY_FILE, NodeKey, PublicKey};
 pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of};
 pub use network::Network;
@@ -63,6 +65,10 @@ pub struct Cluster {
     pub key: ClusterKey,
     /// One more that is accepted, while the key is being changed.
     pub second_key: Option<ClusterKey>,
+    /// Where each node has its own private key, if it has one.
+    pub node_key_file: PathBuf,
+    /// That of this node, once [`read_node_key`](Cluster::read_node_key) has read it.
+    pub node_key: Option<NodeKey>,
     /// Are packets encrypted?
     pub wire: Wire,
     /// UDP port of every link of every node.
@@ -99,6 +105,8 @@ pub struct NodeSpec {
     pub vnic: Option<(IpAddr, u8)>,
     /// Where it serves its metrics, if elsewhere than the others.
     pub metrics: Option<SocketAddr>,
+    /// Its public key: with it, nobody else is taken for this node.
+    pub public: Option<PublicKey>,
     /// Where these stand in the file.
     pub lines: NodeLines,
 }
@@ -112,6 +120,8 @@ pub struct NodeLines {
     pub links: Vec<u32>,
     /// That of `vnic`, 0 if there is none.
     pub vnic: u32,
+    /// That of `public`, 0 if there is none.
+    pub public: u32,
 }
 
 impl NodeSpec {
@@ -200,6 +210,8 @@ impl Cluster {
             file: path.to_owned(),
             key,
             second_key: document.second_key,
+            node_key_file: document.node_key_file,
+            node_key: None,
             wire: document.wire,
             port: document.port,
             metrics: document.metrics,

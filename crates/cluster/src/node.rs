@@ -7,9 +7,9 @@ use toml::de::{DeTable, DeValue};
 use super::document::{entry, printable, unknown_keys};
 use super::network::{Network, width};
 use super::problem::Findings;
-use super::{LINKS_MAX, NAME_BYTES_MAX, NodeLines, NodeSpec, metrics};
+use super::{LINKS_MAX, NAME_BYTES_MAX, NodeLines, NodeSpec, identity, metrics};
 
-const KEYS: &[&str] = &["name", "links", "vnic", "metrics"];
+const KEYS: &[&str] = &["name", "links", "vnic", "metrics", "public"];
 
 const RIGHT_LINKS: &str = "write links = [\"ADDRESS\", …], one address for each network in the \
                            same order on every node, \"\" where the node has none";
@@ -31,6 +31,9 @@ pub(super) fn read(table: &DeTable<'_>, line: u32, findings: &mut Findings) -> N
     read_links(table, &mut node, findings);
     read_vnic(table, &mut node, findings);
     node.metrics = metrics::read(table, findings);
+    if let Some((public, line)) = identity::read_public(table, findings) {
+        (node.public, node.lines.public) = (Some(public), line);
+    }
     node
 }
 

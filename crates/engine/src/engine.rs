@@ -34,6 +34,10 @@ pub struct EngineConfig {
     pub name: String,
     /// Cluster keys; the first one is used to connect, all are accepted.
     pub keys: Vec<[u8; 32]>,
+    /// This node's private key, if it has one.
+    pub private: Option<[u8; 32]>,
+    /// The public key that its peers know it by, if they do.
+    pub public: Option<[u8; 32]>,
     /// Encrypted or plain.
     pub wire: WireMode,
     /// UDP port of every node.
@@ -139,6 +143,8 @@ impl<S: System> Engine<S> {
         let node = NodeConfig {
             name: config.name,
             keys: config.keys,
+            private: config.private,
+            public: config.public,
             wire: config.wire,
             cipher_aes: aes_is_fast(),
             receive_buffer_bytes: links.receive_buffer_bytes(),

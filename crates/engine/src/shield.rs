@@ -438,6 +438,8 @@ mod tests {
         let config = NodeConfig {
             name: "a".into(),
             keys: vec![[7; 32]],
+            private: None,
+            public: None,
             wire: WireMode::Encrypted,
             cipher_aes: true,
             receive_buffer_bytes: 1 << 20,
@@ -458,7 +460,11 @@ mod tests {
         let mut addresses = [None; LINKS_MAX];
         addresses[LINK.index()] = Some(([10, 0, 0, 2], 4000).into());
         let name = format!("peer{number}");
-        let peer = PeerConfig { name, addresses };
+        let peer = PeerConfig {
+            name,
+            addresses,
+            public: None,
+        };
         node.add_peer(Time::ZERO, peer).unwrap();
     }
 

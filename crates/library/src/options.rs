@@ -7,6 +7,7 @@ use std::path::Path;
 use tabane_cluster::{Cluster, DEFAULT_PORT, InterfaceAddress, KEY_BYTES, NodeSpec, Wire};
 use tabane_engine::{EngineConfig, LinkSpec, SPIN};
 use tabane_io::netlink::{Interface, interfaces};
+use tabane_proto::crypto::public_key;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{LinkId, PeerConfig};
@@ -26,6 +27,8 @@ pub(crate) struct PeerOptions {
     pub name: String,
     /// Its address on each network, in the order of this node's links.
     pub addresses: Vec<Option<SocketAddr>>,
+    /// Its public key: with it, nobody else is accepted under its name.
+    pub public: Option<[u8; KEY_BYTES]>,
 }
 
 /// What a node is opened with.
@@ -35,6 +38,10 @@ pub struct Options {
     pub(crate) links: Vec<Option<IpAddr>>,
     pub(crate) port: u16,
     pub(crate) keys: Vec<[u8; KEY_BYTES]>,
+    private: Option<[u8; KEY_BYTES]>,
+    public: Option<[u8; KEY_BYTES]>,
+    /// A public key was told for this name, which no peer has.
+    unknown: Option<String>,
     pub(crate) wire: WireMode,
     pub(crate) peers: Vec<PeerOptions>,
     /// So many of them, the first, have the port of the cluster file.
@@ -57,6 +64,9 @@ impl Options {
             links: links.into_iter().map(Some).collect(),
             port: DEFAULT_PORT,
             keys: vec![key],
+            private: None,
+            public: None,
+            unknown: None,
             wire: WireMode::Encrypted,
             peers: Vec::new(),
             file_peers: 0,
@@ -76,15 +86,19 @@ impl Options {
         file: impl AsRef<Path>,
         node: Option<&str>,
     ) -> Result<Options, OpenError> {
-        let (cluster, _) = Cluster::load(file.as_ref()).map_err(OpenError::File)?;
+        let (mut cluster, _) = Cluster::load(file.as_ref()).map_err(OpenError::File)?;
         let own = addresses_here()?;
         let me = tabane_cluster::identify(&cluster, &own, node).map_err(OpenError::File)?;
+        let key = cluster.read_node_key(me, public_key);
+        key.map_err(|problem| OpenError::File(problem.into()))?;
         let spec = &cluster.nodes[me];
         let others = cluster.nodes.iter().enumerate();
         let others = others.filter(|(index, _)| *index != me);
         Ok(Options {
             links: spec.links.clone(),
             keys: cluster.keys(),
+            private: cluster.node_key.as_ref().map(|key| *key.bytes()),
+            public: spec.public.map(|key| key.0),
             wire: match cluster.wire {
                 Wire::Encrypted => WireMode::Encrypted,
                 Wire::Plain => WireMode::Plain,
@@ -126,7 +140,28 @@ impl Options {
         self.peers.push(PeerOptions {
             name: name.into(),
             addresses: addresses.into_iter().map(Into::into).collect(),
+            public: None,
         });
+        self
+    }
+
+    /// Holds this private key (32 random bytes). Peers that are told its
+    /// [public one](crate::public_key) accept nobody else under this node's name.
+    /// [`from_cluster_file`](Options::from_cluster_file) reads the machine's `node.key` instead.
+    #[must_use]
+    pub fn private_key(mut self, private: [u8; KEY_BYTES]) -> Options {
+        self.public = Some(public_key(&private));
+        self.private = Some(private);
+        self
+    }
+
+    /// Accepts nobody but the holder of this public key as the peer `name`, which was told before.
+    #[must_use]
+    pub fn peer_public(mut self, name: &str, public: [u8; KEY_BYTES]) -> Options {
+        match self.peers.iter_mut().find(|peer| peer.name == name) {
+            Some(peer) => peer.public = Some(public),
+            None => self.unknown = Some(name.to_owned()),
+        }
         self
     }
 
@@ -163,6 +198,10 @@ impl Options {
     }
 
     pub(crate) fn engine_config(&self) -> Result<EngineConfig, OpenError> {
+        if let Some(name) = &self.unknown {
+            let what = format!("a public key was given for {name:?}, which is no peer");
+            return Err(OpenError::Options(what));
+        }
         if self.links.len() > LINKS_MAX {
             let what = format!("a node has at most {LINKS_MAX} links");
             return Err(OpenError::Options(what));
@@ -183,6 +222,8 @@ impl Options {
         Ok(EngineConfig {
             name: self.name.clone(),
             keys: self.keys.clone(),
+            private: self.private,
+            public: self.public,
             wire: self.wire,
             port: self.port,
             links,
@@ -202,6 +243,7 @@ impl PeerOptions {
         Ok(PeerConfig {
             name: self.name.clone(),
             addresses,
+            public: self.public,
         })
     }
 }
@@ -212,6 +254,7 @@ fn peer(node: &NodeSpec, port: u16) -> PeerOptions {
     PeerOptions {
         name: node.name.clone(),
         addresses: addresses.collect(),
+        public: node.public.map(|key| key.0),
     }
 }
 

@@ -1,18 +1,22 @@
 //! The bytes of `docs/protocol.md`: every vector is parsed and written.
 //!
-//! `vectors/records` is written by hand, `vectors/handshake.hex` and
+//! `vectors/records` is written by hand, `vectors/handshake.hex`, `vectors/identity.hex` and
 //! `vectors/packets.hex` by a second implementation (`vectors/reference.py`).
+//! `vectors/version1.hex` is what version 1 of it wrote.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tabane_proto::Random;
-use tabane_proto::crypto::{ClusterKey, Initiator, Responder, SessionKeys};
+use tabane_proto::crypto::{
+    ClusterKey, HandshakeError, Identity, Initiator, PublicKey, Responder, SessionKeys, public_key,
+};
+use tabane_proto::op::OpLimits;
 use tabane_proto::wire::{
     ACK_WORDS_MAX, Ack, CookieParts, HEADER_BYTES, HandshakeHeader, Header, Hello, InitParts, Kind,
     LinkVerdict, Reader, Record, Records, ResponseParts, StreamSegment, UnitClass, UnitSegment,
     VERSION, WireMode, Witness, Writer,
 };
+use tabane_proto::{Event, LinkConfig, LinkId, Node, NodeConfig, Random, Refusal, Time};
 
 /// The named byte strings of one file.
 struct Vectors {
@@ -276,7 +280,13 @@ fn ends(handshake: &Vectors, wire: WireMode, responder_aes: bool) -> Ends {
     };
     let mut random = Random::from_seed(handshake.array("initiator seed"));
     Ends {
-        initiator: Initiator::new(&key, &asking, &mut random),
+        initiator: Initiator::new(
+            &key,
+            &Identity::shared(asking.from),
+            None,
+            &asking,
+            &mut random,
+        ),
         key,
         random: Random::from_seed(handshake.array("responder seed")),
         hello: Hello {
@@ -291,7 +301,8 @@ impl Ends {
     /// The Response and the keys of initiator and responder.
     fn shake(mut self) -> (Vec<u8>, SessionKeys, SessionKeys) {
         let init = self.initiator.datagram();
-        let (_, responder) = Responder::read(&self.key, init, &mut self.random).unwrap();
+        let me = Identity::shared(self.hello.from);
+        let (_, responder) = Responder::read(&self.key, &me, init, &mut self.random).unwrap();
         let (response, theirs) = responder.respond(&self.hello);
         let (answered, ours) = self.initiator.on_response(&response).unwrap();
         assert_eq!(answered, self.hello);
@@ -334,7 +345,7 @@ fn handshake_datagrams_are_taken_apart_and_put_together_again() {
         session: 0xa1a2_a3a4,
         version: VERSION,
     };
-    let mut written = [0xee; 300];
+    let mut written = [0xee; 400];
     let mut check = |name: &str, put: &dyn Fn(&mut Writer<'_>)| {
         let mut w = Writer::new(&mut written);
         put(&mut w);
@@ -352,6 +363,89 @@ fn handshake_datagrams_are_taken_apart_and_put_together_again() {
     assert_eq!(cookie.header, header(Kind::Cookie));
     assert_eq!(cookie.cookie, init.cookie);
     check("cookie", &|w| cookie.write(w));
+}
+
+#[test]
+fn the_handshake_with_key_pairs_is_byte_for_byte_that_of_its_vector() {
+    let handshake = Vectors::load("handshake.hex");
+    let vectors = Vectors::load("identity.hex");
+    let theirs = public_key(&vectors.array("responder private"));
+    for (name, knows) in [("own key", Some(theirs)), ("named key", None)] {
+        let public = |end: &str| vectors.array::<32>(&format!("{name}: {end} public"));
+        let mut ends = ends(&handshake, WireMode::Encrypted, true);
+        let hello = |name: &str| Hello::read(&mut Reader::new(handshake.get(name))).unwrap();
+        let identity = |end: &str| {
+            let private = vectors.array(&format!("{end} private"));
+            let name = hello(&format!("{end} hello")).from;
+            Identity::new(name, Some(private), Some(public_key(&private))).unwrap()
+        };
+        let mut random = Random::from_seed(handshake.array("initiator seed"));
+        let (a, asking) = (identity("initiator"), hello("initiator hello"));
+        let mut initiator = Initiator::new(&ends.key, &a, knows, &asking, &mut random);
+        let init = initiator.datagram();
+        assert_eq!(init, vectors.get(&format!("{name}: init")));
+        let b = identity("responder");
+        let read = Responder::read(&ends.key, &b, init, &mut ends.random);
+        let (heard, responder) = read.unwrap();
+        assert_eq!(
+            (heard, responder.peer()),
+            (asking, Some(public("initiator")))
+        );
+        let (response, theirs) = responder.respond(&ends.hello);
+        assert_eq!(response, vectors.get(&format!("{name}: response")));
+        initiator.on_response(&response).unwrap();
+        assert_eq!(initiator.peer(), Some::<PublicKey>(public("responder")));
+        let mut packet = vectors.get(&format!("{name}: packet")).to_vec();
+        let opened = theirs.open.open(&mut packet).unwrap();
+        assert_eq!(opened, [3, 0xde, 0xad, 0xbe, 0xef]);
+    }
+}
+
+/// A node of this version, named as the responder of the vectors.
+fn node(key: [u8; 32]) -> Node {
+    let link = LinkConfig {
+        id: LinkId(0),
+        address: "10.77.0.2:7577".parse().unwrap(),
+        datagram_bytes_max: 1472,
+    };
+    let config = NodeConfig {
+        name: "node-one".into(),
+        keys: vec![key],
+        private: None,
+        public: None,
+        wire: WireMode::Encrypted,
+        cipher_aes: true,
+        receive_buffer_bytes: 1 << 20,
+        links: vec![link],
+        op_limits: OpLimits::default(),
+    };
+    Node::new(Time::ZERO, config, [9; 32]).unwrap()
+}
+
+/// A node of version 1 meets one of this version: this one says so to its operator, and answers
+/// what version 1 reads (its code: kind, a zero, its session, MAC; then it looks at the version
+/// and says so to its operator).
+#[test]
+fn a_first_message_of_version_1_is_answered_with_our_version_in_its_form() {
+    let vectors = Vectors::load("version1.hex");
+    let handshake = Vectors::load("handshake.hex");
+    let mut node = node(vectors.array("cluster key"));
+    let from = "10.77.0.1:7577".parse().unwrap();
+    for name in ["init", "init with cookie"] {
+        let mut init = vectors.get(name).to_vec();
+        node.handle_datagram(Time::ZERO, LinkId(0), from, &mut init);
+        let theirs = 1;
+        let why = Refusal::Handshake(HandshakeError::WrongVersion { theirs });
+        let link = LinkId(0);
+        assert_eq!(node.poll_event(), Some(Event::Refused { link, from, why }));
+        let mut buffer = vec![0; 65_535];
+        let answer = node
+            .poll_transmit(Time::ZERO, &mut buffer)
+            .expect("is answered");
+        assert_eq!((answer.to, answer.bytes), (from, 40));
+        assert_eq!(buffer[..40], *handshake.get("version answer"));
+        assert!(node.poll_transmit(Time::ZERO, &mut buffer).is_none());
+    }
 }
 
 #[test]

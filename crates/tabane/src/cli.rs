@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use tabane_cluster::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
+use tabane_proto::crypto::public_key;
 
 use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
@@ -39,11 +40,17 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write a commented cluster file with a fresh key
+    /// Write a commented cluster file with a fresh key, and this machine's own key
     ///
     /// The file gets mode 0600; one that is already there is never overwritten.
     /// Add the nodes to it, copy it to every node, run `tabane up` on each.
     Init(InitArgs),
+    /// Show this node's public key, as its line of the cluster file
+    ///
+    /// Makes the key pair first, if this machine has none: the private one goes into `node.key`
+    /// beside the cluster file, mode 0600, and must not leave the machine. With `public` in the
+    /// cluster file, nobody else is taken for this node, whoever has the cluster key.
+    Key(KeyArgs),
     /// Run this node in the foreground
     ///
     /// Says `ready` when `tab0` is there with its address; peers connect after that, each as
@@ -127,6 +134,14 @@ pub struct InitArgs {
     pub path: PathBuf,
 }
 
+/// Arguments of `tabane key`.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// The cluster file; it need not be there yet
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub config: PathBuf,
+}
+
 /// Arguments of `tabane up`.
 #[derive(Debug, Args)]
 pub struct UpArgs {
@@ -149,8 +164,9 @@ impl UpArgs {
         &self,
         own: &[InterfaceAddress],
     ) -> Result<(Cluster, NodeIndex, Vec<Problem>), ConfigError> {
-        let (cluster, mut warnings) = Cluster::load(&self.config)?;
+        let (mut cluster, mut warnings) = Cluster::load(&self.config)?;
         let me = tabane_cluster::identify(&cluster, own, self.node.as_deref())?;
+        warnings.extend(cluster.read_node_key(me, public_key).err());
         warnings.extend(tabane_cluster::check_here(&cluster, me, own));
         if warnings.iter().any(|p| p.severity == Severity::Error) {
             return Err(ConfigError { problems: warnings });
@@ -176,6 +192,7 @@ pub fn main() -> ExitCode {
 fn obey(cli: Cli) -> ExitCode {
     let code = match cli.command {
         Command::Init(args) => run_init(&args.path),
+        Command::Key(args) => run_key(&args.config),
         Command::Up(args) => run_up(&args),
         Command::Status(args) => run_status(&args),
         Command::Reload(args) => run_reload(&args),
@@ -214,11 +231,52 @@ fn run_init(path: &Path) -> u8 {
         return failure(error);
     }
     let shown = path.display();
+    let made = match init::node_key(path) {
+        Ok((_, key)) if key.made => format!(
+            "{} written, with this machine's private key: it stays here.\n",
+            key.file.display()
+        ),
+        Ok(_) => String::new(),
+        Err(error) => return failure(error),
+    };
     print(&format!(
-        "{shown} written, with a fresh key.\n\
+        "{shown} written, with a fresh key.\n{made}\
          Next: add your nodes to it, copy it to every node, and run there\n  \
-         tabane up --config {shown}\n"
+         tabane up --config {shown}\n\
+         `tabane key --config {shown}` on a node prints its `public` key, for its place in the file.\n"
     ))
+}
+
+fn run_key(config: &Path) -> u8 {
+    let (public, key) = match init::node_key(config) {
+        Ok(known) => known,
+        Err(error) => return failure(error),
+    };
+    if key.made {
+        eprintln_quietly(&format!(
+            "tabane: {} made, with the private key of this machine: it stays here",
+            key.file.display()
+        ));
+    }
+    // Who it is helps whoever collects these lines; without it, they are as good.
+    let here = own_addresses().unwrap_or_default();
+    let cluster = Cluster::load(config).map(|(cluster, _)| cluster);
+    let known = cluster.and_then(|cluster| {
+        let me = tabane_cluster::identify(&cluster, &here, None)?;
+        Ok(cluster.nodes[me].clone())
+    });
+    let Ok(node) = known else {
+        return print(&format!("public = \"{public}\"\n"));
+    };
+    if node.public.is_some_and(|in_file| in_file != public) {
+        warn(format!(
+            "{}:{} has another `public` for {}: write this one, on every node",
+            config.display(),
+            node.lines.public,
+            node.name
+        ));
+    }
+    print(&format!("public = \"{public}\"  # {}\n", node.name))
 }
 
 fn run_up(args: &UpArgs) -> u8 {
@@ -266,8 +324,9 @@ pub fn as_node(
     node: Option<&str>,
 ) -> Result<(Cluster, NodeIndex, Vec<InterfaceAddress>), ConfigError> {
     let here = own_addresses().unwrap_or_default();
-    let (cluster, _) = Cluster::load(config)?;
+    let (mut cluster, _) = Cluster::load(config)?;
     let me = tabane_cluster::identify(&cluster, &here, node)?;
+    cluster.read_node_key(me, public_key)?;
     Ok((cluster, me, here))
 }
 

@@ -1,4 +1,4 @@
-//! `tabane init`: a new cluster file with a fresh key.
+//! `tabane init` and `tabane key`: a new cluster file with a fresh key, and the key pair of a node.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -6,7 +6,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use tabane_cluster::{ClusterKey, InterfaceAddress, is_for_others, plain};
+use tabane_cluster::{
+    Cluster, ClusterKey, InterfaceAddress, NodeKey, Problem, PublicKey, is_for_others, plain,
+};
+use tabane_proto::crypto::public_key;
 
 /// Why no cluster file was written. To be acted on by the operator.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub enum InitError {
     Entropy(io::Error),
     /// The file could not be written; nothing is left of it.
     Write(PathBuf, io::Error),
+    /// There is a private key, which cannot be used.
+    NodeKey(Problem),
 }
 
 impl fmt::Display for InitError {
@@ -37,6 +42,7 @@ impl fmt::Display for InitError {
             Self::Entropy(error) => {
                 write!(f, "no random bytes for the key: {}", plain(error))
             }
+            Self::NodeKey(problem) => problem.fmt(f),
             Self::Write(path, error) => {
                 write!(f, "{}: cannot be written: {}", path.display(), plain(error))
             }
@@ -53,6 +59,44 @@ impl std::error::Error for InitError {}
 /// # Errors
 /// As [`InitError`] says; then no file is left.
 pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
+    let key = ClusterKey::new(random()?);
+    write_secret(path, &content(&key, own))
+}
+
+/// The private key of this machine.
+pub struct OwnKey {
+    /// Its file.
+    pub file: PathBuf,
+    /// Whether it was made just now.
+    pub made: bool,
+}
+
+/// The public key of this machine as a node of the cluster file `config`, which need not be there.
+/// A key pair is made first if there is none.
+///
+/// # Errors
+/// As [`InitError`] says.
+pub fn node_key(config: &Path) -> Result<(PublicKey, OwnKey), InitError> {
+    let file = Cluster::node_key_file_of(config);
+    let found = NodeKey::load(&file).map_err(InitError::NodeKey)?;
+    let made = found.is_none();
+    let key = found.map_or_else(|| make_node_key(&file), Ok)?;
+    let public = PublicKey(public_key(key.bytes()));
+    Ok((public, OwnKey { file, made }))
+}
+
+fn make_node_key(file: &Path) -> Result<NodeKey, InitError> {
+    let key = NodeKey::new(random()?);
+    write_secret(file, &key.to_text())?;
+    Ok(key)
+}
+
+fn random() -> Result<[u8; 32], InitError> {
+    tabane_io::entropy::seed().map_err(InitError::Entropy)
+}
+
+/// Writes a new file of mode 0600; it is on the disk on return.
+fn write_secret(path: &Path, text: &str) -> Result<(), InitError> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -60,8 +104,6 @@ pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
     if !directory.is_dir() {
         return Err(InitError::NoDirectory(directory.to_owned()));
     }
-    let seed = tabane_io::entropy::seed().map_err(InitError::Entropy)?;
-    let key = ClusterKey::new(seed);
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -72,7 +114,7 @@ pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
             _ => InitError::Write(path.to_owned(), error),
         })?;
     let written = file
-        .write_all(content(&key, own).as_bytes())
+        .write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
         .and_then(|()| File::open(directory)?.sync_all());
     written.map_err(|error| {
@@ -178,6 +220,23 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
         assert!(matches!(init(&link, &[]), Err(InitError::Exists(_))));
+    }
+
+    #[test]
+    fn a_machine_has_one_key_pair_beside_its_cluster_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("cluster.toml");
+        let (public, own) = node_key(&config).unwrap();
+        assert_eq!((own.file, own.made), (dir.path().join("node.key"), true));
+        let mode = std::fs::metadata(dir.path().join("node.key")).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+        let (again, own) = node_key(&config).unwrap();
+        assert_eq!((again, own.made), (public, false));
+        std::fs::remove_file(dir.path().join("node.key")).unwrap();
+        assert_ne!(node_key(&config).unwrap().0, public);
+        std::fs::write(dir.path().join("node.key"), "mine").unwrap();
+        assert!(matches!(node_key(&config), Err(InitError::NodeKey(_))));
+        assert_eq!(std::fs::read(dir.path().join("node.key")).unwrap(), b"mine");
     }
 
     #[test]

@@ -21,30 +21,35 @@ fn told(output: Output) -> (Option<i32>, String, String) {
 }
 
 /// A path that no other test and no earlier run uses, with nothing there.
-struct Scratch(PathBuf);
+struct Scratch {
+    file: PathBuf,
+    directory: PathBuf,
+}
 
 impl Scratch {
     fn new(name: &str) -> Self {
         let name = format!("tabane-cli-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let directory = std::env::temp_dir().join(name);
         // There is something only if an earlier run with this process id was killed.
-        let _ = std::fs::remove_file(&path);
-        Self(path)
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory).unwrap();
+        let file = directory.join("cluster.toml");
+        Self { file, directory }
     }
 
     fn path(&self) -> &Path {
-        &self.0
+        &self.file
     }
 
     fn text(&self) -> &str {
-        self.0.to_str().unwrap()
+        self.file.to_str().unwrap()
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Best effort: a file left in /tmp fails no test.
-        let _ = std::fs::remove_file(&self.0);
+        // Best effort: what is left in /tmp fails no test.
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -55,7 +60,7 @@ fn help_and_version() {
     assert_eq!(out, format!("tabane {}\n", env!("CARGO_PKG_VERSION")));
     let (code, out, err) = run(&["--help"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    for command in ["init", "up", "status", "top", "lab", "demo"] {
+    for command in ["init", "key", "up", "status", "top", "lab", "demo"] {
         assert!(
             out.contains(&format!("\n  {command} ")),
             "{command} is missing in {out}"
@@ -93,6 +98,45 @@ fn init_writes_once() {
         )
     );
     assert_eq!(std::fs::read(file.path()).unwrap(), before);
+}
+
+#[test]
+fn key_shows_the_key_that_init_made_and_makes_one_that_is_missing() {
+    let file = Scratch::new("key");
+    let node_key = file.directory.join("node.key");
+    let key = || run(&["key", "--config", file.text()]);
+    let (_, out, _) = run(&["init", file.text()]);
+    let made = format!(
+        "{} written, with this machine's private key",
+        node_key.display()
+    );
+    assert!(out.contains(&made), "{out}");
+    let (code, first, err) = key();
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(
+        first.starts_with("public = \"") && first.ends_with("=\"\n"),
+        "{first}"
+    );
+    assert_eq!(key(), (Some(0), first.clone(), String::new()));
+
+    std::fs::remove_file(&node_key).unwrap();
+    let (code, second, err) = key();
+    assert_eq!(code, Some(0));
+    let made = format!(
+        "{} made, with the private key of this machine",
+        node_key.display()
+    );
+    assert!(err.contains(&made), "{err}");
+    assert_ne!(first, second);
+
+    std::fs::write(&node_key, "spoilt").unwrap();
+    let (code, out, err) = key();
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    let why = format!(
+        "tabane: {}: is not the private key of a node; ",
+        node_key.display()
+    );
+    assert!(err.starts_with(&why), "{err}");
 }
 
 #[test]

@@ -321,6 +321,8 @@ fn lie(file: &Path) {
     let config = EngineConfig {
         name: me.name.clone(),
         keys: cluster.keys(),
+        private: None,
+        public: None,
         wire: WireMode::Encrypted,
         port: cluster.port,
         links: me.addresses().map(link).collect(),
@@ -334,6 +336,7 @@ fn lie(file: &Path) {
     let config = PeerConfig {
         name: peer.name.clone(),
         addresses,
+        public: None,
     };
     let now = engine.now();
     let vnic = |node: usize| cluster.nodes[node].vnic.expect("has one").0;

@@ -1,8 +1,13 @@
 //! Handshake datagrams with a right MAC (the fuzzer cannot guess one), handed to
 //! both ends: nothing but the right answer is accepted, and both can go on.
 use ring::hmac;
-use tabane_proto::crypto::{ClusterKey, CookieJar, Initiator, Responder, init_is_from_key_holder};
-use tabane_proto::wire::{HELLO_BYTES, Hello, Reader, VERSION, WireMode, Writer};
+use tabane_proto::crypto::{
+    ClusterKey, CookieJar, Identity, Initiator, Responder, init_is_from_key_holder,
+    init_of_other_version, public_key,
+};
+use tabane_proto::wire::{
+    EXTENSION_BYTES_MAX, HELLO_BYTES, Hello, Reader, VERSION, WireMode, Writer,
+};
 use tabane_proto::{Random, Time};
 
 /// The keys of `crates/proto/tests/vectors/handshake.hex`.
@@ -31,6 +36,7 @@ fn hello(from: &str, to: &str) -> Hello {
         bundle: 1,
         peer_bundle: 0,
         receive_buffer_bytes: 8 << 20,
+        features: 0,
     }
 }
 
@@ -39,7 +45,9 @@ pub fn run(body: &[u8]) {
     if let Ok(hello) = Hello::read(&mut Reader::new(body)) {
         let mut again = [0; HELLO_BYTES];
         hello.write(&mut Writer::new(&mut again));
-        assert_eq!(again, body[..HELLO_BYTES]);
+        // The extension is for versions to come: passed over.
+        let known = HELLO_BYTES - 2 - EXTENSION_BYTES_MAX;
+        assert_eq!(again[..known], body[..known]);
     }
 
     let mut datagram = body.to_vec();
@@ -48,19 +56,29 @@ pub fn run(body: &[u8]) {
 
     let key = ClusterKey::new(CLUSTER_KEY);
     let mut random = Random::from_seed([3; 32]);
+    let private = [2; 32];
+    let public = public_key(&private);
+    let name = "node-one".parse().unwrap();
+    let me = Identity::new(name, Some(private), Some(public)).unwrap();
     let _ = init_is_from_key_holder(&key, &datagram);
-    let _ = Responder::read(&key, &datagram, &mut random);
+    let _ = init_of_other_version(&datagram);
+    let _ = Responder::read(&key, &me, &datagram, &mut random);
 
     let mut jar = CookieJar::new(&mut random, Time::ZERO);
     let from = "[::1]:7577".parse().unwrap();
     let _ = jar.make(Time::ZERO, from, &datagram, &key);
     assert!(!jar.valid(Time::ZERO, from, &datagram));
 
-    let mut initiator = Initiator::new(&key, &hello("n0", "node-one"), &mut random);
-    let _ = initiator.on_cookie(&datagram);
-    assert!(initiator.on_response(&datagram).is_err());
-    // The right answer still counts.
-    let (_, responder) = Responder::read(&key, initiator.datagram(), &mut random).unwrap();
-    let (response, _) = responder.respond(&hello("node-one", "n0"));
-    assert!(initiator.on_response(&response).is_ok());
+    for public in [None, Some(public)] {
+        let caller = Identity::shared("n0".parse().unwrap());
+        let asks = hello("n0", "node-one");
+        let mut initiator = Initiator::new(&key, &caller, public, &asks, &mut random);
+        let _ = initiator.on_cookie(&datagram);
+        assert!(initiator.on_response(&datagram).is_err());
+        // The right answer still counts.
+        let init = initiator.datagram();
+        let (_, responder) = Responder::read(&key, &me, init, &mut random).unwrap();
+        let (response, _) = responder.respond(&hello("node-one", "n0"));
+        assert!(initiator.on_response(&response).is_ok());
+    }
 }

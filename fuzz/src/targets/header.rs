@@ -7,7 +7,7 @@ use tabane_proto::wire::{
 
 /// What `put` writes is how `datagram` begins.
 fn written(datagram: &[u8], len: usize, put: impl Fn(&mut Writer<'_>)) {
-    let mut again = [0; 320];
+    let mut again = [0; 400];
     let mut w = Writer::new(&mut again);
     put(&mut w);
     assert_eq!(w.len(), len);

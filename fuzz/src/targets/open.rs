@@ -1,7 +1,7 @@
 //! Opening forged packets: never succeeds, never panics, in all wire modes.
 use std::sync::OnceLock;
 use tabane_proto::Random;
-use tabane_proto::crypto::{ClusterKey, Initiator, OpenKey, Responder};
+use tabane_proto::crypto::{ClusterKey, Identity, Initiator, OpenKey, Responder, public_key};
 use tabane_proto::wire::{Hello, VERSION, WireMode};
 
 fn key(wire: WireMode, cipher_aes: bool) -> OpenKey {
@@ -15,11 +15,21 @@ fn key(wire: WireMode, cipher_aes: bool) -> OpenKey {
         bundle: 1,
         peer_bundle: 0,
         receive_buffer_bytes: 8 << 20,
+        features: 0,
     };
     let key = ClusterKey::new([5; 32]);
     let mut random = Random::from_seed([6; 32]);
-    let mut initiator = Initiator::new(&key, &hello("a", "b"), &mut random);
-    let (_, responder) = Responder::read(&key, initiator.datagram(), &mut random).unwrap();
+    // With key pairs of both ends: what packets are sealed with does not depend on that.
+    let identity = |name: &str, private: u8| {
+        let private = [private; 32];
+        let public = Some(public_key(&private));
+        Identity::new(name.parse().unwrap(), Some(private), public).unwrap()
+    };
+    let (a, b) = (identity("a", 1), identity("b", 2));
+    let public = Some(public_key(&[2; 32]));
+    let mut initiator = Initiator::new(&key, &a, public, &hello("a", "b"), &mut random);
+    let init = initiator.datagram();
+    let (_, responder) = Responder::read(&key, &b, init, &mut random).unwrap();
     let (response, _) = responder.respond(&hello("b", "a"));
     initiator.on_response(&response).unwrap().1.open
 }

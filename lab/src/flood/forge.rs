@@ -15,10 +15,10 @@ pub(super) const HEADER_BYTES: usize = ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
 /// Of a frame on a network with an MTU of 1500.
 pub(super) const FRAME_BYTES_MAX: usize = ETHERNET_BYTES + 1500;
 
-/// The beginning of an Init, version 1, and its length.
+/// The beginning of an Init, version 2, and its length.
 const INIT: [u8; 2] = [0x01, 0];
-const VERSION: [u8; 2] = [0, 1];
-const INIT_BYTES: usize = 276;
+const VERSION: [u8; 2] = [0, 2];
+const INIT_BYTES: usize = 397;
 /// Garbage is mostly short: so there is more of it.
 const GARBAGE_BYTES: u64 = 100;
 

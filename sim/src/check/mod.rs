@@ -41,6 +41,8 @@ pub enum Rule {
     FrameArrives,
     /// Nothing is accepted that nobody sent.
     Forgery,
+    /// Nobody is accepted under a name that has a public key without holding that key.
+    Identity,
     /// A node keeps to its memory.
     Memory,
     /// A path that works is not declared failed.
@@ -82,6 +84,7 @@ impl Rule {
         Rule::FrameUnchanged,
         Rule::FrameArrives,
         Rule::Forgery,
+        Rule::Identity,
         Rule::Memory,
         Rule::FalseDown,
         Rule::FalseRestart,

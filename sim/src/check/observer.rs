@@ -46,6 +46,8 @@ pub struct HostView {
     pub runs_since: Option<Ns>,
     /// How often it was started.
     pub incarnation: u32,
+    /// Its process is somebody else's, who has not the key that the cluster file has for it.
+    poses: bool,
     /// Which incarnation of each host it was last connected to.
     knows: Vec<Option<u32>>,
     /// When it was first connected to the incarnation that it knows of each host.
@@ -99,6 +101,7 @@ impl Observer {
         let view = |datagram_bytes_max: Vec<usize>| HostView {
             runs_since: None,
             incarnation: 0,
+            poses: false,
             knows: vec![None; hosts],
             known_since: vec![0; hosts],
             renews: vec![false; hosts],
@@ -129,7 +132,13 @@ impl Observer {
     /// A host's process starts.
     pub fn started(&mut self, now: Ns, host: usize) {
         self.hosts[host].incarnation += 1;
+        self.hosts[host].poses = false;
         self.hosts[host].runs_since = Some(now);
+    }
+
+    /// The process that has just started is not the host's.
+    pub fn poses(&mut self, host: usize) {
+        self.hosts[host].poses = true;
     }
 
     /// A host's process goes on.
@@ -232,6 +241,11 @@ impl Observer {
 
     /// A node says that a peer is connected.
     pub fn peer_up(&mut self, now: Ns, host: usize, peer: usize, restarted: bool) -> Checked {
+        if self.hosts[peer].poses || self.hosts[host].poses {
+            let what =
+                format!("host {host} has a session with {peer}, of which one is an impostor");
+            return Err(Violation::new(Rule::Identity, now, what));
+        }
         let incarnation = self.hosts[peer].incarnation;
         let mine = self.hosts[host].incarnation;
         let other = &self.hosts[peer];

@@ -1,6 +1,6 @@
 //! Draws the network and the hosts.
 
-use super::{HostPlan, Schedule, draw_faults, draw_plan, draw_reload};
+use super::{HostPlan, Schedule, draw_faults, draw_identity, draw_plan, draw_reload};
 use crate::host::HostTraits;
 use crate::net::{Conditions, MS, Ns, SECOND, US};
 use crate::random::Random;
@@ -25,6 +25,7 @@ pub fn draw(seed: u64) -> Schedule {
         seed,
         links,
         encrypted: r.percent(50),
+        identities: vec![false; hosts.len()],
         op_limits: draw_limits(&mut r),
         faults: Vec::new(),
         attack_every_ns: r.percent(30).then(|| r.pick(&[MS, 5 * MS, 30 * MS])),
@@ -35,6 +36,7 @@ pub fn draw(seed: u64) -> Schedule {
     schedule.faults = draw_faults::draw(&mut r.fork(4), &schedule);
     let changes = draw_reload::draw(&mut r.fork(5), &schedule);
     schedule.faults.extend(changes);
+    draw_identity::draw(&mut r.fork(6), &mut schedule);
     schedule.faults.sort_by_key(|(at, _)| *at);
     schedule
 }

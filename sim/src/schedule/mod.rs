@@ -2,6 +2,7 @@
 
 mod draw;
 mod draw_faults;
+mod draw_identity;
 mod draw_plan;
 mod draw_reload;
 
@@ -79,6 +80,9 @@ pub enum Fault {
     ClockRate(usize, i64),
     /// A host's operator takes the change of keys to this step.
     Keys(usize, usize),
+    /// Somebody runs in a host's place who has all that the cluster shares, and not the host's
+    /// private key; another one, if true.
+    Impostor(usize, bool),
     /// A host has a key that no other has, or the right ones again.
     WrongKey(usize, bool),
     /// A host's operator puts another host into its cluster file, or takes it out.
@@ -115,6 +119,8 @@ pub struct Schedule {
     pub hosts: Vec<HostPlan>,
     /// Whether packets are encrypted.
     pub encrypted: bool,
+    /// Which hosts have public keys in the cluster file.
+    pub identities: Vec<bool>,
     /// What nodes may hold.
     pub op_limits: OpLimits,
     /// What happens, and when.
@@ -156,6 +162,7 @@ impl Schedule {
             links,
             hosts: vec![host; hosts],
             encrypted: false,
+            identities: vec![false; hosts],
             op_limits: OpLimits::default(),
             faults: Vec::new(),
             attack_every_ns: None,

@@ -60,7 +60,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}colour = \"red\"\n{N0}{N1}",
-            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, mptcp, run, node",
+            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, node",
         ),
         (
             "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
@@ -68,15 +68,15 @@ fn unknown_keys() {
         ),
         (
             "{KEY}{N0}weight = 3\n{N1}",
-            "c:5: unknown key `weight`; the keys of a node are name, links, vnic, metrics",
+            "c:5: unknown key `weight`; the keys of a node are name, links, vnic, metrics, public",
         ),
         (
             "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
-            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, mptcp, run, node",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, node",
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
-            "c:8: unknown key `mesh`; the keys are key, key_file, second_key, second_key_file, wire, port, metrics, mptcp, run, node",
+            "c:8: unknown key `mesh`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, node",
         ),
     ]);
 }

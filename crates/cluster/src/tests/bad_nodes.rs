@@ -278,3 +278,50 @@ fn virtual_nics_beside_each_other_and_links() {
         ),
     ]);
 }
+
+#[test]
+fn public_keys() {
+    const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let right = "run `tabane key` on that node, and write the line that it prints";
+    let cases = [
+        ("7".to_owned(), "`public` is not a text in quotes"),
+        (
+            "\"\"".to_owned(),
+            "`public` has 0 characters, but a key has 44",
+        ),
+        (
+            format!("\"{}\"", super::KEY),
+            "`public` has 64 characters, but a key has 44",
+        ),
+        (
+            format!("\"{}\"", &KEY[1..]),
+            "`public` has 43 characters, but a key has 44",
+        ),
+        (
+            format!("\"{}\"", KEY.replace('w', "ö")),
+            "`public` has characters that are not Base64",
+        ),
+        (
+            format!("\"{}\"", KEY.replace("8=", "9=")),
+            "`public` does not end as a key does, so some of it is missing",
+        ),
+        (
+            format!("\"{}=\"", "A".repeat(43)),
+            "`public` is no key: all its bytes are 0",
+        ),
+    ];
+    for (public, expected) in cases {
+        let file = format!("{{KEY}}{{N0}}public = {public}\n{{N1}}");
+        assert_table(&[(&file, &format!("c:5: {expected}; {right}"))]);
+    }
+    assert_table(&[
+        (
+            &format!("{{KEY}}{{N0}}public = \"{KEY}\"\n{{N1}}public = \"{KEY}\"\n"),
+            "c:9: `public` of node \"n1\" is that of node \"n0\" (line 5), too; every node has a key of its own: on one of them, move its node.key away, run `tabane key`, and write the line that it prints",
+        ),
+        (
+            "{KEY}node_key_file = 7\n{N0}{N1}",
+            "c:2: `node_key_file` is not a path in quotes; write the path at which every node has its own private key, or leave it out",
+        ),
+    ]);
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::super::{Cluster, KEY_FILE_BYTES_MAX};
+use super::super::{Cluster, KEY_FILE_BYTES_MAX, NODE_KEY_FILE, NodeKey, PublicKey};
 use super::{KEY, fill, said};
 
 /// Loads `path` and shows what is said, with `dir` as `DIR`.
@@ -151,4 +151,71 @@ fn a_file_others_can_write_is_refused() {
         load(&dir, &path),
         "DIR/c: every user of this machine can write this file (mode 0666); run `chmod 644` on it"
     );
+}
+
+/// Each bit turned: enough of a public key for a test.
+fn public_of(private: &[u8; 32]) -> [u8; 32] {
+    private.map(|byte| !byte)
+}
+
+#[test]
+fn a_node_needs_the_private_key_of_its_public_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c");
+    let public = PublicKey(public_of(&[7; 32]));
+    let other = PublicKey([7; 32]);
+    let said = |entry: &str, me: usize| {
+        write(&path, fill(&format!("{{KEY}}{{N0}}{entry}\n{{N1}}")), 0o600);
+        let (mut cluster, _) = Cluster::load(&path).unwrap();
+        let read = cluster.read_node_key(me, public_of);
+        let words = read.err().map_or_else(String::new, |e| e.to_string());
+        let words = words.replace(&*dir.path().to_string_lossy(), "DIR");
+        (words, cluster.node_key)
+    };
+    let own = format!("public = \"{public}\"");
+    assert_eq!(said("", 0), (String::new(), None));
+    assert_eq!(
+        said(&own, 0).0,
+        "DIR/c:5: node \"n0\" has a `public` key, but the private one is not on this machine (DIR/node.key); put back its file; or run `tabane key` here, and write the line that it prints instead, in every node's cluster file"
+    );
+    assert_eq!(said(&own, 1).0, "");
+
+    let key = NodeKey::new([7; 32]);
+    write(&dir.path().join(NODE_KEY_FILE), key.to_text(), 0o600);
+    assert_eq!(said(&own, 0), (String::new(), Some(key.clone())));
+    assert_eq!(said("", 0), (String::new(), Some(key.clone())));
+    assert_eq!(
+        said(&format!("public = \"{other}\""), 0).0,
+        format!(
+            "DIR/c:5: the `public` key of node \"n0\" is not that of the private one in DIR/node.key; write public = \"{public}\" in every node's cluster file; or, if this key is another machine's, move it away and run `tabane key`"
+        )
+    );
+    write(&dir.path().join(NODE_KEY_FILE), key.to_text(), 0o644);
+    assert!(said("", 0).0.ends_with("run `chmod 600` on it"));
+}
+
+#[test]
+fn the_private_key_is_where_the_file_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c");
+    let of = |text: &str| {
+        write(&path, text, 0o600);
+        Cluster::node_key_file_of(&path)
+    };
+    // Also for a file that has no nodes yet, or is not there.
+    assert_eq!(of(""), dir.path().join("node.key"));
+    assert_eq!(of("node_key_file = \"mine\"\n"), dir.path().join("mine"));
+    assert_eq!(of("node_key_file = \"/a/b\"\n["), Path::new("/a/b"));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(
+        Cluster::node_key_file_of(&path),
+        dir.path().join("node.key")
+    );
+    write(
+        &path,
+        fill("{KEY}node_key_file = \"/a/b\"\n{N0}{N1}"),
+        0o600,
+    );
+    let (cluster, _) = Cluster::load(&path).unwrap();
+    assert_eq!(cluster.node_key_file, Path::new("/a/b"));
 }

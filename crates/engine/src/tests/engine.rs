@@ -92,6 +92,8 @@ impl Pair {
             let config = EngineConfig {
                 name: node.to_string(),
                 keys: vec![[7; 32]],
+                private: None,
+                public: None,
                 wire: WireMode::Encrypted,
                 port: PORT,
                 links: vec![LinkSpec {
@@ -108,7 +110,11 @@ impl Pair {
             addresses[0] = Some(SocketAddr::new(ip(other), PORT));
             let name = other.to_string();
             let now = engine.now();
-            let peer = PeerConfig { name, addresses };
+            let peer = PeerConfig {
+                name,
+                addresses,
+                public: None,
+            };
             engine.node.add_peer(now, peer).unwrap();
             Side {
                 fake,

@@ -43,6 +43,8 @@ impl Host {
         let config = NodeConfig {
             name: "a".into(),
             keys: vec![[7; 32]],
+            private: None,
+            public: None,
             wire: WireMode::Encrypted,
             cipher_aes: true,
             receive_buffer_bytes: links.receive_buffer_bytes(),
@@ -55,7 +57,15 @@ impl Host {
             let mut addresses = [None; LINKS_MAX];
             addresses[0] = Some(SocketAddr::new(ip(peer), PORT));
             let name = peer.to_string();
-            node.add_peer(now, PeerConfig { name, addresses }).unwrap();
+            node.add_peer(
+                now,
+                PeerConfig {
+                    name,
+                    addresses,
+                    public: None,
+                },
+            )
+            .unwrap();
         }
         Host {
             fake,

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use super::session::{INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
+use super::session::{Credentials, INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
 use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
 use crate::context::{Context, Event, Rejection};
-use crate::crypto::{ClusterKey, HandshakeError, Initiator, Responder};
+use crate::crypto::{ClusterKey, HandshakeError, Initiator, PublicKey, Responder};
 use crate::link::PathState;
-use crate::wire::{Hello, Kind, VERSION};
+use crate::wire::{FEATURES, Hello, Kind, VERSION};
 use crate::{LinkId, Time};
 
 impl Bundle {
@@ -22,6 +22,7 @@ impl Bundle {
             bundle,
             peer_bundle,
             receive_buffer_bytes: context.config.receive_buffer_bytes,
+            features: FEATURES,
         }
     }
 
@@ -42,11 +43,35 @@ impl Bundle {
             self.sessions.peer_bundle,
         );
         let key = context.keys[0].clone();
-        let initiator = Initiator::new(&key, &hello, &mut context.random);
+        let (identity, public) = (&context.identity, self.config.public);
+        let initiator = Initiator::new(&key, identity, public, &hello, &mut context.random);
         let paths = self.path_mask();
         let ours = (initiator, key);
         if let Some(replaced) = self.sessions.initiate(now, ours, local, paths) {
             context.sessions.remove(&replaced);
+        }
+    }
+
+    /// As [`initiate`](Bundle::initiate), if a handshake of ours is under way: it was begun on what
+    /// no longer holds.
+    pub fn initiate_anew(&mut self, now: Time, context: &mut Context) {
+        if self.sessions.initiation.is_some() {
+            self.initiate(now, context);
+        }
+    }
+
+    /// Whether somebody who has the cluster key and has shown to be the holder of `shown`, or of no
+    /// key, may be this peer.
+    pub fn accepts(&self, shown: Option<PublicKey>) -> bool {
+        self.config.public.is_none() || self.config.public == shown
+    }
+
+    /// The peer's public key was replaced in the configuration.
+    pub fn set_public(&mut self, now: Time, public: Option<PublicKey>, context: &mut Context) {
+        if self.config.public != public {
+            self.config.public = public;
+            self.on_new_keys(now, context);
+            self.initiate_anew(now, context);
         }
     }
 
@@ -113,8 +138,12 @@ impl Bundle {
         };
         let local = context.new_session(self.peer);
         let answer = self.hello(context, local, my_bundle, hello.bundle);
+        let shown = Credentials {
+            key,
+            public: responder.peer(),
+        };
         let (response, keys) = responder.respond(&answer);
-        let session = Session::new(now, local, &hello, keys, key, false);
+        let session = Session::new(now, local, &hello, keys, shown, false);
         context.answer(link, from, response.clone());
         if self.answered_inits.len() == ANSWERED_INITS {
             self.answered_inits.pop_front();
@@ -158,10 +187,14 @@ impl Bundle {
             return Ok(());
         }
         let (hello, keys) = initiation.initiator.on_response(answer)?;
-        let (local, key) = (initiation.local, initiation.key.clone());
+        let local = initiation.local;
+        let shown = Credentials {
+            key: initiation.key.clone(),
+            public: initiation.initiator.peer(),
+        };
         self.sessions.initiation = None;
         let fresh = !self.sessions.continues(&hello);
-        let session = Session::new(now, local, &hello, keys, key, true);
+        let session = Session::new(now, local, &hello, keys, shown, true);
         let my_bundle = self.sessions.my_bundle;
         self.install(
             now,
@@ -240,19 +273,16 @@ impl Bundle {
         }
     }
 
-    /// The node's cluster keys were replaced. What is carried goes on: under keys of
-    /// the new first one, if the peer accepts that.
+    /// The node's cluster keys were replaced, or the peer's public key. What is carried goes on:
+    /// under keys of the new first one, if the peer accepts that.
     pub fn on_new_keys(&mut self, now: Time, context: &mut Context) {
-        let accepted = |key: &ClusterKey| context.keys.contains(key);
-        if let Some(u) = self
-            .sessions
-            .unconfirmed
-            .take_if(|u| !accepted(&u.session.key))
-        {
+        let public = self.config.public;
+        let outdated = |u: &mut Unconfirmed| !u.session.shown.count(&context.keys, public);
+        if let Some(u) = self.sessions.unconfirmed.take_if(outdated) {
             context.sessions.remove(&u.session.local);
         }
         if let Some(session) = &mut self.sessions.current {
-            session.on_new_keys(now, &context.keys, &mut context.random);
+            session.on_new_keys(now, &context.keys, public, &mut context.random);
         }
         let outdated = |key: &ClusterKey| *key != context.keys[0];
         let initiation = self.sessions.initiation.as_ref();
@@ -261,7 +291,7 @@ impl Bundle {
         }
     }
 
-    /// Ends a session whose cluster key is no longer accepted, when it has had its time.
+    /// Ends a session whose keys are no longer accepted, when it has had its time.
     pub(super) fn end_removed_key(&mut self, now: Time, context: &mut Context) {
         let current = self.sessions.current.as_ref();
         if current.is_some_and(|s| s.ends_at.is_some_and(|at| at <= now)) {

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::context::{Context, DownReason, Event, LinkConfig, PeerConfig};
+use crate::crypto::PublicKey;
 use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
 use crate::op::{OpStats, Ops, Pending};
@@ -114,6 +115,10 @@ pub struct PeerStats {
     pub since: Time,
     /// Since when the current keys are in use, if any are.
     pub session_since: Option<Time>,
+    /// The public key that the configuration has for it, if it has shown to be its holder.
+    pub public: Option<PublicKey>,
+    /// What both ends can beyond this version of the protocol, a bit each.
+    pub features: u64,
     /// Its paths.
     pub paths: Vec<PathStatus>,
     /// What is carried.
@@ -669,11 +674,14 @@ impl Bundle {
 
     pub fn stats(&self) -> PeerStats {
         let paths = self.paths.iter().enumerate();
+        let session = self.sessions.current.as_ref();
         PeerStats {
             name: self.config.name.clone(),
             state: self.state,
             since: self.since,
-            session_since: self.sessions.current.as_ref().map(|s| s.since),
+            session_since: session.map(|s| s.since),
+            public: session.and_then(|s| s.shown.public.filter(|k| self.config.public == Some(*k))),
+            features: session.map_or(0, |s| s.features),
             paths: paths
                 .filter_map(|(i, p)| p.as_ref().map(|p| path_status(LinkId(i as u8), p)))
                 .collect(),

@@ -8,8 +8,8 @@
 
 use core::time::Duration;
 
-use crate::crypto::{ClusterKey, Initiator, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
-use crate::wire::{Header, Hello};
+use crate::crypto::{ClusterKey, Initiator, PublicKey, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
+use crate::wire::{FEATURES, Header, Hello};
 use crate::{Random, Time};
 
 /// A handshake is repeated after this long at first …
@@ -36,12 +36,28 @@ const CROSSING_MAX: Duration = Duration::from_secs(1);
 /// When the node's keys are replaced, bundles begin new handshakes within this
 /// time, not all at once.
 const KEYS_SPREAD: Duration = Duration::from_secs(1);
-/// A session that was admitted by a key which is no longer accepted ends after
+/// A session that was admitted by keys which are no longer accepted ends after
 /// this time, if no new handshake succeeds.
 pub const KEY_REMOVED_GRACE: Duration = Duration::from_secs(30);
 /// Keys that the peer answered for and then never used are given up after this
 /// long: it has forgotten them (it restarted, or took another handshake).
 const UNHEARD_MAX: Duration = Duration::from_secs(1);
+
+/// What the peer showed when it was admitted.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    /// The cluster key.
+    pub key: ClusterKey,
+    /// The public key whose holder it is, if it showed that.
+    pub public: Option<PublicKey>,
+}
+
+impl Credentials {
+    /// Whether they count while `keys` are accepted and the peer must hold `public`, if that is given.
+    pub fn count(&self, keys: &[ClusterKey], public: Option<PublicKey>) -> bool {
+        keys.contains(&self.key) && (public.is_none() || self.public == public)
+    }
+}
 
 /// One set of keys.
 pub(crate) struct Session {
@@ -50,11 +66,13 @@ pub(crate) struct Session {
     /// The peer's number for it: in the header of what we send.
     pub remote: u32,
     pub keys: SessionKeys,
-    /// The cluster key that admitted it.
-    pub key: ClusterKey,
+    /// What admitted it.
+    pub shown: Credentials,
+    /// What both ends can beyond this version, a bit each.
+    pub features: u64,
     /// When new keys are wanted because of what the operator said.
     rekey_asked: Option<Time>,
-    /// When it ends because its cluster key is no longer accepted.
+    /// When it ends because what admitted it no longer counts.
     pub ends_at: Option<Time>,
     /// When it became current.
     pub since: Time,
@@ -70,14 +88,15 @@ impl Session {
         local: u32,
         peer: &Hello,
         keys: SessionKeys,
-        key: ClusterKey,
+        shown: Credentials,
         initiated_here: bool,
     ) -> Self {
         Session {
             local,
             remote: peer.session,
             keys,
-            key,
+            shown,
+            features: FEATURES & peer.features,
             rekey_asked: None,
             ends_at: None,
             since: now,
@@ -97,11 +116,18 @@ impl Session {
         asked.min(self.since + REKEY_AFTER + extra)
     }
 
-    /// The operator replaced the cluster's keys: the session moves to the first of
-    /// them, and has no long life if its own is gone.
-    pub fn on_new_keys(&mut self, now: Time, keys: &[ClusterKey], random: &mut Random) {
-        self.ends_at = (!keys.contains(&self.key)).then(|| now + KEY_REMOVED_GRACE);
-        self.rekey_asked = (keys[0] != self.key).then(|| {
+    /// The operator replaced the cluster's keys, or the peer's: the session moves to the first of
+    /// them, and has no long life if what admitted it no longer counts.
+    pub fn on_new_keys(
+        &mut self,
+        now: Time,
+        keys: &[ClusterKey],
+        public: Option<PublicKey>,
+        random: &mut Random,
+    ) {
+        let counts = self.shown.count(keys, public);
+        self.ends_at = (!counts).then(|| now + KEY_REMOVED_GRACE);
+        self.rekey_asked = (!counts || keys[0] != self.shown.key).then(|| {
             let spread = random.below(KEYS_SPREAD.as_nanos() as u64);
             now + Duration::from_nanos(spread)
         });
@@ -136,8 +162,8 @@ pub(crate) struct Unconfirmed {
     pub response: Vec<u8>,
 }
 
-/// How much of a first message tells it from all others: header and ephemeral key.
-pub(crate) const INIT_ID_BYTES: usize = 40;
+/// How much of a first message tells it from all others: header, proof and ephemeral key.
+pub(crate) const INIT_ID_BYTES: usize = 41;
 pub(crate) type InitId = [u8; INIT_ID_BYTES];
 
 /// A handshake of ours under way.

@@ -4,6 +4,7 @@ use core::fmt;
 use std::net::SocketAddr;
 
 use crate::LinkId;
+use crate::crypto::{IdentityError, PrivateKey, PublicKey};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, LINKS_MAX, NAME_BYTES_MAX};
 use crate::op::OpLimits;
 use crate::wire::WireMode;
@@ -27,6 +28,9 @@ pub struct PeerConfig {
     pub name: String,
     /// Its address on each network; `None` where it has none.
     pub addresses: [Option<SocketAddr>; LINKS_MAX],
+    /// Its public key: with it, nobody else is accepted under its name. Without, whoever has the
+    /// cluster key is.
+    pub public: Option<PublicKey>,
 }
 
 /// This node.
@@ -36,6 +40,10 @@ pub struct NodeConfig {
     pub name: String,
     /// Cluster keys. The first one is used to connect, all of them are accepted.
     pub keys: Vec<[u8; 32]>,
+    /// Its own private key, if it has one.
+    pub private: Option<PrivateKey>,
+    /// The public key that its peers have in their configuration for it, if any.
+    pub public: Option<PublicKey>,
     /// Whether packets are encrypted. Both ends must agree.
     pub wire: WireMode,
     /// Whether AES-128-GCM is fast here (the CPU has AES instructions). Used
@@ -63,6 +71,14 @@ pub enum ConfigError {
     LinkTooSmall(LinkId, u16),
     /// No cluster key.
     NoKey,
+    /// This node's public and private key do not belong together.
+    Identity(IdentityError),
+}
+
+impl From<IdentityError> for ConfigError {
+    fn from(error: IdentityError) -> ConfigError {
+        ConfigError::Identity(error)
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -88,6 +104,7 @@ impl fmt::Display for ConfigError {
                 id.0
             ),
             ConfigError::NoKey => f.write_str("no cluster key"),
+            ConfigError::Identity(error) => error.fmt(f),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::crypto::HandshakeError;
+use crate::crypto::{HandshakeError, PublicKey};
 use crate::op::OpEvent;
 use crate::wire::Witness;
 use crate::{LinkId, PeerId, Time};
@@ -20,8 +20,8 @@ pub enum DownReason {
     AllPathsDown,
     /// It was removed from this node's configuration.
     Removed,
-    /// Its session was admitted by a cluster key that this node no longer accepts,
-    /// and it did not take another one in time.
+    /// Its session was admitted by a cluster key, or a public key of the peer, that this node no
+    /// longer accepts, and it did not show another one in time.
     KeyRemoved,
 }
 
@@ -101,6 +101,14 @@ pub enum Refusal {
     Handshake(HandshakeError),
     /// The caller's name is not in this node's configuration.
     UnknownNode(String),
+    /// The caller's name has a public key in this node's configuration, and the caller is not its
+    /// holder.
+    WrongIdentity {
+        /// The name.
+        name: String,
+        /// The public key that it does hold; none if it showed nothing but the cluster key.
+        shown: Option<PublicKey>,
+    },
     /// The caller bears this node's own name.
     OwnName,
     /// Two machines run under this name: the one at this address, and one elsewhere.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use crate::Random;
-use crate::crypto::ClusterKey;
+use crate::crypto::{ClusterKey, Identity};
 use crate::limits::LINKS_MAX;
 use crate::op::{OpEvent, Rest};
 use crate::wire::Name;
@@ -36,6 +36,7 @@ pub(crate) struct Context {
     pub config: NodeConfig,
     pub name: Name,
     pub keys: Vec<ClusterKey>,
+    pub identity: Identity,
     pub links: [Option<LinkConfig>; LINKS_MAX],
     /// Links (a bit each) that take nothing now: their socket would block, or they are down.
     pub blocked: u8,

@@ -1,13 +1,14 @@
 //! Both sides of the handshake, as datagrams.
 
-use super::noise::Noise;
-use super::{ClusterKey, SessionKeys};
+use super::noise::{Noise, Side};
+use super::{ClusterKey, Identity, PublicKey, SessionKeys};
 use crate::Random;
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::wire::{
     COOKIE_BYTES, CookieParts, HANDSHAKE_HEADER_BYTES, HandshakeHeader, Hello, INIT_BYTES,
-    InitParts, Kind, MAC_BYTES, NOISE_BYTES, Name, RESPONSE_BYTES, Reader, ResponseParts, VERSION,
-    WireError, WireMode, Writer,
+    INIT_NOISE_BYTES, InitParts, Kind, MAC_BYTES, Name, Proof, RESPONSE_BYTES,
+    RESPONSE_NOISE_BYTES, Reader, ResponseParts, VERSION, VERSION_ANSWER_BYTES, WireError,
+    WireMode, Writer,
 };
 use core::fmt;
 
@@ -38,6 +39,8 @@ pub enum HandshakeError {
         /// The name of the one that answered.
         answered: Name,
     },
+    /// The peer meant to reach the holder of another key than this node's.
+    NotThisKey,
     /// It belongs to another handshake: late, or meant for someone else.
     NotThisHandshake,
 }
@@ -74,6 +77,10 @@ impl fmt::Display for HandshakeError {
                 f,
                 "node {answered} answered at the peer's address; \
                  the cluster file must be the same on every node"
+            ),
+            HandshakeError::NotThisKey => f.write_str(
+                "the peer's cluster file has another `public` key for this node than its own; \
+                 `tabane key` on this node shows the right one",
             ),
             HandshakeError::NotThisHandshake => f.write_str("answer to another handshake"),
         }
@@ -114,6 +121,26 @@ pub fn init_is_from_key_holder(key: &ClusterKey, datagram: &[u8]) -> bool {
         && key.signed(datagram)
 }
 
+/// The version of an Init whose MAC is right, if it is another one than this node's.
+pub fn init_of_other_version(datagram: &[u8]) -> Option<u16> {
+    let header = HandshakeHeader::read(&mut Reader::new(datagram)).ok()?;
+    (header.version != VERSION).then_some(header.version)
+}
+
+/// The answer to an Init of another version, which asks for `session`: it has the form of a
+/// Response as far as every version reads one, and so says which version this node speaks.
+pub fn say_version(key: &ClusterKey, session: u32) -> Vec<u8> {
+    let mut datagram = vec![0; VERSION_ANSWER_BYTES];
+    let header = HandshakeHeader {
+        kind: Kind::Response,
+        session,
+        version: VERSION,
+    };
+    header.write(&mut Writer::new(&mut datagram));
+    key.sign(&mut datagram);
+    datagram
+}
+
 /// Form, key and version, in the order in which each can be told.
 fn check_outside(key: &ClusterKey, datagram: &[u8]) -> Result<HandshakeHeader, HandshakeError> {
     let header = HandshakeHeader::read(&mut Reader::new(datagram))?;
@@ -132,20 +159,40 @@ pub struct Initiator {
     key: ClusterKey,
     hello: Hello,
     noise: Noise,
-    message: [u8; NOISE_BYTES],
+    proof: Proof,
+    message: [u8; INIT_NOISE_BYTES],
     datagram: [u8; INIT_BYTES],
 }
 
 impl Initiator {
     /// Begins a handshake saying `hello`. The same object serves all repetitions
     /// of the Init, on all paths; each new attempt wants a new session number.
-    pub fn new(key: &ClusterKey, hello: &Hello, random: &mut Random) -> Initiator {
-        let mut noise = Noise::initiator(key, random);
-        let message = noise.write(hello);
+    ///
+    /// With `peer`, only the holder of that public key can answer.
+    pub fn new(
+        key: &ClusterKey,
+        identity: &Identity,
+        peer: Option<PublicKey>,
+        hello: &Hello,
+        random: &mut Random,
+    ) -> Initiator {
+        let (proof, keys) = match peer {
+            None if !identity.is_public() => (Proof::ClusterKey, None),
+            None => (Proof::NamedKey, Some(key.public_of(&hello.to))),
+            Some(public) => (Proof::OwnKey, Some(public)),
+        };
+        let private = identity
+            .own_key()
+            .unwrap_or_else(|| identity.named_key(key));
+        let keys = keys.as_ref().map(|public| (&private, public));
+        let mut noise = Noise::new(key, proof, &Side::Initiator { keys }, random);
+        let mut message = [0; INIT_NOISE_BYTES];
+        noise.write(hello, &mut message);
         let mut initiator = Initiator {
             key: key.clone(),
             hello: *hello,
             noise,
+            proof,
             message,
             datagram: [0; INIT_BYTES],
         };
@@ -162,11 +209,18 @@ impl Initiator {
         let noise = &self.message;
         InitParts {
             header,
+            proof: self.proof,
             noise,
             cookie,
         }
         .write(&mut Writer::new(&mut self.datagram));
         self.key.sign(&mut self.datagram);
+    }
+
+    /// The public key whose holder the responder is, when its Response was right; none if the
+    /// cluster key is all that both show.
+    pub fn peer(&self) -> Option<PublicKey> {
+        self.noise.peer()
     }
 
     /// The Init to send, and to repeat until it is answered.
@@ -223,26 +277,38 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Reads an Init: symmetric cryptography only, a few microseconds; the
-    /// public-key work is [`respond`](Responder::respond)'s. Before answering, the
-    /// caller checks the Hello ([`Hello::check`]) and, when many knock or something
-    /// is at stake, the cookie.
+    /// Reads an Init. Where the cluster key is all that is shown, this is symmetric cryptography
+    /// only, a few microseconds, and the public-key work is [`respond`](Responder::respond)'s;
+    /// otherwise a third of that work is done here: when many knock, the caller checks the cookie
+    /// before. Before answering, it checks the Hello ([`Hello::check`]), who calls
+    /// ([`peer`](Responder::peer)) and, when something is at stake, the cookie.
     ///
     /// An Init can be recorded and sent again by anyone: the caller must not give
     /// up a session or bundle for it before the first packet under the new keys
     /// has been opened.
     ///
     /// # Errors
-    /// It is no Init, or of another key or version.
+    /// It is no Init, of another key or version, or meant for another node's key.
     pub fn read(
         key: &ClusterKey,
+        identity: &Identity,
         datagram: &[u8],
         random: &mut Random,
     ) -> Result<(Hello, Responder), HandshakeError> {
         let header = check_outside(key, datagram)?;
         let parts = InitParts::read(datagram)?;
-        let mut noise = Noise::responder(key, random);
-        let hello = noise.read(parts.noise).ok_or(HandshakeError::WrongKey)?;
+        let (private, failure) = match parts.proof {
+            Proof::ClusterKey => (None, HandshakeError::WrongKey),
+            Proof::NamedKey => (Some(identity.named_key(key)), HandshakeError::NotThisKey),
+            Proof::OwnKey => {
+                let own = identity.own_key().ok_or(HandshakeError::NotThisKey)?;
+                (Some(own), HandshakeError::NotThisKey)
+            }
+        };
+        let private = private.as_ref();
+        let mut noise = Noise::new(key, parts.proof, &Side::Responder { private }, random);
+        let message = &parts.noise[..parts.proof.init_noise_bytes()];
+        let hello = noise.read(message).ok_or(failure)?;
         if hello.session != header.session {
             return Err(WireError::BadValue.into());
         }
@@ -250,9 +316,16 @@ impl Responder {
         Ok((hello, Responder { key, hello, noise }))
     }
 
+    /// The public key whose holder made the Init; none if it shows the cluster key alone. The
+    /// caller compares it with that of the node whose name the Hello bears.
+    pub fn peer(&self) -> Option<PublicKey> {
+        self.noise.peer()
+    }
+
     /// The Response saying `hello`, and the session's keys.
     pub fn respond(mut self, hello: &Hello) -> (Vec<u8>, SessionKeys) {
-        let noise = self.noise.write(hello);
+        let mut noise = [0; RESPONSE_NOISE_BYTES];
+        self.noise.write(hello, &mut noise);
         let header = HandshakeHeader {
             kind: Kind::Response,
             session: self.hello.session,

@@ -1,6 +1,7 @@
 //! The cluster key: who has it belongs to the cluster.
 
-use crate::wire::MAC_BYTES;
+use super::{PublicKey, public_key};
+use crate::wire::{MAC_BYTES, Name};
 use core::fmt;
 use ring::{hkdf, hmac};
 
@@ -10,6 +11,7 @@ pub struct ClusterKey {
     /// The pre-shared key of the Noise handshake.
     pub(super) psk: [u8; 32],
     mac: hmac::Key,
+    cluster: hkdf::Prk,
 }
 
 impl ClusterKey {
@@ -20,7 +22,18 @@ impl ClusterKey {
         ClusterKey {
             psk: expand(&cluster, b"tabane psk"),
             mac: hmac::Key::new(hmac::HMAC_SHA256, &mac),
+            cluster,
         }
+    }
+
+    /// The private key of a node that has none of its own: whoever has the cluster key knows it.
+    pub(super) fn private_of(&self, name: &Name) -> [u8; 32] {
+        expand_all(&self.cluster, &[b"tabane node ", name.as_str().as_bytes()])
+    }
+
+    /// The public half of [`private_of`](ClusterKey::private_of).
+    pub(crate) fn public_of(&self, name: &Name) -> PublicKey {
+        public_key(&self.private_of(name))
     }
 
     /// Fills the last [`MAC_BYTES`] of a handshake datagram with the MAC of those before.
@@ -54,6 +67,11 @@ impl fmt::Debug for ClusterKey {
 
 /// `N` bytes by HKDF-Expand (RFC 5869) with `label` as info.
 pub(super) fn expand<const N: usize>(key: &hkdf::Prk, label: &[u8]) -> [u8; N] {
+    expand_all(key, &[label])
+}
+
+/// As [`expand`], with several parts of the info, one behind the other.
+fn expand_all<const N: usize>(key: &hkdf::Prk, info: &[&[u8]]) -> [u8; N] {
     struct Bytes(usize);
     impl hkdf::KeyType for Bytes {
         fn len(&self) -> usize {
@@ -61,7 +79,7 @@ pub(super) fn expand<const N: usize>(key: &hkdf::Prk, label: &[u8]) -> [u8; N] {
         }
     }
     let mut out = [0; N];
-    key.expand(&[label], Bytes(N))
+    key.expand(info, Bytes(N))
         .and_then(|okm| okm.fill(&mut out))
         .expect("HKDF-SHA256 gives up to 8160 bytes");
     out

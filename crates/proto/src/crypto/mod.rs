@@ -7,6 +7,7 @@
 
 mod cookie;
 mod handshake;
+mod identity;
 mod key;
 mod noise;
 mod session;
@@ -14,7 +15,11 @@ mod session;
 mod tests;
 
 pub use cookie::{COOKIE_SECRET_LIFETIME, CookieJar};
-pub use handshake::{HandshakeError, Initiator, Responder, init_is_from_key_holder};
+pub use handshake::{
+    HandshakeError, Initiator, Responder, init_is_from_key_holder, init_of_other_version,
+    say_version,
+};
+pub use identity::{Identity, IdentityError, PrivateKey, PublicKey, public_key};
 pub use key::ClusterKey;
 pub use session::{
     KEY_PACKETS_MAX, OpenError, OpenKey, REKEY_AFTER, REKEY_PACKETS, SealKey, SessionKeys,

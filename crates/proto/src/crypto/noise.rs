@@ -1,16 +1,20 @@
-//! The Noise handshake NNpsk0 with our own randomness (Noise Protocol Framework,
-//! revision 34): ephemeral keys only, admission by the pre-shared key.
+//! The two Noise handshakes with our own randomness (Noise Protocol Framework, revision 34).
+//! NNpsk0: ephemeral keys only, admission by the pre-shared key. IKpsk1: the same and key pairs
+//! of both ends.
 
-use super::ClusterKey;
 use super::session::{self, SessionKeys};
+use super::{ClusterKey, PrivateKey, PublicKey};
 use crate::Random;
-use crate::wire::{HELLO_BYTES, Hello, NOISE_BYTES, Reader, VERSION, Writer};
+use crate::wire::{HELLO_BYTES, Hello, INIT_NOISE_BYTES, Proof, Reader, VERSION, Writer};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::{Builder, HandshakeState, types};
 use std::sync::Mutex;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// Of the recommended patterns with key pairs of both ends and a pre-shared key, the one in which
+/// the first message needs all three already, and in two messages.
+const PATTERN_WITH_KEYS: &str = "Noise_IKpsk1_25519_ChaChaPoly_BLAKE2s";
 
 /// `snow`'s primitives, but randomness from the caller.
 struct Resolver(Mutex<Random>);
@@ -43,49 +47,75 @@ impl types::Random for Random {
 /// One side of a handshake.
 pub(super) struct Noise(HandshakeState);
 
+/// With what a side begins, but for its randomness.
+pub(super) enum Side<'a> {
+    Initiator {
+        /// Its private key and the responder's public one; none of both with
+        /// [`Proof::ClusterKey`].
+        keys: Option<(&'a PrivateKey, &'a PublicKey)>,
+    },
+    Responder {
+        private: Option<&'a PrivateKey>,
+    },
+}
+
 impl Noise {
-    pub(super) fn initiator(key: &ClusterKey, random: &mut Random) -> Noise {
-        Noise::build(key, random, true)
-    }
-
-    pub(super) fn responder(key: &ClusterKey, random: &mut Random) -> Noise {
-        Noise::build(key, random, false)
-    }
-
-    fn build(key: &ClusterKey, random: &mut Random, initiator: bool) -> Noise {
-        // The version is bound to the keys: nobody can make two ends believe in different ones.
-        let mut prologue = *b"tabane\0\0";
-        prologue[6..].copy_from_slice(&VERSION.to_be_bytes());
-        let state = PATTERN.parse().and_then(|params| {
+    pub(super) fn new(
+        key: &ClusterKey,
+        proof: Proof,
+        side: &Side<'_>,
+        random: &mut Random,
+    ) -> Noise {
+        // Version and proof are bound to the keys: nobody can make two ends believe in different ones.
+        let mut prologue = *b"tabane\0\0\0";
+        prologue[6..8].copy_from_slice(&VERSION.to_be_bytes());
+        prologue[8] = proof as u8;
+        let (pattern, psk_position) = match proof {
+            Proof::ClusterKey => (PATTERN, 0),
+            Proof::OwnKey | Proof::NamedKey => (PATTERN_WITH_KEYS, 1),
+        };
+        let state = pattern.parse().and_then(|params| {
             let resolver = Resolver(Mutex::new(random.fork()));
             let builder = Builder::with_resolver(params, Box::new(resolver))
                 .prologue(&prologue)?
-                .psk(0, &key.psk)?;
-            if initiator {
-                builder.build_initiator()
-            } else {
-                builder.build_responder()
+                .psk(psk_position, &key.psk)?;
+            match side {
+                Side::Initiator { keys: None } => builder.build_initiator(),
+                Side::Initiator {
+                    keys: Some((private, public)),
+                } => builder
+                    .local_private_key(*private)?
+                    .remote_public_key(*public)?
+                    .build_initiator(),
+                Side::Responder { private: None } => builder.build_responder(),
+                Side::Responder {
+                    private: Some(private),
+                } => builder.local_private_key(*private)?.build_responder(),
             }
         });
-        Noise(state.expect("pattern and primitives are fixed and compiled in"))
+        Noise(state.expect("patterns and primitives are fixed and compiled in"))
     }
 
-    /// The next message, carrying `hello`.
-    pub(super) fn write(&mut self, hello: &Hello) -> [u8; NOISE_BYTES] {
+    /// The public key whose holder the other end is, once its message was read; none if it
+    /// showed none.
+    pub(super) fn peer(&self) -> Option<PublicKey> {
+        self.0.get_remote_static()?.try_into().ok()
+    }
+
+    /// Writes the next message, carrying `hello`, to the begin of `message`. Returns its length.
+    pub(super) fn write(&mut self, hello: &Hello, message: &mut [u8]) -> usize {
         let mut payload = [0; HELLO_BYTES];
         hello.write(&mut Writer::new(&mut payload));
-        let mut message = [0; NOISE_BYTES];
         self.0
-            .write_message(&payload, &mut message)
-            .expect("it is our turn, and the message has room");
-        message
+            .write_message(&payload, message)
+            .expect("it is our turn, and the message has room")
     }
 
     /// The peer's next message; `None` if it is not authentic (the state is then
     /// as before) or its Hello malformed.
-    pub(super) fn read(&mut self, message: &[u8; NOISE_BYTES]) -> Option<Hello> {
+    pub(super) fn read(&mut self, message: &[u8]) -> Option<Hello> {
         // `snow` wants a little more room than the payload has.
-        let mut payload = [0; NOISE_BYTES];
+        let mut payload = [0; INIT_NOISE_BYTES];
         let len = self.0.read_message(message, &mut payload).ok()?;
         Hello::read(&mut Reader::new(payload.get(..len)?)).ok()
     }

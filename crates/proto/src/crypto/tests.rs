@@ -23,7 +23,18 @@ fn hello(from: &str, to: &str) -> Hello {
         bundle: 5,
         peer_bundle: 0,
         receive_buffer_bytes: 8 << 20,
+        features: 0,
     }
+}
+
+fn shared(text: &str) -> Identity {
+    Identity::shared(name(text))
+}
+
+/// A first message that shows the cluster key alone.
+fn ask(hello: &Hello, random: &mut Random) -> Initiator {
+    let identity = Identity::shared(hello.from);
+    Initiator::new(&key(), &identity, None, hello, random)
 }
 
 fn key() -> ClusterKey {
@@ -40,9 +51,20 @@ fn address(text: &str) -> SocketAddr {
 
 /// Both ends' keys after a handshake of `a` (initiator) and `b`.
 fn shake(a: &Hello, b: &Hello) -> (SessionKeys, SessionKeys) {
+    shake_as(a, b, [&shared("n0"), &shared("n1")], None)
+}
+
+/// The same between nodes that may have key pairs; the initiator knows `public` of `b`.
+fn shake_as(
+    a: &Hello,
+    b: &Hello,
+    identities: [&Identity; 2],
+    public: Option<PublicKey>,
+) -> (SessionKeys, SessionKeys) {
     let mut random = random();
-    let mut initiator = Initiator::new(&key(), a, &mut random);
-    let (heard, responder) = Responder::read(&key(), initiator.datagram(), &mut random).unwrap();
+    let mut initiator = Initiator::new(&key(), identities[0], public, a, &mut random);
+    let init = initiator.datagram();
+    let (heard, responder) = Responder::read(&key(), identities[1], init, &mut random).unwrap();
     assert_eq!(heard, *a);
     let (response, theirs) = responder.respond(b);
     assert!(response.len() <= initiator.datagram().len());
@@ -148,11 +170,16 @@ fn path_and_number_are_part_of_the_nonce() {
 
 #[test]
 fn only_holders_of_the_key_are_heard() {
-    let initiator = Initiator::new(&key(), &hello("n0", "n1"), &mut random());
+    let initiator = ask(&hello("n0", "n1"), &mut random());
     let stranger = ClusterKey::new([8; 32]);
     assert!(init_is_from_key_holder(&key(), initiator.datagram()));
     assert!(!init_is_from_key_holder(&stranger, initiator.datagram()));
-    let refused = Responder::read(&stranger, initiator.datagram(), &mut random());
+    let refused = Responder::read(
+        &stranger,
+        &shared("n1"),
+        initiator.datagram(),
+        &mut random(),
+    );
     assert_eq!(refused.err(), Some(HandshakeError::WrongKey));
     assert!(!init_is_from_key_holder(&key(), &[]));
     assert!(!init_is_from_key_holder(&key(), &[1; 9000]));
@@ -160,11 +187,11 @@ fn only_holders_of_the_key_are_heard() {
 
 #[test]
 fn another_version_is_named() {
-    let initiator = Initiator::new(&key(), &hello("n0", "n1"), &mut random());
+    let initiator = ask(&hello("n0", "n1"), &mut random());
     let mut datagram = initiator.datagram().to_vec();
     datagram[6..8].copy_from_slice(&9u16.to_be_bytes());
     key().sign(&mut datagram);
-    let refused = Responder::read(&key(), &datagram, &mut random());
+    let refused = Responder::read(&key(), &shared("n1"), &datagram, &mut random());
     assert_eq!(
         refused.err(),
         Some(HandshakeError::WrongVersion { theirs: 9 })
@@ -186,8 +213,9 @@ fn wrong_wire_and_wrong_names_are_told_apart() {
         Err(HandshakeError::WrongDestination { wanted: name("n1") })
     );
 
-    let mut initiator = Initiator::new(&key(), &said, &mut random());
-    let (_, responder) = Responder::read(&key(), initiator.datagram(), &mut random()).unwrap();
+    let mut initiator = ask(&said, &mut random());
+    let (_, responder) =
+        Responder::read(&key(), &shared("n1"), initiator.datagram(), &mut random()).unwrap();
     let (response, _) = responder.respond(&hello("n2", "n0"));
     assert_eq!(
         initiator.on_response(&response).err(),
@@ -200,9 +228,10 @@ fn wrong_wire_and_wrong_names_are_told_apart() {
 #[test]
 fn wrong_responses_leave_the_initiator_usable() {
     let mut random = random();
-    let ask = hello("n0", "n1");
-    let mut initiator = Initiator::new(&key(), &ask, &mut random);
-    let (_, responder) = Responder::read(&key(), initiator.datagram(), &mut random).unwrap();
+    let said = hello("n0", "n1");
+    let mut initiator = ask(&said, &mut random);
+    let (_, responder) =
+        Responder::read(&key(), &shared("n1"), initiator.datagram(), &mut random).unwrap();
     let (response, _) = responder.respond(&hello("n1", "n0"));
 
     // Altered anywhere, with and without a right MAC; the answer to another handshake; cut off.
@@ -216,8 +245,9 @@ fn wrong_responses_leave_the_initiator_usable() {
         }
         assert!(initiator.on_response(&response[..at]).is_err());
     }
-    let other = Initiator::new(&key(), &ask, &mut random);
-    let (_, responder) = Responder::read(&key(), other.datagram(), &mut random).unwrap();
+    let other = ask(&said, &mut random);
+    let (_, responder) =
+        Responder::read(&key(), &shared("n1"), other.datagram(), &mut random).unwrap();
     let (stale, _) = responder.respond(&hello("n1", "n0"));
     assert_eq!(
         initiator.on_response(&stale).err(),
@@ -236,7 +266,7 @@ fn cookies_are_for_one_init_one_address_and_four_minutes() {
     let mut random = random();
     let mut jar = CookieJar::new(&mut random, Time::ZERO);
     let here = address("10.77.0.1:7577");
-    let mut initiator = Initiator::new(&key(), &hello("n0", "n1"), &mut random);
+    let mut initiator = ask(&hello("n0", "n1"), &mut random);
     assert!(!jar.valid(Time::ZERO, here, initiator.datagram()));
 
     let now = Time::from_ms(119_000);
@@ -245,7 +275,7 @@ fn cookies_are_for_one_init_one_address_and_four_minutes() {
     initiator.on_cookie(&cookie).unwrap();
     let init = initiator.datagram();
     assert!(init_is_from_key_holder(&key(), init));
-    assert!(Responder::read(&key(), init, &mut random).is_ok());
+    assert!(Responder::read(&key(), &shared("n1"), init, &mut random).is_ok());
     assert!(jar.valid(now, here, init));
     assert!(!jar.valid(now, address("10.77.0.2:7577"), init));
     assert!(!jar.valid(now, address("10.77.0.1:7578"), init));
@@ -253,7 +283,7 @@ fn cookies_are_for_one_init_one_address_and_four_minutes() {
     assert!(jar.valid(Time::from_ms(121_000), here, init));
     assert!(!jar.valid(Time::from_ms(245_000), here, init));
 
-    let mut other = Initiator::new(&key(), &hello("n0", "n1"), &mut random);
+    let mut other = ask(&hello("n0", "n1"), &mut random);
     other.on_cookie(&cookie).unwrap();
     assert!(!jar.valid(now, here, other.datagram()));
 }
@@ -263,7 +293,7 @@ fn a_jar_unused_for_long_forgets_both_secrets() {
     let mut random = random();
     let mut jar = CookieJar::new(&mut random, Time::ZERO);
     let here = address("10.77.0.1:7577");
-    let mut initiator = Initiator::new(&key(), &hello("n0", "n1"), &mut random);
+    let mut initiator = ask(&hello("n0", "n1"), &mut random);
     let cookie = jar
         .make(Time::ZERO, here, initiator.datagram(), &key())
         .unwrap();
@@ -276,12 +306,12 @@ fn cookies_of_strangers_or_other_handshakes_change_nothing() {
     let mut random = random();
     let mut jar = CookieJar::new(&mut random, Time::ZERO);
     let here = address("10.77.0.1:7577");
-    let mut initiator = Initiator::new(&key(), &hello("n0", "n1"), &mut random);
+    let mut initiator = ask(&hello("n0", "n1"), &mut random);
     let before = initiator.datagram().to_vec();
     let stranger = ClusterKey::new([1; 32]);
     let cookie = jar.make(Time::ZERO, here, &before, &stranger).unwrap();
     assert_eq!(initiator.on_cookie(&cookie), Err(HandshakeError::WrongKey));
-    let longer = Initiator::new(&key(), &hello("node", "n1"), &mut random);
+    let longer = ask(&hello("node", "n1"), &mut random);
     let cookie = jar
         .make(Time::ZERO, here, longer.datagram(), &key())
         .unwrap();
@@ -297,7 +327,7 @@ fn cookies_of_strangers_or_other_handshakes_change_nothing() {
 fn all_randomness_comes_from_the_seed() {
     let datagram = |seed| {
         let mut random = Random::from_seed([seed; 32]);
-        let initiator = Initiator::new(&key(), &hello("n0", "n1"), &mut random);
+        let initiator = ask(&hello("n0", "n1"), &mut random);
         initiator.datagram().to_vec()
     };
     assert_eq!(datagram(1), datagram(1));
@@ -306,8 +336,114 @@ fn all_randomness_comes_from_the_seed() {
 
 #[test]
 fn the_clear_header_is_what_a_node_routes_by() {
-    let initiator = Initiator::new(&key(), &hello("n0", "n1"), &mut random());
+    let initiator = ask(&hello("n0", "n1"), &mut random());
     let header = HandshakeHeader::read(&mut Reader::new(initiator.datagram())).unwrap();
     assert_eq!(header.session, hello("n0", "n1").session);
     assert_eq!(header.version, VERSION);
+}
+
+/// A node with the key pair of these bytes.
+fn holder(text: &str, private: u8) -> Identity {
+    let public = public_key(&[private; 32]);
+    Identity::new(name(text), Some([private; 32]), Some(public)).unwrap()
+}
+
+#[test]
+fn each_end_knows_the_key_of_the_other() {
+    let (n0, n1) = (holder("n0", 1), holder("n1", 2));
+    let named = |text: &str| public_key(&key().private_of(&name(text)));
+    let cases = [
+        (&shared("n0"), &shared("n1"), None, [None, None]),
+        (
+            &n0,
+            &n1,
+            Some(public_key(&[2; 32])),
+            [Some(public_key(&[1; 32])), Some(public_key(&[2; 32]))],
+        ),
+        (
+            &n0,
+            &shared("n1"),
+            None,
+            [Some(public_key(&[1; 32])), Some(named("n1"))],
+        ),
+        (
+            &n0,
+            &n1,
+            None,
+            [Some(public_key(&[1; 32])), Some(named("n1"))],
+        ),
+        (
+            &shared("n0"),
+            &n1,
+            Some(public_key(&[2; 32])),
+            [Some(named("n0")), Some(public_key(&[2; 32]))],
+        ),
+    ];
+    for (a, b, public, [of_a, of_b]) in cases {
+        let (said, answer) = (hello("n0", "n1"), hello("n1", "n0"));
+        let mut random = random();
+        let mut initiator = Initiator::new(&key(), a, public, &said, &mut random);
+        let init = initiator.datagram();
+        assert_eq!(init.len(), INIT_BYTES);
+        let (heard, responder) = Responder::read(&key(), b, init, &mut random).unwrap();
+        assert_eq!((heard, responder.peer()), (said, of_a));
+        let (response, theirs) = responder.respond(&answer);
+        // Wrong ones first: they leave the initiator as it was.
+        for at in [8, 40, 100, response.len() - 40] {
+            let mut altered = response.clone();
+            altered[at] ^= 1;
+            key().sign(&mut altered);
+            let refused = initiator.on_response(&altered).err();
+            assert_eq!(refused, Some(HandshakeError::NotThisHandshake));
+        }
+        let (heard, ours) = initiator.on_response(&response).unwrap();
+        assert_eq!((heard, initiator.peer()), (answer, of_b));
+        let mut packet = packet(&ours, 0, 1);
+        ours.seal.seal(&mut packet);
+        assert!(theirs.open.open(&mut packet).is_ok());
+    }
+}
+
+#[test]
+fn only_the_holder_of_the_key_that_is_meant_reads_a_first_message() {
+    let mut random = random();
+    let n0 = holder("n0", 1);
+    let means =
+        |public| Initiator::new(&key(), &n0, public, &hello("n0", "n1"), &mut self::random());
+    let init = means(Some(public_key(&[2; 32])));
+    let mut read = |identity: &Identity, init: &Initiator| {
+        Responder::read(&key(), identity, init.datagram(), &mut random).err()
+    };
+    assert_eq!(read(&holder("n1", 2), &init), None);
+    let refused = Some(HandshakeError::NotThisKey);
+    assert_eq!(read(&holder("n1", 3), &init), refused);
+    assert_eq!(read(&shared("n1"), &init), refused);
+    let to_anyone = means(None);
+    assert_eq!(read(&holder("n1", 3), &to_anyone), None);
+    assert_eq!(read(&shared("n1"), &to_anyone), None);
+    assert_eq!(read(&shared("n2"), &to_anyone), refused);
+}
+
+#[test]
+fn the_proof_is_part_of_the_handshake() {
+    let mut random = random();
+    let identities = [shared("n1"), holder("n1", 2)];
+    let public = public_key(&[2; 32]);
+    for (identity, public) in [
+        (shared("n0"), None),
+        (holder("n0", 1), None),
+        (holder("n0", 1), Some(public)),
+    ] {
+        let init = Initiator::new(&key(), &identity, public, &hello("n0", "n1"), &mut random);
+        for proof in 0..=3 {
+            let mut altered = init.datagram().to_vec();
+            if core::mem::replace(&mut altered[8], proof) == proof {
+                continue;
+            }
+            key().sign(&mut altered);
+            for identity in &identities {
+                assert!(Responder::read(&key(), identity, &altered, &mut random).is_err());
+            }
+        }
+    }
 }

@@ -10,7 +10,10 @@ use std::net::SocketAddr;
 
 use super::Node;
 use crate::context::{Event, Refusal, Rejection};
-use crate::crypto::{ClusterKey, HandshakeError, Responder, init_is_from_key_holder};
+use crate::crypto::{
+    ClusterKey, HandshakeError, Responder, init_is_from_key_holder, init_of_other_version,
+    say_version,
+};
 use crate::wire::{HandshakeHeader, Reader};
 use crate::{LinkId, Time};
 
@@ -27,6 +30,10 @@ const STRANGER_BURST: u32 = 16;
 /// … and one more for every such interval that passes. With very many peers the
 /// comparison takes tens of microseconds.
 const STRANGER_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Handshakes of another version that are answered with this node's: so many at once, and one
+/// more for every [`STRANGER_INTERVAL`].
+const VERSION_BURST: u32 = 16;
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +75,7 @@ pub(super) struct Admission {
     with_cookie: Allowance,
     refusals: Allowance,
     strangers: Allowance,
+    versions: Allowance,
 }
 
 impl Admission {
@@ -77,6 +85,7 @@ impl Admission {
             with_cookie: Allowance::new(COOKIE_BURST, FREE_INTERVAL),
             refusals: Allowance::new(FREE_BURST, FREE_INTERVAL),
             strangers: Allowance::new(STRANGER_BURST, STRANGER_INTERVAL),
+            versions: Allowance::new(VERSION_BURST, STRANGER_INTERVAL),
         }
     }
 }
@@ -93,6 +102,9 @@ impl Node {
         let Some(key) = keys.find(|k| init_is_from_key_holder(k, init)).cloned() else {
             return Err(self.turn_away(now, link, from, init));
         };
+        if let Some(theirs) = init_of_other_version(init) {
+            return Err(self.say_version(now, link, from, init, (theirs, &key)));
+        }
         let has_cookie = self.cookies.valid(now, from, init);
         if !self.admission.free.take(now) {
             if !has_cookie {
@@ -102,13 +114,18 @@ impl Node {
                 return Err(Rejection::TooManyHandshakes);
             }
         }
-        let (hello, responder) = match Responder::read(&key, init, &mut self.context.random) {
+        let context = &mut self.context;
+        let read = Responder::read(&key, &context.identity, init, &mut context.random);
+        let (hello, responder) = match read {
             Ok(read) => read,
+            // A network that loops, or somebody in it, returns what this node sent.
+            Err(HandshakeError::NotThisKey) if self.is_own(init) => {
+                return Err(Rejection::Reflected);
+            }
             Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         };
         if hello.from == self.context.name {
-            // A network that loops, or somebody in it, returns what this node sent.
-            if self.context.sessions.contains_key(&hello.session) {
+            if self.is_own(init) {
                 return Err(Rejection::Reflected);
             }
             return Err(self.refuse(now, link, from, Refusal::OwnName));
@@ -124,6 +141,14 @@ impl Node {
             let name = hello.from.as_str().into();
             return Err(self.refuse(now, link, from, Refusal::UnknownNode(name)));
         };
+        if !bundle.accepts(responder.peer()) {
+            // The key of a name is nobody's own: nobody is to write it into a file.
+            let of_name = key.public_of(&hello.from);
+            let shown = responder.peer().filter(|shown| *shown != of_name);
+            let name = hello.from.as_str().into();
+            let why = Refusal::WrongIdentity { name, shown };
+            return Err(self.refuse(now, link, from, why));
+        }
         // A recorded first message must not disturb what there is: its sender
         // has to show that it is there now.
         if bundle.has_handshake() && !has_cookie {
@@ -158,6 +183,31 @@ impl Node {
             self.tell_refusal(now, link, from, why);
         }
         Rejection::Stranger
+    }
+
+    /// Whether this first message asks for a session of this node's own.
+    fn is_own(&self, init: &[u8]) -> bool {
+        let header = HandshakeHeader::read(&mut Reader::new(init));
+        header.is_ok_and(|header| self.context.sessions.contains_key(&header.session))
+    }
+
+    /// A first message of another version: each end is to know which one the other speaks.
+    fn say_version(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        init: &[u8],
+        (theirs, key): (u16, &ClusterKey),
+    ) -> Rejection {
+        if self.admission.versions.take(now)
+            && let Ok(header) = HandshakeHeader::read(&mut Reader::new(init))
+        {
+            let answer = say_version(key, header.session);
+            self.context.answer(link, from, answer);
+        }
+        let why = Refusal::Handshake(HandshakeError::WrongVersion { theirs });
+        self.refuse(now, link, from, why)
     }
 
     /// Asks the caller to repeat its first message with a cookie; keeps no state.

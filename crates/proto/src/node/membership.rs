@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::Node;
 use crate::bundle::Bundle;
 use crate::context::{ConfigError, DownReason, Event, LinkConfig, PeerConfig};
-use crate::crypto::ClusterKey;
+use crate::crypto::{ClusterKey, Identity, PrivateKey, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::wire::Name;
 use crate::{LinkId, PeerId, Time};
@@ -125,5 +125,38 @@ impl Node {
         self.context.config.keys = keys;
         self.for_each_peer(|bundle, context| bundle.on_new_keys(now, context));
         Ok(())
+    }
+
+    /// Replaces the key pair of this node, as in [`NodeConfig`](crate::NodeConfig). Sessions go on:
+    /// whether this node may have them is for its peers to say.
+    ///
+    /// # Errors
+    /// [`ConfigError::Identity`]; nothing has changed.
+    pub fn set_identity(
+        &mut self,
+        now: Time,
+        private: Option<PrivateKey>,
+        public: Option<PublicKey>,
+    ) -> Result<(), ConfigError> {
+        let config = &mut self.context.config;
+        if (config.private, config.public) == (private, public) {
+            return Ok(());
+        }
+        self.context.identity = Identity::new(self.context.name, private, public)?;
+        (config.private, config.public) = (private, public);
+        self.for_each_peer(|bundle, context| bundle.initiate_anew(now, context));
+        Ok(())
+    }
+
+    /// The configuration has another public key for a peer now, or none. A session that its
+    /// holder did not show itself in ends after
+    /// [`KEY_REMOVED_GRACE`](crate::bundle::KEY_REMOVED_GRACE) if it does not before; what is
+    /// carried goes on if it does.
+    pub fn set_peer_public(&mut self, now: Time, peer: PeerId, public: Option<PublicKey>) {
+        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        if let Some(bundle) = bundle {
+            bundle.set_public(now, public, &mut self.context);
+            self.touch(peer);
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::bundle::{Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
     ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection, Transmit,
 };
-use crate::crypto::{ClusterKey, CookieJar};
+use crate::crypto::{ClusterKey, CookieJar, Identity};
 use crate::limits::LINKS_MAX;
 use crate::op::{OpEvent, Rest};
 use crate::wire::{Header, Kind, Name, Reader};
@@ -73,6 +73,7 @@ impl Node {
                 return Err(ConfigError::BadLink(link.id));
             }
         }
+        let identity = Identity::new(name, config.private, config.public)?;
         let mut random = Random::from_seed(seed);
         let cookies = CookieJar::new(&mut random, now);
         let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
@@ -81,6 +82,7 @@ impl Node {
                 config,
                 name,
                 keys,
+                identity,
                 links,
                 blocked: 0,
                 random,

@@ -1,6 +1,7 @@
 //! Two nodes on a network that delivers at once, or not at all.
 
 mod events;
+mod identities;
 mod keys;
 mod membership;
 mod rejections;
@@ -45,6 +46,8 @@ fn config(node: usize, key: u8, wire: WireMode) -> NodeConfig {
     NodeConfig {
         name: format!("n{node}"),
         keys: vec![[key; 32]],
+        private: None,
+        public: None,
         wire,
         cipher_aes: true,
         receive_buffer_bytes: 4 << 20,
@@ -60,6 +63,7 @@ fn peer(node: usize) -> PeerConfig {
     PeerConfig {
         name: format!("n{node}"),
         addresses,
+        public: None,
     }
 }
 

@@ -5,7 +5,11 @@ use super::{Kind, Name, Reader, WireError, Writer};
 use crate::limits::NAME_BYTES_MAX;
 
 /// The protocol version of this crate: nodes of different versions do not talk.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+
+/// What this node can beyond what all nodes of this [`VERSION`] can: a bit each
+/// ([`Hello::features`]). Nothing yet.
+pub const FEATURES: u64 = 0;
 
 /// Length of [`HandshakeHeader`].
 pub const HANDSHAKE_HEADER_BYTES: usize = 8;
@@ -14,14 +18,25 @@ pub const MAC_BYTES: usize = 32;
 /// Length of a cookie.
 pub const COOKIE_BYTES: usize = 32;
 /// Length of an encoded [`Hello`].
-pub const HELLO_BYTES: usize = 28 + 2 * NAME_FIELD_BYTES;
-/// A Noise message: ephemeral key, encrypted [`Hello`], tag.
-pub const NOISE_BYTES: usize = 32 + HELLO_BYTES + 16;
+pub const HELLO_BYTES: usize = 36 + 2 * NAME_FIELD_BYTES + 2 + EXTENSION_BYTES_MAX;
+/// Room in a [`Hello`] for what this version does not know.
+pub const EXTENSION_BYTES_MAX: usize = 62;
+/// Length of a public key (X25519).
+pub const PUBLIC_KEY_BYTES: usize = 32;
+/// The second Noise message: ephemeral key, encrypted [`Hello`], tag.
+pub const RESPONSE_NOISE_BYTES: usize = PUBLIC_KEY_BYTES + HELLO_BYTES + 16;
+/// Room for the first Noise message: as the second, with the initiator's public key, encrypted,
+/// and a tag more. By [`Proof::ClusterKey`] these are missing, and zeros at the end.
+pub const INIT_NOISE_BYTES: usize = RESPONSE_NOISE_BYTES + PUBLIC_KEY_BYTES + 16;
 
-/// Length of a [`Kind::Init`] datagram: header, Noise message, cookie, MAC.
-pub const INIT_BYTES: usize = HANDSHAKE_HEADER_BYTES + NOISE_BYTES + COOKIE_BYTES + MAC_BYTES;
+/// Length of a [`Kind::Init`] datagram: header, proof, Noise message, cookie, MAC.
+pub const INIT_BYTES: usize =
+    HANDSHAKE_HEADER_BYTES + 1 + INIT_NOISE_BYTES + COOKIE_BYTES + MAC_BYTES;
 /// Length of a [`Kind::Response`] datagram: header, Noise message, MAC.
-pub const RESPONSE_BYTES: usize = HANDSHAKE_HEADER_BYTES + NOISE_BYTES + MAC_BYTES;
+pub const RESPONSE_BYTES: usize = HANDSHAKE_HEADER_BYTES + RESPONSE_NOISE_BYTES + MAC_BYTES;
+/// Length of what a node answers to an Init of another version: header and MAC. It says no more
+/// than this node's [`VERSION`], which every version reads.
+pub const VERSION_ANSWER_BYTES: usize = HANDSHAKE_HEADER_BYTES + MAC_BYTES;
 /// Length of a [`Kind::Cookie`] datagram: header, cookie, MAC.
 pub const COOKIE_DATAGRAM_BYTES: usize = HANDSHAKE_HEADER_BYTES + COOKIE_BYTES + MAC_BYTES;
 
@@ -80,30 +95,72 @@ impl HandshakeHeader {
     }
 }
 
+/// By what the two ends of a handshake show who they are. The initiator chooses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Proof {
+    /// By the cluster key alone. No end that has a public key in the other one's configuration
+    /// may be met so.
+    ClusterKey = 0,
+    /// By key pairs; the responder's is its own.
+    OwnKey = 1,
+    /// By key pairs; the responder's is the one that follows from the cluster key and its name,
+    /// since the initiator knows of no other.
+    NamedKey = 2,
+}
+
+impl Proof {
+    fn from_byte(byte: u8) -> Result<Proof, WireError> {
+        match byte {
+            0 => Ok(Proof::ClusterKey),
+            1 => Ok(Proof::OwnKey),
+            2 => Ok(Proof::NamedKey),
+            _ => Err(WireError::BadValue),
+        }
+    }
+
+    /// Length of the first Noise message; zeros fill it up to [`INIT_NOISE_BYTES`].
+    pub const fn init_noise_bytes(self) -> usize {
+        match self {
+            Proof::ClusterKey => RESPONSE_NOISE_BYTES,
+            Proof::OwnKey | Proof::NamedKey => INIT_NOISE_BYTES,
+        }
+    }
+}
+
 /// A [`Kind::Init`] datagram, taken apart. Its MAC stands behind these parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InitParts<'a> {
     /// The first eight bytes.
     pub header: HandshakeHeader,
-    /// The first Noise message.
-    pub noise: &'a [u8; NOISE_BYTES],
+    /// Which of the two handshakes this is.
+    pub proof: Proof,
+    /// The first Noise message, and zeros.
+    pub noise: &'a [u8; INIT_NOISE_BYTES],
     /// The cookie that the responder gave, or zeros.
     pub cookie: [u8; COOKIE_BYTES],
 }
 
 impl<'a> InitParts<'a> {
     /// Everything before the cookie: what a cookie is made for.
-    pub const COOKIE_OFFSET: usize = HANDSHAKE_HEADER_BYTES + NOISE_BYTES;
+    pub const COOKIE_OFFSET: usize = HANDSHAKE_HEADER_BYTES + 1 + INIT_NOISE_BYTES;
 
     /// Takes apart a whole datagram. Does not check the MAC.
     ///
     /// # Errors
-    /// Another kind or length.
+    /// Another kind or length, an unknown proof, or a Noise message not filled up with zeros.
     pub fn read(datagram: &'a [u8]) -> Result<InitParts<'a>, WireError> {
         let mut r = expect(datagram, Kind::Init, INIT_BYTES)?;
+        let header = HandshakeHeader::read(&mut r)?;
+        let proof = Proof::from_byte(r.u8()?)?;
+        let noise: &[u8; INIT_NOISE_BYTES] = r.array_ref()?;
+        if noise[proof.init_noise_bytes()..].iter().any(|&b| b != 0) {
+            return Err(WireError::BadValue);
+        }
         Ok(InitParts {
-            header: HandshakeHeader::read(&mut r)?,
-            noise: r.array_ref()?,
+            header,
+            proof,
+            noise,
             cookie: r.array()?,
         })
     }
@@ -111,6 +168,7 @@ impl<'a> InitParts<'a> {
     /// Writes the parts; the MAC is to be appended.
     pub fn write(&self, w: &mut Writer<'_>) {
         self.header.write(w);
+        w.u8(self.proof as u8);
         w.put(self.noise);
         w.put(&self.cookie);
     }
@@ -122,7 +180,7 @@ pub struct ResponseParts<'a> {
     /// The first eight bytes.
     pub header: HandshakeHeader,
     /// The second Noise message.
-    pub noise: &'a [u8; NOISE_BYTES],
+    pub noise: &'a [u8; RESPONSE_NOISE_BYTES],
 }
 
 impl<'a> ResponseParts<'a> {
@@ -205,10 +263,11 @@ pub enum WireMode {
 ///  │version u16 │ wire │ aes  │ session u32 │ bundle u64 │ peer bundle │ receive      │
 ///  │            │ u8   │ u8   │             │            │ u64         │ buffer u32   │
 ///  └────────────┴──────┴──────┴─────────────┴────────────┴─────────────┴──────────────┘
-///  28                    92                   156
-///  ┌─────────┬───────────┬─────────┬───────────┐
-///  │ len u8  │ from 63 B │ len u8  │ to 63 B   │   names filled up with zeros
-///  └─────────┴───────────┴─────────┴───────────┘
+///  28             36                    100                 164       166             228
+///  ┌──────────────┬─────────┬───────────┬─────────┬─────────┬─────────┬───────────────┐
+///  │ features u64 │ len u8  │ from 63 B │ len u8  │ to 63 B │ len u16 │ extension 62 B│
+///  └──────────────┴─────────┴───────────┴─────────┴─────────┴─────────┴───────────────┘
+///  names and extension filled up with zeros
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
@@ -231,6 +290,9 @@ pub struct Hello {
     pub peer_bundle: u64,
     /// UDP receive buffer behind each of the sender's links, in bytes: caps what may be in flight to it on a path.
     pub receive_buffer_bytes: u32,
+    /// What the sender can beyond this version, a bit each. Bits that the receiver does not know
+    /// mean nothing to it; what both set is in use.
+    pub features: u64,
 }
 
 impl Hello {
@@ -243,11 +305,16 @@ impl Hello {
         w.u64(self.bundle);
         w.u64(self.peer_bundle);
         w.u32(self.receive_buffer_bytes);
+        w.u64(self.features);
         write_name(&self.from, w);
         write_name(&self.to, w);
+        // The extension: nothing yet.
+        w.u16(0);
+        w.zeros(EXTENSION_BYTES_MAX);
     }
 
-    /// Reads the [`HELLO_BYTES`] bytes.
+    /// Reads the [`HELLO_BYTES`] bytes. What the extension says is not known to this version, and
+    /// passed over.
     ///
     /// # Errors
     /// Too short, or a field out of its range.
@@ -268,7 +335,7 @@ impl Hello {
         if bundle == 0 {
             return Err(WireError::BadValue);
         }
-        Ok(Hello {
+        let hello = Hello {
             version,
             wire,
             cipher_aes,
@@ -276,9 +343,15 @@ impl Hello {
             bundle,
             peer_bundle: r.u64()?,
             receive_buffer_bytes: r.u32()?,
+            features: r.u64()?,
             from: read_name(r)?,
             to: read_name(r)?,
-        })
+        };
+        if usize::from(r.u16()?) > EXTENSION_BYTES_MAX {
+            return Err(WireError::BadValue);
+        }
+        r.array_ref::<EXTENSION_BYTES_MAX>()?;
+        Ok(hello)
     }
 }
 

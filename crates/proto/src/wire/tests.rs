@@ -196,7 +196,7 @@ fn reading_random_bytes_never_panics_and_is_canonical() {
 fn random_datagrams_never_panic_any_parser() {
     let mut random = Random::from_seed([4; 32]);
     for _ in 0..100_000 {
-        let mut bytes = [0; 320];
+        let mut bytes = [0; 420];
         random.fill(&mut bytes);
         bytes[0] = [1, 2, 3, 0x10][random.below(4) as usize];
         bytes[1] &= 0x07;
@@ -204,7 +204,7 @@ fn random_datagrams_never_panic_any_parser() {
             0 => INIT_BYTES,
             1 => RESPONSE_BYTES,
             2 => COOKIE_DATAGRAM_BYTES,
-            _ => random.below(321) as usize,
+            _ => random.below(421) as usize,
         };
         let datagram = &bytes[..len];
         if let Ok(header) = Header::read(&mut Reader::new(datagram)) {
@@ -348,6 +348,7 @@ fn hello_comes_back_as_written_and_refuses_what_is_not_canonical() {
         bundle: 7,
         peer_bundle: u64::MAX,
         receive_buffer_bytes: 8 << 20,
+        features: 1 << 63 | 5,
     };
     let mut bytes = [0xee; HELLO_BYTES];
     hello.write(&mut Writer::new(&mut bytes));
@@ -356,10 +357,11 @@ fn hello_comes_back_as_written_and_refuses_what_is_not_canonical() {
         (2, 2),
         (3, 2),
         (15, 0),
-        (28, 0),
-        (28, 64),
-        (29, b'/'),
-        (91, b'n'),
+        (36, 0),
+        (36, 64),
+        (37, b'/'),
+        (99, b'n'),
+        (165, 63),
     ] {
         let mut altered = bytes;
         altered[at] = value;
@@ -369,4 +371,27 @@ fn hello_comes_back_as_written_and_refuses_what_is_not_canonical() {
             "byte {at}"
         );
     }
+}
+
+#[test]
+fn an_extension_that_nobody_knows_is_passed_over() {
+    let hello = Hello {
+        version: VERSION,
+        wire: WireMode::Encrypted,
+        cipher_aes: false,
+        session: 1,
+        from: "n0".parse().unwrap(),
+        to: "n1".parse().unwrap(),
+        bundle: 7,
+        peer_bundle: 0,
+        receive_buffer_bytes: 1,
+        features: u64::MAX,
+    };
+    let mut bytes = [0; HELLO_BYTES];
+    hello.write(&mut Writer::new(&mut bytes));
+    let extension = HELLO_BYTES - EXTENSION_BYTES_MAX;
+    bytes[extension - 1] = EXTENSION_BYTES_MAX as u8;
+    bytes[extension..].fill(0x5a);
+    assert_eq!(Hello::read(&mut Reader::new(&bytes)), Ok(hello));
+    assert!(Hello::read(&mut Reader::new(&bytes[..HELLO_BYTES - 1])).is_err());
 }

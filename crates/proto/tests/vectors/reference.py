@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes handshake.hex and packets.hex anew, from docs/protocol.md alone.
+"""Writes handshake.hex, identity.hex and packets.hex anew, from docs/protocol.md alone.
 
 A second implementation of the handshake and of sealing, in another language and
 with other libraries (`pip install cryptography`), so that the vectors do not only
@@ -42,7 +42,11 @@ PSK = hkdf_expand(PRK, b"tabane psk", 32)
 MAC_KEY = hkdf_expand(PRK, b"tabane mac", 32)
 
 
-# ---- Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s ----
+def named_key(name):
+    return hkdf_expand(PRK, b"tabane node " + name, 32)
+
+
+# ---- Noise_…_25519_ChaChaPoly_BLAKE2s ----
 
 
 class Symmetric:
@@ -95,17 +99,21 @@ def public(secret):
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
+def dh(secret, other):
+    return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(other))
+
+
 # ---- section 4: the handshake ----
 
 
 def hello(wire, aes, session, bundle, peer_bundle, buffer, sender, receiver):
     names = b"".join(bytes([len(n)]) + n.ljust(63, b"\0") for n in (sender, receiver))
-    fields = be(1, 2) + bytes([wire, aes]) + be(session, 4) + be(bundle, 8) + be(peer_bundle, 8)
-    return fields + be(buffer, 4) + names
+    fields = be(2, 2) + bytes([wire, aes]) + be(session, 4) + be(bundle, 8) + be(peer_bundle, 8)
+    return fields + be(buffer, 4) + be(FEATURES, 8) + names + be(0, 2) + bytes(62)
 
 
 def header(kind, session):
-    return bytes([kind, 0]) + be(session, 4) + be(1, 2)
+    return bytes([kind, 0]) + be(session, 4) + be(2, 2)
 
 
 def signed(body):
@@ -115,31 +123,56 @@ def signed(body):
 INITIATOR_SEED, RESPONDER_SEED = bytes([1] * 32), bytes([2] * 32)
 SESSION_A, SESSION_B = 0xA1A2A3A4, 0xB1B2B3B4
 COOKIE = bytes(range(0xC0, 0xE0))
+FEATURES = 0x8000000000000005
+PRIVATE_A, PRIVATE_B = bytes([0x41] * 32), bytes([0x42] * 32)
 
 
 class Handshake:
-    def __init__(self, wire, aes_a, aes_b):
+    """Between n0 and node-one. With `proof` 1 or 2 both show keys, the responder its own or that of its name."""
+
+    def __init__(self, wire, aes_a, aes_b, proof=0):
         a, b = ephemeral(INITIATOR_SEED), ephemeral(RESPONDER_SEED)
         self.secrets = a, b
         bundle_a, bundle_b = 0x0A0B0C0D0E0F0102, 0x1A1B1C1D1E1F1112
         self.hello_a = hello(wire, aes_a, SESSION_A, bundle_a, 0, 8 << 20, b"n0", b"node-one")
         self.hello_b = hello(wire, aes_b, SESSION_B, bundle_b, bundle_a, 4 << 20, b"node-one", b"n0")
 
-        s = Symmetric(b"Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s", b"tabane\x00\x01")
-        s.mix_key_and_hash(PSK)
-        s.mix_hash(public(a))
-        s.mix_key(public(a))
-        self.noise_a = public(a) + s.seal(self.hello_a)
-        s.mix_hash(public(b))
-        s.mix_key(public(b))
-        s.mix_key(X25519PrivateKey.from_private_bytes(a).exchange(X25519PublicKey.from_public_bytes(public(b))))
-        self.noise_b = public(b) + s.seal(self.hello_b)
+        prologue = b"tabane\x00\x02" + bytes([proof])
+        static_a, static_b = PRIVATE_A, PRIVATE_B if proof == 1 else named_key(b"node-one")
+        self.statics = static_a, static_b
+
+        def ephemeral_token(key):
+            s.mix_hash(public(key))
+            s.mix_key(public(key))
+            return public(key)
+
+        if proof == 0:
+            s = Symmetric(b"Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s", prologue)
+            s.mix_key_and_hash(PSK)
+            self.noise_a = ephemeral_token(a) + s.seal(self.hello_a) + bytes(48)
+            self.noise_b = ephemeral_token(b)
+            s.mix_key(dh(a, public(b)))
+            self.noise_b += s.seal(self.hello_b)
+        else:
+            s = Symmetric(b"Noise_IKpsk1_25519_ChaChaPoly_BLAKE2s", prologue)
+            s.mix_hash(public(static_b))
+            self.noise_a = ephemeral_token(a)
+            s.mix_key(dh(a, public(static_b)))
+            self.noise_a += s.seal(public(static_a))
+            s.mix_key(dh(static_a, public(static_b)))
+            s.mix_key_and_hash(PSK)
+            self.noise_a += s.seal(self.hello_a)
+            self.noise_b = ephemeral_token(b)
+            s.mix_key(dh(b, public(a)))
+            s.mix_key(dh(b, public(static_a)))
+            self.noise_b += s.seal(self.hello_b)
         self.h = s.h
         self.k1, self.k2 = s.hkdf(b"", 2)
 
-        self.init = signed(header(1, SESSION_A) + self.noise_a + bytes(32))
+        head = header(1, SESSION_A) + bytes([proof])
+        self.init = signed(head + self.noise_a + bytes(32))
         self.cookie = signed(header(3, SESSION_A) + COOKIE)
-        self.init_with_cookie = signed(header(1, SESSION_A) + self.noise_a + COOKIE)
+        self.init_with_cookie = signed(head + self.noise_a + COOKIE)
         self.response = signed(header(2, SESSION_A) + self.noise_b)
 
         # Section 5.
@@ -202,11 +235,12 @@ def datagram(data, *lengths_and_names):
 
 def write_handshake():
     x = Handshake(0, 1, 1)
-    noise = (8, "header"), (32, "ephemeral key"), (156, "Hello, sealed"), (16, "tag")
-    init = *noise, (32, "cookie"), (32, "MAC")
+    noise = (32, "ephemeral key"), (228, "Hello, sealed"), (16, "tag")
+    init = (8, "header"), (1, "proof"), *noise, (48, "zeros"), (32, "cookie"), (32, "MAC")
     fields = (
         (2, "version"), (1, "wire: encrypted"), (1, "aes: fast here"), (4, "session"), (8, "bundle"),
-        (8, "peer bundle"), (4, "receive buffer"), (1, "length"), (63, "from"), (1, "length"), (63, "to"),
+        (8, "peer bundle"), (4, "receive buffer"), (8, "features"), (1, "length"), (63, "from"), (1, "length"),
+        (63, "to"), (2, "length of the extension"), (62, "extension"),
     )
     text = "# A handshake between n0 and node-one, docs/protocol.md sections 3 to 5. Written by reference.py.\n\n"
     text += section("cluster key", CLUSTER_KEY) + section("psk", PSK) + section("mac key", MAC_KEY)
@@ -219,7 +253,9 @@ def write_handshake():
     text += "# The responder wants its cookie first (any 32 bytes will do for the initiator).\n"
     text += section("cookie", *datagram(x.cookie, (8, "header"), (32, "cookie"), (32, "MAC")))
     text += section("init with cookie", *datagram(x.init_with_cookie, *init))
-    text += section("response", *datagram(x.response, *noise, (32, "MAC")))
+    text += section("response", *datagram(x.response, (8, "header"), *noise, (32, "MAC")))
+    text += "# What a node answers to an Init of another version that asks for the same session.\n"
+    text += section("version answer", *datagram(signed(header(2, SESSION_A)), (8, "header"), (32, "MAC")))
     text += section("h", x.h) + section("k1", x.k1) + section("k2", x.k2)
     for way, name in (("i", "initiator to responder"), ("r", "responder to initiator")):
         prk = x.prk[way]
@@ -227,6 +263,28 @@ def write_handshake():
         text += section(f"{name}: aes-128-gcm key", hkdf_expand(prk, b"tabane aes-128-gcm key", 16))
         text += section(f"{name}: iv", hkdf_expand(prk, b"tabane iv", 12))
     (HERE / "handshake.hex").write_text(text.rstrip() + "\n")
+
+
+def write_identity():
+    text = (
+        "# The handshake of handshake.hex (its keys, seeds and Hellos), but both ends show key pairs,\n"
+        "# docs/protocol.md section 4.3. Written by reference.py.\n\n"
+    )
+    text += section("initiator private", PRIVATE_A) + section("responder private", PRIVATE_B)
+    text += section("responder named private", named_key(b"node-one"))
+    noise = (32, "ephemeral key"), (228, "Hello, sealed"), (16, "tag")
+    init = (32, "ephemeral key"), (48, "public key, sealed"), (228, "Hello, sealed"), (16, "tag")
+    init = (8, "header"), (1, "proof"), *init, (32, "cookie"), (32, "MAC")
+    for proof, name in (1, "own key"), (2, "named key"):
+        x = Handshake(0, 1, 1, proof)
+        text += section(f"{name}: initiator public", public(x.statics[0]))
+        text += section(f"{name}: responder public", public(x.statics[1]))
+        text += section(f"{name}: init", *datagram(x.init, *init))
+        text += section(f"{name}: response", *datagram(x.response, (8, "header"), *noise, (32, "MAC")))
+        text += section(f"{name}: h", x.h) + section(f"{name}: k1", x.k1) + section(f"{name}: k2", x.k2)
+        data = packet(x.prk["i"], "aes-128-gcm", SESSION_B, 0, 0, bytes.fromhex("03deadbeef"))
+        text += section(f"{name}: packet", *datagram(data, (12, "header"), (5, "a Probe"), (16, "tag")))
+    (HERE / "identity.hex").write_text(text.rstrip() + "\n")
 
 
 def write_packets():
@@ -252,4 +310,5 @@ def write_packets():
 
 
 write_handshake()
+write_identity()
 write_packets()

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use tabane_cluster::PublicKey;
 use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS};
 use tabane_proto::wire::Witness;
 use tabane_proto::{DownReason, Event, Refusal};
@@ -44,7 +45,7 @@ pub fn describe(
                 } => "it no longer accepts the key this node connected with",
                 DownReason::Closed { .. } => "it no longer has this node in its cluster file",
                 DownReason::KeyRemoved => {
-                    "its key is no longer accepted, and it does not take the new one"
+                    "its key is no longer accepted, and it does not show the new one"
                 }
                 DownReason::AllPathsDown => "no link to it works; still trying",
                 DownReason::Removed => "removed from the cluster file",
@@ -79,6 +80,19 @@ pub fn refusal(why: &Refusal) -> String {
         Refusal::UnknownNode(node) => {
             format!("it calls itself {node:?}, which is not in this node's cluster file")
         }
+        Refusal::WrongIdentity { name, shown } => match shown {
+            Some(shown) => format!(
+                "it calls itself {name:?}, but has another key than that node's `public` in this \
+                 node's cluster file: write public = \"{}\" in every node's file if it is {name}, \
+                 or find out who poses as {name}",
+                PublicKey(*shown)
+            ),
+            None => format!(
+                "it calls itself {name:?}, but does not show that node's key, which this node's \
+                 cluster file has as its `public`: {name} has an older cluster file, or somebody \
+                 poses as {name}"
+            ),
+        },
         Refusal::OwnName => {
             "it has this node's own name: two nodes must not run under one name".to_owned()
         }

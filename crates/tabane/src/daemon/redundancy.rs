@@ -189,6 +189,8 @@ mod tests {
             state,
             since: Time::ZERO,
             session_since: None,
+            public: None,
+            features: 0,
             paths: paths.iter().enumerate().map(path).collect(),
             op: Default::default(),
             memory_bytes: 0,

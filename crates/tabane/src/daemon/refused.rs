@@ -148,11 +148,13 @@ fn reason(why: &Refusal) -> RefusedReason {
             HandshakeError::WrongWire { .. } => RefusedReason::WrongWire,
             HandshakeError::WrongDestination { .. } => RefusedReason::WrongDestination,
             HandshakeError::WrongPeer { .. } => RefusedReason::WrongPeer,
+            HandshakeError::NotThisKey => RefusedReason::WrongIdentity,
             HandshakeError::Malformed(_) | HandshakeError::NotThisHandshake => {
                 RefusedReason::Malformed
             }
         },
         Refusal::UnknownNode(_) => RefusedReason::UnknownNode,
+        Refusal::WrongIdentity { .. } => RefusedReason::WrongIdentity,
         Refusal::OwnName => RefusedReason::OwnName,
         Refusal::DuplicateName { .. } => RefusedReason::DuplicateName,
         Refusal::WrongLink { .. } => RefusedReason::WrongLink,

@@ -7,6 +7,7 @@ use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, RunSpec, Severity, W
 use tabane_engine::Turn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
+use tabane_proto::crypto::public_key;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, PeerId};
 
@@ -57,7 +58,7 @@ impl Daemon {
 
     /// What the file wants, if it can be done.
     fn plan(&self) -> Result<Plan, Vec<Problem>> {
-        let (new, mut problems) =
+        let (mut new, mut problems) =
             Cluster::load(&self.cluster.file).map_err(|error| error.problems)?;
         let old = &self.cluster;
         let name = &old.nodes[self.me].name;
@@ -68,6 +69,7 @@ impl Daemon {
             return Err(problems);
         };
         problems.extend(unchangeable(old, self.me, &new, me));
+        problems.extend(new.read_node_key(me, public_key).err());
         match cli::own_addresses() {
             Ok(mut own) => {
                 own.retain(|address| address.interface != nic::NAME);
@@ -118,6 +120,11 @@ impl Daemon {
         {
             log::line(error);
         }
+        let private = new.node_key.as_ref().map(|key| *key.bytes());
+        let public = new.nodes[me].public.map(|key| key.0);
+        if let Err(error) = turn.node.set_identity(turn.now, private, public) {
+            log::line(error);
+        }
         let index_of = |name: &str| new.nodes.iter().position(|node| node.name == name);
         let mut peers = Vec::new();
         for (peer, before) in core::mem::take(&mut self.peers) {
@@ -125,6 +132,8 @@ impl Daemon {
             match index_of(&before.name) {
                 Some(index) => {
                     move_peer(turn, peer, before, &new.nodes[index], new.port);
+                    let public = new.nodes[index].public.map(|key| key.0);
+                    turn.node.set_peer_public(turn.now, peer, public);
                     peers.push((peer, index));
                 }
                 None => turn.node.remove_peer(turn.now, peer),
@@ -259,6 +268,25 @@ fn run_words(old: RunSpec, new: RunSpec) -> impl Iterator<Item = String> {
     plain_tcp.into_iter().chain(waits)
 }
 
+/// What changes about who this node is, in words.
+fn identity_words(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Option<String> {
+    let (before, after) = (old.nodes[was].public, new.nodes[me].public);
+    if before != after {
+        return Some(public_words(after.is_some(), before.is_some()));
+    }
+    (old.node_key != new.node_key).then(|| "has another private key".to_owned())
+}
+
+/// What becomes of a node's public key, in words.
+fn public_words(is: bool, was: bool) -> String {
+    match (is, was) {
+        (true, true) => "has another public key",
+        (true, false) => "has a public key now",
+        (false, _) => "has no public key any more: whoever has the cluster key may use its name",
+    }
+    .to_owned()
+}
+
 /// What is different, in words.
 fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<String> {
     let mut words = Vec::new();
@@ -271,6 +299,7 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
             None => "accepts no second key any more".to_owned(),
         });
     }
+    words.extend(identity_words(old, was, new, me));
     let metrics = new.metrics_of(me);
     if old.metrics_of(was) != metrics {
         words.push(match metrics {
@@ -308,6 +337,10 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
         };
         let of_peer = |text| format!("{name}: {text}");
         words.extend(link_words(&before, after).into_iter().map(of_peer));
+        if before.public != after.public {
+            let text = public_words(after.public.is_some(), before.public.is_some());
+            words.push(format!("{name} {text}"));
+        }
         if before.vnic != after.vnic {
             words.push(format!(
                 "{name}: vnic is now {}, was {}",
@@ -395,6 +428,13 @@ links = ["10.77.0.3"]
             &format!("KEY\nsecond_key = \"{}\"", "ab".repeat(31) + "cd"),
         );
         assert_eq!(told(&cluster(&second)), ["accepts another second key"]);
+        let public = "public = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"\n[[node]]";
+        let public = OLD.replacen(
+            "[[node]]\nname = \"n2\"",
+            &format!("{public}\nname = \"n2\""),
+            1,
+        );
+        assert_eq!(told(&cluster(&public)), ["n1 has a public key now"]);
         let mptcp = OLD.replace("KEY", "KEY\nmptcp = true");
         assert_eq!(told(&cluster(&mptcp)), ["Multipath TCP is steered"]);
         let run = format!("{OLD}[run]\nall_links_down_s = 7\n");

@@ -354,6 +354,7 @@ pub(super) fn peer_config(node: &NodeSpec, port: u16) -> PeerConfig {
     PeerConfig {
         name: node.name.clone(),
         addresses,
+        public: node.public.map(|key| key.0),
     }
 }
 
@@ -375,6 +376,8 @@ pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String
     Engine::new(EngineConfig {
         name: spec.name.clone(),
         keys: cluster.keys(),
+        private: cluster.node_key.as_ref().map(|key| *key.bytes()),
+        public: spec.public.map(|key| key.0),
         wire: match cluster.wire {
             Wire::Encrypted => WireMode::Encrypted,
             Wire::Plain => WireMode::Plain,

@@ -19,6 +19,8 @@ pub enum Cause {
     VnicChanged,
     /// The two ends have different cluster keys.
     WrongKey,
+    /// One of the two ends does not hold the key that the other one's file has for it.
+    WrongIdentity,
     /// The two ends speak different versions of the protocol.
     WrongVersion,
     /// One end is encrypted, the other plain.

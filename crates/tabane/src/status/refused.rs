@@ -43,6 +43,8 @@ pub enum RefusedReason {
     WrongPeer,
     /// Its name is not in this node's cluster file.
     UnknownNode,
+    /// One of the two has another key than its `public` in the other one's cluster file.
+    WrongIdentity,
     /// It has this node's own name.
     OwnName,
     /// Two machines run under one name.

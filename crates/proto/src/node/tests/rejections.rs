@@ -2,7 +2,7 @@
 //! changes, nothing is sent.
 
 use super::*;
-use crate::crypto::{ClusterKey, HandshakeError, Initiator};
+use crate::crypto::{ClusterKey, HandshakeError, Identity, Initiator};
 use crate::wire::{COOKIE_DATAGRAM_BYTES, Hello, Kind, MAC_BYTES, RESPONSE_BYTES, VERSION};
 use ring::{hkdf, hmac};
 
@@ -68,7 +68,7 @@ fn delivered(pair: &Pair, wanted: impl Fn(&[u8]) -> bool) -> Datagram {
     pair.seen.iter().find(to_0).expect("was sent").clone()
 }
 
-fn hello(from: &str, to: &str) -> Hello {
+pub(super) fn hello(from: &str, to: &str) -> Hello {
     Hello {
         version: VERSION,
         wire: WireMode::Encrypted,
@@ -79,17 +79,25 @@ fn hello(from: &str, to: &str) -> Hello {
         bundle: 5,
         peer_bundle: 0,
         receive_buffer_bytes: 1 << 20,
+        features: 0,
     }
 }
 
-fn init(key: u8, hello: &Hello) -> Vec<u8> {
+pub(super) fn init(key: u8, hello: &Hello) -> Vec<u8> {
     let mut random = Random::from_seed([3; 32]);
-    let initiator = Initiator::new(&ClusterKey::new([key; 32]), hello, &mut random);
+    let key = ClusterKey::new([key; 32]);
+    let initiator = Initiator::new(
+        &key,
+        &Identity::shared(hello.from),
+        None,
+        hello,
+        &mut random,
+    );
     initiator.datagram().to_vec()
 }
 
 /// `init`, which was made with [`KEY`], as another version would make it (docs/protocol.md, section 3).
-fn with_version(mut init: Vec<u8>, version: u16) -> Vec<u8> {
+pub(super) fn with_version(mut init: Vec<u8>, version: u16) -> Vec<u8> {
     let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"tabane").extract(&[KEY; 32]);
     let mut key = [0; 32];
     let okm = prk.expand(&[b"tabane mac"], hkdf::HKDF_SHA256).unwrap();
@@ -251,10 +259,28 @@ fn key_holders_that_do_not_fit_are_told_with_the_reason() {
     };
     let error = HandshakeError::WrongWire { theirs };
     refuses(p, &init(KEY, &plain), Refusal::Handshake(error));
+    // Nobody has taken the peer for anybody else so far: it is asked for its key from now on.
+    let (peer, public) = (p.peers[0], [5; 32]);
+    p.nodes[0].set_peer_public(p.now, peer, Some(public));
+    let (name, shown) = ("n1".into(), None);
+    let why = Refusal::WrongIdentity { name, shown };
+    refuses(p, &init(KEY, &hello("n1", "n0")), why);
+}
+
+/// The only ones that are answered: both ends are to know which version the other one speaks.
+#[test]
+fn key_holders_of_another_version_are_told_ours() {
+    let mut pair = quiet_pair();
     let theirs = VERSION + 1;
-    let error = HandshakeError::WrongVersion { theirs };
     let newer = with_version(init(KEY, &hello("n1", "n0")), theirs);
-    refuses(p, &newer, Refusal::Handshake(error));
+    let from = address(1, 0);
+    let (sent, events) = hand(&mut pair, Rejection::Refused, (0, from), &newer);
+    let key = ClusterKey::new([KEY; 32]);
+    let answer = crate::crypto::say_version(&key, hello("n1", "n0").session);
+    assert_eq!(sent, [(LinkId(0), address(0, 0), from, answer)]);
+    let why = Refusal::Handshake(HandshakeError::WrongVersion { theirs });
+    let link = LinkId(0);
+    assert_eq!(events, [Event::Refused { link, from, why }]);
 }
 
 #[test]
@@ -263,7 +289,13 @@ fn asked_for_cookie_and_too_many_with_one() {
     let from = "10.77.0.66:7577".parse().unwrap();
     let mut random = Random::from_seed([3; 32]);
     let key = ClusterKey::new([KEY; 32]);
-    let mut caller = Initiator::new(&key, &hello("n9", "n0"), &mut random);
+    let mut caller = Initiator::new(
+        &key,
+        &Identity::shared(hello("n9", "n0").from),
+        None,
+        &hello("n9", "n0"),
+        &mut random,
+    );
     let mut asked = None;
     for _ in 0..100 {
         let mut init = caller.datagram().to_vec();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tabane_cluster::{Cluster, ConfigError, InterfaceAddress};
 use tabane_io::netlink::{Interface, interfaces, neighbours};
+use tabane_proto::crypto::public_key;
 
 use super::flows::Flows;
 use super::machine::Before;
@@ -145,7 +146,7 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
             .file_problems
             .extend(problems.map(ToString::to_string));
     };
-    let cluster = match Cluster::load(&order.file) {
+    let mut cluster = match Cluster::load(&order.file) {
         Ok((cluster, warnings)) => {
             let warnings = warnings.iter().map(ToString::to_string);
             facts.file_problems.extend(warnings);
@@ -165,12 +166,30 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
         Ok(me) => {
             facts.node = Some(cluster.nodes[me].name.clone());
             facts.port = cluster.port;
+            note_node_key(&mut cluster, me, facts);
             note_problems(&cluster, me, &own, facts);
             Some((cluster, me))
         }
         Err(error) => {
             tell(error, facts);
             None
+        }
+    }
+}
+
+/// Whether this node has the key that the file says. As another user than the daemon's that
+/// cannot be seen.
+fn note_node_key(cluster: &mut Cluster, me: usize, facts: &mut Facts) {
+    let file = cluster.node_key_file.clone();
+    let forbidden = std::fs::File::open(&file).err();
+    let forbidden = forbidden.filter(|e| e.kind() == ErrorKind::PermissionDenied);
+    if let Err(problem) = cluster.read_node_key(me, public_key) {
+        match forbidden {
+            Some(error) => facts.unseen.push(Unseen {
+                what: format!("the private key {}", file.display()),
+                why: tabane_cluster::plain(&error),
+            }),
+            None => facts.file_problems.push(problem.to_string()),
         }
     }
 }

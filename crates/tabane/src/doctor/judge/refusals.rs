@@ -50,6 +50,7 @@ fn cause(reason: RefusedReason) -> Option<Cause> {
     use RefusedReason as R;
     Some(match reason {
         R::WrongKey => Cause::WrongKey,
+        R::WrongIdentity => Cause::WrongIdentity,
         R::WrongVersion => Cause::WrongVersion,
         R::WrongWire => Cause::WrongWire,
         R::OwnName | R::DuplicateName => Cause::NameConflict,
@@ -127,6 +128,11 @@ fn finding(facts: &Facts, cause: Cause, peer: Option<&str>, all: &[&RefusedStatu
 pub fn what(cause: Cause, who: &str) -> String {
     let text = match cause {
         Cause::WrongKey => format!("{who} has another cluster key"),
+        Cause::WrongIdentity => {
+            format!(
+                "{who} does not hold the key that a cluster file has for a node, or this node does not"
+            )
+        }
         Cause::WrongVersion => format!("{who} runs another version of tabane's protocol"),
         Cause::WrongWire => format!("{who} and this node differ in `wire`"),
         Cause::NameConflict => format!("{who} runs under a name that is another node's"),
@@ -143,6 +149,11 @@ pub fn mend(cause: Cause, who: &str) -> String {
         Cause::WrongKey => format!(
             "copy the cluster file (and its `key_file`) to {who} once more, and restart its daemon; \
              compare with `sha256sum /etc/tabane/cluster.toml` on both"
+        ),
+        Cause::WrongIdentity => format!(
+            "`tabane key` on {who} and here: write the lines that it prints as `public` of these \
+             nodes, in every node's cluster file, and `tabane reload`; if {who} is not the machine \
+             at fault, somebody poses as a node: change the cluster key"
         ),
         Cause::WrongVersion => {
             format!("`tabane --version` on both; install the same on {who} and here")

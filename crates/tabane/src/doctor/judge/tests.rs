@@ -374,6 +374,7 @@ fn refusals_are_explained_once() {
     };
     for (reason, cause) in [
         ("wrong_key", Cause::WrongKey),
+        ("wrong_identity", Cause::WrongIdentity),
         ("wrong_version", Cause::WrongVersion),
         ("wrong_wire", Cause::WrongWire),
         ("own_name", Cause::NameConflict),
