@@ -123,6 +123,20 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
         ("ack-first", ack(7, 2, u16::MAX, u32::MAX, &[2])),
         ("ack-no-words", ack(0, 0, 0, 0, &[])),
         (
+            "extension",
+            Record::Extension {
+                code: 0x60,
+                data: &[1, 2, 3],
+            },
+        ),
+        (
+            "extension-content",
+            Record::Extension {
+                code: 0x40,
+                data: &[],
+            },
+        ),
+        (
             "sent",
             Record::Sent {
                 path: 1,
@@ -259,7 +273,9 @@ fn every_vector_is_checked_and_every_type_has_one() {
     types.sort_unstable();
     types.dedup();
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
-    let all: Vec<u8> = (0..=0x0d).chain(pieces).collect();
+    // Of extensions, the first that is content and the first that is not.
+    let extensions = [0x40, 0x60];
+    let all: Vec<u8> = (0..=0x0d).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }
 

@@ -7,6 +7,7 @@ use super::session::Which;
 use super::{Bundle, BundlePath, TRIM_AFTER};
 use crate::context::{Context, Rejection};
 use crate::crypto::OpenError;
+use crate::limits::LINKS_MAX;
 use crate::link::PathState;
 use crate::wire::{Header, LinkVerdict, Record, Records};
 use crate::{LinkId, Time};
@@ -186,18 +187,8 @@ impl Bundle {
                 token,
                 datagram_bytes,
             } => {
-                if self.proves_address(now, link, from, token) {
-                    return;
-                }
-                let bytes = usize::from(datagram_bytes);
-                let works = |p: &BundlePath| p.path.state() != PathState::Down;
-                let mut others = self.paths.iter().enumerate();
-                let others_work =
-                    others.any(|(index, p)| index != link.index() && p.as_ref().is_some_and(works));
-                if let Some(p) = &mut self.paths[link.index()]
-                    && p.path.on_probe_reply(now, token, bytes, others_work)
-                {
-                    self.acked |= 1 << link.0;
+                if !self.proves_address(now, link, from, token) {
+                    self.on_probe_reply(now, link, token, usize::from(datagram_bytes));
                 }
             }
             Record::LinkState {
@@ -216,10 +207,25 @@ impl Bundle {
             Record::Grant { path, kb_per_s } => self.on_grant(now, path, kb_per_s, context),
             Record::Waited { path, queue_us } => {
                 let queue = Duration::from_micros(u64::from(queue_us));
-                context.crowd.on_waited(LinkId(path), self.peer, queue);
+                if usize::from(path) < LINKS_MAX {
+                    context.crowd.on_waited(LinkId(path), self.peer, queue);
+                }
             }
             Record::Close { code } => self.on_close(now, code, context),
             _ => {}
+        }
+    }
+
+    /// A probe was answered, one of so many bytes.
+    fn on_probe_reply(&mut self, now: Time, link: LinkId, token: u32, bytes: usize) {
+        let works = |p: &BundlePath| p.path.state() != PathState::Down;
+        let mut others = self.paths.iter().enumerate();
+        let others_work =
+            others.any(|(index, p)| index != link.index() && p.as_ref().is_some_and(works));
+        if let Some(p) = &mut self.paths[link.index()]
+            && p.path.on_probe_reply(now, token, bytes, others_work)
+        {
+            self.acked |= 1 << link.0;
         }
     }
 

@@ -5,7 +5,7 @@ use super::{
     Ack, LinkVerdict, Reader, Record, Records, StreamSegment, UnitClass, UnitSegment, WireError,
     Witness, Writer,
 };
-use crate::limits::{FRAME_BYTES_MAX, LINKS_MAX, MESSAGE_BYTES_MAX};
+use crate::limits::{FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 /// The first byte of every record.
 mod code {
@@ -33,14 +33,21 @@ mod code {
     pub const STREAM_LAST: u8 = STREAM_OPEN | FIN | HELD;
     pub const FRAME: u8 = 0x20;
     pub const MESSAGE: u8 = 0x21;
+    /// Records of what comes after this version, their length in front: they can be passed over. The first half of
+    /// them is content.
+    pub const EXTENSION: u8 = 0x40;
+    pub const EXTENSION_CONTENT_LAST: u8 = 0x5f;
+    pub const EXTENSION_LAST: u8 = 0x7f;
 }
 
 /// Bytes of an acknowledgement before its words.
-pub const ACK_HEADER_BYTES: usize = 14;
+pub const ACK_HEADER_BYTES: usize = 15;
 /// Bytes of the longest acknowledgement.
 pub const ACK_BYTES_MAX: usize = ACK_HEADER_BYTES + 8 * ACK_WORDS_MAX;
 /// Bytes of a [`Record::Grant`].
 pub const GRANT_BYTES: usize = 6;
+/// Bytes before the data of a [`Record::Extension`].
+pub const EXTENSION_HEADER_BYTES: usize = 3;
 /// Bytes of a [`Record::Probe`].
 pub const PROBE_BYTES: usize = 5;
 /// Bytes before the data of a stream's first piece.
@@ -57,8 +64,6 @@ pub const OFFSET_MAX: u64 = 1 << 62;
 // Lengths and offsets of units travel in three bytes.
 const _: () = assert!(FRAME_BYTES_MAX < 1 << 24);
 const _: () = assert!(MESSAGE_BYTES_MAX < 1 << 24);
-// An acknowledgement's path and word count share a byte.
-const _: () = assert!(LINKS_MAX <= 8 && ACK_WORDS_MAX < 32);
 
 impl UnitClass {
     /// Bytes before the data of a piece.
@@ -101,6 +106,7 @@ impl Record<'_> {
             Record::StreamStop { .. } | Record::BundleWindow { .. } => 9,
             Record::StreamWindow { .. } => 13,
             Record::Unit(u) => u.class.header_bytes() + u.data.len(),
+            Record::Extension { data, .. } => EXTENSION_HEADER_BYTES + data.len(),
         }
     }
 
@@ -179,6 +185,11 @@ impl Record<'_> {
                 w.put(&[code::WAITED, path]);
                 w.u16(queue_us);
             }
+            Record::Extension { code, data } => {
+                w.u8(code);
+                w.u16(data.len() as u16);
+                w.put(data);
+            }
         }
     }
 }
@@ -224,7 +235,7 @@ fn read_small<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError>
             Record::Padding
         }
         code::SENT => Record::Sent {
-            path: read_path(r)?,
+            path: r.u8()?,
             next_number: r.u48()?,
         },
         code::PROBE => Record::Probe { token: r.u32()? },
@@ -233,13 +244,13 @@ fn read_small<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError>
             datagram_bytes: r.u16()?,
         },
         code::LINK_STATE => Record::LinkState {
-            path: read_path(r)?,
+            path: r.u8()?,
             generation: r.u32()?,
             verdict: read_verdict(r)?,
             witness: read_witness(r)?,
         },
         code::LINK_STATE_ACK => Record::LinkStateAck {
-            path: read_path(r)?,
+            path: r.u8()?,
             generation: r.u32()?,
         },
         code::STREAM_RESET => Record::StreamReset {
@@ -260,20 +271,32 @@ fn read_small<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError>
         },
         code::CLOSE => Record::Close { code: r.u32()? },
         code::GRANT => Record::Grant {
-            path: read_path(r)?,
+            path: r.u8()?,
             kb_per_s: r.u32()?,
         },
         code::WAITED => Record::Waited {
-            path: read_path(r)?,
+            path: r.u8()?,
             queue_us: r.u16()?,
         },
+        code @ code::EXTENSION..=code::EXTENSION_LAST => {
+            let len = usize::from(r.u16()?);
+            let data = r.take(len)?;
+            Record::Extension { code, data }
+        }
         _ => return Err(WireError::BadRecord),
     })
 }
 
-/// `type 1 · path·32 + words 1 · largest 6 · delay_us 2 · arrived_us 4 · words 8 each`
+impl Record<'_> {
+    /// Whether a record of this code, one of those of [`Record::Extension`], is content.
+    pub(super) const fn is_content_extension(code: u8) -> bool {
+        code <= code::EXTENSION_CONTENT_LAST
+    }
+}
+
+/// `type 1 · path 1 · words 1 · largest 6 · delay_us 2 · arrived_us 4 · words 8 each`
 fn write_ack(ack: &Ack, w: &mut Writer<'_>) {
-    w.put(&[code::ACK, ack.path << 5 | ack.word_count]);
+    w.put(&[code::ACK, ack.path, ack.word_count]);
     w.u48(ack.largest);
     w.u16(ack.delay_us);
     w.u32(ack.arrived_us);
@@ -283,10 +306,9 @@ fn write_ack(ack: &Ack, w: &mut Writer<'_>) {
 }
 
 fn read_ack<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
-    let path_and_count = r.u8()?;
     let mut ack = Ack {
-        path: path_and_count >> 5,
-        word_count: path_and_count & 0x1f,
+        path: r.u8()?,
+        word_count: r.u8()?,
         largest: r.u48()?,
         delay_us: r.u16()?,
         arrived_us: r.u32()?,
@@ -398,13 +420,6 @@ fn read_unit<'a>(r: &mut Reader<'a>, class: UnitClass) -> Result<Record<'a>, Wir
 fn code_and_u32(code: u8, value: u32, w: &mut Writer<'_>) {
     let [a, b, c, d] = value.to_be_bytes();
     w.put(&[code, a, b, c, d]);
-}
-
-fn read_path(r: &mut Reader<'_>) -> Result<u8, WireError> {
-    match r.u8()? {
-        path if usize::from(path) < LINKS_MAX => Ok(path),
-        _ => Err(WireError::BadPath),
-    }
 }
 
 fn read_offset(r: &mut Reader<'_>) -> Result<u64, WireError> {

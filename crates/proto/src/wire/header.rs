@@ -47,7 +47,7 @@ impl Kind {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The path it is sent on, 0 to 7.
+    /// The path it is sent on: 0 to 7 are the links, from 8 on is for relayed paths, of which there are none yet.
     pub path: u8,
     /// The receiver's number for the session, chosen by it in the handshake.
     pub session: u32,
@@ -67,17 +67,13 @@ impl Header {
     /// Reads the 12 bytes.
     ///
     /// # Errors
-    /// Too short, another kind, or a path that cannot exist.
+    /// Too short, or another kind.
     pub fn read(r: &mut Reader<'_>) -> Result<Header, WireError> {
         if r.u8()? != Kind::Data as u8 {
             return Err(WireError::BadKind);
         }
-        let path = r.u8()?;
-        if path as usize >= crate::limits::LINKS_MAX {
-            return Err(WireError::BadPath);
-        }
         Ok(Header {
-            path,
+            path: r.u8()?,
             session: r.u32()?,
             number: r.u48()?,
         })

@@ -9,8 +9,6 @@ pub enum WireError {
     Truncated,
     /// The first byte is no known packet kind.
     BadKind,
-    /// A path number of [`LINKS_MAX`](crate::limits::LINKS_MAX) or more.
-    BadPath,
     /// A record type this version does not know.
     BadRecord,
     /// A field whose value is outside its documented range.
@@ -22,7 +20,6 @@ impl fmt::Display for WireError {
         f.write_str(match self {
             WireError::Truncated => "the packet ends inside a field",
             WireError::BadKind => "unknown packet kind",
-            WireError::BadPath => "path number out of range",
             WireError::BadRecord => "unknown record type",
             WireError::BadValue => "field out of range",
         })

@@ -197,11 +197,21 @@ pub enum Record<'a> {
         /// The shortest wait lately, in microseconds (saturates).
         queue_us: u16,
     },
+    /// What a later feature brings (`docs/protocol.md`, 7.11). Who does not know it passes over it.
+    Extension {
+        /// Its type, 0x40 to 0x7f.
+        code: u8,
+        /// What it says.
+        data: &'a [u8],
+    },
 }
 
 impl Record<'_> {
     /// Whether a program (or the virtual NIC) waits for this: all else is between the nodes.
     pub const fn is_content(&self) -> bool {
+        if let Record::Extension { code, .. } = self {
+            return Record::is_content_extension(*code);
+        }
         matches!(
             self,
             Record::Unit(_)

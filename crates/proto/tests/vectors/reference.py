@@ -292,8 +292,8 @@ def write_packets():
         "# Packets of sessions like that of handshake.hex, but for wire mode and cipher: the Hellos\n"
         "# differ in `wire` and `aes` only. Written by reference.py.\n\n"
     )
-    payload = bytes.fromhex("03deadbeef") + bytes.fromhex("0100000000000005006400c0ffee") + bytes(40)
-    text += section("payload", (payload[:5], "a Probe"), (payload[5:19], "an Ack"), (payload[19:], "Padding"))
+    payload = bytes.fromhex("03deadbeef") + bytes.fromhex("010000000000000005006400c0ffee") + bytes(40)
+    text += section("payload", (payload[:5], "a Probe"), (payload[5:20], "an Ack"), (payload[20:], "Padding"))
     for cipher, wire, aes_b, trailer in (
         ("aes-128-gcm", 0, 1, ((16, "tag"),)),
         ("chacha20-poly1305", 0, 0, ((16, "tag"),)),
