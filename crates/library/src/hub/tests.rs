@@ -192,38 +192,42 @@ fn a_driver_without_a_timer_is_woken_before_the_helper_sleeps() {
     assert!(matches!(woken, Ok(Ok(()))));
 }
 
-/// Until it is so.
-fn wait_until(hub: &Hub, what: impl Fn(&mut State) -> bool) {
+/// Whether it comes to be so.
+fn comes(hub: &Hub, what: impl Fn(&mut State) -> bool) -> bool {
     let begun = Instant::now();
     while !hub.look(&what).unwrap() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
+        if begun.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
         thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 #[test]
 fn what_is_posted_is_sent_though_whoever_drives_sleeps_and_has_no_timer() {
+    // Some seconds after the links came up.
+    let sleeps = |state: &mut State, helper: bool| {
+        let driver = state.driver.filter(|driver| driver.is_helper == helper);
+        driver.is_some_and(|driver| driver.until == Time::NEVER && driver.is_old(state.now))
+    };
     let post = |hub: &Hub| {
         hub.post(|_| ((), 100)).unwrap();
-        wait_until(hub, |state| state.posted_bytes == 0);
+        comes(hub, |state| state.posted_bytes == 0)
     };
-    // A thread of the program drives, and the helper sleeps, too.
-    let node = node();
-    thread::scope(|scope| {
-        scope.spawn(|| node.receive());
-        wait_until(&node.hub, |state| state.helper_sleeps);
-        post(&node.hub);
-        node.close();
-    });
-    // The helper drives.
-    let node = self::node();
+    let (threads, tasks) = (node(), node());
     let mut context = Context::from_waker(Waker::noop());
-    let mut waits = pin!(node.receive_async());
+    let mut waits = pin!(tasks.receive_async());
     assert!(waits.as_mut().poll(&mut context).is_pending());
-    let helper_drives = |state: &mut State| {
-        let driver = state.driver.filter(|driver| driver.is_helper);
-        driver.is_some_and(|driver| driver.since.is_some())
-    };
-    wait_until(&node.hub, helper_drives);
-    post(&node.hub);
+    thread::scope(|scope| {
+        // A thread of the program drives, and the helper sleeps, too.
+        scope.spawn(|| threads.receive());
+        let all_sleep = |state: &mut State| state.helper_sleeps && sleeps(state, false);
+        let by_helper = comes(&threads.hub, all_sleep) && post(&threads.hub);
+        threads.close();
+        assert!(by_helper);
+        // The helper drives.
+        assert!(comes(&tasks.hub, |state| sleeps(state, true)));
+        assert!(post(&tasks.hub));
+    });
 }
