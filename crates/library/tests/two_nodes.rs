@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::{KEY, LINKS, LONG, SERVICE, free_port, open, two_nodes};
 use tabane_library::{
     ConnectError, Event, ListenError, Node, OpenError, Options, Policy, SendError, StreamError,
+    public_key,
 };
 
 #[test]
@@ -370,4 +371,42 @@ fn options_that_cannot_be_are_refused() {
     assert!(matches!(Node::open(elsewhere), Err(OpenError::NoLink(_))));
     let (a, _b) = two_nodes();
     drop(a);
+}
+
+/// Node a knows the public key of b. One that calls itself b comes first, at b's own address.
+#[test]
+fn only_the_holder_of_a_key_is_taken_for_its_peer() {
+    let (private, ports) = ([0x42; 32], [free_port(), free_port()]);
+    let at = |port: u16| LINKS.map(|link| SocketAddr::new(link, port));
+    let a = Options::new("a", KEY, LINKS).port(ports[0]);
+    let a = a
+        .peer("b", at(ports[1]))
+        .peer_public("b", public_key(&private));
+    let a = Node::open(a).unwrap();
+    let b = Options::new("b", KEY, LINKS)
+        .port(ports[1])
+        .peer("a", at(ports[0]));
+    for (private, connects) in [
+        (None, false),
+        (Some([0x43; 32]), false),
+        (Some(private), true),
+    ] {
+        let mut options = b.clone().timeout(Duration::from_secs(1));
+        if let Some(private) = private {
+            options = options.private_key(private);
+        }
+        if connects {
+            options = options.timeout(LONG);
+        }
+        let b = Node::open(options).unwrap();
+        let sent = b.send("a", 0, b"hello");
+        assert_eq!(sent.is_ok(), connects, "{private:?}: {sent:?}");
+    }
+    drop(a);
+
+    let options = Options::new("a", KEY, LINKS).peer_public("b", [1; 32]);
+    let Err(OpenError::Options(why)) = Node::open(options) else {
+        panic!("a key of nobody was taken");
+    };
+    assert!(why.contains("\"b\", which is no peer"), "{why}");
 }

@@ -42,6 +42,13 @@ static tabane_node *open_node(const char *name, const char *port, const char *pe
     CHECK(options);
     CHECK(tabane_options_port(options, (uint16_t)atoi(port)) == 0);
     CHECK(tabane_options_peer(options, peer, addresses, 3) == 0);
+    /* Each has a key pair, and knows the public key of the other. */
+    uint8_t mine[TABANE_KEY_BYTES] = {(uint8_t)name[0]};
+    uint8_t theirs[TABANE_KEY_BYTES] = {(uint8_t)peer[0]};
+    CHECK(tabane_options_private_key(options, mine) == 0);
+    uint8_t public_key[TABANE_KEY_BYTES];
+    CHECK(tabane_public_key(theirs, public_key) == 0);
+    CHECK(tabane_options_peer_public(options, peer, public_key) == 0);
     tabane_node *node = tabane_open(options);
     CHECK(node);
     return node;
@@ -260,7 +267,10 @@ static void case_arguments(void)
     CHECK(strstr(tabane_error(), "10.77.0.2:7577"));
     CHECK(tabane_options_port(NULL, 1) == TABANE_E_ARGUMENT);
     CHECK(!tabane_open(NULL) && strstr(tabane_error(), "options is NULL"));
-    tabane_options_free(options);
+    CHECK(tabane_options_private_key(options, NULL) == TABANE_E_ARGUMENT);
+    CHECK(tabane_public_key(KEY, NULL) == TABANE_E_ARGUMENT);
+    CHECK(tabane_options_peer_public(options, "z", KEY) == 0 && !tabane_open(options));
+    CHECK(strstr(tabane_error(), "\"z\", which is no peer"));
     options = tabane_options_new("c", KEY, many, 2);
     CHECK(options && !tabane_open(options) && strstr(tabane_error(), "twice"));
     CHECK(tabane_connect(NULL, "b", SERVICE, 0, &stream) == TABANE_E_ARGUMENT && !stream);
