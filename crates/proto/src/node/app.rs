@@ -181,6 +181,21 @@ impl Node {
         self.operate(peer, |b| b.ops.set_stream_policy(stream, policy))
     }
 
+    /// Says for whom a stream is (a user, a service): what the streams of one owner with a peer hold
+    /// unread, and ahead of what the peer admits, counts together, and cannot use up what other owners
+    /// need. 0, as at first, is nobody in particular.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer or stream.
+    pub fn set_stream_owner(
+        &mut self,
+        peer: PeerId,
+        stream: StreamId,
+        owner: u32,
+    ) -> Result<(), OpError> {
+        self.operate(peer, |b| b.ops.set_stream_owner(stream, owner))
+    }
+
     /// Appends to a stream; returns how many bytes were taken. 0: the buffer is
     /// full, [`OpEvent::Writable`](crate::op::OpEvent::Writable) follows.
     ///

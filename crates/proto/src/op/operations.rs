@@ -120,6 +120,16 @@ impl Ops {
         self.streams.set_policy(id, policy)
     }
 
+    /// Says for whom a stream is: what the streams of one owner hold unread, and ahead of what the
+    /// peer admits, counts together, and leaves room for other owners. 0, as at first, is nobody in
+    /// particular.
+    ///
+    /// # Errors
+    /// [`OpError::UnknownStream`].
+    pub fn set_stream_owner(&mut self, id: StreamId, owner: u32) -> Result<(), OpError> {
+        self.streams.set_owner(id, owner)
+    }
+
     /// Takes bytes to be sent; returns how many. If that is not all of them,
     /// [`OpEvent::Writable`](super::OpEvent::Writable) follows when there is room.
     ///

@@ -32,6 +32,8 @@ struct Stream {
     id: u32,
     /// What it was opened for, if this end opened it; else 0, and means nothing.
     service: u32,
+    /// Whom what it holds counts for; 0: nobody in particular.
+    owner: u32,
     /// Whether the application knows it: it opened it, or was told of it.
     known: bool,
     send: SendHalf,
@@ -100,6 +102,7 @@ impl Streams {
         self.table.insert(Stream {
             id,
             service,
+            owner: 0,
             known: true,
             send: SendHalf::new(policy, true),
             receive: ReceiveHalf::new(),
@@ -111,6 +114,12 @@ impl Streams {
     /// See [`Ops::set_stream_policy`](super::Ops::set_stream_policy).
     pub fn set_policy(&mut self, id: StreamId, policy: Policy) -> Result<(), OpError> {
         self.known(id)?.send.policy = policy;
+        Ok(())
+    }
+
+    /// See [`Ops::set_stream_owner`](super::Ops::set_stream_owner).
+    pub fn set_owner(&mut self, id: StreamId, owner: u32) -> Result<(), OpError> {
+        self.known(id)?.owner = owner;
         Ok(())
     }
 

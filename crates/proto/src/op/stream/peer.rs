@@ -181,6 +181,7 @@ impl Streams {
         self.table.insert(Stream {
             id,
             service: 0,
+            owner: 0,
             known: false,
             send: SendHalf::new(Policy::default(), false),
             receive: ReceiveHalf::new(),
