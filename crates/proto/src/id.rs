@@ -20,6 +20,6 @@ impl LinkId {
 pub struct PeerId(pub u32);
 
 /// A stream within a bundle. The node whose name sorts first opens even ones,
-/// the other odd ones.
+/// the other odd ones. They do not run out: a million a second last for 70,000 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StreamId(pub u32);
+pub struct StreamId(pub u64);

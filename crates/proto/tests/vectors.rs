@@ -91,7 +91,7 @@ fn link_state(generation: u32, verdict: LinkVerdict, witness: Witness) -> Record
     }
 }
 
-fn stream(id: u32, service: Option<u32>, offset: u64, fin: bool, data: &[u8]) -> Record<'_> {
+fn stream(id: u64, service: Option<u32>, offset: u64, fin: bool, data: &[u8]) -> Record<'_> {
     Record::Stream(StreamSegment {
         id,
         offset,
@@ -179,7 +179,7 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
         ),
         (
             "stream-held",
-            held(stream(id, None, (1 << 18) - 3, false, b"abc")),
+            held(stream(id, None, (1 << 16) - 3, false, b"abc")),
         ),
         (
             "stream-reset",
@@ -189,9 +189,35 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
                 final_offset: 70_000,
             },
         ),
-        ("stream-stop", Record::StreamStop { id, code: u32::MAX }),
-        ("stream-window", Record::StreamWindow { id, limit: 2 << 20 }),
-        ("bundle-window", Record::BundleWindow { limit: 1 << 62 }),
+        (
+            "stream-stop",
+            Record::StreamStop {
+                id: 1 << 30,
+                code: u32::MAX,
+            },
+        ),
+        (
+            "stream-window",
+            Record::StreamWindow {
+                id,
+                limit: 2 << 20,
+                window: 1 << 20,
+            },
+        ),
+        (
+            "bundle-window",
+            Record::BundleWindow {
+                limit: 1 << 62,
+                window: 16_383,
+            },
+        ),
+        (
+            "message-window",
+            Record::MessageWindow {
+                limit: 63,
+                window: 63,
+            },
+        ),
         ("close", Record::Close { code: 1 }),
         (
             "grant",
@@ -275,7 +301,7 @@ fn every_vector_is_checked_and_every_type_has_one() {
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
     // Of extensions, the first that is content and the first that is not.
     let extensions = [0x40, 0x60];
-    let all: Vec<u8> = (0..=0x0d).chain(pieces).chain(extensions).collect();
+    let all: Vec<u8> = (0..=0x0e).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }
 

@@ -31,8 +31,10 @@ fn check(record: &Record<'_>) {
         | Record::LinkStateAck { path, .. }
         | Record::Grant { path, .. }
         | Record::Waited { path, .. } => assert!(usize::from(*path) < LINKS_MAX),
-        Record::StreamWindow { limit, .. } | Record::BundleWindow { limit } => {
-            assert!(*limit <= OFFSET_MAX);
+        Record::StreamWindow { limit, window, .. }
+        | Record::BundleWindow { limit, window }
+        | Record::MessageWindow { limit, window } => {
+            assert!(window <= limit && *limit <= OFFSET_MAX);
         }
         _ => {}
     }

@@ -131,9 +131,15 @@ impl Bundle {
                     final_offset,
                 } => self.ops.on_stream_reset(now, id, code, final_offset),
                 Record::StreamStop { id, code } => self.ops.on_stream_stop(now, id, code),
-                Record::StreamWindow { id, limit } => self.ops.on_stream_window(id, limit),
-                Record::BundleWindow { limit } => {
-                    self.ops.on_bundle_window(limit);
+                Record::StreamWindow { id, limit, window } => {
+                    self.ops.on_stream_window(now, id, limit, window)
+                }
+                Record::BundleWindow { limit, window } => {
+                    self.ops.on_bundle_window(limit, window);
+                    Ok(())
+                }
+                Record::MessageWindow { limit, window } => {
+                    self.ops.on_message_window(limit, window);
                     Ok(())
                 }
                 other => {

@@ -16,10 +16,13 @@ impl Node {
     /// Runs an operation on `peer`'s bundle, which may then have something to send.
     fn operate<R>(
         &mut self,
+        now: Time,
         peer: PeerId,
         act: impl FnOnce(&mut Bundle) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
-        let result = act(self.bundle(peer)?);
+        let bundle = self.bundle(peer)?;
+        bundle.ops.set_time(now);
+        let result = act(bundle);
         self.touch(peer);
         result
     }
@@ -28,10 +31,12 @@ impl Node {
     /// nothing new has nothing to send.
     fn operate_reading<R>(
         &mut self,
+        now: Time,
         peer: PeerId,
         act: impl FnOnce(&mut Bundle) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
         let bundle = self.bundle(peer)?;
+        bundle.ops.set_time(now);
         let result = act(bundle);
         if bundle.ops.pending() != Pending::None {
             self.touch(peer);
@@ -160,12 +165,12 @@ impl Node {
     /// [`OpError`]: unknown peer, or too many streams are open.
     pub fn open_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         service: u32,
         policy: Policy,
     ) -> Result<StreamId, OpError> {
-        self.operate(peer, |b| b.ops.open_stream(service, policy))
+        self.operate(now, peer, |b| b.ops.open_stream(service, policy))
     }
 
     /// Changes how a stream's content is spread over the paths from now on.
@@ -178,7 +183,7 @@ impl Node {
         stream: StreamId,
         policy: Policy,
     ) -> Result<(), OpError> {
-        self.operate(peer, |b| b.ops.set_stream_policy(stream, policy))
+        self.bundle(peer)?.ops.set_stream_policy(stream, policy)
     }
 
     /// Says for whom a stream is (a user, a service): what the streams of one owner with a peer hold
@@ -193,7 +198,7 @@ impl Node {
         stream: StreamId,
         owner: u32,
     ) -> Result<(), OpError> {
-        self.operate(peer, |b| b.ops.set_stream_owner(stream, owner))
+        self.bundle(peer)?.ops.set_stream_owner(stream, owner)
     }
 
     /// Appends to a stream; returns how many bytes were taken. 0: the buffer is
@@ -203,12 +208,12 @@ impl Node {
     /// [`OpError`]: unknown peer or stream, ended, reset or stopped.
     pub fn write_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         stream: StreamId,
         data: &[u8],
     ) -> Result<usize, OpError> {
-        self.operate(peer, |b| b.ops.write_stream(stream, data))
+        self.operate(now, peer, |b| b.ops.write_stream(stream, data))
     }
 
     /// As [`write_stream`](Node::write_stream), for `wanted` bytes that are not in memory yet: `fill`
@@ -220,13 +225,13 @@ impl Node {
     /// As [`write_stream`](Node::write_stream).
     pub fn fill_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         stream: StreamId,
         wanted: usize,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, OpError> {
-        self.operate(peer, |b| b.ops.fill_stream(stream, wanted, fill))
+        self.operate(now, peer, |b| b.ops.fill_stream(stream, wanted, fill))
     }
 
     /// Ends the sending half of a stream behind what was written.
@@ -235,11 +240,11 @@ impl Node {
     /// [`OpError`]: unknown peer or stream, ended or reset before.
     pub fn finish_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         stream: StreamId,
     ) -> Result<(), OpError> {
-        self.operate(peer, |b| b.ops.finish_stream(stream))
+        self.operate(now, peer, |b| b.ops.finish_stream(stream))
     }
 
     /// Gives the sending half of a stream up; what was not delivered is lost.
@@ -248,12 +253,12 @@ impl Node {
     /// [`OpError`]: unknown peer or stream.
     pub fn reset_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         stream: StreamId,
         code: u32,
     ) -> Result<(), OpError> {
-        self.operate(peer, |b| b.ops.reset_stream(stream, code))
+        self.operate(now, peer, |b| b.ops.reset_stream(stream, code))
     }
 
     /// Tells the peer that nothing more of a stream is wanted.
@@ -262,12 +267,12 @@ impl Node {
     /// [`OpError`]: unknown peer or stream.
     pub fn stop_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         stream: StreamId,
         code: u32,
     ) -> Result<(), OpError> {
-        self.operate(peer, |b| b.ops.stop_stream(stream, code))
+        self.operate(now, peer, |b| b.ops.stop_stream(stream, code))
     }
 
     /// Reads what has arrived of a stream.
@@ -276,12 +281,12 @@ impl Node {
     /// [`OpError`]: unknown peer or stream, or reset by the peer.
     pub fn read_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         stream: StreamId,
         buffer: &mut [u8],
     ) -> Result<Read, OpError> {
-        self.operate_reading(peer, |b| b.ops.read_stream(stream, buffer))
+        self.operate_reading(now, peer, |b| b.ops.read_stream(stream, buffer))
     }
 
     /// As [`read_stream`](Node::read_stream), without a buffer: `take` is lent what has arrived, as much
@@ -292,12 +297,12 @@ impl Node {
     /// As [`read_stream`](Node::read_stream).
     pub fn take_stream(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         stream: StreamId,
         take: impl FnOnce(&[u8]) -> usize,
     ) -> Result<Read, OpError> {
-        self.operate_reading(peer, |b| b.ops.take_stream(stream, take))
+        self.operate_reading(now, peer, |b| b.ops.take_stream(stream, take))
     }
 
     /// How many bytes of a stream have arrived in order and were not read.
@@ -320,19 +325,21 @@ impl Node {
     /// [`OpError`]: unknown peer, too large, or no room now.
     pub fn send_message(
         &mut self,
-        _now: Time,
+        now: Time,
         peer: PeerId,
         flow: u32,
         tag: Option<u64>,
         data: &[u8],
         policy: Policy,
     ) -> Result<(), OpError> {
-        self.operate(peer, |b| b.ops.send_message(flow, tag, data, policy))
+        self.operate(now, peer, |b| b.ops.send_message(flow, tag, data, policy))
     }
 
     /// The next message that `peer` sent.
-    pub fn receive_message(&mut self, _now: Time, peer: PeerId) -> Option<Message> {
-        let message = self.bundle(peer).ok()?.ops.receive_message()?;
+    pub fn receive_message(&mut self, now: Time, peer: PeerId) -> Option<Message> {
+        let ops = &mut self.bundle(peer).ok()?.ops;
+        ops.set_time(now);
+        let message = ops.receive_message()?;
         self.touch(peer);
         Some(message)
     }

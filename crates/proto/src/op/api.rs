@@ -202,7 +202,7 @@ pub struct OpStats {
     /// Frames dropped since memory was short (see [`OpLimits::frame_reassembly_bytes`](super::OpLimits)).
     pub frames_dropped: u64,
     /// Frames this end as sender dropped since all of their flow had waited too long
-    /// ([`WAIT_MAX`](super::WAIT_MAX)).
+    /// ([`STANDING_DROP_AFTER`](super::STANDING_DROP_AFTER)).
     pub frames_overdue: u64,
     /// Frames this end as sender dropped to make room for others: their flow held most of a
     /// queue that was full and standing.
@@ -217,6 +217,8 @@ pub struct OpStats {
     pub stream_bytes_read: u64,
     /// Streams of the peer refused since too many were open.
     pub streams_refused: u64,
+    /// Streams that count as nobody's since too many owners were there ([`OWNERS_MAX`](super::OWNERS_MAX)).
+    pub owners_full: u64,
     /// Streams open now.
     pub streams_open: u64,
     /// Streams that this end finished or reset, of whose end, or of something before it, the peer is not

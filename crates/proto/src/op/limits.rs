@@ -24,7 +24,7 @@ pub const LATE: Duration = Duration::from_millis(5);
 pub const STANDING_AFTER: Duration = Duration::from_millis(100);
 /// If for as long as this all frames of a flow have waited longer than this, one is dropped
 /// to slow their sender down. A link that hangs for a moment does not bring that about.
-pub const WAIT_MAX: Duration = Duration::from_millis(500);
+pub const STANDING_DROP_AFTER: Duration = Duration::from_millis(500);
 /// Not if fewer of its frames than this wait behind the one to be dropped: their
 /// acknowledgements show TCP its loss without a timeout (RFC 5681 section 3.2).
 pub const FRAMES_KEPT: usize = 3;
@@ -45,18 +45,68 @@ pub const MESSAGE_OVERHEAD_BYTES: u64 = 256;
 /// Message flows that a bundle has at most, each way. They are never forgotten.
 pub const MESSAGE_FLOWS_MAX: usize = 65_536;
 
-/// The window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it.
-/// Small: what nobody reads of streams just opened uses up the bundle's window.
-pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 256 * 1024;
+/// The window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it: what two
+/// links of 1 Gb/s carry in a round trip of 250 µs.
+pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 64 * 1024;
+/// The least that the window of a stream shrinks to, whose reader is slow.
+pub const STREAM_WINDOW_BYTES_MIN: u64 = 16 * 1024;
+/// A reader who takes a window's worth in this time, or less, is worth a larger window…
+pub const READ_FAST: Duration = Duration::from_millis(500);
+/// …and one who takes longer than this a smaller one.
+pub const READ_SLOW: Duration = Duration::from_secs(1);
+/// What a reader has taken is told after this long, if it is [`REPORT_BYTES`] or more and was not told
+/// for a better reason: the sender counts it as unread until then.
+pub const REPORT_AFTER: Duration = Duration::from_millis(100);
+/// Less read than this is not worth a record.
+pub const REPORT_BYTES: u64 = 4 * 1024;
+/// A stream of which the peer has read something within this time may use all of the bundle's window,
+/// others only [what is not kept in reserve](RESERVE_PART).
+pub const READ_LATELY: Duration = Duration::from_secs(1);
+/// One in so many bytes of the bundle's window is kept for streams that are read…
+pub const RESERVE_PART: u64 = 4;
+/// …but for one in so many of what is free: so much a new stream finds, however little there is.
+pub const NEWCOMERS_PART: u64 = 64;
+/// What is written to one stream and not read by the peer may be one in so many bytes of what all others
+/// leave of the bundle's window (the dynamic threshold of Choudhury and Hahne, 1998).
+pub const STREAM_PART: u64 = 4;
+/// What is written beyond what the peer admits may be one in so many bytes of what may be kept for all
+/// streams: the rest is for those that go on…
+pub const AHEAD_PART: u64 = 4;
+/// …of one stream one in so many of what the others leave of that…
+pub const AHEAD_STREAM_PART: u64 = 8;
+/// …and no more than this: it goes at once when the peer admits more, while the application wakes up.
+pub const AHEAD_BYTES_MAX: u64 = 64 * 1024;
 /// A new stream's first bytes are taken though all streams together keep as much as they may: what
 /// a stream is for is said there.
 pub const STREAM_FIRST_BYTES: u64 = 64;
-/// The bundle's window before any [`BundleWindow`](crate::wire::Record::BundleWindow), and the
-/// smallest share a receiver grants: three quarters of it, what may be open
-/// before a new window is announced, must admit the largest message.
-pub const BUNDLE_WINDOW_BYTES_MIN: u64 = 2 * 1024 * 1024;
+/// Room that is offered to one writer at a time, at most.
+pub const OFFER_BYTES_MAX: u64 = 64 * 1024;
+/// Less room than this is not worth waking a writer, unless it wanted less.
+pub const OFFER_BYTES_MIN: u64 = 4 * 1024;
+/// Writers that are looked at, and may be woken, at a time: the others have their turn with the next
+/// acknowledgement, or after [`OFFERS_AGAIN`].
+pub const OFFERS_MAX: usize = 64;
+/// See [`OFFERS_MAX`].
+pub const OFFERS_AGAIN: Duration = Duration::from_millis(1);
+/// Room that a writer was offered and has not used is another's after this long.
+pub const OFFER_KEPT: Duration = Duration::from_millis(100);
+/// Owners of streams that are told apart with one peer; the streams of more count as nobody's.
+pub const OWNERS_MAX: usize = 4096;
+/// Streams that may have been opened since the oldest one, in their order, of whose opening the peer is
+/// not known to know: so many streams may be made at the word of one packet, 1 MB of memory.
+pub const OPENS_MAX: u64 = 1024;
+/// The window of the bundle's streams before any [`BundleWindow`](crate::wire::Record::BundleWindow), that of
+/// its messages before any [`MessageWindow`](crate::wire::Record::MessageWindow), and the least that a receiver
+/// grants for each. A thousand peers of a node that has no more to give cost it 512 MB if all of them send and
+/// nobody reads.
+pub const BUNDLE_WINDOW_BYTES_INITIAL: u64 = 256 * 1024;
+/// What is granted for messages if the peer may hold so much: the largest message must fit into four
+/// fifths of it, what is open at least when all was fetched.
+pub const MESSAGE_WINDOW_BYTES: u64 = 2 * 1024 * 1024;
 const _: () =
-    assert!(BUNDLE_WINDOW_BYTES_MIN / 4 * 3 >= MESSAGE_BYTES_MAX as u64 + MESSAGE_OVERHEAD_BYTES);
+    assert!(MESSAGE_WINDOW_BYTES / 5 * 4 >= MESSAGE_BYTES_MAX as u64 + MESSAGE_OVERHEAD_BYTES);
+/// Of what is granted for streams, so much may be granted for messages beside.
+pub const MESSAGES_IN_SHARE: u64 = 4;
 /// The code of a stream that the receiver refuses since too many are open.
 pub const CODE_REFUSED: u32 = u32::MAX;
 
@@ -66,7 +116,7 @@ pub const RANGES_MAX: usize = 16_384;
 
 /// What may be kept of the gaps of all streams that a peer sends on, in bytes of memory. A million
 /// gaps take as much.
-pub const STREAM_GAPS_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub const STREAM_GAPS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A piece is cut to fit what is left of a packet only if this much goes in.
 pub const USEFUL_BYTES: usize = 64;
@@ -110,9 +160,8 @@ pub struct OpLimits {
     /// The largest window a stream's receiver grows to when its reader keeps up, but no more than an
     /// eighth of what the bundle is granted. Default 8 MB.
     pub stream_window_bytes_max: u64,
-    /// The bundle's window: all unread stream bytes and messages together; see
-    /// [`set_window_share`](super::Ops::set_window_share). What nobody reads uses it up, and then all
-    /// streams wait: so there is room for 16 readers that kept up and then stand still. Default 128 MB.
+    /// The bundle's window: all unread bytes of streams together, and a quarter as much of messages; see
+    /// [`set_window_share`](super::Ops::set_window_share). Default 128 MB.
     pub bundle_window_bytes: u64,
     /// Streams that may be open at once, opened by this end, and again by the peer. Default 65,536.
     pub streams_max: usize,

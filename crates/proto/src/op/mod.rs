@@ -74,25 +74,33 @@ impl Ops {
         self.shared.events.len()
     }
 
+    /// The time of what follows: of operations that are not told it.
+    pub fn set_time(&mut self, now: Time) {
+        self.shared.now = self.shared.now.max(now);
+    }
+
     /// When [`on_timeout`](Ops::on_timeout) has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         let too_old = self.frames_out.next_timeout();
         let waited = self.frames_in.next_timeout();
-        too_old.into_iter().chain(waited).min()
+        let streams = self.streams.next_timeout();
+        [too_old, waited, streams].into_iter().flatten().min()
     }
 
     /// Gives up what is too late by now. New frames may be ready then.
     pub fn on_timeout(&mut self, now: Time) {
         self.frames_out.expire(now, &mut self.shared);
         self.frames_in.on_timeout(now, &mut self.shared);
+        self.set_time(now);
+        self.streams.on_timeout(&mut self.shared);
     }
 
-    /// Sets how much the peer may have underway or unread in all streams and
-    /// messages together, in bytes; not below [`BUNDLE_WINDOW_BYTES_MIN`]. What was
-    /// granted before stays granted.
+    /// Sets how much the peer may have underway or unread in all streams together, in bytes; not
+    /// below [`BUNDLE_WINDOW_BYTES_INITIAL`]. For messages it is a quarter, or
+    /// [`MESSAGE_WINDOW_BYTES`] if that is more and not above `bytes`. What was granted before stays
+    /// granted.
     pub fn set_window_share(&mut self, bytes: u64) {
-        self.shared.receive_window.set_share(bytes);
-        self.shared.announce_window();
+        self.shared.set_window_share(bytes);
     }
 
     /// The peer lost its state and starts afresh: so does this end. Streams end with
@@ -118,6 +126,7 @@ impl Ops {
     pub fn trim(&mut self) {
         self.shared.pool.trim();
         self.shared.chunks.trim();
+        self.streams.trim();
     }
 
     /// Memory held for this bundle, in bytes. Looks at every stream and flow: not for
@@ -135,7 +144,7 @@ impl Ops {
     /// What happened so far, and what is there.
     pub fn stats(&self) -> OpStats {
         OpStats {
-            streams_open: self.streams.count() as u64,
+            streams_open: self.streams.count_open() as u64,
             ends_owed: self.streams.ends_owed(),
             in_flight_bytes: self.in_flight_bytes() as u64,
             ..self.shared.stats

@@ -127,7 +127,7 @@ impl Ops {
     /// # Errors
     /// [`OpError::UnknownStream`].
     pub fn set_stream_owner(&mut self, id: StreamId, owner: u32) -> Result<(), OpError> {
-        self.streams.set_owner(id, owner)
+        self.streams.set_owner(id, owner, &mut self.shared)
     }
 
     /// Takes bytes to be sent; returns how many. If that is not all of them,

@@ -15,7 +15,7 @@ pub(super) enum Source {
     /// A message flow, by its index at this end.
     Messages(u32),
     /// A stream, by its id.
-    Stream(u32),
+    Stream(u64),
 }
 
 /// What came of asking a source for new content.

@@ -1,5 +1,8 @@
 //! What the peer's records do.
 
+use std::collections::VecDeque;
+
+use super::queue::Source;
 use super::{Ops, Violation};
 use crate::Time;
 use crate::wire::{StreamSegment, UnitClass, UnitSegment};
@@ -21,7 +24,8 @@ impl Ops {
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn on_stream(&mut self, _now: Time, seg: &StreamSegment<'_>) -> Result<(), Violation> {
+    pub fn on_stream(&mut self, now: Time, seg: &StreamSegment<'_>) -> Result<(), Violation> {
+        self.set_time(now);
         self.streams.on_segment(seg, &mut self.shared)
     }
 
@@ -32,7 +36,7 @@ impl Ops {
     pub fn on_stream_reset(
         &mut self,
         _now: Time,
-        id: u32,
+        id: u64,
         code: u32,
         final_offset: u64,
     ) -> Result<(), Violation> {
@@ -44,25 +48,46 @@ impl Ops {
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn on_stream_stop(&mut self, _now: Time, id: u32, code: u32) -> Result<(), Violation> {
+    pub fn on_stream_stop(&mut self, _now: Time, id: u64, code: u32) -> Result<(), Violation> {
         self.streams.on_stop(id, code, &mut self.shared)
     }
 
-    /// The peer admits bytes of a stream up to `limit`.
+    /// The peer admits bytes of a stream up to `limit`, which is `window` ahead of what was read.
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn on_stream_window(&mut self, id: u32, limit: u64) -> Result<(), Violation> {
-        self.streams.on_window(id, limit, &mut self.shared)
+    pub fn on_stream_window(
+        &mut self,
+        now: Time,
+        id: u64,
+        limit: u64,
+        window: u64,
+    ) -> Result<(), Violation> {
+        self.set_time(now);
+        self.streams
+            .on_window(now, id, limit, window, &mut self.shared)
     }
 
-    /// The peer admits bytes of streams and messages together up to `limit`.
-    pub fn on_bundle_window(&mut self, limit: u64) {
-        if !self.shared.send_window.on_limit(limit) {
-            return;
+    /// The peer admits bytes of all streams together up to `limit`, which is `window` ahead of what was read.
+    pub fn on_bundle_window(&mut self, limit: u64, window: u64) {
+        if self.shared.send_window.on_limit(limit, window) {
+            let waiting = core::mem::take(&mut self.shared.send_window.waiting);
+            self.resume(waiting);
+            self.streams.on_bundle_window(&mut self.shared);
         }
-        // Each to the front, the last first: the first that asked is the first to go on.
-        while let Some(source) = self.shared.waiting.pop_back() {
+    }
+
+    /// The peer admits messages that are worth `limit` together; that is `window` ahead of what was fetched.
+    pub fn on_message_window(&mut self, limit: u64, window: u64) {
+        if self.shared.message_send_window.on_limit(limit, window) {
+            let waiting = core::mem::take(&mut self.shared.message_send_window.waiting);
+            self.resume(waiting);
+        }
+    }
+
+    /// Each to the front, the last first: the first that asked is the first to go on.
+    fn resume(&mut self, waiting: VecDeque<Source>) {
+        for source in waiting.into_iter().rev() {
             self.with_turn(source, |turns, turn| turns.resume(source, turn));
         }
     }

@@ -59,6 +59,7 @@ impl Ops {
     /// it is. `None` if there is nothing, or no useful room. To be called until then.
     #[inline]
     pub fn write_segment(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
+        self.set_time(now);
         let content = if self.shared.control.is_empty() && self.shared.lost.is_empty() {
             self.write_new(now, w)?
         } else {
@@ -74,9 +75,14 @@ impl Ops {
     fn write_control(&mut self, w: &mut Writer<'_>) -> Option<Content> {
         while let Some(&control) = self.shared.control.front() {
             let record = match control {
-                Control::BundleWindow => Some(Record::BundleWindow {
-                    limit: self.shared.receive_window.announce(),
-                }),
+                Control::BundleWindow => {
+                    let (limit, window) = self.shared.receive_window.announce();
+                    Some(Record::BundleWindow { limit, window })
+                }
+                Control::MessageWindow => {
+                    let (limit, window) = self.shared.message_window.announce();
+                    Some(Record::MessageWindow { limit, window })
+                }
                 of_stream => self.streams.control_record(of_stream),
             };
             if let Some(record) = &record
@@ -95,6 +101,10 @@ impl Ops {
                 Control::BundleWindow => {
                     self.shared.receive_window.queued = false;
                     Content::BundleWindow
+                }
+                Control::MessageWindow => {
+                    self.shared.message_window.queued = false;
+                    Content::MessageWindow
                 }
             };
             if let Some(record) = record {
@@ -151,7 +161,7 @@ impl Ops {
                 }
                 Written::Blocked => {
                     self.with_turn(source, |turns, turn| turns.suspend(turn));
-                    self.shared.waiting.push_back(source);
+                    self.shared.window_of(source).waiting.push_back(source);
                 }
             }
         }
@@ -247,7 +257,8 @@ impl Ops {
     /// What became of content written before. Content may be written several
     /// times and have as many fates, in any order.
     #[inline]
-    pub fn on_fate(&mut self, _now: Time, content: Content, fate: Fate) {
+    pub fn on_fate(&mut self, now: Time, content: Content, fate: Fate) {
+        self.set_time(now);
         match fate {
             Fate::Acked => self.on_acked(content),
             Fate::Lost => self.on_lost(content),
@@ -279,7 +290,10 @@ impl Ops {
                 fin,
             } => self.streams.on_acked(id, offset, len, fin, shared),
             Content::StreamReset { id } => self.streams.on_reset_acked(id, shared),
-            Content::StreamStop { .. } | Content::StreamWindow { .. } | Content::BundleWindow => {}
+            Content::StreamStop { .. }
+            | Content::StreamWindow { .. }
+            | Content::BundleWindow
+            | Content::MessageWindow => {}
         }
     }
 
@@ -329,6 +343,10 @@ impl Ops {
             Content::BundleWindow if !self.shared.receive_window.queued => {
                 self.shared.receive_window.queued = true;
                 Control::BundleWindow
+            }
+            Content::MessageWindow if !self.shared.message_window.queued => {
+                self.shared.message_window.queued = true;
+                Control::MessageWindow
             }
             _ => return,
         };

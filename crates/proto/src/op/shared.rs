@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::limits::OpLimits;
+use super::limits::{MESSAGE_WINDOW_BYTES, MESSAGES_IN_SHARE, OpLimits};
 use super::queue::{Source, Turns};
 use super::stream::Rest;
 use super::window::{ReceiveWindow, SendWindow};
 use super::{OpEvent, OpStats};
-use crate::StreamId;
 use crate::segment::{ChunkPool, Pool};
+use crate::{StreamId, Time};
 
 /// Something with lost content to be carried again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,25 +18,29 @@ pub(super) enum Lost {
     /// A message, by slot and generation.
     Message(u32, u32),
     /// A stream, by its id.
-    Stream(u32),
+    Stream(u64),
 }
 
 /// A control record to be sent, with its newest values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Control {
     /// A stream's sending was given up.
-    Reset(u32),
+    Reset(u64),
     /// A stream's receiving was given up.
-    Stop(u32),
+    Stop(u64),
     /// A stream's window was raised.
-    StreamWindow(u32),
-    /// The bundle's window was raised.
+    StreamWindow(u64),
+    /// The window of the bundle's streams was raised.
     BundleWindow,
+    /// The window of the bundle's messages was raised.
+    MessageWindow,
 }
 
 /// What streams, messages and frames of a bundle share.
 #[derive(Debug)]
 pub(super) struct Shared {
+    /// The time.
+    pub now: Time,
     pub limits: OpLimits,
     /// Buffers of frames and messages.
     pub pool: Pool,
@@ -44,14 +48,18 @@ pub(super) struct Shared {
     pub chunks: ChunkPool,
     /// Who sends new content next.
     pub turns: Turns,
-    /// Who waits for the bundle's window, in the order of asking.
-    pub waiting: VecDeque<Source>,
     /// What has lost content, in the order of losing.
     pub lost: VecDeque<Lost>,
     /// Control records to be sent. Each stands here at most once.
     pub control: VecDeque<Control>,
+    /// Of streams, as the peer grants it.
     pub send_window: SendWindow,
+    /// Of messages, as the peer grants it.
+    pub message_send_window: SendWindow,
+    /// Of streams, as this end grants it.
     pub receive_window: ReceiveWindow,
+    /// Of messages, as this end grants it.
+    pub message_window: ReceiveWindow,
     pub events: VecDeque<OpEvent>,
     /// Of each stream that an event says is broken: what is left to read.
     rests: VecDeque<Option<Rest>>,
@@ -65,15 +73,17 @@ pub(super) struct Shared {
 impl Shared {
     pub fn new(limits: &OpLimits) -> Shared {
         let mut shared = Shared {
+            now: Time::ZERO,
             limits: limits.clone(),
             pool: Pool::new(limits.pool_bytes),
             chunks: ChunkPool::new(limits.pool_bytes),
             turns: Turns::default(),
-            waiting: VecDeque::new(),
             lost: VecDeque::new(),
             control: VecDeque::new(),
             send_window: SendWindow::default(),
+            message_send_window: SendWindow::default(),
             receive_window: ReceiveWindow::new(limits.bundle_window_bytes),
+            message_window: ReceiveWindow::new(messages_in(limits.bundle_window_bytes)),
             events: VecDeque::new(),
             rests: VecDeque::new(),
             rests_bytes: 0,
@@ -87,11 +97,12 @@ impl Shared {
     /// Starts afresh, keeping buffers, counters, events and the share.
     pub fn reset(&mut self) {
         self.turns.clear();
-        self.waiting.clear();
         self.lost.clear();
         self.control.clear();
         self.send_window = SendWindow::default();
+        self.message_send_window = SendWindow::default();
         self.receive_window = ReceiveWindow::new(self.receive_window.share());
+        self.message_window = ReceiveWindow::new(self.message_window.share());
         self.announce_window();
     }
 
@@ -116,26 +127,43 @@ impl Shared {
         Some(event)
     }
 
-    /// What new content may use of the bundle's window: nothing while others wait for it.
-    pub fn window_available(&self) -> u64 {
-        if self.waiting.is_empty() {
-            self.send_window.available()
-        } else {
-            0
+    /// The peer's window that `source` needs.
+    pub fn window_of(&mut self, source: Source) -> &mut SendWindow {
+        match source {
+            Source::Messages(_) => &mut self.message_send_window,
+            Source::Stream(_) | Source::Frames(_) => &mut self.send_window,
         }
     }
 
-    /// Received bytes are done with.
+    /// Received bytes of streams are done with.
     pub fn credit(&mut self, bytes: u64) {
         self.receive_window.credit(bytes);
         self.announce_window();
     }
 
-    /// Queues the bundle's window if it has risen enough.
+    /// Received messages are done with, that are worth so much.
+    pub fn credit_messages(&mut self, bytes: u64) {
+        self.message_window.credit(bytes);
+        self.announce_window();
+    }
+
+    /// Sets what the peer may have underway or unread.
+    pub fn set_window_share(&mut self, bytes: u64) {
+        self.receive_window.set_share(bytes);
+        self.message_window.set_share(messages_in(bytes));
+        self.announce_window();
+    }
+
+    /// Queues the bundle's windows that have risen enough.
     pub fn announce_window(&mut self) {
-        if self.receive_window.is_due() {
-            self.receive_window.queued = true;
-            self.control.push_back(Control::BundleWindow);
+        for (window, control) in [
+            (&mut self.receive_window, Control::BundleWindow),
+            (&mut self.message_window, Control::MessageWindow),
+        ] {
+            if window.is_due() {
+                window.queued = true;
+                self.control.push_back(control);
+            }
         }
     }
 
@@ -144,11 +172,17 @@ impl Shared {
         self.pool.memory_bytes()
             + self.chunks.memory_bytes()
             + self.turns.memory_bytes()
-            + self.waiting.capacity() * size_of::<Source>()
+            + (self.send_window.waiting.capacity() + self.message_send_window.waiting.capacity())
+                * size_of::<Source>()
             + self.lost.capacity() * size_of::<Lost>()
             + self.control.capacity() * size_of::<Control>()
             + self.events.capacity() * size_of::<OpEvent>()
             + self.rests.capacity() * size_of::<Option<Rest>>()
             + self.rests_bytes
     }
+}
+
+/// What is granted for messages if so much is for streams.
+fn messages_in(share: u64) -> u64 {
+    (share / MESSAGES_IN_SHARE).max(share.min(MESSAGE_WINDOW_BYTES))
 }

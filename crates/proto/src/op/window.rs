@@ -1,21 +1,30 @@
-//! The bundle's flow window: what all streams and messages together may have
-//! used since the bundle began.
+//! Flow windows of the bundle: what all streams together may have used since it began, and what
+//! all messages may. Neither can use up the other's.
+
+use std::collections::VecDeque;
 
 use super::Violation;
-use super::limits::BUNDLE_WINDOW_BYTES_MIN;
+use super::limits::{BUNDLE_WINDOW_BYTES_INITIAL, REPORT_BYTES};
+use super::queue::Source;
 
-/// The window that the peer grants.
+/// A window that the peer grants.
 #[derive(Debug)]
 pub(super) struct SendWindow {
     limit: u64,
     used: u64,
+    /// How far the limit was ahead of what the peer had taken when it said so.
+    window: u64,
+    /// Who waits for it, in the order of asking.
+    pub waiting: VecDeque<Source>,
 }
 
 impl Default for SendWindow {
     fn default() -> SendWindow {
         SendWindow {
-            limit: BUNDLE_WINDOW_BYTES_MIN,
+            limit: BUNDLE_WINDOW_BYTES_INITIAL,
             used: 0,
+            window: BUNDLE_WINDOW_BYTES_INITIAL,
+            waiting: VecDeque::new(),
         }
     }
 }
@@ -26,21 +35,39 @@ impl SendWindow {
         self.limit - self.used
     }
 
+    /// What new content may use: nothing while others wait.
+    pub fn open(&self) -> u64 {
+        if self.waiting.is_empty() {
+            self.available()
+        } else {
+            0
+        }
+    }
+
+    /// Its size: what is available if the peer has taken everything.
+    pub const fn bytes(&self) -> u64 {
+        self.window
+    }
+
     /// Uses some of what is available.
     pub fn spend(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.available());
         self.used += bytes;
     }
 
-    /// The peer grants up to `limit`. Returns whether that is more than before.
-    pub fn on_limit(&mut self, limit: u64) -> bool {
+    /// The peer grants up to `limit`, which is `window` ahead of what it has taken. Returns
+    /// whether that is more than before.
+    pub fn on_limit(&mut self, limit: u64, window: u64) -> bool {
         let more = limit > self.limit;
-        self.limit = self.limit.max(limit);
+        if more {
+            self.limit = limit;
+            self.window = window;
+        }
         more
     }
 }
 
-/// The window that this end grants.
+/// A window that this end grants.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
     /// What the peer was told.
@@ -56,13 +83,13 @@ pub(super) struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// A window of at least [`BUNDLE_WINDOW_BYTES_MIN`].
+    /// A window of at least [`BUNDLE_WINDOW_BYTES_INITIAL`].
     pub fn new(share: u64) -> ReceiveWindow {
         ReceiveWindow {
-            limit: BUNDLE_WINDOW_BYTES_MIN,
+            limit: BUNDLE_WINDOW_BYTES_INITIAL,
             used: 0,
             consumed: 0,
-            share: share.max(BUNDLE_WINDOW_BYTES_MIN),
+            share: share.max(BUNDLE_WINDOW_BYTES_INITIAL),
             queued: false,
         }
     }
@@ -74,7 +101,7 @@ impl ReceiveWindow {
 
     /// Changes the share. What was granted stays granted.
     pub fn set_share(&mut self, bytes: u64) {
-        self.share = bytes.max(BUNDLE_WINDOW_BYTES_MIN);
+        self.share = bytes.max(BUNDLE_WINDOW_BYTES_INITIAL);
     }
 
     /// The peer uses `bytes` more.
@@ -82,7 +109,7 @@ impl ReceiveWindow {
     /// # Errors
     /// That is more than granted; nothing changed.
     pub fn charge(&mut self, bytes: u64) -> Result<(), Violation> {
-        if bytes > self.limit - self.used {
+        if bytes > self.unused() {
             return Err(Violation::BeyondBundleWindow);
         }
         self.used += bytes;
@@ -92,6 +119,17 @@ impl ReceiveWindow {
     /// So much of what was used is done with.
     pub fn credit(&mut self, bytes: u64) {
         self.consumed += bytes;
+        debug_assert!(self.consumed <= self.used, "{self:?}");
+    }
+
+    /// What was granted and has not come.
+    pub const fn unused(&self) -> u64 {
+        self.limit - self.used
+    }
+
+    /// What has come and was not taken.
+    pub const fn unread(&self) -> u64 {
+        self.used - self.consumed
     }
 
     /// What can be underway or unread at most, in bytes.
@@ -99,16 +137,20 @@ impl ReceiveWindow {
         self.limit - self.consumed
     }
 
-    /// Whether enough has changed for a new limit to be worth a record.
-    pub const fn is_due(&self) -> bool {
-        !self.queued && (self.consumed + self.share).saturating_sub(self.limit) >= self.share / 4
+    /// Whether enough has changed for a new limit to be worth a record: a quarter of the share, or
+    /// of the little that the peer has left. So, if everything was read, at least four fifths of the
+    /// share can be used.
+    pub fn is_due(&self) -> bool {
+        let more = (self.consumed + self.share).saturating_sub(self.limit);
+        !self.queued && more >= (self.share.min(self.unused()) / 4).max(REPORT_BYTES)
     }
 
-    /// Raises the limit to what may be granted now; returns it.
-    pub fn announce(&mut self) -> u64 {
+    /// Raises the limit to what may be granted now; returns it, and how far it is ahead of what was
+    /// consumed.
+    pub fn announce(&mut self) -> (u64, u64) {
         self.limit = self.limit.max(self.consumed + self.share);
         self.queued = false;
-        self.limit
+        (self.limit, self.open_bytes())
     }
 }
 
@@ -121,26 +163,33 @@ mod tests {
         let mut out = SendWindow::default();
         let mut window = ReceiveWindow::new(8 << 20);
         assert!(window.is_due(), "more than the initial window");
-        assert!(out.on_limit(window.announce()));
-        assert_eq!(out.available(), 8 << 20);
-        out.spend(8 << 20);
-        window.charge(8 << 20).unwrap();
-        assert_eq!(window.charge(1), Err(Violation::BeyondBundleWindow));
-        window.credit(1 << 20);
+        let (limit, bytes) = window.announce();
+        assert!(out.on_limit(limit, bytes));
+        assert_eq!((out.available(), out.bytes()), (8 << 20, 8 << 20));
+        out.spend(4 << 20);
+        window.charge(4 << 20).unwrap();
+        window.credit(1 << 19);
         assert!(!window.is_due());
-        window.credit(1 << 20);
-        assert!(window.is_due());
-        assert_eq!(window.announce(), 10 << 20);
+        window.credit(1 << 19);
+        assert!(window.is_due(), "a quarter of what is left");
+        assert_eq!(window.announce(), (9 << 20, 8 << 20));
+        assert!(!out.on_limit(limit, 1 << 30), "an older one");
+        assert_eq!(out.bytes(), 8 << 20);
+        window.charge(5 << 20).unwrap();
+        assert_eq!(window.charge(1), Err(Violation::BeyondBundleWindow));
+        window.credit(REPORT_BYTES);
+        assert!(window.is_due(), "nothing was left");
     }
 
     #[test]
     fn a_smaller_share_takes_nothing_back() {
         let mut window = ReceiveWindow::new(8 << 20);
-        let granted = window.announce();
+        let (granted, _) = window.announce();
         window.set_share(0);
         window.charge(granted).unwrap();
         window.credit(granted);
         assert!(window.is_due());
-        assert_eq!(window.announce(), granted + BUNDLE_WINDOW_BYTES_MIN);
+        let least = BUNDLE_WINDOW_BYTES_INITIAL;
+        assert_eq!(window.announce(), (granted + least, least));
     }
 }

@@ -9,7 +9,7 @@ pub enum Content {
     /// Bytes of a stream (`len` may be 0 when only the end or the opening is carried).
     Stream {
         /// Stream number.
-        id: u32,
+        id: u64,
         /// Offset of the first byte.
         offset: u64,
         /// How many bytes.
@@ -33,20 +33,22 @@ pub enum Content {
     /// A stream's reset must arrive.
     StreamReset {
         /// Stream number.
-        id: u32,
+        id: u64,
     },
     /// A stream's stop must arrive.
     StreamStop {
         /// Stream number.
-        id: u32,
+        id: u64,
     },
     /// The newest window of a stream must arrive.
     StreamWindow {
         /// Stream number.
-        id: u32,
+        id: u64,
     },
-    /// The newest window of the bundle must arrive.
+    /// The newest window of the bundle's streams must arrive.
     BundleWindow,
+    /// The newest window of the bundle's messages must arrive.
+    MessageWindow,
 }
 
 /// What became of a piece of content.

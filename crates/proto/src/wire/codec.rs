@@ -1,6 +1,7 @@
 //! Records to bytes and back. Every type's layout is drawn in `docs/protocol.md`.
 
 use super::record::ACK_WORDS_MAX;
+use super::writer::varint_len;
 use super::{
     Ack, LinkVerdict, Reader, Record, Records, StreamSegment, UnitClass, UnitSegment, WireError,
     Witness, Writer,
@@ -23,6 +24,7 @@ mod code {
     pub const CLOSE: u8 = 0x0b;
     pub const GRANT: u8 = 0x0c;
     pub const WAITED: u8 = 0x0d;
+    pub const MESSAGE_WINDOW: u8 = 0x0e;
     /// A later piece of a stream; + [`FIN`] if it is the last, + [`HELD`] if more waits.
     pub const STREAM: u8 = 0x10;
     /// The first piece of a stream; + [`FIN`] if it is the last, + [`HELD`] if more waits.
@@ -50,10 +52,10 @@ pub const GRANT_BYTES: usize = 6;
 pub const EXTENSION_HEADER_BYTES: usize = 3;
 /// Bytes of a [`Record::Probe`].
 pub const PROBE_BYTES: usize = 5;
-/// Bytes before the data of a stream's first piece.
-pub const STREAM_OPEN_HEADER_BYTES: usize = 11;
-/// Bytes before the data of a later piece of a stream.
-pub const STREAM_HEADER_BYTES: usize = 15;
+/// Bytes before the data of a stream's first piece, without its number.
+const STREAM_OPEN_HEADER_BYTES: usize = 7;
+/// Bytes before the data of a later piece of a stream, without its number.
+const STREAM_HEADER_BYTES: usize = 11;
 /// Bytes before the data of a piece of a frame.
 pub const UNIT_FRAME_HEADER_BYTES: usize = 14;
 /// Bytes before the data of a piece of a message.
@@ -64,6 +66,17 @@ pub const OFFSET_MAX: u64 = 1 << 62;
 // Lengths and offsets of units travel in three bytes.
 const _: () = assert!(FRAME_BYTES_MAX < 1 << 24);
 const _: () = assert!(MESSAGE_BYTES_MAX < 1 << 24);
+
+/// Bytes before the data of a piece of stream `id`; `opens`: it is the first one.
+#[inline]
+pub const fn stream_header_bytes(id: u64, opens: bool) -> usize {
+    let header = if opens {
+        STREAM_OPEN_HEADER_BYTES
+    } else {
+        STREAM_HEADER_BYTES
+    };
+    header + varint_len(id)
+}
 
 impl UnitClass {
     /// Bytes before the data of a piece.
@@ -95,16 +108,13 @@ impl Record<'_> {
             Record::LinkStateAck { .. } => 6,
             Record::Grant { .. } => GRANT_BYTES,
             Record::Waited { .. } => 4,
-            Record::Stream(s) => {
-                let header = match s.service {
-                    Some(_) => STREAM_OPEN_HEADER_BYTES,
-                    None => STREAM_HEADER_BYTES,
-                };
-                header + s.data.len()
+            Record::Stream(s) => stream_header_bytes(s.id, s.service.is_some()) + s.data.len(),
+            Record::StreamReset { id, .. } => 13 + varint_len(*id),
+            Record::StreamStop { id, .. } => 5 + varint_len(*id),
+            Record::StreamWindow { id, window, .. } => 9 + varint_len(*id) + varint_len(*window),
+            Record::BundleWindow { window, .. } | Record::MessageWindow { window, .. } => {
+                9 + varint_len(*window)
             }
-            Record::StreamReset { .. } => 17,
-            Record::StreamStop { .. } | Record::BundleWindow { .. } => 9,
-            Record::StreamWindow { .. } => 13,
             Record::Unit(u) => u.class.header_bytes() + u.data.len(),
             Record::Extension { data, .. } => EXTENSION_HEADER_BYTES + data.len(),
         }
@@ -160,21 +170,28 @@ impl Record<'_> {
                 code,
                 final_offset,
             } => {
-                code_and_u32(code::STREAM_RESET, id, w);
+                code_and_id(code::STREAM_RESET, id, w);
                 w.u32(code);
                 w.u64(final_offset);
             }
             Record::StreamStop { id, code } => {
-                code_and_u32(code::STREAM_STOP, id, w);
+                code_and_id(code::STREAM_STOP, id, w);
                 w.u32(code);
             }
-            Record::StreamWindow { id, limit } => {
-                code_and_u32(code::STREAM_WINDOW, id, w);
+            Record::StreamWindow { id, limit, window } => {
+                code_and_id(code::STREAM_WINDOW, id, w);
                 w.u64(limit);
+                w.varint(window);
             }
-            Record::BundleWindow { limit } => {
+            Record::BundleWindow { limit, window } => {
                 w.u8(code::BUNDLE_WINDOW);
                 w.u64(limit);
+                w.varint(window);
+            }
+            Record::MessageWindow { limit, window } => {
+                w.u8(code::MESSAGE_WINDOW);
+                w.u64(limit);
+                w.varint(window);
             }
             Record::Close { code } => code_and_u32(code::CLOSE, code, w),
             Record::Grant { path, kb_per_s } => {
@@ -254,21 +271,27 @@ fn read_small<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError>
             generation: r.u32()?,
         },
         code::STREAM_RESET => Record::StreamReset {
-            id: r.u32()?,
+            id: r.varint()?,
             code: r.u32()?,
             final_offset: read_offset(r)?,
         },
         code::STREAM_STOP => Record::StreamStop {
-            id: r.u32()?,
+            id: r.varint()?,
             code: r.u32()?,
         },
-        code::STREAM_WINDOW => Record::StreamWindow {
-            id: r.u32()?,
-            limit: read_offset(r)?,
-        },
-        code::BUNDLE_WINDOW => Record::BundleWindow {
-            limit: read_offset(r)?,
-        },
+        code::STREAM_WINDOW => {
+            let id = r.varint()?;
+            let (limit, window) = read_window(r)?;
+            Record::StreamWindow { id, limit, window }
+        }
+        code::BUNDLE_WINDOW => {
+            let (limit, window) = read_window(r)?;
+            Record::BundleWindow { limit, window }
+        }
+        code::MESSAGE_WINDOW => {
+            let (limit, window) = read_window(r)?;
+            Record::MessageWindow { limit, window }
+        }
         code::CLOSE => Record::Close { code: r.u32()? },
         code::GRANT => Record::Grant {
             path: r.u8()?,
@@ -329,17 +352,17 @@ fn read_ack<'a>(r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
     Ok(Record::Ack(ack))
 }
 
-/// First piece: `type 1 · id 4 · service 4 · len 2 · data`;
-/// later ones: `type 1 · id 4 · offset 8 · len 2 · data`.
+/// First piece: `type 1 · id varint · service 4 · len 2 · data`;
+/// later ones: `type 1 · id varint · offset 8 · len 2 · data`.
 fn write_stream(s: &StreamSegment<'_>, w: &mut Writer<'_>) {
     let marks = (u8::from(s.fin) * code::FIN) | (u8::from(s.held) * code::HELD);
     match s.service {
         Some(service) => {
-            code_and_u32(code::STREAM_OPEN | marks, s.id, w);
+            code_and_id(code::STREAM_OPEN | marks, s.id, w);
             w.u32(service);
         }
         None => {
-            code_and_u32(code::STREAM | marks, s.id, w);
+            code_and_id(code::STREAM | marks, s.id, w);
             w.u64(s.offset);
         }
     }
@@ -349,7 +372,7 @@ fn write_stream(s: &StreamSegment<'_>, w: &mut Writer<'_>) {
 
 fn read_stream<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
     let (fin, held) = (kind & code::FIN != 0, kind & code::HELD != 0);
-    let id = r.u32()?;
+    let id = r.varint()?;
     let (service, offset) = if kind & !(code::FIN | code::HELD) == code::STREAM_OPEN {
         (Some(r.u32()?), 0)
     } else {
@@ -422,10 +445,26 @@ fn code_and_u32(code: u8, value: u32, w: &mut Writer<'_>) {
     w.put(&[code, a, b, c, d]);
 }
 
+#[inline]
+fn code_and_id(code: u8, id: u64, w: &mut Writer<'_>) {
+    w.u8(code);
+    w.varint(id);
+}
+
 fn read_offset(r: &mut Reader<'_>) -> Result<u64, WireError> {
     match r.u64()? {
         offset if offset <= OFFSET_MAX => Ok(offset),
         _ => Err(WireError::BadValue),
+    }
+}
+
+/// A limit, and how far it is ahead of what was read.
+fn read_window(r: &mut Reader<'_>) -> Result<(u64, u64), WireError> {
+    let (limit, window) = (read_offset(r)?, r.varint()?);
+    if window <= limit {
+        Ok((limit, window))
+    } else {
+        Err(WireError::BadValue)
     }
 }
 

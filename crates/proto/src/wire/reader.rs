@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use super::writer::varint_len;
+
 /// Why bytes from the network could not be understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WireError {
@@ -116,6 +118,25 @@ impl<'a> Reader<'a> {
     pub fn u48(&mut self) -> Result<u64, WireError> {
         let [a, b, c, d, e, f] = self.array()?;
         Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
+    /// A number below 2^62 in 1, 2, 4 or 8 bytes, as its first two bits say (RFC 9000 section 16).
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`]; [`WireError::BadValue`] if fewer bytes would have done.
+    pub fn varint(&mut self) -> Result<u64, WireError> {
+        let first = *self.bytes.first().ok_or(WireError::Truncated)?;
+        let (v, len) = match first >> 6 {
+            0 => (u64::from(self.u8()?), 1),
+            1 => (u64::from(self.u16()? & 0x3fff), 2),
+            2 => (u64::from(self.u32()? & 0x3fff_ffff), 4),
+            _ => (self.u64()? & (u64::MAX >> 2), 8),
+        };
+        if varint_len(v) == len {
+            Ok(v)
+        } else {
+            Err(WireError::BadValue)
+        }
     }
 
     /// Eight bytes.

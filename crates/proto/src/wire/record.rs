@@ -85,8 +85,8 @@ pub struct UnitSegment<'a> {
 /// A piece of a byte stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamSegment<'a> {
-    /// The stream.
-    pub id: u32,
+    /// The stream, below 2^62.
+    pub id: u64,
     /// Where `data` begins in the stream.
     pub offset: u64,
     /// Whether the stream ends behind `data`.
@@ -148,8 +148,8 @@ pub enum Record<'a> {
     Stream(StreamSegment<'a>),
     /// The sender gives the stream up; nothing more of it comes.
     StreamReset {
-        /// The stream.
-        id: u32,
+        /// The stream, below 2^62.
+        id: u64,
         /// The application's reason.
         code: u32,
         /// How many bytes of the stream count against the bundle's window.
@@ -157,22 +157,33 @@ pub enum Record<'a> {
     },
     /// The receiver wants no more of the stream.
     StreamStop {
-        /// The stream.
-        id: u32,
+        /// The stream, below 2^62.
+        id: u64,
         /// The application's reason.
         code: u32,
     },
     /// The stream may carry bytes up to `limit`.
     StreamWindow {
-        /// The stream.
-        id: u32,
+        /// The stream, below 2^62.
+        id: u64,
         /// First offset that may not be sent.
         limit: u64,
+        /// How far that is ahead of what was read; at most `limit`.
+        window: u64,
     },
-    /// All streams and messages together may have used `limit` bytes since the bundle began.
+    /// All streams together may have used `limit` bytes since the bundle began.
     BundleWindow {
         /// First byte that may not be sent.
         limit: u64,
+        /// How far that is ahead of what was read; at most `limit`.
+        window: u64,
+    },
+    /// All messages together may have used `limit` bytes since the bundle began.
+    MessageWindow {
+        /// First byte that may not be sent.
+        limit: u64,
+        /// How far that is ahead of what was fetched; at most `limit`.
+        window: u64,
     },
     /// A piece of a frame or message.
     Unit(UnitSegment<'a>),
@@ -227,7 +238,10 @@ impl Record<'_> {
         self.is_content()
             || matches!(
                 self,
-                Record::Probe { .. } | Record::StreamWindow { .. } | Record::BundleWindow { .. }
+                Record::Probe { .. }
+                    | Record::StreamWindow { .. }
+                    | Record::BundleWindow { .. }
+                    | Record::MessageWindow { .. }
             )
     }
 }

@@ -35,7 +35,7 @@ fn random_ack(random: &mut Random) -> Ack {
 fn random_stream<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
     let (opens, is_last) = (random.below(2) == 0, random.below(2) == 0);
     Record::Stream(StreamSegment {
-        id: random.u32(),
+        id: random_id(random),
         offset: if opens {
             0
         } else {
@@ -47,6 +47,11 @@ fn random_stream<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
         service: opens.then(|| random.u32()),
         data,
     })
+}
+
+/// A number of any of the lengths that there are.
+fn random_id(random: &mut Random) -> u64 {
+    random.u64() >> (2 + random.below(62))
 }
 
 fn random_unit<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
@@ -69,7 +74,7 @@ fn random_record<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
     let path = random.u32() as u8;
     let offset = random.below(OFFSET_MAX + 1);
     let id = random.u32();
-    match random.below(16) {
+    match random.below(17) {
         0 => Record::Ack(random_ack(random)),
         1 => Record::Sent {
             path,
@@ -98,16 +103,27 @@ fn random_record<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
             generation: id,
         },
         6 => Record::StreamReset {
-            id,
+            id: random_id(random),
             code: random.u32(),
             final_offset: offset,
         },
         7 => Record::StreamStop {
-            id,
+            id: random_id(random),
             code: random.u32(),
         },
-        8 => Record::StreamWindow { id, limit: offset },
-        9 => Record::BundleWindow { limit: offset },
+        8 => Record::StreamWindow {
+            id: random_id(random),
+            limit: offset,
+            window: random.below(offset + 1),
+        },
+        9 => Record::BundleWindow {
+            limit: offset,
+            window: random.below(offset + 1),
+        },
+        14 => Record::MessageWindow {
+            limit: offset,
+            window: random.below(offset + 1),
+        },
         10 => Record::Close { code: id },
         11 => Record::Grant { path, kb_per_s: id },
         12 => Record::Waited {
@@ -118,7 +134,7 @@ fn random_record<'a>(random: &mut Random, data: &'a [u8]) -> Record<'a> {
             code: 0x40 + random.below(0x40) as u8,
             data,
         },
-        14 if !data.is_empty() => random_unit(random, data),
+        15 if !data.is_empty() => random_unit(random, data),
         _ => random_stream(random, data),
     }
 }
@@ -258,22 +274,32 @@ fn fields_out_of_range_are_refused() {
         ),
         (
             "stream: later piece at offset 0",
-            &[0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 9],
+            &[0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 9],
             WireError::BadValue,
         ),
         (
             "stream: no data and no end",
-            &[0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+            &[0x10, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0],
             WireError::BadValue,
         ),
         (
             "stream: beyond the largest offset",
-            &[0x10, 0, 0, 0, 1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 1, 9],
+            &[0x10, 1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 1, 9],
             WireError::BadValue,
         ),
         (
             "bundle window beyond the largest offset",
-            &[0x0a, 0x40, 0, 0, 0, 0, 0, 0, 1],
+            &[0x0a, 0x40, 0, 0, 0, 0, 0, 0, 1, 0],
+            WireError::BadValue,
+        ),
+        (
+            "message window that reaches back before the beginning",
+            &[0x0e, 0, 0, 0, 0, 0, 0, 0, 1, 2],
+            WireError::BadValue,
+        ),
+        (
+            "stream number in more bytes than it needs",
+            &[0x08, 0x40, 1, 0, 0, 0, 0],
             WireError::BadValue,
         ),
         (
@@ -302,7 +328,8 @@ fn fields_out_of_range_are_refused() {
         ])
         .is_ok()
     );
-    assert!(first(&[0x0a, 0x40, 0, 0, 0, 0, 0, 0, 0]).is_ok());
+    assert!(first(&[0x0a, 0x40, 0, 0, 0, 0, 0, 0, 0, 0]).is_ok());
+    assert!(first(&[0x08, 0x40, 0x40, 0, 0, 0, 0]).is_ok());
     assert!(first(&[0x20, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 9]).is_ok());
 }
 
@@ -318,9 +345,9 @@ fn header_constants_are_what_records_need() {
             data: &[],
         })
     };
-    let stream = |service| {
+    let stream = |id, service| {
         Record::Stream(StreamSegment {
-            id: 0,
+            id,
             offset: 0,
             fin: true,
             held: false,
@@ -331,8 +358,19 @@ fn header_constants_are_what_records_need() {
     let len = |record| bytes_of(&record).len();
     assert_eq!(len(unit(UnitClass::Frame)), UNIT_FRAME_HEADER_BYTES);
     assert_eq!(len(unit(UnitClass::Message)), UNIT_MESSAGE_HEADER_BYTES);
-    assert_eq!(len(stream(None)), STREAM_HEADER_BYTES);
-    assert_eq!(len(stream(Some(1))), STREAM_OPEN_HEADER_BYTES);
+    for id in [
+        0,
+        63,
+        64,
+        16_383,
+        16_384,
+        (1 << 30) - 1,
+        1 << 30,
+        (1 << 62) - 1,
+    ] {
+        assert_eq!(len(stream(id, None)), stream_header_bytes(id, false));
+        assert_eq!(len(stream(id, Some(1))), stream_header_bytes(id, true));
+    }
     assert_eq!(len(Record::Probe { token: 1 }), PROBE_BYTES);
 }
 

@@ -69,8 +69,29 @@ impl<'a> Writer<'a> {
         self.put(&v.to_be_bytes()[2..]);
     }
 
+    /// Appends `v`, below 2^62, in the fewest of 1, 2, 4 or 8 bytes: the first two bits say how
+    /// many (RFC 9000 section 16).
+    pub fn varint(&mut self, v: u64) {
+        match varint_len(v) {
+            1 => self.u8(v as u8),
+            2 => self.u16(v as u16 | 1 << 14),
+            4 => self.u32(v as u32 | 2 << 30),
+            _ => self.u64(v | 3 << 62),
+        }
+    }
+
     /// Appends eight bytes.
     pub fn u64(&mut self, v: u64) {
         self.put(&v.to_be_bytes());
+    }
+}
+
+/// Bytes of `v`, below 2^62, as a [`varint`](Writer::varint).
+pub const fn varint_len(v: u64) -> usize {
+    match v {
+        0..0x40 => 1,
+        0x40..0x4000 => 2,
+        0x4000..0x4000_0000 => 4,
+        _ => 8,
     }
 }

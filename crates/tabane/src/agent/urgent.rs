@@ -12,7 +12,7 @@ use super::{Agent, Owner};
 /// The service of streams that announce urgent bytes: "TCPU".
 pub const SERVICE_URGENT: u32 = 0x5443_5055;
 /// Length of an encoding.
-pub const ANNOUNCEMENT_BYTES: usize = 13;
+pub const ANNOUNCEMENT_BYTES: usize = 17;
 
 const VERSION: u8 = 1;
 
@@ -37,9 +37,9 @@ impl Announcement {
     /// Reads what a stream says; `None` if it is none.
     pub fn decode(bytes: &[u8]) -> Option<Announcement> {
         let (version, bytes) = bytes.split_first()?;
-        let (stream, offset) = bytes.split_at_checked(4)?;
+        let (stream, offset) = bytes.split_at_checked(8)?;
         (*version == VERSION).then_some(Announcement {
-            stream: StreamId(u32::from_be_bytes(stream.try_into().ok()?)),
+            stream: StreamId(u64::from_be_bytes(stream.try_into().ok()?)),
             offset: u64::from_be_bytes(offset.try_into().ok()?),
         })
     }

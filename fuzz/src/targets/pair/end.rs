@@ -356,7 +356,7 @@ impl End {
             Nonsense::Timeout => node.handle_timeout(now),
             Nonsense::Stream(id) => {
                 // Above all that a program opens here.
-                let id = StreamId(id | 1 << 20);
+                let id = StreamId(u64::from(id) | 1 << 20);
                 assert!(node.write_stream(now, peer, id, &[1]).is_err());
                 assert!(node.read_stream(now, peer, id, &mut [0]).is_err());
                 assert!(node.finish_stream(now, peer, id).is_err());

@@ -52,7 +52,7 @@ fn who_has_a_stream_with_a_removed_peer_is_told_that_it_is_broken() {
 fn left_by_who_stops(finishes: bool) -> bool {
     let mut pair = Pair::connected(WireMode::Encrypted);
     pair.run(Duration::from_millis(100));
-    let (data, [to_1, to_0]) = (frame(100_000, 3), pair.peers);
+    let (data, [to_1, to_0]) = (frame(60_000, 3), pair.peers);
     let node = &mut pair.nodes[1];
     let stream = node.open_stream(pair.now, to_0, 1, Policy::Stripe).unwrap();
     assert_eq!(

@@ -11,7 +11,7 @@
 //! gone through: TCP slows down once for all that was lost within a round trip.
 
 use crate::Time;
-use crate::op::limits::{FRAMES_KEPT, LATE, STANDING_AFTER, WAIT_MAX};
+use crate::op::limits::{FRAMES_KEPT, LATE, STANDING_AFTER, STANDING_DROP_AFTER};
 
 /// What is known of the waiting of one flow's frames.
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl Sojourn {
         }
         let late_since = *self.late_since.get_or_insert(now);
         self.stands |= now.since(late_since) >= STANDING_AFTER;
-        if waited <= WAIT_MAX {
+        if waited <= STANDING_DROP_AFTER {
             self.overdue_since = None;
             return false;
         }
         let overdue_since = *self.overdue_since.get_or_insert(now);
         // What was queued before the last drop says nothing of what came of it.
-        let drops = now.since(overdue_since) >= WAIT_MAX
+        let drops = now.since(overdue_since) >= STANDING_DROP_AFTER
             && behind >= FRAMES_KEPT
             && self.dropped_at.is_none_or(|at| queued > at);
         if drops {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_waits_no_longer_than_it_may_is_never_dropped() {
-        let max_ms = WAIT_MAX.as_millis() as u64;
+        let max_ms = STANDING_DROP_AFTER.as_millis() as u64;
         let dropped = turns(&mut Sojourn::default(), 30, 100_000, MANY, |_| max_ms);
         assert_eq!(dropped, []);
     }
@@ -158,7 +158,12 @@ mod tests {
 
     #[test]
     fn the_thresholds_are_in_order() {
-        let order = [LATE, STANDING_AFTER, Duration::from_millis(300), WAIT_MAX];
+        let order = [
+            LATE,
+            STANDING_AFTER,
+            Duration::from_millis(300),
+            STANDING_DROP_AFTER,
+        ];
         assert!(order.windows(2).all(|two| two[0] < two[1]));
     }
 }

@@ -70,14 +70,14 @@ impl MessageReceiver {
         // Every message in a ring, from `next` to the last one of which a piece came, was paid for
         // and is not consumed yet.
         let longer = (ahead as usize + 1).saturating_sub(flow.ring.len());
-        let paid = shared.receive_window.open_bytes() / MESSAGE_OVERHEAD_BYTES;
+        let paid = shared.message_window.open_bytes() / MESSAGE_OVERHEAD_BYTES;
         if longer > 0 && (self.span + longer) as u64 > paid {
             return Err(Violation::BeyondBundleWindow);
         }
         let slot = match flow.ring.get(ahead as usize) {
             Some(&slot) if slot != NOTHING => slot,
             _ => {
-                shared.receive_window.charge(charge_bytes(seg.total))?;
+                shared.message_window.charge(charge_bytes(seg.total))?;
                 let slot = self.partials.insert(seg, &mut shared.pool);
                 self.span += longer;
                 while flow.ring.len() <= ahead as usize {
@@ -130,7 +130,7 @@ impl MessageReceiver {
             let worth = charge_bytes(data.len() as u32);
             let Some(tag) = split_trailer(&mut data) else {
                 shared.pool.give(data);
-                shared.credit(worth);
+                shared.credit_messages(worth);
                 return Err(Violation::BadMessage);
             };
             self.ready_bytes += data.capacity();
@@ -159,7 +159,7 @@ impl MessageReceiver {
         };
         self.ready_bytes -= message.data.capacity();
         shared.stats.messages_delivered += 1;
-        shared.credit(worth);
+        shared.credit_messages(worth);
         Some(message)
     }
 

@@ -124,13 +124,13 @@ impl MessageSender {
             0
         };
         // Once a message has begun it is paid for, and goes on though others wait.
-        if charge > 0 && charge > shared.window_available() {
+        if charge > 0 && charge > shared.message_send_window.open() {
             return Written::Blocked;
         }
         let Some((content, len, last)) = self.units.write_next(slot, w) else {
             return Written::NoRoom;
         };
-        shared.send_window.spend(charge);
+        shared.message_send_window.spend(charge);
         self.queued_bytes -= len as usize;
         shared.turns.spend(len as usize, true);
         if last {

@@ -5,84 +5,87 @@
 //! its streams in order of their ids, so when one comes, all before it are expected.
 
 mod bound;
+mod counts;
+mod openings;
 mod peer;
 mod receive;
 mod rest;
+mod room;
 mod send;
 mod sending;
 mod table;
 
-use super::limits::STREAM_FIRST_BYTES;
+use std::collections::VecDeque;
+
+use super::limits::{REPORT_AFTER, REPORT_BYTES, STREAM_PART};
 use super::queue::Source;
 use super::shared::{Control, Shared};
 use super::{CODE_REFUSED, OpError, OpEvent, Policy, Read};
-use crate::StreamId;
 use crate::segment::ChunkPool;
+use crate::{StreamId, Time};
+use counts::{Counts, Sums};
+use openings::Openings;
 use receive::ReceiveHalf;
 pub use rest::Rest;
+use room::Waiters;
 use send::SendHalf;
 use table::Table;
 
 /// No stream's window grows beyond this part of what the peer is granted in all.
 const STREAMS_IN_SHARE: u64 = 8;
+/// Of so many streams all are looked at, in builds with debug assertions, to check what is known of them.
+#[cfg(debug_assertions)]
+const CHECKED_MAX: usize = 16;
 
 /// One stream.
 #[derive(Debug)]
 struct Stream {
-    id: u32,
+    id: u64,
     /// What it was opened for, if this end opened it; else 0, and means nothing.
     service: u32,
     /// Whom what it holds counts for; 0: nobody in particular.
     owner: u32,
     /// Whether the application knows it: it opened it, or was told of it.
     known: bool,
+    /// Whether anything came that says what became of it at the end that opened it.
+    heard: bool,
     send: SendHalf,
     receive: ReceiveHalf,
+    /// What of it is in the sums.
+    counted: Counts,
 }
 
 /// All streams of a bundle.
 #[derive(Debug)]
 pub(super) struct Streams {
     table: Table,
-    /// The id of the next stream that this end opens.
-    next_own: u32,
+    sums: Sums,
+    waiters: Waiters,
+    openings: Openings,
     /// One past the highest stream of the peer known so far, in its order.
-    next_peer: u32,
+    next_peer: u64,
+    /// Streams of the peer known to have been opened, of whose opening nothing has come yet.
+    unheard: u64,
     /// Streams of this end that are not forgotten.
     own_count: usize,
     /// Streams of the peer that are not forgotten.
     peer_count: usize,
-    /// Bytes never sent.
-    queued_bytes: u64,
-    /// Bytes sent and not acknowledged.
-    in_flight_bytes: u64,
-    /// Bytes lost and not sent again yet.
-    lost_bytes: u64,
-    /// Bytes written and not known to have arrived.
-    kept_bytes: u64,
-    /// Streams that this end ended, of whose end the peer is not known to know.
-    ends_owed: u64,
-    /// Memory of what is known of gaps in what the peer sends.
-    gaps_bytes: usize,
-    /// Streams whose application found no room since all streams together keep too much.
-    out_of_room: Vec<u32>,
+    /// Streams of which the peer is to be told soon how much was read; and when.
+    reports: VecDeque<(Time, u64)>,
 }
 
 impl Streams {
     pub fn new(opens_even: bool) -> Streams {
         Streams {
             table: Table::default(),
-            next_own: u32::from(!opens_even),
-            next_peer: u32::from(opens_even),
+            sums: Sums::default(),
+            waiters: Waiters::default(),
+            openings: Openings::new(opens_even),
+            next_peer: u64::from(opens_even),
+            unheard: 0,
             own_count: 0,
             peer_count: 0,
-            queued_bytes: 0,
-            in_flight_bytes: 0,
-            lost_bytes: 0,
-            kept_bytes: 0,
-            ends_owed: 0,
-            gaps_bytes: 0,
-            out_of_room: Vec::new(),
+            reports: VecDeque::new(),
         }
     }
 
@@ -96,16 +99,17 @@ impl Streams {
         if self.own_count >= shared.limits.streams_max {
             return Err(OpError::TooManyStreams);
         }
-        let id = self.next_own;
-        self.next_own = id.checked_add(2).ok_or(OpError::TooManyStreams)?;
+        let id = self.openings.open();
         self.own_count += 1;
         self.table.insert(Stream {
             id,
             service,
             owner: 0,
             known: true,
+            heard: true,
             send: SendHalf::new(policy, true),
             receive: ReceiveHalf::new(),
+            counted: Counts::default(),
         });
         self.wake(id, shared);
         Ok(StreamId(id))
@@ -118,8 +122,18 @@ impl Streams {
     }
 
     /// See [`Ops::set_stream_owner`](super::Ops::set_stream_owner).
-    pub fn set_owner(&mut self, id: StreamId, owner: u32) -> Result<(), OpError> {
-        self.known(id)?.owner = owner;
+    pub fn set_owner(
+        &mut self,
+        id: StreamId,
+        owner: u32,
+        shared: &mut Shared,
+    ) -> Result<(), OpError> {
+        self.known(id)?;
+        if let Some(stream) = self.table.get_mut(id.0)
+            && !self.sums.set_owner(stream, owner)
+        {
+            shared.stats.owners_full += 1;
+        }
         Ok(())
     }
 
@@ -157,34 +171,10 @@ impl Streams {
 
     /// The application has written so many bytes.
     fn on_written(&mut self, id: StreamId, len: usize, shared: &mut Shared) {
-        self.queued_bytes += len as u64;
-        self.kept_bytes += len as u64;
+        self.count(id.0);
         if len > 0 {
             self.wake(id.0, shared);
         }
-    }
-
-    /// How many of so many bytes can be written now. If not all, the application waits for room.
-    fn room(&mut self, id: StreamId, wanted: usize, shared: &Shared) -> Result<usize, OpError> {
-        let limits = &shared.limits;
-        let all_room = (limits.streams_send_bytes as u64).saturating_sub(self.kept_bytes);
-        let stream = self.known(id)?;
-        if !stream.send.is_open() {
-            return Err(OpError::Closed);
-        }
-        let kept_room = (limits.stream_send_bytes as u64).saturating_sub(stream.send.kept_bytes());
-        let queue_max = stream.send.queue_bound.bytes(limits.stream_queue_bytes);
-        let queue_room = queue_max.saturating_sub(stream.send.queued_bytes());
-        let all_room = all_room.max(STREAM_FIRST_BYTES.saturating_sub(stream.send.written));
-        let own_room = kept_room.min(queue_room);
-        let room = own_room.min(all_room).min(wanted as u64) as usize;
-        if room < wanted {
-            stream.send.was_full = true;
-            if all_room < own_room {
-                self.wait_for_room(id.0);
-            }
-        }
-        Ok(room)
     }
 
     /// See [`Ops::finish_stream`](super::Ops::finish_stream).
@@ -194,6 +184,7 @@ impl Streams {
             return Err(OpError::Closed);
         }
         self.change(id.0, |stream| stream.send.finish());
+        self.release_offer(id.0, shared);
         self.wake(id.0, shared);
         Ok(())
     }
@@ -246,9 +237,6 @@ impl Streams {
         shared: &mut Shared,
         read: impl FnOnce(&mut ReceiveHalf, &mut ChunkPool) -> Read,
     ) -> Result<Read, OpError> {
-        // Of a small share a few readers that stand still would leave nothing.
-        let share = shared.receive_window.share() / STREAMS_IN_SHARE;
-        let window_max = shared.limits.stream_window_bytes_max.min(share);
         let stream = self.known(id)?;
         if let Some(code) = stream.receive.reset {
             return Err(OpError::Reset(code));
@@ -257,16 +245,83 @@ impl Streams {
             return Err(OpError::Closed);
         }
         let read = read(&mut stream.receive, &mut shared.chunks);
-        if stream.receive.raise_limit(window_max) && !stream.receive.window_queued {
-            stream.receive.window_queued = true;
-            shared.control.push_back(Control::StreamWindow(id.0));
-        }
+        stream.receive.on_read(shared.now);
+        self.count(id.0);
         shared.stats.stream_bytes_read += read.len as u64;
         shared.credit(read.len as u64);
+        self.tell_window(id.0, shared);
+        self.check();
         if read.fin {
             self.forget_if_done(id.0, shared);
         }
         Ok(read)
+    }
+
+    /// Tells the peer how much of a stream was read, and what it may send, if that is worth a record; or
+    /// later.
+    fn tell_window(&mut self, id: u64, shared: &mut Shared) {
+        let window = &shared.receive_window;
+        let free = window.share().saturating_sub(window.unread());
+        let Some(stream) = self.table.get(id) else {
+            return;
+        };
+        // Of a small share a few readers that stand still would leave nothing.
+        let part = (window.share() / STREAMS_IN_SHARE).min(free / STREAM_PART);
+        let mut window_max = shared.limits.stream_window_bytes_max.min(part);
+        if let Some(owner) = self.sums.of_owner(stream.owner) {
+            window_max = window_max.min(free.saturating_sub(owner.unread_here) / 2);
+        }
+        // While the peer has little left, it must know exactly who reads.
+        let is_scarce = window.unused() < window.share() / 4 * 3;
+        let Some(stream) = self.table.get_mut(id) else {
+            return;
+        };
+        let receive = &mut stream.receive;
+        if receive.is_report_due(is_scarce) {
+            receive.raise_limit(window_max);
+            if !core::mem::replace(&mut receive.window_queued, true) {
+                shared.control.push_back(Control::StreamWindow(id));
+            }
+        } else if receive.unreported_bytes() >= REPORT_BYTES && !receive.report_queued {
+            receive.report_queued = true;
+            self.reports.push_back((shared.now + REPORT_AFTER, id));
+        }
+    }
+
+    /// Tells the peer what was read a while ago and not told for a better reason; and writers of
+    /// room that others did not use.
+    pub fn on_timeout(&mut self, shared: &mut Shared) {
+        while let Some(&(at, id)) = self.reports.front() {
+            if shared.now < at {
+                break;
+            }
+            self.reports.pop_front();
+            let Some(stream) = self.table.get_mut(id) else {
+                continue;
+            };
+            let receive = &mut stream.receive;
+            receive.report_queued = false;
+            if receive.unreported_bytes() >= REPORT_BYTES
+                && !core::mem::replace(&mut receive.window_queued, true)
+            {
+                receive.report();
+                shared.control.push_back(Control::StreamWindow(id));
+            }
+        }
+        self.offer_room_in_line(shared);
+        self.check();
+    }
+
+    /// When [`on_timeout`](Streams::on_timeout) has something to do.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let reports = self.reports.front().map(|report| report.0);
+        reports.into_iter().chain(self.waiters.next_timeout()).min()
+    }
+
+    /// The peer admits more of all streams together.
+    pub fn on_bundle_window(&mut self, shared: &mut Shared) {
+        self.waiters.see_all();
+        self.offer_room_in_line(shared);
     }
 
     /// See [`Ops::is_readable`](super::Ops::is_readable).
@@ -292,7 +347,10 @@ impl Streams {
     }
 
     /// A stream may have something new to send.
-    fn wake(&mut self, id: u32, shared: &mut Shared) {
+    fn wake(&mut self, id: u64, shared: &mut Shared) {
+        if self.openings.must_wait(id) {
+            return;
+        }
         if let Some(stream) = self.table.get_mut(id)
             && stream.send.has_new()
         {
@@ -300,100 +358,81 @@ impl Streams {
         }
     }
 
+    /// Tells the peer that a direction of a stream was given up.
+    fn tell(&self, id: u64, control: Control, shared: &mut Shared) {
+        if !self.openings.must_wait(id) {
+            shared.control.push_back(control);
+        }
+    }
+
+    /// The peer knows that this end opened stream `id`: others may be opened now.
+    fn on_opening_known(&mut self, id: u64, shared: &mut Shared) {
+        for id in self.openings.on_known(id) {
+            self.wake(id, shared);
+            let Some(stream) = self.table.get(id) else {
+                continue;
+            };
+            if stream.send.reset.is_some() {
+                shared.control.push_back(Control::Reset(id));
+            }
+            if stream.receive.stop.is_some() {
+                shared.control.push_back(Control::Stop(id));
+            }
+        }
+    }
+
     /// Gives up sending on a stream and tells the peer.
-    fn give_up_sending(&mut self, id: u32, code: u32, shared: &mut Shared) {
-        self.change(id, |stream| {
+    fn give_up_sending(&mut self, id: u64, code: u32, shared: &mut Shared) {
+        let given_up = self.change(id, |stream| {
             stream.send.give_up(code, &mut shared.chunks);
             shared.turns.rest(&mut stream.send.turn);
-            shared.control.push_back(Control::Reset(id));
         });
+        if given_up.is_some() {
+            self.tell(id, Control::Reset(id), shared);
+        }
+        self.release_offer(id, shared);
+    }
+
+    /// Stream `id` needs no room for writing any more.
+    fn release_offer(&mut self, id: u64, shared: &mut Shared) {
+        if let Some(stream) = self.table.get_mut(id) {
+            self.waiters.take_back(stream);
+        }
         self.offer_room(id, shared);
     }
 
     /// Gives up receiving on a stream, and tells the peer unless it has said everything.
-    fn give_up_receiving(&mut self, id: u32, code: u32, shared: &mut Shared) {
+    fn give_up_receiving(&mut self, id: u64, code: u32, shared: &mut Shared) {
         let Some(stream) = self.table.get_mut(id) else {
             return;
         };
-        self.gaps_bytes -= stream.receive.gaps_bytes();
         let credit = stream.receive.on_stop(code, &mut shared.chunks);
-        if !stream.receive.is_done() {
-            shared.control.push_back(Control::Stop(id));
+        let is_done = stream.receive.is_done();
+        self.count(id);
+        if !is_done {
+            self.tell(id, Control::Stop(id), shared);
         }
         shared.credit(credit);
     }
 
-    /// Changes a stream's sending half and keeps the sums over all streams.
-    fn change<R>(&mut self, id: u32, change: impl FnOnce(&mut Stream) -> R) -> Option<R> {
-        let stream = self.table.get_mut(id)?;
-        let sums = |send: &SendHalf| {
-            [
-                send.queued_bytes(),
-                send.in_flight_bytes(),
-                send.lost.covered(),
-                send.kept_bytes(),
-                u64::from(send.owes_end()),
-            ]
-        };
-        let before = sums(&stream.send);
-        let result = change(stream);
-        let after = sums(&stream.send);
-        let totals = [
-            &mut self.queued_bytes,
-            &mut self.in_flight_bytes,
-            &mut self.lost_bytes,
-            &mut self.kept_bytes,
-            &mut self.ends_owed,
-        ];
-        for ((total, before), after) in totals.into_iter().zip(before).zip(after) {
-            *total = *total - before + after;
+    /// A stream may have changed: keeps the sums.
+    #[inline]
+    fn count(&mut self, id: u64) {
+        if let Some(stream) = self.table.get_mut(id) {
+            self.sums.count(stream);
         }
+    }
+
+    /// Changes a stream and keeps the sums.
+    fn change<R>(&mut self, id: u64, change: impl FnOnce(&mut Stream) -> R) -> Option<R> {
+        let stream = self.table.get_mut(id)?;
+        let result = change(stream);
+        self.sums.count(stream);
         Some(result)
     }
 
-    /// Tells the applications of stream `id`, and of those that wait for others to
-    /// have less, that there is a good part of the room for writing, if they wait for it.
-    fn offer_room(&mut self, id: u32, shared: &mut Shared) {
-        self.offer_room_to(id, shared);
-        while self.kept_bytes <= all_kept_max(shared)
-            && let Some(id) = self.out_of_room.pop()
-        {
-            if let Some(stream) = self.table.get_mut(id) {
-                stream.send.in_room_list = false;
-            }
-            self.offer_room_to(id, shared);
-        }
-    }
-
-    fn offer_room_to(&mut self, id: u32, shared: &mut Shared) {
-        let kept_max = shared.limits.stream_send_bytes as u64 / 4 * 3;
-        let Some(stream) = self.table.get_mut(id).filter(|s| s.send.was_full) else {
-            return;
-        };
-        let send = &stream.send;
-        let queue_max = send.queue_bound.bytes(shared.limits.stream_queue_bytes) / 2;
-        let has_own_room = send.kept_bytes() <= kept_max && send.queued_bytes() <= queue_max;
-        if !send.is_open() || (has_own_room && self.kept_bytes <= all_kept_max(shared)) {
-            stream.send.was_full = false;
-            stream.send.queue_bound.on_offered();
-            shared.events.push_back(OpEvent::Writable(StreamId(id)));
-        } else if has_own_room {
-            self.wait_for_room(id);
-        }
-    }
-
-    /// Stream `id` waits for room of all streams together.
-    fn wait_for_room(&mut self, id: u32) {
-        if let Some(stream) = self.table.get_mut(id)
-            && !stream.send.in_room_list
-        {
-            stream.send.in_room_list = true;
-            self.out_of_room.push(id);
-        }
-    }
-
     /// Forgets a stream that is over in both directions.
-    fn forget_if_done(&mut self, id: u32, shared: &mut Shared) {
+    fn forget_if_done(&mut self, id: u64, shared: &mut Shared) {
         let Some(stream) = self.table.get_mut(id) else {
             return;
         };
@@ -401,23 +440,34 @@ impl Streams {
             return;
         }
         shared.turns.rest(&mut stream.send.turn);
-        self.gaps_bytes -= stream.receive.gaps_bytes();
+        self.waiters.take_back(stream);
+        self.sums.forget(stream);
+        self.unheard -= u64::from(!stream.heard);
         self.table.remove(id);
-        if self.is_own(id) {
+        if self.openings.is_own(id) {
             self.own_count -= 1;
         } else {
             self.peer_count -= 1;
         }
+        self.waiters.see_all();
     }
 
-    /// Whether this end opened, or may open, the stream.
-    fn is_own(&self, id: u32) -> bool {
-        id % 2 == self.next_own % 2
+    /// Checks what is kept as streams change against the streams themselves, where that is quick.
+    pub fn check(&self) {
+        #[cfg(debug_assertions)]
+        if self.table.len() <= CHECKED_MAX {
+            debug_assert!(self.sums.are_right(self.table.iter()), "{self:?}");
+            debug_assert_eq!(self.table.len(), self.own_count + self.peer_count);
+            let unheard = self.table.iter().filter(|stream| !stream.heard).count();
+            debug_assert_eq!(unheard as u64, self.unheard);
+            let offered: u64 = self.table.iter().map(|s| s.send.offered_bytes).sum();
+            debug_assert!(self.waiters.is_right(offered));
+        }
     }
 
     /// Starts afresh: all streams end, and the application is told, with what it has not read yet.
     pub fn restart(&mut self, shared: &mut Shared) {
-        let fresh = Streams::new(self.next_own.is_multiple_of(2));
+        let fresh = Streams::new(self.openings.are_even());
         let streams = core::mem::replace(self, fresh).table.into_streams();
         for stream in streams.filter(|stream| stream.known) {
             shared.broken(StreamId(stream.id), Rest::of(stream.receive));
@@ -426,41 +476,60 @@ impl Streams {
 
     /// Bytes never sent.
     pub const fn queued_bytes(&self) -> usize {
-        self.queued_bytes as usize
+        self.sums.all.queued as usize
     }
 
     /// Bytes sent and not acknowledged.
     pub const fn in_flight_bytes(&self) -> usize {
-        self.in_flight_bytes as usize
+        self.sums.all.in_flight as usize
     }
 
     /// Bytes lost and not sent again yet.
     pub const fn lost_bytes(&self) -> usize {
-        self.lost_bytes as usize
+        self.sums.all.lost as usize
+    }
+
+    /// Bytes written and not known to have arrived.
+    pub const fn kept_bytes(&self) -> usize {
+        self.sums.all.kept as usize
+    }
+
+    /// Bytes that the peer admits and is not known to have read, but for the few of each stream of which
+    /// it would not tell.
+    #[cfg(test)]
+    pub const fn unread_there(&self) -> u64 {
+        self.sums.all.unread_there
+    }
+
+    /// Whether nothing is counted for anybody.
+    #[cfg(test)]
+    pub fn sums_are_empty(&self) -> bool {
+        self.sums.memory_bytes() == 0 && self.sums.all == Counts::default()
     }
 
     /// Streams that this end ended, of whose end the peer is not known to know.
     pub const fn ends_owed(&self) -> u64 {
-        self.ends_owed
+        self.sums.all.ends_owed
     }
 
     /// Streams not forgotten.
-    pub const fn count(&self) -> usize {
+    pub const fn count_open(&self) -> usize {
         self.own_count + self.peer_count
     }
 
-    /// Memory held, in bytes. Looks at every stream.
-    pub fn memory_bytes(&self) -> usize {
-        let heap: usize = self
-            .table
-            .iter()
-            .map(|s| s.send.heap_bytes() + s.receive.heap_bytes())
-            .sum();
-        self.table.memory_bytes() + self.out_of_room.capacity() * size_of::<u32>() + heap
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.waiters.trim();
+        self.reports.shrink_to(2 * self.reports.len());
     }
-}
 
-/// What all streams together may keep for there to be a good part of the room again.
-const fn all_kept_max(shared: &Shared) -> u64 {
-    shared.limits.streams_send_bytes as u64 / 4 * 3
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+            + self.sums.memory_bytes()
+            + self.waiters.memory_bytes()
+            + self.reports.capacity() * size_of::<(Time, u64)>()
+            + self.openings.memory_bytes()
+            + self.sums.all.heap_bytes as usize
+    }
 }

@@ -1,10 +1,11 @@
 //! What the peer says of streams.
 
 use super::{
-    CODE_REFUSED, OpEvent, Policy, ReceiveHalf, SendHalf, Shared, Stream, StreamId, Streams,
+    CODE_REFUSED, Counts, OpEvent, Policy, ReceiveHalf, SendHalf, Shared, Stream, StreamId, Streams,
 };
+use crate::Time;
 use crate::op::Violation;
-use crate::op::limits::STREAM_GAPS_BYTES_MAX;
+use crate::op::limits::{OPENS_MAX, STREAM_GAPS_BYTES_MAX};
 use crate::wire::StreamSegment;
 
 /// How many times as many streams as may be open a peer may have begun: those
@@ -29,14 +30,18 @@ impl Streams {
         let Some(stream) = self.table.get_mut(id) else {
             return Ok(());
         };
-        let gaps_bytes = stream.receive.gaps_bytes();
-        let arrived =
-            stream
-                .receive
-                .on_segment(seg, &mut shared.receive_window, &mut shared.chunks)?;
-        self.gaps_bytes += stream.receive.gaps_bytes() - gaps_bytes;
-        if self.gaps_bytes > STREAM_GAPS_BYTES_MAX {
+        let arrived = stream.receive.on_segment(
+            shared.now,
+            seg,
+            &mut shared.receive_window,
+            &mut shared.chunks,
+        )?;
+        self.sums.count(stream);
+        if self.sums.all.gaps_bytes > STREAM_GAPS_BYTES_MAX {
             return Err(Violation::TooScattered);
+        }
+        if seg.service.is_some() {
+            self.unheard -= u64::from(!core::mem::replace(&mut stream.heard, true));
         }
         shared.stats.pieces_duplicate += u64::from(arrived.duplicate);
         let opens = !stream.known
@@ -72,7 +77,7 @@ impl Streams {
     /// [`Violation`].
     pub fn on_reset(
         &mut self,
-        id: u32,
+        id: u64,
         code: u32,
         final_offset: u64,
         shared: &mut Shared,
@@ -83,17 +88,17 @@ impl Streams {
         let Some(stream) = self.table.get_mut(id) else {
             return Ok(());
         };
-        let gaps_bytes = stream.receive.gaps_bytes();
         let credit = stream.receive.on_reset(
             code,
             final_offset,
             &mut shared.receive_window,
             &mut shared.chunks,
         )?;
+        self.unheard -= u64::from(!core::mem::replace(&mut stream.heard, true));
         let Some(credit) = credit else {
             return Ok(());
         };
-        self.gaps_bytes -= gaps_bytes;
+        self.sums.count(stream);
         let (known, stopped) = (stream.known, stream.receive.stop.is_some());
         let sends = stream.send.reset.is_none();
         shared.credit(credit);
@@ -113,7 +118,7 @@ impl Streams {
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn on_stop(&mut self, id: u32, code: u32, shared: &mut Shared) -> Result<(), Violation> {
+    pub fn on_stop(&mut self, id: u64, code: u32, shared: &mut Shared) -> Result<(), Violation> {
         if !self.expect(id, shared)? {
             return Ok(());
         }
@@ -136,25 +141,37 @@ impl Streams {
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn on_window(&mut self, id: u32, limit: u64, shared: &mut Shared) -> Result<(), Violation> {
+    pub fn on_window(
+        &mut self,
+        now: Time,
+        id: u64,
+        limit: u64,
+        window: u64,
+        shared: &mut Shared,
+    ) -> Result<(), Violation> {
         if !self.expect(id, shared)? {
             return Ok(());
         }
         if let Some(stream) = self.table.get_mut(id) {
-            stream.send.limit = stream.send.limit.max(limit);
+            stream.send.on_window(now, limit, window);
+            self.sums.count(stream);
+            if stream.owner != 0 {
+                self.waiters.see_all();
+            }
         }
         self.wake(id, shared);
+        self.offer_room(id, shared);
         Ok(())
     }
 
     /// Whether stream `id` is here; it and all that the peer must have opened before it
     /// are made if they are new. `false`: it was forgotten.
-    fn expect(&mut self, id: u32, shared: &mut Shared) -> Result<bool, Violation> {
+    fn expect(&mut self, id: u64, shared: &mut Shared) -> Result<bool, Violation> {
         if self.table.get_mut(id).is_some() {
             return Ok(true);
         }
-        if self.is_own(id) {
-            return if id < self.next_own {
+        if self.openings.is_own(id) {
+            return if self.openings.has_opened(id) {
                 Ok(false)
             } else {
                 Err(Violation::UnknownStream)
@@ -163,9 +180,11 @@ impl Streams {
         if id < self.next_peer {
             return Ok(false);
         }
-        let new = ((id - self.next_peer) / 2) as usize + 1;
+        let new = (id - self.next_peer) / 2 + 1;
         let past = id.checked_add(2).ok_or(Violation::TooManyStreams)?;
-        if self.peer_count + new > shared.limits.streams_max.saturating_mul(REFUSED_FACTOR) {
+        let count_max = shared.limits.streams_max.saturating_mul(REFUSED_FACTOR);
+        let count = (self.peer_count as u64).saturating_add(new);
+        if self.unheard.saturating_add(new) > OPENS_MAX || count > count_max as u64 {
             return Err(Violation::TooManyStreams);
         }
         for id in (self.next_peer..past).step_by(2) {
@@ -176,15 +195,18 @@ impl Streams {
     }
 
     /// Makes a stream that the peer opened; it is refused if there are too many.
-    fn insert_peers(&mut self, id: u32, shared: &mut Shared) {
+    fn insert_peers(&mut self, id: u64, shared: &mut Shared) {
         self.peer_count += 1;
+        self.unheard += 1;
         self.table.insert(Stream {
             id,
             service: 0,
             owner: 0,
             known: false,
+            heard: false,
             send: SendHalf::new(Policy::default(), false),
             receive: ReceiveHalf::new(),
+            counted: Counts::default(),
         });
         if self.peer_count > shared.limits.streams_max {
             shared.stats.streams_refused += 1;

@@ -1,10 +1,19 @@
 //! The receiving half of a stream (RFC 9000 section 3.2).
 
-use crate::op::limits::{RANGES_MAX, STREAM_WINDOW_BYTES_INITIAL};
+use core::time::Duration;
+
+use crate::Time;
+use crate::op::limits::{
+    RANGES_MAX, READ_FAST, READ_SLOW, REPORT_BYTES, STREAM_WINDOW_BYTES_INITIAL,
+    STREAM_WINDOW_BYTES_MIN,
+};
 use crate::op::window::ReceiveWindow;
 use crate::op::{Read, Violation};
 use crate::segment::{ChunkPool, Chunks, RangeSet};
 use crate::wire::{OFFSET_MAX, StreamSegment};
+
+/// Up to this size a window quadruples: a stream that carries much should not notice that it began small.
+const STARTED: u64 = 256 * 1024;
 
 /// What has arrived and was not read.
 #[derive(Debug)]
@@ -19,12 +28,22 @@ pub(super) struct ReceiveHalf {
     final_offset: Option<u64>,
     /// First offset that is not granted.
     pub limit: u64,
+    /// Behind the last byte that was read when the peer was last told.
+    pub reported: u64,
     /// How far `limit` may be ahead of `read`.
     window: u64,
+    /// Behind the last byte that was read when the limit was last raised.
+    raised: u64,
+    /// Since when something that was there was not read.
+    waits_since: Option<Time>,
+    /// How long that has been so in all since the limit was last raised.
+    waited: Duration,
     /// Whether the sender used nearly all it was granted, or said that it waits, since the window last grew.
     limited: bool,
     /// Whether the newest limit waits to be sent.
     pub window_queued: bool,
+    /// Whether the peer will be told later what was read.
+    pub report_queued: bool,
     /// The code with which the peer gave up sending.
     pub reset: Option<u32>,
     /// The code with which this end asked the peer to stop.
@@ -55,9 +74,14 @@ impl ReceiveHalf {
             highest: 0,
             final_offset: None,
             limit: STREAM_WINDOW_BYTES_INITIAL,
+            reported: 0,
+            raised: 0,
             window: STREAM_WINDOW_BYTES_INITIAL,
+            waits_since: None,
+            waited: Duration::ZERO,
             limited: false,
             window_queued: false,
+            report_queued: false,
             reset: None,
             stop: None,
             announced: false,
@@ -89,6 +113,21 @@ impl ReceiveHalf {
         self.have.heap_bytes()
     }
 
+    /// Bytes that count against the bundle's window: that have come, or are known to have been sent, and
+    /// were not read.
+    pub const fn unread_bytes(&self) -> u64 {
+        self.highest - self.read
+    }
+
+    /// Bytes that were read and of which the peer was not told.
+    pub fn unreported_bytes(&self) -> u64 {
+        if self.has_end() {
+            0
+        } else {
+            self.read - self.reported
+        }
+    }
+
     /// Bytes that are there in order and were not read.
     pub fn readable_bytes(&self) -> usize {
         self.have.covered_to().saturating_sub(self.read) as usize
@@ -105,6 +144,7 @@ impl ReceiveHalf {
     /// [`Violation`]; nothing changed then.
     pub fn on_segment(
         &mut self,
+        now: Time,
         seg: &StreamSegment<'_>,
         window: &mut ReceiveWindow,
         pool: &mut ChunkPool,
@@ -142,6 +182,9 @@ impl ReceiveHalf {
             self.bytes.write(seg.offset + skip as u64, data, pool);
         }
         let covered = self.have.covered_to();
+        if covered > self.read {
+            self.waits_since.get_or_insert(now);
+        }
         Ok(Arrived {
             readable: covered > before || (end_is_new && self.is_whole()),
             duplicate: new == 0 && !seg.data.is_empty(),
@@ -244,26 +287,61 @@ impl ReceiveHalf {
         Read { len, fin }
     }
 
-    /// Raises the limit if that is worth a record; returns whether it was.
-    ///
-    /// The window doubles, up to `window_max`, when the sender has used all it knew of, or nearly all it
-    /// was granted, and the reader nevertheless keeps up, so that little lies unread that could
-    /// be read: then the window is what holds the sender.
-    pub fn raise_limit(&mut self, window_max: u64) -> bool {
-        let quarter = self.window / 4;
+    /// The application has read what it wanted for now.
+    pub fn on_read(&mut self, now: Time) {
+        if let Some(since) = self.waits_since {
+            self.waited += now - since;
+            self.waits_since = (self.readable_bytes() > 0).then_some(now);
+        }
+    }
+
+    /// Whether what was read is worth a record: a quarter of the window; if memory `is_scarce`,
+    /// half of what the peer counts as unread.
+    pub fn is_report_due(&self, is_scarce: bool) -> bool {
         if self.has_end() {
             return false;
         }
-        if (self.read + self.window).saturating_sub(self.limit) < quarter {
-            return false;
-        }
-        let keeps_up = self.have.covered_to() - self.read <= quarter;
-        if keeps_up && self.limited {
+        let half = ((self.highest - self.reported) / 2).max(REPORT_BYTES);
+        self.read - self.raised >= self.window / 4
+            || (is_scarce && self.read - self.reported >= half)
+    }
+
+    /// The peer is told what was read, and that no more may be sent than before.
+    pub const fn report(&mut self) {
+        self.reported = self.read;
+    }
+
+    /// Raises the limit, since what was read is told.
+    ///
+    /// The window doubles, up to `window_max`, when the sender has used all it knew of, or nearly all it
+    /// was granted, and the reader nevertheless keeps up, so that little lies unread that could
+    /// be read, and not for long: then the window is what holds the sender. It is halved when the reader is
+    /// slow: much unread is nothing that helps him.
+    pub fn raise_limit(&mut self, window_max: u64) {
+        let keeps_up = self.readable_bytes() as u64 <= self.window / 4;
+        let whole = self.whole_window_takes();
+        if keeps_up && self.limited && whole <= READ_FAST {
             self.limited = false;
-            self.window = (self.window * 2).min(window_max).max(self.window);
+            let grown = if self.window < STARTED {
+                self.window * 4
+            } else {
+                self.window * 2
+            };
+            self.window = grown.min(window_max).max(self.window);
+        } else if !keeps_up && whole > READ_SLOW {
+            self.window /= 2;
         }
+        self.window = self.window.min(window_max).max(STREAM_WINDOW_BYTES_MIN);
+        self.report();
+        self.raised = self.read;
+        self.waited = Duration::ZERO;
         self.limit = self.limit.max(self.read + self.window).min(OFFSET_MAX);
-        true
+    }
+
+    /// How long the reader takes for a window's worth, by what he has read since the limit was last raised.
+    fn whole_window_takes(&self) -> Duration {
+        let windows = self.window as f64 / (self.read - self.raised).max(1) as f64;
+        self.waited.mul_f64(windows)
     }
 
     /// Memory outside of the value itself, in bytes.
@@ -276,30 +354,80 @@ impl ReceiveHalf {
 mod tests {
     use super::*;
 
+    const WINDOW: u64 = STREAM_WINDOW_BYTES_INITIAL;
+
+    fn arrive(half: &mut ReceiveHalf, now: Time, offset: u64, bytes: u64, held: bool) {
+        let data = vec![7; bytes as usize];
+        let seg = StreamSegment {
+            id: 0,
+            offset,
+            fin: false,
+            held,
+            service: (offset == 0).then_some(0),
+            data: &data,
+        };
+        let (mut window, mut pool) = (ReceiveWindow::new(1 << 30), ChunkPool::new(1 << 20));
+        window.announce();
+        half.on_segment(now, &seg, &mut window, &mut pool).unwrap();
+    }
+
+    fn read(half: &mut ReceiveHalf, now: Time, bytes: u64) {
+        let read = half.read(&mut vec![0; bytes as usize], &mut ChunkPool::new(1 << 20));
+        assert_eq!(read.len as u64, bytes);
+        half.on_read(now);
+    }
+
     /// By how much the limit is raised when half of the window was used and read, and its last
     /// piece said this.
     fn raised(held: bool) -> u64 {
-        let (mut half, mut pool) = (ReceiveHalf::new(), ChunkPool::new(1 << 20));
-        let mut window = ReceiveWindow::new(1 << 30);
-        let data = vec![7; STREAM_WINDOW_BYTES_INITIAL as usize / 2];
-        let seg = StreamSegment {
-            id: 0,
-            offset: 0,
-            fin: false,
-            held,
-            service: Some(0),
-            data: &data,
-        };
-        half.on_segment(&seg, &mut window, &mut pool).unwrap();
-        half.read(&mut vec![0; data.len()], &mut pool);
+        let mut half = ReceiveHalf::new();
+        arrive(&mut half, Time::ZERO, 0, WINDOW / 2, held);
+        read(&mut half, Time::ZERO, WINDOW / 2);
         let before = half.limit;
-        assert!(half.raise_limit(1 << 30));
+        assert!(half.is_report_due(false));
+        half.raise_limit(1 << 30);
         half.limit - before
     }
 
     #[test]
     fn the_window_grows_when_the_sender_was_held_though_much_of_it_seems_free() {
-        assert_eq!(raised(false), STREAM_WINDOW_BYTES_INITIAL / 2);
-        assert_eq!(raised(true), STREAM_WINDOW_BYTES_INITIAL / 2 * 3);
+        assert_eq!(raised(false), WINDOW / 2);
+        assert_eq!(raised(true), WINDOW / 2 * 7);
+    }
+
+    #[test]
+    fn a_slow_reader_has_a_small_window_and_a_silent_sender_makes_none_slow() {
+        let (mut half, mut now, mut sent) = (ReceiveHalf::new(), Time::ZERO, 0);
+        // The sender is silent for ten seconds before each half window.
+        for _ in 0..3 {
+            now += Duration::from_secs(10);
+            arrive(&mut half, now, sent, WINDOW / 2, false);
+            sent += WINDOW / 2;
+            read(&mut half, now, WINDOW / 2);
+            half.raise_limit(1 << 30);
+            assert_eq!(half.limit - half.read, WINDOW);
+        }
+        // The reader takes 4 KB twice a second.
+        for _ in 0..40 {
+            let more = half.limit - sent;
+            arrive(&mut half, now, sent, more, more > 0);
+            sent += more;
+            now += Duration::from_millis(500);
+            read(&mut half, now, 4096);
+            if half.is_report_due(false) {
+                half.raise_limit(1 << 30);
+            }
+        }
+        assert!(half.unread_bytes() <= STREAM_WINDOW_BYTES_MIN, "{half:?}");
+    }
+
+    #[test]
+    fn where_memory_is_scarce_what_is_read_is_told_sooner() {
+        let mut half = ReceiveHalf::new();
+        arrive(&mut half, Time::ZERO, 0, 2 * REPORT_BYTES, false);
+        read(&mut half, Time::ZERO, REPORT_BYTES - 1);
+        assert!(!half.is_report_due(true));
+        read(&mut half, Time::ZERO, 1);
+        assert!(half.is_report_due(true) && !half.is_report_due(false));
     }
 }

@@ -3,11 +3,12 @@
 use core::ops::Range;
 
 use super::bound::QueueBound;
+use crate::Time;
 use crate::op::Policy;
-use crate::op::limits::{STREAM_WINDOW_BYTES_INITIAL, USEFUL_BYTES};
+use crate::op::limits::{OpLimits, STREAM_WINDOW_BYTES_INITIAL, USEFUL_BYTES};
 use crate::op::queue::Turn;
 use crate::segment::{ChunkPool, Chunks, Content, RangeSet};
-use crate::wire::{Record, STREAM_HEADER_BYTES, STREAM_OPEN_HEADER_BYTES, StreamSegment, Writer};
+use crate::wire::{Record, StreamSegment, Writer, stream_header_bytes};
 
 /// What is written and not yet acknowledged.
 #[derive(Debug)]
@@ -22,6 +23,10 @@ pub(super) struct SendHalf {
     pub next: u64,
     /// First offset that the peer does not admit yet.
     pub limit: u64,
+    /// Behind the last byte that the peer is known to have read.
+    pub read: u64,
+    /// When it was last known to have read something.
+    pub read_at: Option<Time>,
     acked: RangeSet,
     pub lost: RangeSet,
     /// Whether the peer does not know the stream yet: an empty segment tells it.
@@ -37,8 +42,15 @@ pub(super) struct SendHalf {
     pub queue_bound: QueueBound,
     /// Whether a write found no room and the event is owed.
     pub was_full: bool,
-    /// Whether it stands in the list of those that wait for room of all streams together.
-    pub in_room_list: bool,
+    /// Whether it found none since too much of this stream was queued or kept.
+    pub queue_was_full: bool,
+    /// How much more was to be written.
+    pub wanted_bytes: u64,
+    /// Whether it stands in line for room that others have.
+    pub in_line: bool,
+    /// What the application was told that it may write, and has not yet; and when.
+    pub offered_bytes: u64,
+    pub offered_at: Time,
     pub in_lost_list: bool,
 }
 
@@ -55,7 +67,7 @@ impl Piece {
         self.offset + u64::from(self.len)
     }
 
-    fn content(&self, id: u32) -> Content {
+    fn content(&self, id: u64) -> Content {
         Content::Stream {
             id,
             offset: self.offset,
@@ -104,6 +116,8 @@ impl SendHalf {
             written: 0,
             next: 0,
             limit: STREAM_WINDOW_BYTES_INITIAL,
+            read: 0,
+            read_at: None,
             acked: RangeSet::new(),
             lost: RangeSet::new(),
             opening: if opens { Flag::Due } else { Flag::Unset },
@@ -113,7 +127,11 @@ impl SendHalf {
             stopped: false,
             queue_bound: QueueBound::new(),
             was_full: false,
-            in_room_list: false,
+            queue_was_full: false,
+            wanted_bytes: 0,
+            in_line: false,
+            offered_bytes: 0,
+            offered_at: Time::ZERO,
             in_lost_list: false,
         }
     }
@@ -160,6 +178,44 @@ impl SendHalf {
     /// Bytes sent and not acknowledged.
     pub fn in_flight_bytes(&self) -> u64 {
         self.next - self.acked.covered()
+    }
+
+    /// Bytes written beyond what the peer's window for this stream admits.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.written.saturating_sub(self.limit)
+    }
+
+    /// Bytes written that the peer admits and is not known to have read. Of one that is over the
+    /// peer tells no more.
+    pub fn unread_bytes(&self) -> u64 {
+        if self.reset.is_some() || self.is_finished() {
+            0
+        } else {
+            self.written.min(self.limit).saturating_sub(self.read)
+        }
+    }
+
+    /// How much more may be written for what is kept and queued of this stream.
+    pub fn own_room(&self, limits: &OpLimits) -> u64 {
+        let kept = (limits.stream_send_bytes as u64).saturating_sub(self.kept_bytes());
+        let queue = self.queue_bound.bytes(limits.stream_queue_bytes);
+        kept.min(queue.saturating_sub(self.queued_bytes()))
+    }
+
+    /// Whether that is a good part of what may be kept and queued.
+    pub fn has_good_room(&self, limits: &OpLimits) -> bool {
+        self.kept_bytes() <= limits.stream_send_bytes as u64 / 4 * 3
+            && self.queued_bytes() <= self.queue_bound.bytes(limits.stream_queue_bytes) / 2
+    }
+
+    /// The peer admits bytes up to `limit`, which is `window` ahead of what it has read.
+    pub fn on_window(&mut self, now: Time, limit: u64, window: u64) {
+        self.limit = self.limit.max(limit);
+        let read = limit.saturating_sub(window).min(self.next);
+        if read > self.read {
+            self.read = read;
+            self.read_at = Some(now);
+        }
     }
 
     /// Bytes the peer's window for this stream admits that were never sent.
@@ -224,7 +280,7 @@ impl SendHalf {
     /// Writes what is new, at most `bytes_max` of it, as much as fits.
     pub fn write_next(
         &mut self,
-        id: u32,
+        id: u64,
         service: u32,
         bytes_max: u64,
         w: &mut Writer<'_>,
@@ -237,7 +293,7 @@ impl SendHalf {
     }
 
     /// Writes some of what was lost, as much as fits.
-    pub fn write_lost(&mut self, id: u32, service: u32, w: &mut Writer<'_>) -> Option<Content> {
+    pub fn write_lost(&mut self, id: u64, service: u32, w: &mut Writer<'_>) -> Option<Content> {
         let range = match self.lost.first() {
             Some(range) => range,
             None if self.opening == Flag::Lost => 0..0,
@@ -253,7 +309,7 @@ impl SendHalf {
     /// peer lacks first.
     pub fn write_again(
         &self,
-        id: u32,
+        id: u64,
         service: u32,
         range: Range<u64>,
         fin: bool,
@@ -278,19 +334,14 @@ impl SendHalf {
     /// opening or the end if it touches them. `None` if no useful piece fits.
     fn write_piece(
         &self,
-        id: u32,
+        id: u64,
         service: u32,
         range: Range<u64>,
         w: &mut Writer<'_>,
     ) -> Option<Piece> {
         let Range { start, end } = range;
         let opens = start == 0;
-        let header_bytes = if opens {
-            STREAM_OPEN_HEADER_BYTES
-        } else {
-            STREAM_HEADER_BYTES
-        };
-        let room = w.room().checked_sub(header_bytes)?;
+        let room = w.room().checked_sub(stream_header_bytes(id, opens))?;
         let wanted = (end - start).min(u64::from(u16::MAX)) as usize;
         if room < wanted.min(USEFUL_BYTES) {
             return None;

@@ -7,18 +7,18 @@ use crate::wire::{Record, Writer};
 
 impl Streams {
     /// The turn of stream `id`, if it is still there.
-    pub fn turn(&mut self, id: u32) -> Option<&mut Turn> {
+    pub fn turn(&mut self, id: u64) -> Option<&mut Turn> {
         Some(&mut self.table.get_mut(id)?.send.turn)
     }
 
     /// How stream `id` is spread over the paths.
-    pub fn policy(&self, id: u32) -> Option<Policy> {
+    pub fn policy(&self, id: u64) -> Option<Policy> {
         Some(self.table.get(id)?.send.policy)
     }
 
     /// Writes what is next of stream `id`.
-    pub fn write_next(&mut self, id: u32, shared: &mut Shared, w: &mut Writer<'_>) -> Written {
-        let available = shared.window_available();
+    pub fn write_next(&mut self, id: u64, shared: &mut Shared, w: &mut Writer<'_>) -> Written {
+        let available = shared.send_window.open();
         let Some(stream) = self.table.get_mut(id).filter(|s| s.send.has_new()) else {
             return Written::Nothing;
         };
@@ -38,8 +38,7 @@ impl Streams {
         let is_dry = stream.send.queued_bytes() == 0;
         let most = shared.limits.stream_queue_bytes;
         stream.send.queue_bound.on_sent(sent, is_dry, most);
-        self.queued_bytes -= sent;
-        self.in_flight_bytes += sent;
+        self.sums.count_sent(stream, sent);
         shared.send_window.spend(sent);
         shared.turns.spend(sent as usize, true);
         self.offer_room_to(id, shared);
@@ -47,7 +46,7 @@ impl Streams {
     }
 
     /// Whether stream `id` has something lost. If not, it is noted as out of the list.
-    pub fn has_lost(&mut self, id: u32) -> bool {
+    pub fn has_lost(&mut self, id: u64) -> bool {
         let Some(stream) = self.table.get_mut(id) else {
             return false;
         };
@@ -56,7 +55,7 @@ impl Streams {
     }
 
     /// Writes something lost of stream `id`.
-    pub fn write_lost(&mut self, id: u32, w: &mut Writer<'_>) -> Option<Content> {
+    pub fn write_lost(&mut self, id: u64, w: &mut Writer<'_>) -> Option<Content> {
         self.change(id, |stream| {
             let service = stream.service;
             stream.send.write_lost(id, service, w)
@@ -66,7 +65,7 @@ impl Streams {
     /// Writes a segment once more.
     pub fn write_again(
         &self,
-        id: u32,
+        id: u64,
         offset: u64,
         len: u32,
         fin: bool,
@@ -78,7 +77,7 @@ impl Streams {
     }
 
     /// A segment arrived.
-    pub fn on_acked(&mut self, id: u32, offset: u64, len: u32, fin: bool, shared: &mut Shared) {
+    pub fn on_acked(&mut self, id: u64, offset: u64, len: u32, fin: bool, shared: &mut Shared) {
         let done = self.change(id, |stream| {
             if stream.send.reset.is_some() || stream.send.is_done() {
                 return false;
@@ -86,7 +85,11 @@ impl Streams {
             stream.send.on_acked(offset, len, fin, &mut shared.chunks);
             stream.send.is_done()
         });
+        if offset == 0 && self.openings.is_own(id) && self.openings.has_opened(id) {
+            self.on_opening_known(id, shared);
+        }
         self.offer_room(id, shared);
+        self.check();
         if done == Some(true) {
             shared.events.push_back(OpEvent::Finished(StreamId(id)));
             self.forget_if_done(id, shared);
@@ -94,7 +97,7 @@ impl Streams {
     }
 
     /// A segment is lost. Returns whether the stream is new among those with lost content.
-    pub fn on_lost(&mut self, id: u32, offset: u64, len: u32, fin: bool) -> bool {
+    pub fn on_lost(&mut self, id: u64, offset: u64, len: u32, fin: bool) -> bool {
         self.change(id, |stream| {
             if stream.send.reset.is_some() {
                 return false;
@@ -126,15 +129,15 @@ impl Streams {
             }
             Control::StreamWindow(id) => {
                 let receive = &self.table.get(id)?.receive;
-                let limit = receive.limit;
-                (!receive.has_end()).then_some(Record::StreamWindow { id, limit })
+                let (limit, window) = (receive.limit, receive.limit - receive.reported);
+                (!receive.has_end()).then_some(Record::StreamWindow { id, limit, window })
             }
-            Control::BundleWindow => None,
+            Control::BundleWindow | Control::MessageWindow => None,
         }
     }
 
     /// A stream's window is not queued any more: it was written or is not needed.
-    pub fn window_taken(&mut self, id: u32) {
+    pub fn window_taken(&mut self, id: u64) {
         if let Some(stream) = self.table.get_mut(id) {
             stream.receive.window_queued = false;
         }
@@ -142,7 +145,7 @@ impl Streams {
 
     /// A stream's window did not arrive. Returns whether it is to be sent again and
     /// does not wait already.
-    pub fn window_lost(&mut self, id: u32) -> bool {
+    pub fn window_lost(&mut self, id: u64) -> bool {
         let Some(stream) = self.table.get_mut(id) else {
             return false;
         };
@@ -150,8 +153,11 @@ impl Streams {
     }
 
     /// The peer knows that sending was given up.
-    pub fn on_reset_acked(&mut self, id: u32, shared: &mut Shared) {
+    pub fn on_reset_acked(&mut self, id: u64, shared: &mut Shared) {
         self.change(id, |stream| stream.send.reset_acked = true);
+        if self.openings.is_own(id) && self.openings.has_opened(id) {
+            self.on_opening_known(id, shared);
+        }
         self.forget_if_done(id, shared);
     }
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use super::Stream;
 
+/// Room for so many streams is kept.
+const KEPT_MAX: usize = 256;
+
 /// Streams by their id. The one asked for last is found at once.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     slots: Vec<Option<Box<Stream>>>,
     free: Vec<u32>,
-    by_id: BTreeMap<u32, u32>,
+    by_id: BTreeMap<u64, u32>,
     /// Id and slot of the stream asked for last.
-    last: Option<(u32, u32)>,
+    last: Option<(u64, u32)>,
 }
 
 impl Table {
@@ -32,7 +35,7 @@ impl Table {
 
     /// The stream `id`, if it is here.
     #[inline]
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Stream> {
         let slot = match self.last {
             Some((last, slot)) if last == id => slot,
             _ => {
@@ -45,7 +48,7 @@ impl Table {
     }
 
     /// The stream `id`, if it is here.
-    pub fn get(&self, id: u32) -> Option<&Stream> {
+    pub fn get(&self, id: u64) -> Option<&Stream> {
         let slot = match self.last {
             Some((last, slot)) if last == id => slot,
             _ => *self.by_id.get(&id)?,
@@ -53,13 +56,31 @@ impl Table {
         self.slots[slot as usize].as_deref()
     }
 
-    /// Takes the stream `id` out.
-    pub fn remove(&mut self, id: u32) {
+    /// Takes the stream `id` out. A table that is nearly empty after a burst shrinks.
+    pub fn remove(&mut self, id: u64) {
         if let Some(slot) = self.by_id.remove(&id) {
             self.slots[slot as usize] = None;
             self.free.push(slot);
         }
         self.last = None;
+        if self.slots.len() > KEPT_MAX && self.by_id.len() < self.slots.len() / 4 {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        let slots = core::mem::take(&mut self.slots);
+        self.slots.reserve(2 * self.by_id.len());
+        self.slots.extend(slots.into_iter().filter(Option::is_some));
+        self.free = Vec::new();
+        let by_slot = self.slots.iter().flatten().zip(0..);
+        self.by_id = by_slot.map(|(stream, slot)| (stream.id, slot)).collect();
+    }
+
+    /// How many streams are here.
+    #[cfg(debug_assertions)]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
     }
 
     /// All streams, in no order that means anything.

@@ -1,5 +1,6 @@
 //! A pair of [`Ops`] joined by a channel that loses, duplicates and reorders.
 
+mod credit;
 mod frames;
 mod messages;
 mod random;
@@ -220,9 +221,13 @@ pub(super) fn give(ops: &mut Ops, now: Time, record: &Record<'_>) -> Result<(), 
             final_offset,
         } => ops.on_stream_reset(now, id, code, final_offset),
         Record::StreamStop { id, code } => ops.on_stream_stop(now, id, code),
-        Record::StreamWindow { id, limit } => ops.on_stream_window(id, limit),
-        Record::BundleWindow { limit } => {
-            ops.on_bundle_window(limit);
+        Record::StreamWindow { id, limit, window } => ops.on_stream_window(now, id, limit, window),
+        Record::BundleWindow { limit, window } => {
+            ops.on_bundle_window(limit, window);
+            Ok(())
+        }
+        Record::MessageWindow { limit, window } => {
+            ops.on_message_window(limit, window);
             Ok(())
         }
         _ => panic!("not of this room: {record:?}"),

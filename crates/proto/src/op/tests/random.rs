@@ -80,7 +80,7 @@ impl World {
 
     /// Half of the streams' key: which direction.
     fn key(id: StreamId, to: usize) -> u64 {
-        u64::from(id.0) * 2 + to as u64
+        id.0 * 2 + to as u64
     }
 
     fn act(&mut self) {
@@ -338,7 +338,7 @@ fn nothing_panics_on_nonsense() {
                 u64::MAX - near,
             ];
             let any = any[d.below(4) as usize];
-            let id = d.below(60) as u32;
+            let id = d.below(60);
             let class = [UnitClass::Frame, UnitClass::Message][d.below(2) as usize];
             let _ = match d.below(9) {
                 0..=2 => ops.on_stream(
@@ -365,7 +365,7 @@ fn nothing_panics_on_nonsense() {
                 ),
                 6 => ops.on_stream_reset(now, id, 1, any),
                 7 => ops.on_stream_stop(now, id, 1),
-                _ => ops.on_stream_window(id, any),
+                _ => ops.on_stream_window(now, id, any, any / 2),
             };
             nonsense_operation(&mut ops, &mut d, now, &mut contents);
             if n % 100 == 0 {
@@ -378,7 +378,7 @@ fn nothing_panics_on_nonsense() {
 }
 
 fn nonsense_operation(ops: &mut Ops, d: &mut Dice, now: Time, contents: &mut Vec<Content>) {
-    let id = crate::StreamId(d.below(60) as u32);
+    let id = crate::StreamId(d.below(60));
     let data = [1; 3000];
     match d.below(16) {
         0 => drop(ops.open_stream(1, Policy::Auto)),
@@ -387,11 +387,14 @@ fn nonsense_operation(ops: &mut Ops, d: &mut Dice, now: Time, contents: &mut Vec
         4 if d.percent(20) => drop(ops.reset_stream(id, 1)),
         5 if d.percent(20) => drop(ops.stop_stream(id, 1)),
         6 => drop(ops.read_stream(id, &mut [0; 5000])),
-        7 => drop(ops.send_message(id.0, Some(1), &data, Policy::Mirror)),
+        7 => drop(ops.send_message(id.0 as u32, Some(1), &data, Policy::Mirror)),
         8 => drop(ops.receive_message()),
         9 => drop(ops.send_frame(now, id.0 as u8, data.to_vec())),
         10 => drop(ops.receive_frame()),
-        11 => ops.on_bundle_window(d.below(1 << 24)),
+        11 => {
+            ops.on_bundle_window(d.below(1 << 24), d.below(1 << 24));
+            ops.on_message_window(d.below(1 << 24), 0);
+        }
         12 if d.percent(1) => ops.reset(),
         13 => drop(ops.fill_stream(id, 3000, |room| room.len() / 2)),
         14 => drop(ops.take_stream(id, |bytes| bytes.len() / 2)),

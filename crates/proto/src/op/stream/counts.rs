@@ -1,0 +1,185 @@
+//! Sums over streams: of a bundle, and of each owner of streams in it. They are kept as streams
+//! change, so that nobody has to look at all of them.
+
+use std::collections::BTreeMap;
+
+use super::Stream;
+use crate::op::limits::{OWNERS_MAX, REPORT_BYTES};
+
+/// What is counted of a stream; or the sums over many.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    /// Bytes never sent.
+    pub queued: u64,
+    /// Bytes sent and not acknowledged.
+    pub in_flight: u64,
+    /// Bytes lost and not sent again yet.
+    pub lost: u64,
+    /// Bytes written and not known to have arrived.
+    pub kept: u64,
+    /// 1 for a stream that this end ended, of whose end the peer is not known to know.
+    pub ends_owed: u64,
+    /// Bytes written beyond what the peer admits.
+    pub ahead: u64,
+    /// Bytes written, that the peer admits, and not known to have been read, but for the few of which
+    /// the peer would not tell.
+    pub unread_there: u64,
+    /// Bytes that have come and were not read.
+    pub unread_here: u64,
+    /// Memory of what is known of gaps in what the peer sends.
+    pub gaps_bytes: u64,
+    /// Memory outside of the stream itself.
+    pub heap_bytes: u64,
+}
+
+impl Counts {
+    fn of(stream: &Stream) -> Counts {
+        let (send, receive) = (&stream.send, &stream.receive);
+        Counts {
+            queued: send.queued_bytes(),
+            in_flight: send.in_flight_bytes(),
+            lost: send.lost.covered(),
+            kept: send.kept_bytes(),
+            ends_owed: u64::from(send.owes_end()),
+            ahead: send.ahead_bytes(),
+            unread_there: send.unread_bytes().saturating_sub(REPORT_BYTES),
+            unread_here: receive.unread_bytes(),
+            gaps_bytes: receive.gaps_bytes() as u64,
+            heap_bytes: (send.heap_bytes() + receive.heap_bytes()) as u64,
+        }
+    }
+
+    fn fields(&mut self) -> [&mut u64; 10] {
+        [
+            &mut self.queued,
+            &mut self.in_flight,
+            &mut self.lost,
+            &mut self.kept,
+            &mut self.ends_owed,
+            &mut self.ahead,
+            &mut self.unread_there,
+            &mut self.unread_here,
+            &mut self.gaps_bytes,
+            &mut self.heap_bytes,
+        ]
+    }
+
+    /// What was `before` is `after` now.
+    fn shift(&mut self, mut before: Counts, mut after: Counts) {
+        let changes = before.fields().into_iter().zip(after.fields());
+        for (total, (before, after)) in self.fields().into_iter().zip(changes) {
+            debug_assert!(*total >= *before);
+            *total = *total - *before + *after;
+        }
+    }
+}
+
+/// The sums of a bundle.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    /// Over all streams.
+    pub all: Counts,
+    /// Over those of each owner but 0, with how many they are. Whoever has no stream is not here.
+    owners: BTreeMap<u32, (Counts, usize)>,
+}
+
+impl Sums {
+    /// A stream may have changed.
+    #[inline]
+    pub fn count(&mut self, stream: &mut Stream) {
+        let (before, after) = (stream.counted, Counts::of(stream));
+        if before != after {
+            self.shift(stream.owner, before, after);
+            stream.counted = after;
+        }
+    }
+
+    /// A stream is no more.
+    pub fn forget(&mut self, stream: &mut Stream) {
+        self.set_owner(stream, 0);
+        self.shift(0, stream.counted, Counts::default());
+        stream.counted = Counts::default();
+    }
+
+    /// A stream is `owner`'s from now on. Returns whether there was room for an owner more; if not, it
+    /// is nobody's.
+    pub fn set_owner(&mut self, stream: &mut Stream, owner: u32) -> bool {
+        let counted = stream.counted;
+        if stream.owner != 0
+            && let Some((sums, streams)) = self.owners.get_mut(&stream.owner)
+        {
+            sums.shift(counted, Counts::default());
+            *streams -= 1;
+            if *streams == 0 {
+                debug_assert_eq!(*sums, Counts::default());
+                self.owners.remove(&stream.owner);
+            }
+        }
+        let has_room =
+            owner == 0 || self.owners.len() < OWNERS_MAX || self.owners.contains_key(&owner);
+        stream.owner = if has_room { owner } else { 0 };
+        if stream.owner != 0 {
+            let (sums, streams) = self.owners.entry(owner).or_default();
+            sums.shift(Counts::default(), counted);
+            *streams += 1;
+        }
+        has_room
+    }
+
+    /// The sums over the streams of `owner`; none if it is nobody.
+    pub fn of_owner(&self, owner: u32) -> Option<&Counts> {
+        if owner == 0 {
+            return None;
+        }
+        self.owners.get(&owner).map(|owner| &owner.0)
+    }
+
+    fn shift(&mut self, owner: u32, before: Counts, after: Counts) {
+        self.all.shift(before, after);
+        if owner != 0
+            && let Some((sums, _)) = self.owners.get_mut(&owner)
+        {
+            sums.shift(before, after);
+        }
+    }
+
+    /// `bytes` of a stream were sent for the first time: as [`count`](Sums::count), but this is all
+    /// that has changed.
+    #[inline]
+    pub fn count_sent(&mut self, stream: &mut Stream, bytes: u64) {
+        let mut after = stream.counted;
+        after.queued -= bytes;
+        after.in_flight += bytes;
+        self.all.queued -= bytes;
+        self.all.in_flight += bytes;
+        if stream.owner != 0
+            && let Some((sums, _)) = self.owners.get_mut(&stream.owner)
+        {
+            sums.queued -= bytes;
+            sums.in_flight += bytes;
+        }
+        stream.counted = after;
+        debug_assert_eq!(after, Counts::of(stream));
+    }
+
+    /// Whether the sums are what `streams` come to.
+    #[cfg(debug_assertions)]
+    pub fn are_right<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> bool {
+        let mut right = Sums::default();
+        for stream in streams {
+            let now = Counts::of(stream);
+            right.all.shift(Counts::default(), now);
+            if stream.owner != 0 {
+                let (sums, count) = right.owners.entry(stream.owner).or_default();
+                sums.shift(Counts::default(), now);
+                *count += 1;
+            }
+        }
+        right.all == self.all && right.owners == self.owners
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.owners.len() * size_of::<(u32, (Counts, usize))>()
+    }
+}
