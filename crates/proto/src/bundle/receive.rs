@@ -42,9 +42,7 @@ impl Bundle {
             .ok_or(Rejection::UnknownSession)?;
         let fresh = which == Which::Unconfirmed
             && self.sessions.unconfirmed.as_ref().is_some_and(|u| u.fresh);
-        let p = self.paths[link.index()]
-            .as_ref()
-            .ok_or(Rejection::WrongLink)?;
+        let p = self.paths.get(link).ok_or(Rejection::WrongLink)?;
         // A fresh session numbers its packets anew: the window does not apply yet.
         if !fresh && !p.path.may_accept(header.number) {
             let is_too_old = p.path.is_too_old(header.number);
@@ -76,7 +74,7 @@ impl Bundle {
         }
         let kinds = self.on_records(now, link, datagram_bytes, payload, context);
         context.content_arrived |= kinds.content;
-        if let Some(p) = &mut self.paths[link.index()] {
+        if let Some(p) = self.paths.get_mut(link) {
             p.path
                 .on_received(now, header.number, datagram_bytes, kinds.eliciting);
             p.heard_at = Some(now);
@@ -150,7 +148,7 @@ impl Bundle {
     ) {
         match record {
             Record::Ack(ack) => {
-                let Some(Some(p)) = self.paths.get_mut(usize::from(ack.path)) else {
+                let Some(p) = self.paths.get_mut(LinkId(ack.path)) else {
                     return;
                 };
                 let result = p.path.on_ack_via(now, &ack, link, &mut self.fates);
@@ -160,7 +158,7 @@ impl Bundle {
                 self.settle(now);
             }
             Record::Sent { path, next_number } => {
-                if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+                if let Some(p) = self.paths.get_mut(LinkId(path)) {
                     p.path.on_peer_sent(now, next_number);
                 }
             }
@@ -171,7 +169,7 @@ impl Bundle {
                     datagram_bytes,
                 };
                 self.reply(Some(link), reply);
-                if let Some(p) = &mut self.paths[link.index()] {
+                if let Some(p) = self.paths.get_mut(link) {
                     p.path.on_probed(now);
                 }
             }
@@ -181,10 +179,11 @@ impl Bundle {
             } => {
                 let bytes = usize::from(datagram_bytes);
                 let works = |p: &BundlePath| p.path.state() != PathState::Down;
-                let mut others = self.paths.iter().enumerate();
-                let others_work =
-                    others.any(|(index, p)| index != link.index() && p.as_ref().is_some_and(works));
-                if let Some(p) = &mut self.paths[link.index()]
+                let others_work = self
+                    .paths
+                    .iter()
+                    .any(|(other, p)| other != link && works(p));
+                if let Some(p) = self.paths.get_mut(link)
                     && p.path.on_probe_reply(now, token, bytes, others_work)
                 {
                     self.acked |= 1 << link.0;
@@ -199,7 +198,7 @@ impl Bundle {
                 self.on_link_state(now, link, path, generation, verdict, witness);
             }
             Record::LinkStateAck { path, generation } => {
-                if let Some(path) = self.any_path(usize::from(path)) {
+                if let Some(path) = self.any_path(LinkId(path)) {
                     path.on_link_state_ack(generation);
                 }
             }
@@ -220,7 +219,7 @@ impl Bundle {
             kb => f64::from(kb) * 1e3,
         };
         context.crowd.on_grant(now);
-        if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+        if let Some(p) = self.paths.get_mut(LinkId(path)) {
             p.path.on_grant(now, bytes_per_s);
         }
     }
@@ -237,7 +236,7 @@ impl Bundle {
         witness: crate::wire::Witness,
     ) {
         let mut fates = core::mem::take(&mut self.fates);
-        if let Some(path) = self.any_path(usize::from(path)) {
+        if let Some(path) = self.any_path(LinkId(path)) {
             path.on_peer_verdict(now, generation, verdict, witness, &mut fates);
         }
         self.fates = fates;

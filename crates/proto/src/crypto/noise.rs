@@ -60,7 +60,7 @@ impl Noise {
             let resolver = Resolver(Mutex::new(random.fork()));
             let builder = Builder::with_resolver(params, Box::new(resolver))
                 .prologue(&prologue)?
-                .psk(0, &key.psk)?;
+                .psk(0, key.psk())?;
             if initiator {
                 builder.build_initiator()
             } else {
