@@ -108,8 +108,8 @@ impl Received {
 
     /// Forgets all but the newest word: what is older does not come any more.
     fn shrink(&mut self) {
+        self.floor = self.floor.max(self.newest_word() * 64);
         if self.bits.len() > WORDS_IDLE {
-            self.floor = self.floor.max(self.newest_word() * 64);
             self.resize(WORDS_IDLE);
         }
     }
