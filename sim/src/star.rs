@@ -190,7 +190,7 @@ impl Star {
             for mut d in datagrams {
                 node.handle_datagram(now, LinkId(d.link), d.from, &mut d.bytes);
             }
-            while node.poll_timeout().is_some_and(|at| at <= now) {
+            if node.poll_timeout().is_some_and(|at| at <= now) {
                 node.handle_timeout(now);
             }
         });
