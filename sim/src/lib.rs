@@ -11,6 +11,7 @@ pub mod mirrored;
 pub mod mixed;
 pub mod mutant;
 pub mod net;
+pub mod peers;
 pub mod processor;
 mod random;
 pub mod run;
@@ -19,6 +20,7 @@ pub mod schedule;
 pub mod short;
 pub mod small;
 pub mod snapshot;
+pub mod star;
 pub mod workload;
 
 pub use random::{Random, mix};

@@ -1,16 +1,23 @@
 //! `sim`: runs fault schedules, replays one, tries mixtures of links, writes the goodput table.
 
+use cap::Cap;
+use std::alloc::System;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
-use tabane_sim::{Options, Schedule, run, runner, snapshot};
+use tabane_sim::{Options, Schedule, peers, run, runner, snapshot};
 
 const USAGE: &str = "\
 sim run --seeds A..B [--threads N]   run the schedules of these seeds
 sim replay SEED [--trace]            run one again and show what it does
 sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
-sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt";
+sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
+sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them";
+
+/// Counts what is allocated, for `sim peers`.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +27,8 @@ fn main() -> ExitCode {
         ["replay", seed] => replay(seed, false),
         ["replay", seed, "--trace"] => replay(seed, true),
         ["mixed", "--seeds", seeds] => try_mixed(seeds),
+        ["peers"] => measure_peers("1000"),
+        ["peers", count] => measure_peers(count),
         ["snapshot"] => compare_snapshot(),
         ["snapshot", "--write"] => write_snapshot(),
         _ => Err(USAGE.to_string()),
@@ -122,6 +131,16 @@ fn try_mixed(seeds: &str) -> Result<bool, String> {
     let failed = harmed.iter().filter(|harm| **harm).count();
     println!("{} passed, {failed} failed", seeds.len() - failed);
     Ok(failed == 0)
+}
+
+fn measure_peers(count: &str) -> Result<bool, String> {
+    let wrong = || format!("not a number of peers from 8 to 60000: {count}");
+    let count = count.parse().map_err(|_| wrong())?;
+    if !(8..=60_000).contains(&count) {
+        return Err(wrong());
+    }
+    print!("{}", peers::measure(count, Some(|| ALLOCATOR.allocated())));
+    Ok(true)
 }
 
 fn compare_snapshot() -> Result<bool, String> {

@@ -7,49 +7,79 @@ use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
 use crate::context::{Context, Event, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, PublicKey, Responder};
 use crate::link::PathState;
-use crate::wire::{FEATURES, Hello, Kind, VERSION};
-use crate::{LinkId, Time};
+use crate::wire::{FEATURES, Hello, Kind, Name, VERSION};
+use crate::{LinkId, PeerId, Time};
 
-impl Bundle {
-    fn hello(&self, context: &Context, session: u32, bundle: u64, peer_bundle: u64) -> Hello {
-        Hello {
-            version: VERSION,
-            wire: context.config.wire,
-            cipher_aes: context.config.cipher_aes,
-            session,
-            from: context.name,
-            to: self.name,
-            bundle,
-            peer_bundle,
-            receive_buffer_bytes: context.config.receive_buffer_bytes,
-            features: FEATURES,
+/// Who is called: its number, its name, and its public key if the configuration has one.
+pub(super) type Called = (PeerId, Name, Option<PublicKey>);
+
+/// What this node says of itself to the peer `to`.
+fn hello(context: &Context, to: Name, session: u32, bundle: u64, peer_bundle: u64) -> Hello {
+    Hello {
+        version: VERSION,
+        wire: context.config.wire,
+        cipher_aes: context.config.cipher_aes,
+        session,
+        from: context.name,
+        to,
+        bundle,
+        peer_bundle,
+        receive_buffer_bytes: context.config.receive_buffer_bytes,
+        features: FEATURES,
+    }
+}
+
+impl Sessions {
+    /// Begins a handshake with a peer; the first message goes out on every path at once, so
+    /// that a dead one costs no time.
+    pub(super) fn call(
+        &mut self,
+        now: Time,
+        (peer, name, public): Called,
+        paths: u8,
+        context: &mut Context,
+    ) {
+        let local = context.new_session(peer);
+        let hello = hello(context, name, local, self.my_bundle, self.peer_bundle);
+        let key = context.keys[0].clone();
+        let identity = &context.identity;
+        let initiator = Initiator::new(&key, identity, public, &hello, &mut context.random);
+        if let Some(replaced) = self.initiate(now, (initiator, key), local, paths) {
+            context.sessions.remove(&replaced);
         }
     }
 
+    /// Writes the first message to `buffer` if it is to be sent on a link that takes datagrams now.
+    /// Returns which link that is, the rounds before this one, and the message's length.
+    pub(super) fn next_first_message(
+        &mut self,
+        buffer: &mut [u8],
+        context: &Context,
+    ) -> Option<(LinkId, u8, usize)> {
+        let initiation = self.initiation.as_mut()?;
+        let unsent = initiation.unsent & !context.blocked;
+        if unsent == 0 {
+            return None;
+        }
+        let link = LinkId(unsent.trailing_zeros() as u8);
+        initiation.unsent &= !(1 << link.0);
+        let datagram = initiation.initiator.datagram();
+        buffer[..datagram.len()].copy_from_slice(datagram);
+        Some((link, initiation.round, datagram.len()))
+    }
+}
+
+impl Bundle {
     /// Whether there are keys, or a handshake is under way, that another one could disturb.
     pub fn has_handshake(&self) -> bool {
         let s = &self.sessions;
         s.current.is_some() || s.unconfirmed.is_some() || s.initiation.is_some()
     }
 
-    /// Begins a handshake; the first message goes out on every path at once, so
-    /// that a dead one costs no time.
+    /// Begins a handshake.
     pub(super) fn initiate(&mut self, now: Time, context: &mut Context) {
-        let local = context.new_session(self.peer);
-        let hello = self.hello(
-            context,
-            local,
-            self.sessions.my_bundle,
-            self.sessions.peer_bundle,
-        );
-        let key = context.keys[0].clone();
-        let (identity, public) = (&context.identity, self.config.public);
-        let initiator = Initiator::new(&key, identity, public, &hello, &mut context.random);
-        let paths = self.path_mask();
-        let ours = (initiator, key);
-        if let Some(replaced) = self.sessions.initiate(now, ours, local, paths) {
-            context.sessions.remove(&replaced);
-        }
+        let whom = (self.peer, self.name, self.config.public);
+        self.sessions.call(now, whom, self.path_mask(), context);
     }
 
     /// As [`initiate`](Bundle::initiate), if a handshake of ours is under way: it was begun on what
@@ -60,10 +90,9 @@ impl Bundle {
         }
     }
 
-    /// Whether somebody who has the cluster key and has shown to be the holder of `shown`, or of no
-    /// key, may be this peer.
+    /// As [`PeerConfig::accepts`](crate::PeerConfig).
     pub fn accepts(&self, shown: Option<PublicKey>) -> bool {
-        self.config.public.is_none() || self.config.public == shown
+        self.config.accepts(shown)
     }
 
     /// The peer's public key was replaced in the configuration.
@@ -79,14 +108,14 @@ impl Bundle {
     /// where the configuration says. Either may be out of date, so what has to find the peer tries
     /// them by turns.
     pub(super) fn address(&self, id: LinkId, configured: bool) -> Option<SocketAddr> {
-        let learned = self.paths[id.index()].as_ref()?.remote;
+        let learned = self.paths.get(id)?.remote;
         let configured = self.config.addresses[id.index()].filter(|_| configured);
         Some(configured.unwrap_or(learned))
     }
 
     /// Where a probe goes on `id`; by turns, if the path does not work.
     pub(super) fn probe_address(&mut self, id: LinkId) -> Option<SocketAddr> {
-        let p = self.paths[id.index()].as_mut()?;
+        let p = self.paths.get_mut(id)?;
         let works = matches!(p.path.state(), PathState::Up | PathState::Suspect);
         p.probes_configured = !works && !p.probes_configured;
         let configured = p.probes_configured;
@@ -137,7 +166,7 @@ impl Bundle {
             context.random.u64().max(1)
         };
         let local = context.new_session(self.peer);
-        let answer = self.hello(context, local, my_bundle, hello.bundle);
+        let answer = self::hello(context, self.name, local, my_bundle, hello.bundle);
         let shown = Credentials {
             key,
             public: responder.peer(),
@@ -149,14 +178,14 @@ impl Bundle {
             self.answered_inits.pop_front();
         }
         self.answered_inits.push_back(id);
-        let new = Unconfirmed {
+        let new = Box::new(Unconfirmed {
             session,
             fresh: !known,
             my_bundle,
             peer: hello,
             init: id,
             response,
-        };
+        });
         if let Some(old) = self.sessions.unconfirmed.replace(new) {
             context.sessions.remove(&old.session.local);
         }
@@ -208,7 +237,7 @@ impl Bundle {
         self.on_source(now, link, from, answer.len());
         // Use the new keys at once on every path: that confirms them to the peer. No path is known to work before
         // that is answered: a handshake does not say which link it was sent on, packets do.
-        for p in self.paths.iter_mut().flatten() {
+        for p in self.paths.values_mut() {
             p.path.request_probe();
         }
         Ok(())
@@ -225,9 +254,10 @@ impl Bundle {
         let Some(u) = self.sessions.unconfirmed.take() else {
             return;
         };
+        let u = *u;
         let (at, fresh) = ((link, from), u.fresh);
         self.install(now, at, u.session, &u.peer, u.my_bundle, fresh, context);
-        if let Some(p) = &mut self.paths[link.index()] {
+        if let Some(p) = self.paths.get_mut(link) {
             p.path.on_proven(now, None);
         }
     }
@@ -277,7 +307,7 @@ impl Bundle {
     /// under keys of the new first one, if the peer accepts that.
     pub fn on_new_keys(&mut self, now: Time, context: &mut Context) {
         let public = self.config.public;
-        let outdated = |u: &mut Unconfirmed| !u.session.shown.count(&context.keys, public);
+        let outdated = |u: &mut Box<Unconfirmed>| !u.session.shown.count(&context.keys, public);
         if let Some(u) = self.sessions.unconfirmed.take_if(outdated) {
             context.sessions.remove(&u.session.local);
         }

@@ -4,8 +4,10 @@
 //! ([`crate::link`]), the keys (`session`). `receive` goes up, `transmit` goes
 //! down, `handshake` makes keys.
 
+mod absent;
 mod explore;
 mod handshake;
+mod paths;
 mod receive;
 mod roaming;
 mod schedule;
@@ -27,7 +29,9 @@ use crate::segment::{Content, Fate};
 use crate::wire::{ACK_BYTES_MAX, Name, Record, Witness};
 use crate::{LinkId, PathStats, PeerId, Time};
 
+pub(crate) use absent::Absent;
 use explore::Explorer;
+use paths::Paths;
 use roaming::Candidate;
 pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
@@ -64,6 +68,22 @@ struct BundlePath {
     /// The answer to the last probe, if the link takes nothing now. It waits: of a link that others
     /// fill all the time nothing else may show the peer that it works.
     unsent_answer: Option<Record<'static>>,
+}
+
+impl BundlePath {
+    fn new(path: Path, remote: SocketAddr) -> BundlePath {
+        BundlePath {
+            path,
+            remote,
+            candidate: None,
+            probes_configured: false,
+            sent_told_at: Time::ZERO,
+            heard_at: None,
+            content_bytes: 0,
+            granted_at: Time::ZERO,
+            unsent_answer: None,
+        }
+    }
 }
 
 /// Whether a peer is connected.
@@ -133,11 +153,11 @@ pub(crate) struct Bundle {
     pub name: Name,
     config: PeerConfig,
     sessions: Sessions,
-    paths: [Option<BundlePath>; LINKS_MAX],
+    paths: Paths,
     /// Paths whose link was taken away: kept for as long as the session lives,
     /// since a path that began anew would use its numbers twice under the same
     /// keys, and accept again what it had accepted before.
-    parked: [Option<BundlePath>; LINKS_MAX],
+    parked: Paths,
     peer_buffer_bytes: u32,
     pub ops: Ops,
     /// Content to go out once more, on the path named.
@@ -155,6 +175,8 @@ pub(crate) struct Bundle {
     stopped: bool,
     /// Others than this bundle have packets on the paths.
     watch: Watch,
+    /// It stands in the node's list of those whose events wait.
+    pub events_listed: bool,
     explorer: Explorer,
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
@@ -182,23 +204,20 @@ const ANSWERED_INITS: usize = 32;
 /// floods probes, and are dropped.
 const REPLIES_MAX: usize = 64;
 
-impl Bundle {
-    pub fn new(
-        now: Time,
-        peer: PeerId,
-        name: Name,
-        config: PeerConfig,
-        context: &mut Context,
-    ) -> Bundle {
-        let opens_even_streams = context.config.name < config.name;
-        let mut bundle = Bundle {
-            peer,
-            name,
-            config,
+/// Room for answers that an idle bundle keeps.
+const REPLIES_KEPT: usize = 4;
 
-            sessions: Sessions::default(),
-            paths: Default::default(),
-            parked: Default::default(),
+impl Bundle {
+    /// The bundle with a peer that is met just now.
+    pub fn new(now: Time, absent: Absent, context: &Context) -> Bundle {
+        let opens_even_streams = context.config.name < absent.config.name;
+        let mut bundle = Bundle {
+            peer: absent.peer,
+            name: absent.name,
+            config: absent.config,
+            sessions: absent.sessions,
+            paths: Paths::default(),
+            parked: Paths::default(),
             peer_buffer_bytes: PEER_BUFFER_BYTES_UNKNOWN,
             ops: Ops::new(opens_even_streams, &context.config.op_limits),
             mirror: VecDeque::new(),
@@ -206,21 +225,21 @@ impl Bundle {
             arrived: 0,
             acked: 0,
             state: PeerState::Connecting,
-            since: now,
+            since: absent.since,
             was_up: false,
             restarted: false,
-            stopped: false,
-            watch: Watch::None,
+            stopped: absent.stopped,
+            watch: absent.watch,
+            events_listed: false,
             explorer: Explorer::new(now),
             busy_until: None,
             twins: Twins::default(),
             answered_inits: VecDeque::new(),
-            wrong_keys: 0,
+            wrong_keys: absent.wrong_keys,
             wrong_links: 0,
             fates: Vec::new(),
             contents: Vec::new(),
         };
-        bundle.sessions.my_bundle = context.random.u64().max(1);
         for link in 0..LINKS_MAX {
             bundle.rebuild_path(now, LinkId(link as u8), context);
         }
@@ -236,24 +255,17 @@ impl Bundle {
             return;
         };
         let config = Self::path_config(&link, self.peer_buffer_bytes);
-        if let Some(mut parked) = self.parked[id.index()].take() {
+        if let Some(mut parked) = self.parked.take(id) {
             parked.remote = remote;
             parked.candidate = None;
             parked.unsent_answer = None;
             parked.path.on_new_link(now, &config);
-            self.paths[id.index()] = Some(parked);
+            self.paths.put(id, parked);
         }
-        self.paths[id.index()].get_or_insert_with(|| BundlePath {
-            path: Path::new(id, now, &config),
-            remote,
-            candidate: None,
-            sent_told_at: Time::ZERO,
-            heard_at: None,
-            probes_configured: false,
-            content_bytes: 0,
-            granted_at: Time::ZERO,
-            unsent_answer: None,
-        });
+        if self.paths.get(id).is_none() {
+            let path = BundlePath::new(Path::new(id, now, &config), remote);
+            self.paths.put(id, Box::new(path));
+        }
         self.watch(self.watch);
     }
 
@@ -261,23 +273,23 @@ impl Bundle {
     /// as soon as under load.
     pub fn watch(&mut self, watch: Watch) {
         self.watch = watch;
-        for p in self.paths.iter_mut().flatten() {
+        for p in self.paths.values_mut() {
             p.path.watch(watch);
         }
     }
 
     /// If a probe goes out, those that are due soon on watched paths go along.
     fn ask_along(&mut self, now: Time) {
-        let mut paths = self.paths.iter_mut().flatten();
-        if self.watch != Watch::None && paths.any(|p| p.path.is_probe_due(now)) {
-            let paths = self.paths.iter_mut().flatten();
+        let is_due = |p: &BundlePath| p.path.is_probe_due(now);
+        if self.watch != Watch::None && self.paths.values().any(is_due) {
+            let paths = self.paths.values_mut();
             paths.for_each(|p| p.path.ask_along(now));
         }
     }
 
     /// The link of a path is another one now, if it is there.
     pub fn renew_path(&mut self, now: Time, id: LinkId, context: &Context) {
-        if let (Some(p), Some(link)) = (&mut self.paths[id.index()], context.links[id.index()]) {
+        if let (Some(p), Some(link)) = (self.paths.get_mut(id), context.links[id.index()]) {
             let config = Self::path_config(&link, self.peer_buffer_bytes);
             p.path.on_new_link(now, &config);
         }
@@ -285,7 +297,7 @@ impl Bundle {
 
     /// The link of a path was taken away. The peer is told, over the others.
     fn park_path(&mut self, now: Time, id: LinkId) {
-        let Some(mut gone) = self.paths[id.index()].take() else {
+        let Some(mut gone) = self.paths.take(id) else {
             return;
         };
         gone.path.on_kernel(now, false, &mut self.fates);
@@ -309,16 +321,16 @@ impl Bundle {
                 },
             );
         }
-        self.parked[id.index()] = Some(gone);
+        self.parked.put(id, gone);
     }
 
     /// The path over `id`, whether its link is there or not.
-    fn any_path(&mut self, id: usize) -> Option<&mut Path> {
-        let path = self.paths.get_mut(id)?.as_mut();
-        path.or(self.parked[id].as_mut()).map(|p| &mut p.path)
+    fn any_path(&mut self, id: LinkId) -> Option<&mut Path> {
+        let path = self.paths.get_mut(id);
+        path.or(self.parked.get_mut(id)).map(|p| &mut p.path)
     }
 
-    fn path_config(link: &LinkConfig, receive_buffer_bytes: u32) -> PathConfig {
+    pub(super) fn path_config(link: &LinkConfig, receive_buffer_bytes: u32) -> PathConfig {
         PathConfig {
             receive_buffer_bytes: u64::from(receive_buffer_bytes),
             datagram_bytes_max: usize::from(link.datagram_bytes_max),
@@ -335,7 +347,7 @@ impl Bundle {
         context: &Context,
     ) {
         self.config.addresses[id.index()] = address;
-        if let (Some(p), Some(address)) = (&mut self.paths[id.index()], address)
+        if let (Some(p), Some(address)) = (self.paths.get_mut(id), address)
             && p.remote != address
         {
             p.remote = address;
@@ -350,10 +362,9 @@ impl Bundle {
         self.mirror.clear();
         self.replies.clear();
         self.fates.clear();
-        self.parked = Default::default();
-        for (index, slot) in self.paths.iter_mut().enumerate() {
-            if let (Some(path), Some(link)) = (slot.as_mut(), context.links[index]) {
-                let id = LinkId(index as u8);
+        self.parked = Paths::default();
+        for (id, path) in self.paths.iter_mut() {
+            if let Some(link) = context.links[id.index()] {
                 let config = Self::path_config(&link, self.peer_buffer_bytes);
                 path.path = Path::new(id, now, &config);
                 path.path.watch(self.watch);
@@ -368,27 +379,21 @@ impl Bundle {
         }
     }
 
-    fn path_ids(&self) -> impl Iterator<Item = LinkId> + use<> {
-        let mask = self.path_mask();
-        (0..LINKS_MAX as u8)
-            .filter(move |i| mask & (1 << i) != 0)
-            .map(LinkId)
+    fn path_ids(&self) -> paths::Ids {
+        self.paths.ids()
     }
 
     /// A bit for every path that exists.
-    fn path_mask(&self) -> u8 {
-        let bit = |(i, p): (usize, &Option<BundlePath>)| u8::from(p.is_some()) << i;
-        self.paths.iter().enumerate().map(bit).sum()
+    pub const fn path_mask(&self) -> u8 {
+        self.paths.mask()
     }
 
     /// The paths whose socket takes datagrams now.
     fn open_paths(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
-        self.paths.iter().enumerate().filter_map(move |(i, p)| {
-            let usable = blocked & (1 << i) == 0;
-            p.as_ref()
-                .filter(|_| usable)
-                .map(|p| (LinkId(i as u8), &p.path))
-        })
+        let paths = self.paths.iter();
+        paths
+            .filter(move |(id, _)| blocked & (1 << id.0) == 0)
+            .map(|(id, p)| (id, &p.path))
     }
 
     /// Hands the fates that paths decided to what is carried.
@@ -408,15 +413,12 @@ impl Bundle {
         if arrived | acked == 0 {
             return;
         }
-        for i in 0..self.paths.len() {
-            if self.paths[i].is_none() {
-                continue;
-            }
-            let these = |showed: u8| self.these(showed & !(1 << i));
+        for id in self.path_ids() {
+            let these = |showed: u8| self.these(showed & !(1 << id.0));
             let sent = these(acked).map(Path::answered_sent).max();
             let arrivals = these(arrived).map(Path::patience).max();
             let acks = these(acked).map(Path::patience).max();
-            let Some(p) = &mut self.paths[i] else {
+            let Some(p) = self.paths.get_mut(id) else {
                 continue;
             };
             if let Some(patience) = arrivals {
@@ -431,14 +433,14 @@ impl Bundle {
 
     /// These paths (a bit each), as far as they exist.
     fn these(&self, paths: u8) -> impl Iterator<Item = &Path> {
-        let all = self.paths.iter().enumerate();
-        all.filter(move |(i, _)| paths & (1 << i) != 0)
-            .filter_map(|(_, p)| p.as_ref().map(|p| &p.path))
+        let all = self.paths.iter();
+        all.filter(move |(id, _)| paths & (1 << id.0) != 0)
+            .map(|(_, p)| &p.path)
     }
 
     pub fn handle_timeout(&mut self, now: Time, context: &mut Context) {
         self.share_progress(now);
-        for p in self.paths.iter_mut().flatten() {
+        for p in self.paths.values_mut() {
             p.path.on_timeout(now, &mut self.fates);
         }
         self.seek_comparison(now);
@@ -447,7 +449,7 @@ impl Bundle {
         self.ops.on_timeout(now);
         if self.busy_until.is_some_and(|until| until <= now) {
             self.busy_until = None;
-            self.ops.trim();
+            self.trim();
         }
         let paths = self.path_mask();
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
@@ -464,16 +466,20 @@ impl Bundle {
         }
     }
 
+    /// Gives back the memory that it took to carry something.
+    fn trim(&mut self) {
+        self.ops.trim();
+        self.fates = Vec::new();
+        self.contents = Vec::new();
+        self.mirror.shrink_to(0);
+        self.replies.shrink_to(REPLIES_KEPT);
+    }
+
     /// A path that is silent is judged by the others: if they are idle, ask them. (Not those that are
     /// down: of their probes the last few alone are remembered, and must be answered for a return.)
     fn seek_comparison(&mut self, now: Time) {
-        if self
-            .paths
-            .iter()
-            .flatten()
-            .any(|p| p.path.lacks_comparison(now))
-        {
-            let paths = self.paths.iter_mut().flatten();
+        if self.paths.values().any(|p| p.path.lacks_comparison(now)) {
+            let paths = self.paths.values_mut();
             for p in paths.filter(|p| p.path.state() != PathState::Down) {
                 p.path.request_probe();
             }
@@ -488,10 +494,10 @@ impl Bundle {
         // Without keys nothing can be sent, so what paths want is not due; nor are
         // acknowledgements while no path could carry them.
         let keyed = self.sessions.current.is_some();
-        let paths = self.paths.iter().flatten().filter(|_| keyed);
-        let path = self.paths.iter().enumerate().filter(|_| keyed);
+        let paths = self.paths.values().filter(|_| keyed);
+        let path = self.paths.iter().filter(|_| keyed);
         let path = path
-            .filter_map(|(i, p)| p.as_ref()?.path.next_timeout(blocked & (1 << i) == 0))
+            .filter_map(|(id, p)| p.path.next_timeout(blocked & (1 << id.0) == 0))
             .min();
         let carried = schedule::fastest(self.open_paths(blocked), None).is_some();
         let sendable = paths.filter(|_| carried);
@@ -519,7 +525,7 @@ impl Bundle {
 
     /// The kernel says that a link of ours is up or down.
     pub fn handle_link(&mut self, now: Time, id: LinkId, up: bool, context: &mut Context) {
-        if let Some(p) = &mut self.paths[id.index()] {
+        if let Some(p) = self.paths.get_mut(id) {
             p.path.on_kernel(now, up, &mut self.fates);
             p.unsent_answer = None;
         }
@@ -529,15 +535,14 @@ impl Bundle {
 
     /// The kernel refused a datagram of this size on a link of ours.
     pub fn handle_refused(&mut self, now: Time, id: LinkId, datagram_bytes: usize) {
-        if let Some(p) = &mut self.paths[id.index()] {
+        if let Some(p) = self.paths.get_mut(id) {
             p.path.on_refused(now, datagram_bytes);
         }
     }
 
     fn any_path_works(&self) -> bool {
         self.paths
-            .iter()
-            .flatten()
+            .values()
             .any(|p| matches!(p.path.state(), PathState::Up | PathState::Suspect))
     }
 
@@ -545,17 +550,16 @@ impl Bundle {
     /// what is sent under it is never answered.)
     fn silent_at(&self) -> Option<Time> {
         let session = self.sessions.current.as_ref()?;
-        let changes = self.paths.iter().flatten().map(|p| p.path.since());
+        let changes = self.paths.values().map(|p| p.path.since());
         let since = changes.max().unwrap_or(self.since).max(session.since);
         (!self.any_path_works()).then(|| since + PEER_SILENT_MAX)
     }
 
     /// Turns what paths report into events, and notices that the peer came or went.
     pub fn update_state(&mut self, now: Time, context: &mut Context) {
-        for (i, slot) in self.paths.iter_mut().enumerate() {
-            let Some(p) = slot else { continue };
+        for (id, p) in self.paths.iter_mut() {
             while let Some(event) = p.path.poll_event() {
-                context.event(path_event(self.peer, LinkId(i as u8), event));
+                context.event(path_event(self.peer, id, event));
             }
         }
         let works = self.sessions.current.is_some() && self.any_path_works();
@@ -581,7 +585,9 @@ impl Bundle {
         while self.ops.waiting_events() > 0 {
             let room = context.takes_op_events();
             if !room && self.ops.waiting_events() <= EVENTS_WAITING_MAX {
-                context.events_wait = true;
+                if !core::mem::replace(&mut self.events_listed, true) {
+                    context.events_waiting.push_back(peer);
+                }
                 return;
             }
             match self.ops.poll_event() {
@@ -625,7 +631,7 @@ impl Bundle {
     fn say_goodbye(&mut self, now: Time, code: u32, context: &mut Context) {
         let mut packet = [0; DATAGRAM_BYTES_MIN];
         let mut records = Vec::new();
-        for p in self.paths.iter_mut().flatten() {
+        for p in self.paths.values_mut() {
             if p.path.ack_pending() {
                 records.extend(p.path.take_ack(now).map(Record::Ack));
             }
@@ -668,12 +674,16 @@ impl Bundle {
         self.sessions.current.is_some() && self.state == PeerState::Up
     }
 
-    pub fn session_numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.sessions.numbers()
+    pub const fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The state of each path, by its link.
+    pub fn path_states(&self) -> impl Iterator<Item = (LinkId, PathState)> {
+        self.paths.iter().map(|(id, p)| (id, p.path.state()))
     }
 
     pub fn stats(&self) -> PeerStats {
-        let paths = self.paths.iter().enumerate();
         let session = self.sessions.current.as_ref();
         PeerStats {
             name: self.config.name.clone(),
@@ -682,8 +692,10 @@ impl Bundle {
             session_since: session.map(|s| s.since),
             public: session.and_then(|s| s.shown.public.filter(|k| self.config.public == Some(*k))),
             features: session.map_or(0, |s| s.features),
-            paths: paths
-                .filter_map(|(i, p)| p.as_ref().map(|p| path_status(LinkId(i as u8), p)))
+            paths: self
+                .paths
+                .iter()
+                .map(|(id, p)| path_status(id, p))
                 .collect(),
             op: self.ops.stats(),
             memory_bytes: self.memory_bytes(),
@@ -691,18 +703,20 @@ impl Bundle {
     }
 
     pub fn path_stats(&self, id: LinkId) -> Option<PathStats> {
-        Some(self.paths.get(id.index())?.as_ref()?.path.stats())
+        Some(self.paths.get(id)?.path.stats())
     }
 
     pub fn memory_bytes(&self) -> usize {
-        let paths = self.paths.iter().chain(&self.parked);
-        let paths: usize = paths.flatten().map(|p| p.path.stats().memory_bytes).sum();
+        let paths = self.paths.values().chain(self.parked.values());
+        let beside = size_of::<BundlePath>() - size_of::<Path>();
+        let paths: usize = paths.map(|p| p.path.stats().memory_bytes + beside).sum();
         let queues = self.mirror.capacity() * size_of::<(LinkId, Content)>()
             + self.replies.capacity() * size_of::<(Option<LinkId>, Record<'static>)>()
             + self.answered_inits.capacity() * size_of::<InitId>()
             + self.fates.capacity() * size_of::<(Content, Fate)>()
             + self.contents.capacity() * size_of::<Content>();
-        size_of::<Bundle>() + paths + queues + self.ops.memory_bytes()
+        size_of::<Bundle>() + paths + queues + self.sessions.heap_bytes() + self.ops.memory_bytes()
+            - size_of::<Ops>()
     }
 }
 

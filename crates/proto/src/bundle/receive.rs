@@ -51,9 +51,7 @@ impl Bundle {
             .ok_or(Rejection::UnknownSession)?;
         let fresh = which == Which::Unconfirmed
             && self.sessions.unconfirmed.as_ref().is_some_and(|u| u.fresh);
-        let p = self.paths[link.index()]
-            .as_ref()
-            .ok_or(Rejection::WrongLink)?;
+        let p = self.paths.get(link).ok_or(Rejection::WrongLink)?;
         // A fresh session numbers its packets anew: the window does not apply yet.
         if !fresh && !p.path.may_accept(header.number) {
             let is_too_old = p.path.is_too_old(header.number);
@@ -91,7 +89,7 @@ impl Bundle {
         };
         let kinds = self.on_records(&arrival, payload, context);
         context.content_arrived |= kinds.content;
-        if let Some(p) = &mut self.paths[link.index()] {
+        if let Some(p) = self.paths.get_mut(link) {
             p.path
                 .on_received(now, header.number, datagram_bytes, kinds.eliciting);
             p.heard_at = Some(now);
@@ -164,7 +162,7 @@ impl Bundle {
         } = arrival;
         match record {
             Record::Ack(ack) => {
-                let Some(Some(p)) = self.paths.get_mut(usize::from(ack.path)) else {
+                let Some(p) = self.paths.get_mut(LinkId(ack.path)) else {
                     return;
                 };
                 let result = p.path.on_ack_via(now, &ack, link, &mut self.fates);
@@ -174,7 +172,7 @@ impl Bundle {
                 self.settle(now);
             }
             Record::Sent { path, next_number } => {
-                if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+                if let Some(p) = self.paths.get_mut(LinkId(path)) {
                     p.path.on_peer_sent(now, next_number);
                 }
             }
@@ -185,7 +183,7 @@ impl Bundle {
                     datagram_bytes,
                 };
                 self.reply(Some(link), reply);
-                if let Some(p) = &mut self.paths[link.index()] {
+                if let Some(p) = self.paths.get_mut(link) {
                     p.path.on_probed(now);
                 }
             }
@@ -206,7 +204,7 @@ impl Bundle {
                 self.on_link_state(now, link, path, generation, verdict, witness);
             }
             Record::LinkStateAck { path, generation } => {
-                if let Some(path) = self.any_path(usize::from(path)) {
+                if let Some(path) = self.any_path(LinkId(path)) {
                     path.on_link_state_ack(generation);
                 }
             }
@@ -225,10 +223,9 @@ impl Bundle {
     /// A probe was answered, one of so many bytes.
     fn on_probe_reply(&mut self, now: Time, link: LinkId, token: u32, bytes: usize) {
         let works = |p: &BundlePath| p.path.state() != PathState::Down;
-        let mut others = self.paths.iter().enumerate();
-        let others_work =
-            others.any(|(index, p)| index != link.index() && p.as_ref().is_some_and(works));
-        if let Some(p) = &mut self.paths[link.index()]
+        let works_beside = |(other, p): (LinkId, &BundlePath)| other != link && works(p);
+        let others_work = self.paths.iter().any(works_beside);
+        if let Some(p) = self.paths.get_mut(link)
             && p.path.on_probe_reply(now, token, bytes, others_work)
         {
             self.acked |= 1 << link.0;
@@ -242,7 +239,7 @@ impl Bundle {
             kb => f64::from(kb) * 1e3,
         };
         context.crowd.on_grant(now);
-        if let Some(Some(p)) = self.paths.get_mut(usize::from(path)) {
+        if let Some(p) = self.paths.get_mut(LinkId(path)) {
             p.path.on_grant(now, bytes_per_s);
         }
     }
@@ -259,7 +256,7 @@ impl Bundle {
         witness: crate::wire::Witness,
     ) {
         let mut fates = core::mem::take(&mut self.fates);
-        if let Some(path) = self.any_path(usize::from(path)) {
+        if let Some(path) = self.any_path(LinkId(path)) {
             path.on_peer_verdict(now, generation, verdict, witness, &mut fates);
         }
         self.fates = fates;

@@ -42,7 +42,7 @@ impl Candidate {
 impl Bundle {
     /// The newest packet of a path, or a handshake, of so many bytes came from `from`.
     pub(super) fn on_source(&mut self, now: Time, link: LinkId, from: SocketAddr, bytes: usize) {
-        let Some(p) = &mut self.paths[link.index()] else {
+        let Some(p) = self.paths.get_mut(link) else {
             return;
         };
         if p.remote == from {
@@ -70,7 +70,7 @@ impl Bundle {
         configured: bool,
         bytes: usize,
     ) -> Option<SocketAddr> {
-        let candidate = self.paths[id.index()].as_mut()?.candidate.as_mut();
+        let candidate = self.paths.get_mut(id)?.candidate.as_mut();
         let candidate = candidate.filter(|_| !configured);
         let seems = candidate.and_then(|candidate| candidate.spend(bytes));
         seems.or_else(|| self.address(id, configured))
@@ -85,7 +85,7 @@ impl Bundle {
         from: SocketAddr,
         token: u32,
     ) -> bool {
-        let Some(p) = &mut self.paths[link.index()] else {
+        let Some(p) = self.paths.get_mut(link) else {
             return false;
         };
         let answers = |c: &mut Candidate| c.address == from && c.token == Some(token);
@@ -106,14 +106,14 @@ impl Bundle {
         buffer: &mut [u8],
         context: &mut Context,
     ) -> Option<Transmit> {
-        let p = self.paths[id.index()].as_ref()?;
+        let p = self.paths.get(id)?;
         p.candidate.as_ref().filter(|c| now >= c.ask_at)?;
         let again_at = now + p.path.patience().max(ASK_AGAIN_MIN);
         let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
         Record::Probe { token }.write(&mut w);
         let written = w.len();
         let bytes = written + self.sessions.current.as_ref()?.keys.trailer_bytes;
-        let candidate = self.paths[id.index()].as_mut()?.candidate.as_mut()?;
+        let candidate = self.paths.get_mut(id)?.candidate.as_mut()?;
         let to = candidate.spend(bytes)?;
         candidate.token = Some(token);
         candidate.ask_at = again_at;

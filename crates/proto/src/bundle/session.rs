@@ -188,13 +188,16 @@ pub(crate) enum Which {
     Unconfirmed,
 }
 
-/// All sessions of a bundle.
+/// What the expanded keys of a session take: AES-128-GCM, both ways.
+const KEYS_BYTES: usize = 2 * 600;
+
+/// All sessions of a bundle. Each lies in a box of its own: a peer that was never met has none.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    pub current: Option<Session>,
-    previous: Option<(Session, Time)>,
-    pub unconfirmed: Option<Unconfirmed>,
-    pub initiation: Option<Initiation>,
+    pub current: Option<Box<Session>>,
+    previous: Option<Box<(Session, Time)>>,
+    pub unconfirmed: Option<Box<Unconfirmed>>,
+    pub initiation: Option<Box<Initiation>>,
     /// No handshake is begun before.
     not_before: Time,
     /// Names our state; 0 before there was any.
@@ -215,11 +218,11 @@ impl Sessions {
 
     pub fn find(&self, header: &Header) -> Option<Which> {
         let is = |s: &Session| s.local == header.session;
-        if self.current.as_ref().is_some_and(is) {
+        if self.current.as_deref().is_some_and(is) {
             Some(Which::Current)
         } else if self.unconfirmed.as_ref().is_some_and(|u| is(&u.session)) {
             Some(Which::Unconfirmed)
-        } else if self.previous.as_ref().is_some_and(|(s, _)| is(s)) {
+        } else if self.previous.as_ref().is_some_and(|p| is(&p.0)) {
             Some(Which::Previous)
         } else {
             None
@@ -228,8 +231,8 @@ impl Sessions {
 
     pub fn get(&self, which: Which) -> Option<&Session> {
         match which {
-            Which::Current => self.current.as_ref(),
-            Which::Previous => self.previous.as_ref().map(|(s, _)| s),
+            Which::Current => self.current.as_deref(),
+            Which::Previous => self.previous.as_ref().map(|p| &p.0),
             Which::Unconfirmed => self.unconfirmed.as_ref().map(|u| &u.session),
         }
     }
@@ -242,7 +245,7 @@ impl Sessions {
         local: u32,
         paths: u8,
     ) -> Option<u32> {
-        let new = Initiation {
+        let new = Box::new(Initiation {
             initiator,
             key,
             local,
@@ -251,7 +254,7 @@ impl Sessions {
             interval: RETRY_FIRST,
             unsent: paths,
             round: 0,
-        };
+        });
         self.initiation.replace(new).map(|old| old.local)
     }
 
@@ -270,15 +273,15 @@ impl Sessions {
 
     /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
     pub fn install(&mut self, now: Time, session: Session, fresh: bool) -> [Option<u32>; 2] {
-        let old = self.current.replace(session);
+        let old = self.current.replace(Box::new(session));
         if fresh {
             return [
                 old.map(|s| s.local),
-                self.previous.take().map(|(s, _)| s.local),
+                self.previous.take().map(|p| p.0.local),
             ];
         }
-        let dropped = self.previous.take().map(|(s, _)| s.local);
-        self.previous = old.map(|s| (s, now + PREVIOUS_LIFETIME));
+        let dropped = self.previous.take().map(|p| p.0.local);
+        self.previous = old.map(|s| Box::new((*s, now + PREVIOUS_LIFETIME)));
         [dropped, None]
     }
 
@@ -312,19 +315,15 @@ impl Sessions {
             i.interval = (i.interval * 2).min(RETRY_MAX);
             i.next_send = now + i.interval;
         }
-        if self
-            .previous
-            .as_ref()
-            .is_some_and(|(_, until)| now >= *until)
-        {
-            return self.previous.take().map(|(s, _)| s.local);
+        if self.previous.as_ref().is_some_and(|p| now >= p.1) {
+            return self.previous.take().map(|p| p.0.local);
         }
         None
     }
 
     pub fn next_timeout(&self) -> Option<Time> {
         let initiation = self.initiation.as_ref().map(|i| i.next_send);
-        let previous = self.previous.as_ref().map(|(_, until)| *until);
+        let previous = self.previous.as_ref().map(|p| p.1);
         let rekey = match (&self.initiation, &self.current) {
             (None, Some(s)) => Some(s.unheard_at().unwrap_or(Time::NEVER).min(s.rekey_at())),
             (None, None) => Some(self.confirmation_deadline().unwrap_or(self.not_before)),
@@ -340,9 +339,20 @@ impl Sessions {
     /// Every session number in use, to be freed with the bundle.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         let current = self.current.iter().map(|s| s.local);
-        let previous = self.previous.iter().map(|(s, _)| s.local);
+        let previous = self.previous.iter().map(|p| p.0.local);
         let unconfirmed = self.unconfirmed.iter().map(|u| u.session.local);
         let initiation = self.initiation.iter().map(|i| i.local);
         current.chain(previous).chain(unconfirmed).chain(initiation)
+    }
+
+    /// Memory held beside its own, in bytes; the keys' own, of which only their library knows, are guessed.
+    pub fn heap_bytes(&self) -> usize {
+        let sessions = usize::from(self.current.is_some()) + usize::from(self.previous.is_some());
+        let unconfirmed = self.unconfirmed.as_ref();
+        let unconfirmed = unconfirmed.map_or(0, |u| {
+            size_of::<Unconfirmed>() + u.response.capacity() + KEYS_BYTES
+        });
+        let initiation = usize::from(self.initiation.is_some()) * size_of::<Initiation>();
+        sessions * (size_of::<(Session, Time)>() + KEYS_BYTES) + unconfirmed + initiation
     }
 }

@@ -47,18 +47,7 @@ impl Bundle {
     }
 
     fn transmit_handshake(&mut self, buffer: &mut [u8], context: &Context) -> Option<Transmit> {
-        let open = !context.blocked;
-        let initiation = self.sessions.initiation.as_mut()?;
-        let unsent = initiation.unsent & open;
-        if unsent == 0 {
-            return None;
-        }
-        let link = LinkId(unsent.trailing_zeros() as u8);
-        initiation.unsent &= !(1 << link.0);
-        let round = initiation.round;
-        let datagram = initiation.initiator.datagram();
-        let bytes = datagram.len();
-        buffer[..bytes].copy_from_slice(datagram);
+        let (link, round, bytes) = self.sessions.next_first_message(buffer, context)?;
         let to = self.handshake_address(link, round % 2 == 1, bytes)?;
         Some(Transmit {
             link,
@@ -79,7 +68,7 @@ impl Bundle {
         self.sessions.current.as_ref()?;
         for id in self.path_ids() {
             let token = context.random.u32();
-            let Some(p) = &mut self.paths[id.index()] else {
+            let Some(p) = self.paths.get_mut(id) else {
                 continue;
             };
             let open = context.blocked & (1 << id.0) == 0;
@@ -90,7 +79,7 @@ impl Bundle {
             {
                 return Some(question);
             }
-            let Some(p) = &mut self.paths[id.index()] else {
+            let Some(p) = self.paths.get_mut(id) else {
                 continue;
             };
             match p.path.poll_control(now, token, open) {
@@ -126,7 +115,7 @@ impl Bundle {
             let Some(id) = on.or_else(fastest) else {
                 continue;
             };
-            let Some(p) = &mut self.paths[id.index()] else {
+            let Some(p) = self.paths.get_mut(id) else {
                 continue;
             };
             if context.blocked & (1 << id.0) == 0 {
@@ -189,11 +178,11 @@ impl Bundle {
         if self.ops.pending() == Pending::None || self.sessions.current.is_none() {
             return None;
         }
-        for p in self.paths.iter_mut().flatten() {
+        for p in self.paths.values_mut() {
             p.path.refill(now);
         }
         let id = schedule::choose(self.open_paths(context.blocked), self.demand())?;
-        let p = self.paths[id.index()].as_ref()?;
+        let p = self.paths.get(id)?;
         let datagram_bytes = p.path.mtu_bytes();
         let budget = (p.path.burst_bytes() as u64).min(p.path.room_bytes()) as usize;
         let packets = (budget / datagram_bytes)
@@ -276,7 +265,7 @@ impl Bundle {
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
         let explored = self.explorer.next_copy(|id| {
-            let path = paths[id.index()].as_ref().map(|p| &p.path);
+            let path = paths.get(id).map(|p| &p.path);
             path.is_some_and(|p| p.room_bytes() >= waiting * p.mtu_bytes() as u64)
         });
         let mut second = None;
@@ -300,7 +289,7 @@ impl Bundle {
     ) -> Option<Transmit> {
         while let Some(&(id, _)) = self.mirror.front() {
             let open = context.blocked & (1 << id.0) == 0;
-            let Some(p) = &mut self.paths[id.index()] else {
+            let Some(p) = self.paths.get_mut(id) else {
                 self.mirror.pop_front();
                 continue;
             };
@@ -344,12 +333,11 @@ impl Bundle {
     ) -> Option<Transmit> {
         for id in self.path_ids() {
             let due = |p: &super::BundlePath| p.path.ack_deadline().is_some_and(|at| at <= now);
-            if !self.paths[id.index()].as_ref().is_some_and(due) {
+            if !self.paths.get(id).is_some_and(due) {
                 continue;
             }
             let carries = |p: &super::BundlePath| p.path.carries();
-            let own = self.paths[id.index()].as_ref().is_some_and(carries)
-                && context.blocked & (1 << id.0) == 0;
+            let own = self.paths.get(id).is_some_and(carries) && context.blocked & (1 << id.0) == 0;
             let fastest = || schedule::fastest(self.open_paths(context.blocked), None);
             let Some(on) = own.then_some(id).or_else(fastest) else {
                 continue;
@@ -369,7 +357,7 @@ impl Bundle {
     /// Writes the acknowledgement of path `id` if one waits. That of a far path also goes
     /// on the fastest: what is found lost sooner holds up the rest for less.
     fn write_ack(&mut self, now: Time, id: LinkId, context: &Context, w: &mut Writer<'_>) {
-        let Some(p) = &mut self.paths[id.index()] else {
+        let Some(p) = self.paths.get_mut(id) else {
             return;
         };
         if !p.path.ack_pending() {
@@ -383,7 +371,7 @@ impl Bundle {
         self.write_grants(now, context, w);
         let nearer = schedule::fastest(self.open_paths(context.blocked), Some(id));
         let is_nearer = |n: &LinkId| {
-            let path = self.paths[n.index()].as_ref();
+            let path = self.paths.get(*n);
             path.is_some_and(|p| p.path.rtt_base() < far)
         };
         if let Some(nearer) = nearer.filter(is_nearer) {
@@ -395,19 +383,18 @@ impl Bundle {
     /// the rest. (On those that carry nothing as well: what keeps the peer from using them may
     /// be the crowd.)
     pub(crate) fn write_grants(&mut self, now: Time, context: &Context, w: &mut Writer<'_>) {
-        for (i, slot) in self.paths.iter_mut().enumerate() {
-            let Some(p) = slot else { continue };
+        for (id, p) in self.paths.iter_mut() {
             if w.room() < GRANT_BYTES {
                 return;
             }
             if now.since(p.granted_at) < GRANT_EVERY {
                 continue;
             }
-            let grant = context.crowd.grant(LinkId(i as u8), self.peer);
+            let grant = context.crowd.grant(id, self.peer);
             p.path.set_crowded(grant.is_some());
             if let Some(bytes_per_s) = grant {
                 p.granted_at = now;
-                let path = i as u8;
+                let path = id.0;
                 // Infinity saturates: no limit.
                 let kb_per_s = (bytes_per_s / 1e3) as u32;
                 Record::Grant { path, kb_per_s }.write(w);
@@ -417,24 +404,23 @@ impl Bundle {
 
     /// Tells a crowded peer how long packets wait on their way to it, if that is due.
     fn write_waited(&mut self, now: Time, w: &mut Writer<'_>) {
-        for (i, slot) in self.paths.iter_mut().enumerate() {
-            let Some(queue) = slot.as_mut().and_then(|p| p.path.take_waited(now)) else {
+        for (id, p) in self.paths.iter_mut() {
+            let Some(queue) = p.path.take_waited(now) else {
                 continue;
             };
             let queue_us = u16::try_from(queue.as_micros()).unwrap_or(u16::MAX);
-            let path = i as u8;
+            let path = id.0;
             Record::Waited { path, queue_us }.write(w);
         }
     }
 
     /// Tells how much was sent on each path, if that is due.
     fn write_sent(&mut self, now: Time, w: &mut Writer<'_>) {
-        for (i, slot) in self.paths.iter_mut().enumerate() {
-            let Some(p) = slot else { continue };
+        for (id, p) in self.paths.iter_mut() {
             if now.since(p.sent_told_at) >= SENT_EVERY && p.path.stats().in_flight_bytes > 0 {
                 p.sent_told_at = now;
                 Record::Sent {
-                    path: i as u8,
+                    path: id.0,
                     next_number: p.path.next_number(),
                 }
                 .write(w);
@@ -448,7 +434,7 @@ impl Bundle {
             // Rekeying has failed for long: rather silent than insecure.
             return None;
         }
-        let number = self.paths[id.index()].as_ref()?.path.next_number();
+        let number = self.paths.get(id)?.path.next_number();
         Some(Header {
             path: id.0,
             session: session.remote,
@@ -488,8 +474,7 @@ impl Bundle {
 
     /// Seals a finished packet and enters it, with `self.contents`, into its path's books.
     fn seal(&mut self, now: Time, id: LinkId, packet: &mut [u8], eliciting: bool) {
-        if let (Some(session), Some(p)) = (&mut self.sessions.current, &mut self.paths[id.index()])
-        {
+        if let (Some(session), Some(p)) = (&mut self.sessions.current, self.paths.get_mut(id)) {
             session.keys.seal.seal(packet);
             session.packets_sealed += 1;
             p.path.on_sent(now, packet.len(), &self.contents, eliciting);
@@ -505,7 +490,7 @@ impl Bundle {
         context: &mut Context,
     ) -> Option<Transmit> {
         context.stats.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
-        let p = self.paths[id.index()].as_ref()?;
+        let p = self.paths.get(id)?;
         Some(Transmit {
             link: id,
             to: p.remote,

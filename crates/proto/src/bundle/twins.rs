@@ -67,7 +67,7 @@ impl Bundle {
 
     /// Where the peer is now, if that is another address than `from`.
     fn live_elsewhere(&self, now: Time, link: LinkId, from: SocketAddr) -> Option<SocketAddr> {
-        let p = self.paths.get(link.index())?.as_ref()?;
+        let p = self.paths.get(link)?;
         let is_live = p.heard_at.is_some_and(|at| now.since(at) < LIVE_MAX);
         let has_keys = self.sessions.current.is_some();
         (has_keys && is_live && p.remote.ip() != from.ip()).then_some(p.remote)
@@ -83,7 +83,7 @@ impl Bundle {
     ) {
         let live = self.live_elsewhere(now, link, from);
         let take_turns = self.twins.superseded(now, self.sessions.peer_bundle, new);
-        let there = self.paths[link.index()].as_ref().map(|p| p.remote);
+        let there = self.paths.get(link).map(|p| p.remote);
         let Some(displaced) = live.or(there.filter(|_| take_turns)) else {
             return;
         };

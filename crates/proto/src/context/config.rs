@@ -33,6 +33,14 @@ pub struct PeerConfig {
     pub public: Option<PublicKey>,
 }
 
+impl PeerConfig {
+    /// Whether somebody who has the cluster key and has shown to be the holder of `shown`, or of no
+    /// key, may be this peer.
+    pub(crate) fn accepts(&self, shown: Option<PublicKey>) -> bool {
+        self.public.is_none() || self.public == shown
+    }
+}
+
 /// This node.
 #[derive(Clone)]
 pub struct NodeConfig {

@@ -5,10 +5,11 @@
 mod config;
 mod crowd;
 mod event;
+mod sessions;
 mod stats;
 mod transmit;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use crate::Random;
@@ -21,6 +22,7 @@ use crate::{LinkId, PeerId};
 pub use config::{ConfigError, LinkConfig, NodeConfig, PeerConfig};
 pub(crate) use crowd::Crowd;
 pub use event::{DownReason, Event, Refusal};
+pub(crate) use sessions::SessionNumbers;
 pub use stats::{NodeStats, Rejection};
 pub use transmit::{RanOut, Transmit};
 
@@ -43,12 +45,12 @@ pub(crate) struct Context {
     pub random: Random,
     pub stats: NodeStats,
     /// Session numbers of ours, and whose they are.
-    pub sessions: BTreeMap<u32, PeerId>,
+    pub sessions: SessionNumbers,
     pub events: VecDeque<Event>,
     /// Of each stream that an event says is broken: what is left to read.
     pub rests: VecDeque<Option<Rest>>,
-    /// Whether bundles have events for which there was no room.
-    pub events_wait: bool,
+    /// Peers that have events for which there was no room, each once.
+    pub events_waiting: VecDeque<PeerId>,
     /// Handshake answers and cookies to be sent.
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
     /// Who sends how much to us.
@@ -99,8 +101,7 @@ impl Context {
     pub fn new_session(&mut self, peer: PeerId) -> u32 {
         loop {
             let number = self.random.u32();
-            if let std::collections::btree_map::Entry::Vacant(free) = self.sessions.entry(number) {
-                free.insert(peer);
+            if self.sessions.insert(number, peer) {
                 return number;
             }
         }

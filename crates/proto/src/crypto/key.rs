@@ -4,12 +4,16 @@ use super::{PublicKey, public_key};
 use crate::wire::{MAC_BYTES, Name};
 use core::fmt;
 use ring::{hkdf, hmac};
+use std::sync::Arc;
 
 /// The key that all nodes of a cluster share, and what follows from it.
+/// (Sessions and handshakes keep it, so it is shared and not copied.)
 #[derive(Clone)]
-pub struct ClusterKey {
+pub struct ClusterKey(Arc<Derived>);
+
+struct Derived {
     /// The pre-shared key of the Noise handshake.
-    pub(super) psk: [u8; 32],
+    psk: [u8; 32],
     mac: hmac::Key,
     cluster: hkdf::Prk,
 }
@@ -19,16 +23,24 @@ impl ClusterKey {
     pub fn new(secret: [u8; 32]) -> ClusterKey {
         let cluster = hkdf::Salt::new(hkdf::HKDF_SHA256, b"tabane").extract(&secret);
         let mac: [u8; 32] = expand(&cluster, b"tabane mac");
-        ClusterKey {
+        ClusterKey(Arc::new(Derived {
             psk: expand(&cluster, b"tabane psk"),
             mac: hmac::Key::new(hmac::HMAC_SHA256, &mac),
             cluster,
-        }
+        }))
+    }
+
+    /// The pre-shared key of the Noise handshake.
+    pub(super) fn psk(&self) -> &[u8; 32] {
+        &self.0.psk
     }
 
     /// The private key of a node that has none of its own: whoever has the cluster key knows it.
     pub(super) fn private_of(&self, name: &Name) -> [u8; 32] {
-        expand_all(&self.cluster, &[b"tabane node ", name.as_str().as_bytes()])
+        expand_all(
+            &self.0.cluster,
+            &[b"tabane node ", name.as_str().as_bytes()],
+        )
     }
 
     /// The public half of [`private_of`](ClusterKey::private_of).
@@ -39,21 +51,21 @@ impl ClusterKey {
     /// Fills the last [`MAC_BYTES`] of a handshake datagram with the MAC of those before.
     pub(super) fn sign(&self, datagram: &mut [u8]) {
         let (body, mac) = datagram.split_at_mut(datagram.len() - MAC_BYTES);
-        mac.copy_from_slice(hmac::sign(&self.mac, body).as_ref());
+        mac.copy_from_slice(hmac::sign(&self.0.mac, body).as_ref());
     }
 
     /// Whether `datagram` ends with the MAC of what stands before it.
     pub(super) fn signed(&self, datagram: &[u8]) -> bool {
         datagram
             .split_last_chunk::<MAC_BYTES>()
-            .is_some_and(|(body, mac)| hmac::verify(&self.mac, body, mac).is_ok())
+            .is_some_and(|(body, mac)| hmac::verify(&self.0.mac, body, mac).is_ok())
     }
 }
 
 impl PartialEq for ClusterKey {
     fn eq(&self, other: &ClusterKey) -> bool {
         // Both are this node's own: nobody measures how long it takes.
-        self.psk == other.psk
+        self.psk() == other.psk()
     }
 }
 

@@ -78,7 +78,7 @@ impl Noise {
             let resolver = Resolver(Mutex::new(random.fork()));
             let builder = Builder::with_resolver(params, Box::new(resolver))
                 .prologue(&prologue)?
-                .psk(psk_position, &key.psk)?;
+                .psk(psk_position, key.psk())?;
             match side {
                 Side::Initiator { keys: None } => builder.build_initiator(),
                 Side::Initiator {

@@ -410,6 +410,11 @@ impl Liveness {
         self.probe_wanted = true;
     }
 
+    /// Whether the path has carried nothing for a while.
+    pub fn is_idle(&self) -> bool {
+        self.keepalive >= t::KEEPALIVE_IDLE && !self.is_watched()
+    }
+
     /// Whether and how the path is watched from now on.
     pub const fn watch(&mut self, watch: Watch) {
         self.watch = watch;

@@ -663,7 +663,7 @@ impl Path {
             mtu_bytes: self.mtu.current(),
             window_bytes: self.congestion.window(),
             in_flight_bytes: self.sent.in_flight_bytes(),
-            memory_bytes: self.sent.memory_bytes() + size_of::<Path>() + 1024,
+            memory_bytes: self.sent.memory_bytes() + self.received.heap_bytes() + size_of::<Path>(),
             ..self.stats
         }
     }

@@ -10,6 +10,8 @@ use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::segment::{Content, Fate};
 use crate::wire::{LinkVerdict, Witness};
 
+/// Packets that a path which is asked at a quick pace keeps room for.
+const SENT_KEPT: usize = 64;
 /// Events kept for a driver that does not ask.
 const EVENTS_MAX: usize = 16;
 
@@ -292,7 +294,10 @@ impl Path {
         if self.is_probe_due(now) {
             self.liveness.on_probe_sent(now, token, &self.rtt);
             if self.sent.in_flight_packets() == 0 {
-                self.sent.shrink();
+                self.sent.shrink(match self.liveness.is_idle() {
+                    true => 0,
+                    false => SENT_KEPT,
+                });
             }
             return Some(PathControl::Probe {
                 token,

@@ -2,12 +2,15 @@
 
 use core::time::Duration;
 
-use super::thresholds::{ACK_DELAY_MAX, ACK_GAP_INTERVAL, ACK_PACKETS, ACK_REPEATS};
+use super::thresholds::{ACK_DELAY_MAX, ACK_GAP_INTERVAL, ACK_PACKETS, ACK_REPEATS, RECEIVED_KEPT};
 use crate::Time;
 use crate::limits::REPLAY_WINDOW_PACKETS;
 use crate::wire::Ack;
 
+/// Words that the ring has at most …
 const WORDS: usize = REPLAY_WINDOW_PACKETS / 64;
+/// … and at first, and again once nothing came for [`RECEIVED_KEPT`].
+const WORDS_IDLE: usize = 2;
 /// One word less than the ring holds: the word of the newest packet is only partly used.
 const WINDOW: u64 = (REPLAY_WINDOW_PACKETS - 64) as u64;
 /// Words an [`Ack`] has room for (the compiler checks that it is so).
@@ -16,9 +19,12 @@ const ACK_WORDS: usize = 16;
 /// Packets that arrived on one path.
 #[derive(Debug)]
 pub struct Received {
-    bits: Box<[u64; WORDS]>,
+    /// A ring: the word of number n is n / 64 modulo its length, a power of two.
+    bits: Vec<u64>,
     /// One more than the highest number that arrived.
     next: u64,
+    /// Lower numbers are too old, wherever the window begins: of what came before the path fell idle nothing is kept.
+    floor: u64,
     largest_at: Time,
     /// Packets wanting an answer that no acknowledgement has reported.
     unreported: u32,
@@ -33,8 +39,9 @@ pub struct Received {
 impl Received {
     pub fn new() -> Received {
         Received {
-            bits: Box::new([0; WORDS]),
+            bits: Vec::new(),
             next: 0,
+            floor: 0,
             largest_at: Time::ZERO,
             unreported: 0,
             due: None,
@@ -49,17 +56,17 @@ impl Received {
         self.next
     }
 
-    fn word(number: u64) -> usize {
-        (number / 64) as usize % WORDS
+    fn word(&self, number: u64) -> usize {
+        (number / 64) as usize & (self.bits.len() - 1)
     }
 
     fn has(&self, number: u64) -> bool {
-        self.bits[Self::word(number)] >> (number % 64) & 1 == 1
+        self.bits[self.word(number)] >> (number % 64) & 1 == 1
     }
 
     /// Whether a packet of this number is neither a duplicate nor too old to tell.
     pub fn may_accept(&self, number: u64) -> bool {
-        number >= self.next || (self.next - number <= WINDOW && !self.has(number))
+        number >= self.next || (!self.is_too_old(number) && !self.has(number))
     }
 
     /// How long an acknowledgement may wait.
@@ -69,7 +76,7 @@ impl Received {
 
     /// Whether `number` lies so far back that it is not known whether it came before.
     pub fn is_too_old(&self, number: u64) -> bool {
-        number + WINDOW < self.next
+        number < self.floor || number + WINDOW < self.next
     }
 
     /// Records an authenticated packet. Returns `false` if it must be dropped: a duplicate, or too old.
@@ -79,11 +86,16 @@ impl Received {
         }
         let in_order = number == self.next;
         if number >= self.next {
+            if now.since(self.largest_at) > RECEIVED_KEPT {
+                self.shrink();
+            }
+            self.make_room(number);
             self.clear(number);
             self.next = number + 1;
             self.largest_at = now;
         }
-        self.bits[Self::word(number)] |= 1 << (number % 64);
+        let word = self.word(number);
+        self.bits[word] |= 1 << (number % 64);
         self.lowest[0] = self.lowest[0].min(number);
         if eliciting {
             self.unreported += 1;
@@ -94,13 +106,56 @@ impl Received {
         true
     }
 
+    /// Forgets all but the newest word: what is older does not come any more.
+    fn shrink(&mut self) {
+        self.floor = self.floor.max(self.newest_word() * 64);
+        if self.bits.len() > WORDS_IDLE {
+            self.resize(WORDS_IDLE);
+        }
+    }
+
+    /// The ring becomes long enough for all from the floor to `number`, or for a whole window.
+    fn make_room(&mut self, number: u64) {
+        let needed = number / 64 + 1 - self.floor / 64;
+        if needed > self.bits.len() as u64 {
+            let words = (needed.min(WORDS as u64) as usize).next_power_of_two();
+            self.resize(words.max(WORDS_IDLE));
+        }
+    }
+
+    /// Lays the newest words out in a ring of so many.
+    fn resize(&mut self, words: usize) {
+        debug_assert!(words.is_power_of_two() && words <= WORDS);
+        let mut bits = vec![0; words];
+        let newest = self.newest_word();
+        let kept = words.min(self.bits.len()) as u64;
+        for word in (newest + 1).saturating_sub(kept)..=newest {
+            if let Some(from) = self
+                .bits
+                .get(word as usize & self.bits.len().wrapping_sub(1))
+            {
+                bits[word as usize & (words - 1)] = *from;
+            }
+        }
+        self.bits = bits;
+    }
+
+    fn newest_word(&self) -> u64 {
+        self.next.saturating_sub(1) / 64
+    }
+
     /// Zeroes the words that the window moves into on its way to `number`.
     fn clear(&mut self, number: u64) {
-        let newest = self.next.checked_sub(1).map_or(0, |n| n / 64);
-        let words = (number / 64).saturating_sub(newest).min(WORDS as u64);
-        for w in 0..words {
-            self.bits[Self::word(number - 64 * w)] = 0;
+        let words = (number / 64).saturating_sub(self.newest_word());
+        for w in 0..words.min(self.bits.len() as u64) {
+            let word = self.word(number - 64 * w);
+            self.bits[word] = 0;
         }
+    }
+
+    /// Memory held beside its own, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.bits.capacity() * size_of::<u64>()
     }
 
     fn schedule(&mut self, now: Time, in_order: bool) {
@@ -156,14 +211,22 @@ impl Received {
         })
     }
 
+    /// A word of the ring; of what is forgotten nothing arrived, as far as anybody can tell.
+    fn kept(&self, word: u64) -> u64 {
+        match word + self.bits.len() as u64 > self.newest_word() {
+            true => self.bits[word as usize & (self.bits.len() - 1)],
+            false => 0,
+        }
+    }
+
     /// Bits of the 64 packets `largest − 1 − skip` downwards, the highest number in bit 0.
     fn word_behind(&self, largest: u64, skip: u64) -> u64 {
         let Some(high) = largest.checked_sub(1 + skip) else {
             return 0;
         };
-        let upper = self.bits[Self::word(high)] << (63 - high % 64);
+        let upper = self.kept(high / 64) << (63 - high % 64);
         let lower = match (high / 64).checked_sub(1) {
-            Some(w) if high % 64 != 63 => self.bits[w as usize % WORDS] >> (high % 64 + 1),
+            Some(w) if high % 64 != 63 => self.kept(w) >> (high % 64 + 1),
             _ => 0,
         };
         // Bit 63 is packet `high` now; the wire wants it in bit 0.
@@ -216,6 +279,40 @@ mod tests {
         for n in 1_000_000 - WINDOW + 1..1_000_000 {
             assert!(r.may_accept(n), "{n}");
         }
+    }
+
+    #[test]
+    fn the_ring_grows_with_what_comes_and_is_small_again_after_a_rest() {
+        let mut r = Received::new();
+        assert_eq!(r.heap_bytes(), 0);
+        assert!(r.may_accept(0) && r.may_accept(5));
+        let mut now = Time::from_ms(1);
+        for n in 0..20_000u64 {
+            now += Duration::from_micros(10);
+            // Every other packet overtakes the one before it.
+            assert!(r.on_received(now, n ^ 1, false), "{n}");
+            assert!(!r.may_accept(n ^ 1));
+        }
+        assert_eq!(r.heap_bytes(), WORDS * 8);
+        assert!(!r.may_accept(20_000 - WINDOW / 2));
+        for rest in 1..2_000u64 {
+            now += RECEIVED_KEPT * 2;
+            let number = 20_000 + rest * 3;
+            assert!(r.on_received(now, number, true), "{number}");
+            assert!(!r.may_accept(number) && r.may_accept(number - 1));
+            assert!(!r.may_accept(20_000 - WINDOW / 2), "accepted twice");
+            assert_eq!(acked(&r.take_ack(now, 0).unwrap()).last(), Some(&number));
+            assert_eq!(r.heap_bytes(), WORDS_IDLE * 8);
+        }
+    }
+
+    #[test]
+    fn a_leap_makes_the_ring_as_long_as_the_window_and_no_longer() {
+        let mut r = Received::new();
+        assert!(r.on_received(Time::ZERO, 0, false));
+        assert!(r.on_received(Time::ZERO, 1_000_000, false));
+        assert_eq!(r.heap_bytes(), WORDS * 8);
+        assert!(!r.may_accept(0) && r.may_accept(1_000_000 - WINDOW + 1));
     }
 
     #[test]

@@ -279,11 +279,11 @@ impl SentRing {
         self.settle();
     }
 
-    /// Gives memory back when the path is idle.
-    pub fn shrink(&mut self) {
+    /// Gives memory back when nothing is under way, but for that of `kept` packets.
+    pub fn shrink(&mut self, kept: usize) {
         if self.packets.is_empty() {
-            self.packets.shrink_to(64);
-            self.contents.shrink_to(64);
+            self.packets.shrink_to(kept);
+            self.contents.shrink_to(kept);
         }
     }
 

@@ -25,6 +25,10 @@ pub const ACK_GAP_INTERVAL: Duration = us(250);
 /// Each packet is reported in this many consecutive acknowledgements: at 50% loss of those, one in 256 is missed.
 pub const ACK_REPEATS: usize = 8;
 
+/// What came on a path is forgotten, but for the last few packets, when nothing has come for so long: whatever was sent
+/// before those is not under way any more.
+pub const RECEIVED_KEPT: Duration = ms(2000);
+
 // ---- loss ----
 
 /// Least reordering tolerated before a gap is a loss. Packets of one path are reordered by per-CPU backlogs
@@ -228,6 +232,8 @@ pub const KEEPALIVE_MAX: Duration = ms(5000);
 pub const KEEPALIVE_WATCHED: Duration = ms(12);
 /// The end that is asked asks itself when the other has not for this long.
 pub const KEEPALIVE_UNASKED: Duration = ms(18);
+/// A path that is asked as rarely as this is idle: it gives the memory back that it needs to carry something.
+pub const KEEPALIVE_IDLE: Duration = ms(2000);
 /// Of the last eight probes this many must be answered before a path returns.
 pub const RETURN_PROBES: u32 = 3;
 /// Least time over which they are answered.

@@ -8,7 +8,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use super::Node;
+use super::{Node, Peer, met};
 use crate::context::{Event, Refusal, Rejection};
 use crate::crypto::{
     ClusterKey, HandshakeError, Responder, init_is_from_key_holder, init_of_other_version,
@@ -134,14 +134,14 @@ impl Node {
             return Err(self.refuse(now, link, from, Refusal::Handshake(error)));
         }
         let peer = self.names.get(hello.from.as_str()).copied();
-        let Some((peer, bundle)) = peer.and_then(|peer| {
+        let Some((peer, there)) = peer.and_then(|peer| {
             let slot = self.peers.get_mut(peer.0 as usize)?;
             Some((peer, slot.as_mut()?))
         }) else {
             let name = hello.from.as_str().into();
             return Err(self.refuse(now, link, from, Refusal::UnknownNode(name)));
         };
-        if !bundle.accepts(responder.peer()) {
+        if !there.accepts(responder.peer()) {
             // The key of a name is nobody's own: nobody is to write it into a file.
             let of_name = key.public_of(&hello.from);
             let shown = responder.peer().filter(|shown| *shown != of_name);
@@ -151,18 +151,29 @@ impl Node {
         }
         // A recorded first message must not disturb what there is: its sender
         // has to show that it is there now.
-        if bundle.has_handshake() && !has_cookie {
+        if there.has_handshake() && !has_cookie {
             return Err(self.demand_cookie(now, link, from, init, &key));
         }
-        if let Some(other) = bundle.is_elsewhere(now, link, from, &hello) {
+        let elsewhere = there
+            .met()
+            .and_then(|b| b.is_elsewhere(now, link, from, &hello));
+        if let Some(other) = elsewhere {
             let name = hello.from.as_str().into();
             let why = Refusal::DuplicateName { name, other };
             return Err(self.refuse(now, link, from, why));
         }
+        if let Peer::Absent(absent) = there
+            && absent.is_crossing(now, link, from, &self.context)
+        {
+            self.turns.touch(peer);
+            return Err(Rejection::Crossed);
+        }
         let call = (hello, responder, key);
-        let taken = bundle.on_init(now, link, from, init, call, &mut self.context);
-        self.touch(peer);
-        taken
+        self.meet(now, peer);
+        let taken = met(&mut self.peers, peer)
+            .map(|bundle| bundle.on_init(now, link, from, init, call, &mut self.context));
+        self.turns.touch(peer);
+        taken.unwrap_or(Err(Rejection::UnknownSession))
     }
 
     /// A first message of another key: whoever made it gets silence. But if it comes
@@ -172,12 +183,12 @@ impl Node {
             return Rejection::Malformed;
         }
         if self.admission.strangers.take(now)
-            && let Some(bundle) = self
+            && let Some(peer) = self
                 .peers
                 .iter_mut()
                 .flatten()
-                .find(|b| b.is_configured_at(link, from.ip()))
-            && bundle.notices_wrong_key()
+                .find(|peer| peer.is_configured_at(link, from.ip()))
+            && peer.notices_wrong_key()
         {
             let why = Refusal::Handshake(HandshakeError::WrongKey);
             self.tell_refusal(now, link, from, why);
@@ -251,8 +262,8 @@ impl Node {
         let peer = *sessions
             .get(&header.session)
             .ok_or(Rejection::UnknownSession)?;
-        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
-        let bundle = bundle.ok_or(Rejection::UnknownSession)?;
+        self.meet(now, peer);
+        let bundle = met(&mut self.peers, peer).ok_or(Rejection::UnknownSession)?;
         match bundle.on_answer(now, link, from, answer, &mut self.context) {
             Ok(()) => {}
             Err(HandshakeError::Malformed(_)) => return Err(Rejection::Malformed),
@@ -260,7 +271,7 @@ impl Node {
             Err(HandshakeError::NotThisHandshake) => return Err(Rejection::Stale),
             Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         }
-        self.touch(peer);
+        self.turns.touch(peer);
         Ok(())
     }
 }

@@ -1,16 +1,23 @@
 //! Application operations: frames, streams, messages.
 
-use super::Node;
+use super::{Node, Peer, met};
 use crate::bundle::Bundle;
 use crate::context::RanOut;
 use crate::link::Watch;
 use crate::op::{Message, OpError, Pending, Policy, Read};
 use crate::{PeerId, StreamId, Time};
 
+/// Peers that are asked for a spare buffer before one is made.
+const FRAME_PEERS_MAX: usize = 8;
+
 impl Node {
+    /// The bundle to a peer that was ever met. To one that was not there is no stream.
     fn bundle(&mut self, peer: PeerId) -> Result<&mut Bundle, OpError> {
-        let slot = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
-        slot.ok_or(OpError::UnknownPeer)
+        match self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+            Some(Peer::Met(bundle)) => Ok(bundle),
+            Some(Peer::Absent(_)) => Err(OpError::UnknownStream),
+            None => Err(OpError::UnknownPeer),
+        }
     }
 
     /// Runs an operation on `peer`'s bundle, which may then have something to send.
@@ -23,7 +30,21 @@ impl Node {
         let bundle = self.bundle(peer)?;
         bundle.ops.set_time(now);
         let result = act(bundle);
-        self.touch(peer);
+        self.turns.touch(peer);
+        result
+    }
+
+    /// The same for what begins something, with a peer that was never met, too.
+    fn begin<R>(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        act: impl FnOnce(&mut Bundle) -> Result<R, OpError>,
+    ) -> Result<R, OpError> {
+        let bundle = self.meet(now, peer).ok_or(OpError::UnknownPeer)?;
+        bundle.ops.set_time(now);
+        let result = act(bundle);
+        self.turns.touch(peer);
         result
     }
 
@@ -39,28 +60,40 @@ impl Node {
         bundle.ops.set_time(now);
         let result = act(bundle);
         if bundle.ops.pending() != Pending::None {
-            self.touch(peer);
+            self.turns.touch(peer);
         }
         result
     }
 
     /// An empty buffer for [`Node::send_frame`], out of the pool if there is one.
     pub fn frame_buffer(&mut self) -> Vec<u8> {
-        let used_last = self.peers.get_mut(self.frame_peer).and_then(Option::as_mut);
-        let spare = used_last.and_then(|b| b.ops.spare_buffer());
-        let spare = spare.or_else(|| {
-            self.peers
-                .iter_mut()
-                .flatten()
-                .find_map(|b| b.ops.spare_buffer())
-        });
-        spare.unwrap_or_default()
+        while let Some(&peer) = self.frame_peers.last() {
+            if let Some(spare) = met(&mut self.peers, peer).and_then(|b| b.ops.spare_buffer()) {
+                return spare;
+            }
+            if self.frame_peers.len() == 1 {
+                break;
+            }
+            self.frame_peers.pop();
+        }
+        Vec::new()
+    }
+
+    /// A frame was sent to `peer`, or came from there.
+    fn note_frame(&mut self, peer: PeerId) {
+        if self.frame_peers.last() == Some(&peer) {
+            return;
+        }
+        if self.frame_peers.len() == FRAME_PEERS_MAX {
+            self.frame_peers.remove(0);
+        }
+        self.frame_peers.push(peer);
     }
 
     /// Gives the buffer of a received frame back to the pool.
     pub fn recycle_frame(&mut self, buffer: Vec<u8>) {
-        let used_last = self.peers.get_mut(self.frame_peer).and_then(Option::as_mut);
-        if let Some(bundle) = used_last {
+        let used_last = self.frame_peers.last();
+        if let Some(bundle) = used_last.and_then(|peer| met(&mut self.peers, *peer)) {
             bundle.ops.recycle(buffer);
         }
     }
@@ -79,15 +112,15 @@ impl Node {
         flow: u8,
         frame: Vec<u8>,
     ) -> Result<(), Vec<u8>> {
-        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        let bundle = met(&mut self.peers, peer);
         let Some(bundle) = bundle.filter(|b| b.connected()) else {
             self.context.stats.frames_unreachable += 1;
             return Err(frame);
         };
-        self.frame_peer = peer.0 as usize;
         let result = bundle.ops.send_frame(now, flow, frame);
         self.context.stats.frames_queue_full += u64::from(result.is_err());
-        self.touch(peer);
+        self.note_frame(peer);
+        self.turns.touch(peer);
         result
     }
 
@@ -110,8 +143,11 @@ impl Node {
 
     /// Whether something waits to be sent to any peer: amid bulk, more than the paths take now.
     pub fn has_more_to_send(&self) -> bool {
-        let mut bundles = self.peers.iter().flatten();
-        bundles.any(|b| b.ops.pending() != Pending::None)
+        let sends = |peer: &PeerId| {
+            self.known(*peer)
+                .is_some_and(|b| b.ops.pending() != Pending::None)
+        };
+        self.turns.has_senders() || self.turns.stale().iter().any(sends)
     }
 
     /// Whether others than this node's bundle have packets on the paths to `peer` (the kernel's own
@@ -128,10 +164,12 @@ impl Node {
             true if asks => Watch::Asks,
             true => Watch::IsAsked,
         };
-        if let Ok(bundle) = self.bundle(peer) {
-            bundle.watch(watch);
-            self.touch(peer);
+        match self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+            Some(Peer::Met(bundle)) => bundle.watch(watch),
+            Some(Peer::Absent(absent)) => absent.watch = watch,
+            None => return,
         }
+        self.turns.touch(peer);
     }
 
     /// Who ran out of what it sends since this was last asked.
@@ -147,14 +185,13 @@ impl Node {
 
     /// The next packet for the virtual NIC, in order within its flow.
     pub fn receive_frame(&mut self) -> Option<(PeerId, Vec<u8>)> {
-        while let Some(&peer) = self.arrivals.front() {
-            let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        while let Some(peer) = self.turns.first_arrival() {
+            let bundle = met(&mut self.peers, peer);
             if let Some(frame) = bundle.and_then(|b| b.ops.receive_frame()) {
-                self.frame_peer = peer.0 as usize;
+                self.note_frame(peer);
                 return Some((peer, frame));
             }
-            self.arrivals.pop_front();
-            self.has_arrivals[peer.0 as usize] = false;
+            self.turns.on_no_arrival();
         }
         None
     }
@@ -170,7 +207,7 @@ impl Node {
         service: u32,
         policy: Policy,
     ) -> Result<StreamId, OpError> {
-        self.operate(now, peer, |b| b.ops.open_stream(service, policy))
+        self.begin(now, peer, |b| b.ops.open_stream(service, policy))
     }
 
     /// Changes how a stream's content is spread over the paths from now on.
@@ -332,7 +369,7 @@ impl Node {
         data: &[u8],
         policy: Policy,
     ) -> Result<(), OpError> {
-        self.operate(now, peer, |b| b.ops.send_message(flow, tag, data, policy))
+        self.begin(now, peer, |b| b.ops.send_message(flow, tag, data, policy))
     }
 
     /// The next message that `peer` sent.
@@ -340,7 +377,7 @@ impl Node {
         let ops = &mut self.bundle(peer).ok()?.ops;
         ops.set_time(now);
         let message = ops.receive_message()?;
-        self.touch(peer);
+        self.turns.touch(peer);
         Some(message)
     }
 }

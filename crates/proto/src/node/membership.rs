@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::Node;
-use crate::bundle::Bundle;
+use super::{Node, Peer};
+use crate::bundle::{Absent, Bundle};
 use crate::context::{ConfigError, DownReason, Event, LinkConfig, PeerConfig};
 use crate::crypto::{ClusterKey, Identity, PrivateKey, PublicKey};
 use crate::limits::LINKS_MAX;
@@ -23,26 +23,23 @@ impl Node {
         }
         let id = self.free_number();
         self.names.insert(peer.name.clone(), id);
-        let mut bundle = Bundle::new(now, id, name, peer, &mut self.context);
-        bundle.handle_timeout(now, &mut self.context);
-        self.peers[id.0 as usize] = Some(bundle);
-        self.touch(id);
+        let mut absent = Absent::new(now, id, name, peer, &mut self.context);
+        absent.handle_timeout(now, &mut self.context);
+        self.peers[id.0 as usize] = Some(Peer::Absent(Box::new(absent)));
+        self.turns.touch(id);
         Ok(id)
     }
 
     /// A number that no peer has, and of which no event speaks.
     fn free_number(&mut self) -> PeerId {
         let is_spoken_of = |id| self.context.events.iter().any(|e| e.peer() == Some(id));
-        let mut free = (0..self.peers.len()).filter(|i| self.peers[*i].is_none());
-        let free = free.find(|i| !is_spoken_of(PeerId(*i as u32)));
-        let index = free.unwrap_or_else(|| {
-            self.peers.push(None);
-            self.is_ready.push(false);
-            self.has_arrivals.push(false);
-            self.timeouts.push(Time::NEVER);
-            self.peers.len() - 1
-        });
-        PeerId(index as u32)
+        if let Some(free) = self.free.iter().position(|id| !is_spoken_of(*id)) {
+            return self.free.remove(free);
+        }
+        let id = PeerId(self.peers.len() as u32);
+        self.peers.push(None);
+        self.turns.add(id);
+        id
     }
 
     /// Forgets a peer; it is told so with the next transmits if it is connected. Its streams end
@@ -51,15 +48,23 @@ impl Node {
         let Some(slot) = self.peers.get_mut(peer.0 as usize) else {
             return;
         };
-        let Some(mut bundle) = slot.take() else {
+        let Some(gone) = slot.take() else {
             return;
         };
-        self.names.retain(|_, id| *id != peer);
-        for number in bundle.session_numbers() {
+        let (name, sessions) = match &gone {
+            Peer::Absent(absent) => (absent.name, &absent.sessions),
+            Peer::Met(bundle) => (bundle.name, bundle.sessions()),
+        };
+        self.names.remove(name.as_str());
+        for number in sessions.numbers() {
             self.context.sessions.remove(&number);
         }
-        bundle.end(now, &mut self.context);
-        self.timeouts[peer.0 as usize] = Time::NEVER;
+        if let Peer::Met(mut bundle) = gone {
+            bundle.end(now, &mut self.context);
+        }
+        self.turns.forget(peer);
+        let free = self.free.partition_point(|id| *id < peer);
+        self.free.insert(free, peer);
         self.context.event(Event::PeerDown {
             peer,
             reason: DownReason::Removed,
@@ -83,7 +88,7 @@ impl Node {
         let link = link.map(LinkConfig::check).transpose()?;
         let before = core::mem::replace(&mut self.context.links[id.index()], link);
         if before != link {
-            self.for_each_peer(|bundle, context| {
+            self.for_each_met(|bundle, context| {
                 bundle.rebuild_path(now, id, context);
                 bundle.renew_path(now, id, context);
             });
@@ -100,11 +105,23 @@ impl Node {
         link: LinkId,
         address: Option<SocketAddr>,
     ) {
-        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
-        if let (Some(bundle), true) = (bundle, link.index() < LINKS_MAX) {
-            bundle.set_address(now, link, address, &self.context);
-            self.touch(peer);
+        let there = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
+        match there {
+            _ if link.index() >= LINKS_MAX => return,
+            Some(Peer::Met(bundle)) => bundle.set_address(now, link, address, &self.context),
+            Some(Peer::Absent(absent)) => absent.config.addresses[link.index()] = address,
+            None => return,
         }
+        self.turns.touch(peer);
+    }
+
+    /// The bundle to `peer`, from now on if it was never met: it speaks, or something is to be kept for it.
+    pub(super) fn meet(&mut self, now: Time, peer: PeerId) -> Option<&mut Bundle> {
+        let slot = self.peers.get_mut(peer.0 as usize)?;
+        if let Some(Peer::Absent(absent)) = slot.take_if(|peer| peer.met().is_none()) {
+            *slot = Some(Peer::Met(absent.meet(now, &self.context)));
+        }
+        slot.as_mut()?.met_mut()
     }
 
     /// Replaces the cluster keys: the first is used to connect, all are accepted.
@@ -123,7 +140,13 @@ impl Node {
         }
         self.context.keys = keys.iter().copied().map(ClusterKey::new).collect();
         self.context.config.keys = keys;
-        self.for_each_peer(|bundle, context| bundle.on_new_keys(now, context));
+        for peer in self.peers.iter_mut().flatten() {
+            match peer {
+                Peer::Absent(absent) => absent.on_new_keys(now, &mut self.context),
+                Peer::Met(bundle) => bundle.on_new_keys(now, &mut self.context),
+            }
+        }
+        self.touch_all();
         Ok(())
     }
 
@@ -144,7 +167,13 @@ impl Node {
         }
         self.context.identity = Identity::new(self.context.name, private, public)?;
         (config.private, config.public) = (private, public);
-        self.for_each_peer(|bundle, context| bundle.initiate_anew(now, context));
+        for peer in self.peers.iter_mut().flatten() {
+            match peer {
+                Peer::Absent(absent) => absent.call_anew(now, &mut self.context),
+                Peer::Met(bundle) => bundle.initiate_anew(now, &mut self.context),
+            }
+        }
+        self.touch_all();
         Ok(())
     }
 
@@ -153,10 +182,11 @@ impl Node {
     /// [`KEY_REMOVED_GRACE`](crate::bundle::KEY_REMOVED_GRACE) if it does not before; what is
     /// carried goes on if it does.
     pub fn set_peer_public(&mut self, now: Time, peer: PeerId, public: Option<PublicKey>) {
-        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
-        if let Some(bundle) = bundle {
-            bundle.set_public(now, public, &mut self.context);
-            self.touch(peer);
+        match self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+            Some(Peer::Absent(absent)) => absent.set_public(now, public, &mut self.context),
+            Some(Peer::Met(bundle)) => bundle.set_public(now, public, &mut self.context),
+            None => return,
         }
+        self.turns.touch(peer);
     }
 }

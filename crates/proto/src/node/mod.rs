@@ -4,22 +4,27 @@
 mod admission;
 mod app;
 mod membership;
+mod timers;
+mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::Random;
-use crate::bundle::{Bundle, CLOSE_STOPS, PeerStats};
+use crate::bundle::{Absent, Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
-    ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection, Transmit,
+    ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection,
+    SessionNumbers, Transmit,
 };
-use crate::crypto::{ClusterKey, CookieJar, Identity};
+use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
 use crate::limits::LINKS_MAX;
-use crate::op::{OpEvent, Rest};
+use crate::link::PathState;
+use crate::op::{OpEvent, Pending, Rest};
 use crate::wire::{Header, Kind, Name, Reader};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use admission::Admission;
+use turns::Turns;
 
 /// Unread bytes of streams and messages that a node grants to all its peers
 /// together; each connected peer has an equal share of it (at least
@@ -33,25 +38,84 @@ pub struct Node {
     socket_full: u8,
     /// Links (a bit each) that the kernel reports down.
     kernel_down: u8,
-    peers: Vec<Option<Bundle>>,
+    /// By their numbers.
+    peers: Vec<Option<Peer>>,
+    /// Numbers of peers that were removed.
+    free: Vec<PeerId>,
     names: BTreeMap<String, PeerId>,
     admission: Admission,
     cookies: CookieJar,
-    /// Peers that may have something to transmit.
-    ready: VecDeque<PeerId>,
-    is_ready: Vec<bool>,
-    /// The peer (an index) after the one that sent last on each link.
-    next_turn: [usize; LINKS_MAX],
-    /// When each peer wants its next timeout, as of when it was last touched.
-    timeouts: Vec<Time>,
-    stale: Vec<PeerId>,
-    /// Peers whose frames may have been completed.
-    arrivals: VecDeque<PeerId>,
-    has_arrivals: Vec<bool>,
-    /// Where a frame was last sent to or came from: its pool is likely to have buffers.
-    frame_peer: usize,
+    turns: Turns,
+    /// Where frames were sent to or came from, the last one last: their pools are likely to have buffers.
+    frame_peers: Vec<PeerId>,
     /// Of the event told last.
     rest: Option<Rest>,
+}
+
+/// A peer.
+enum Peer {
+    /// It is known, and was never met.
+    Absent(Box<Absent>),
+    Met(Box<Bundle>),
+}
+
+impl Peer {
+    fn met(&self) -> Option<&Bundle> {
+        match self {
+            Peer::Met(bundle) => Some(bundle),
+            Peer::Absent(_) => None,
+        }
+    }
+
+    fn met_mut(&mut self) -> Option<&mut Bundle> {
+        match self {
+            Peer::Met(bundle) => Some(bundle),
+            Peer::Absent(_) => None,
+        }
+    }
+
+    /// A bit for every path to it.
+    fn path_mask(&self, context: &Context) -> u8 {
+        match self {
+            Peer::Absent(absent) => absent.path_mask(context),
+            Peer::Met(bundle) => bundle.path_mask(),
+        }
+    }
+
+    fn has_handshake(&self) -> bool {
+        match self {
+            Peer::Absent(absent) => absent.sessions.initiation.is_some(),
+            Peer::Met(bundle) => bundle.has_handshake(),
+        }
+    }
+
+    fn accepts(&self, shown: Option<PublicKey>) -> bool {
+        match self {
+            Peer::Absent(absent) => absent.config.accepts(shown),
+            Peer::Met(bundle) => bundle.accepts(shown),
+        }
+    }
+
+    fn is_configured_at(&self, link: LinkId, address: IpAddr) -> bool {
+        match self {
+            Peer::Absent(absent) => absent.is_configured_at(link, address),
+            Peer::Met(bundle) => bundle.is_configured_at(link, address),
+        }
+    }
+
+    fn notices_wrong_key(&mut self) -> bool {
+        match self {
+            Peer::Absent(absent) => absent.notices_wrong_key(),
+            Peer::Met(bundle) => bundle.notices_wrong_key(),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Peer::Absent(absent) => absent.memory_bytes(),
+            Peer::Met(bundle) => bundle.memory_bytes(),
+        }
+    }
 }
 
 impl Node {
@@ -87,10 +151,10 @@ impl Node {
                 blocked: 0,
                 random,
                 stats: NodeStats::default(),
-                sessions: BTreeMap::new(),
+                sessions: SessionNumbers::default(),
                 events: VecDeque::new(),
                 rests: VecDeque::new(),
-                events_wait: false,
+                events_waiting: VecDeque::new(),
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
                 ran_out: RanOut::default(),
@@ -99,24 +163,25 @@ impl Node {
             socket_full: 0,
             kernel_down: 0,
             peers: Vec::new(),
+            free: Vec::new(),
             names: BTreeMap::new(),
             admission: Admission::new(),
             cookies,
-            ready: VecDeque::new(),
-            is_ready: Vec::new(),
-            next_turn: [0; LINKS_MAX],
-            timeouts: Vec::new(),
-            stale: Vec::new(),
-            arrivals: VecDeque::new(),
-            has_arrivals: Vec::new(),
-            frame_peer: 0,
+            turns: Turns::default(),
+            frame_peers: Vec::new(),
             rest: None,
         })
     }
 
     /// Tells every peer that this node stops. Drain [`Node::poll_transmit`] afterwards.
     pub fn close(&mut self, now: Time) {
-        self.for_each_peer(|bundle, context| bundle.farewell(now, CLOSE_STOPS, context));
+        for peer in self.peers.iter_mut().flatten() {
+            match peer {
+                Peer::Absent(absent) => absent.stopped = true,
+                Peer::Met(bundle) => bundle.farewell(now, CLOSE_STOPS, &mut self.context),
+            }
+        }
+        self.touch_all();
     }
 
     /// A datagram came in on `link`. It is decrypted in place.
@@ -158,58 +223,60 @@ impl Node {
         let peer = *sessions
             .get(&header.session)
             .ok_or(Rejection::UnknownSession)?;
-        let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
-        let bundle = bundle.ok_or(Rejection::UnknownSession)?;
+        let bundle = met(&mut self.peers, peer).ok_or(Rejection::UnknownSession)?;
         let taken = bundle.on_datagram(now, link, from, &header, datagram, &mut self.context);
         if header.path != link.0 && bundle.notices_wrong_link() {
             let says = LinkId(header.path);
             self.tell_refusal(now, link, from, Refusal::WrongLink { says });
         }
         taken?;
-        self.note_arrival(peer);
-        self.touch(peer);
+        self.turns.note_arrival(peer);
+        self.turns.touch(peer);
         Ok(())
-    }
-
-    fn note_arrival(&mut self, peer: PeerId) {
-        if !core::mem::replace(&mut self.has_arrivals[peer.0 as usize], true) {
-            self.arrivals.push_back(peer);
-        }
     }
 
     /// Something that was due at or before `now` (see [`Node::poll_timeout`]).
     /// Hand in all datagrams that have arrived before calling this: paths are
     /// judged here by what came.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.refresh_timeouts();
-        for index in 0..self.peers.len() {
-            if self.timeouts[index] <= now
-                && let Some(bundle) = &mut self.peers[index]
-            {
-                bundle.handle_timeout(now, &mut self.context);
-                self.note_arrival(PeerId(index as u32));
-                self.touch(PeerId(index as u32));
+        self.refresh();
+        for peer in self.turns.take_due(now) {
+            match self.peers[peer.0 as usize].as_mut() {
+                Some(Peer::Met(bundle)) => {
+                    bundle.handle_timeout(now, &mut self.context);
+                    self.turns.note_arrival(peer);
+                }
+                Some(Peer::Absent(absent)) => absent.handle_timeout(now, &mut self.context),
+                None => continue,
             }
+            self.turns.touch(peer);
         }
     }
 
     /// The kernel says that `link` is up or down. Nothing is produced for a link
     /// that is down, probes included: they would only wait for an address that
-    /// cannot be resolved, and delay its return.
+    /// cannot be resolved, and delay its return. What was said before may be said again, at no cost.
     pub fn handle_link(&mut self, now: Time, link: LinkId, up: bool) {
         if link.index() >= LINKS_MAX {
             return;
         }
-        self.kernel_down = with_bit(self.kernel_down, link, !up);
-        self.for_each_peer(|bundle, context| bundle.handle_link(now, link, up, context));
-        self.close_links();
+        let before = self.kernel_down;
+        self.kernel_down = with_bit(before, link, !up);
+        if self.kernel_down != before {
+            self.for_each_met_on(link, |bundle, context| {
+                bundle.handle_link(now, link, up, context)
+            });
+            self.close_links();
+        }
     }
 
     /// The kernel refused a datagram of `datagram_bytes` on `link` as larger than
     /// the interface's MTU, which must have shrunk.
     pub fn handle_refused(&mut self, now: Time, link: LinkId, datagram_bytes: usize) {
         if link.index() < LINKS_MAX {
-            self.for_each_peer(|bundle, _| bundle.handle_refused(now, link, datagram_bytes));
+            self.for_each_met_on(link, |bundle, _| {
+                bundle.handle_refused(now, link, datagram_bytes);
+            });
         }
     }
 
@@ -226,17 +293,8 @@ impl Node {
         let closed = self.socket_full | self.kernel_down;
         let opened = self.context.blocked & !closed;
         self.context.blocked = closed;
-        if opened == 0 {
-            return;
-        }
-        // Whoever sent last on the link comes last, or one peer would have it all: what the others
-        // sent elsewhere meanwhile does not count.
-        let count = self.peers.len();
-        let first = self.next_turn[opened.trailing_zeros() as usize].min(count);
-        self.ready.clear();
-        self.is_ready.fill(false);
-        for index in (first..count).chain(0..first) {
-            self.touch(PeerId(index as u32));
+        if opened != 0 {
+            self.turns.on_opened(opened);
         }
     }
 
@@ -254,36 +312,43 @@ impl Node {
                 peer_was_heard: false,
             });
         }
-        while let Some(&peer) = self.ready.front() {
-            let bundle = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
-            if let Some(transmit) =
-                bundle.and_then(|b| b.poll_transmit(now, buffer, &mut self.context))
-            {
-                // The next one has its turn: many peers share the line evenly.
-                self.ready.rotate_left(1);
-                self.next_turn[transmit.link.index()] = peer.0 as usize + 1;
-                self.mark_stale(peer);
+        while let Some(peer) = self.turns.first_ready() {
+            let transmit = match self.peers[peer.0 as usize].as_mut() {
+                Some(Peer::Met(bundle)) => bundle.poll_transmit(now, buffer, &mut self.context),
+                Some(Peer::Absent(absent)) => absent.poll_transmit(buffer, &self.context),
+                None => None,
+            };
+            self.note_closed(peer);
+            if let Some(transmit) = transmit {
+                self.turns.on_sent(transmit.link);
                 return Some(transmit);
             }
-            self.ready.pop_front();
-            self.is_ready[peer.0 as usize] = false;
-            self.mark_stale(peer);
+            self.turns.on_nothing();
         }
         None
+    }
+
+    /// Notes which links that take nothing now `peer` may want to send on.
+    fn note_closed(&mut self, peer: PeerId) {
+        let closed = self.context.blocked;
+        if closed != 0
+            && let Some(there) = &self.peers[peer.0 as usize]
+        {
+            let paths = there.path_mask(&self.context);
+            self.turns.wait_for(peer, closed & paths);
+        }
     }
 
     /// Whether [`poll_transmit`](Node::poll_transmit) is to be asked: something happened since it
     /// last had nothing.
     pub fn may_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.context.answers.is_empty()
+        self.turns.first_ready().is_some() || !self.context.answers.is_empty()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if self.context.events.is_empty() && core::mem::take(&mut self.context.events_wait) {
-            for bundle in self.peers.iter_mut().flatten() {
-                bundle.tell_events(&mut self.context);
-            }
+        if self.context.events.is_empty() {
+            self.collect_events();
         }
         let event = self.context.events.pop_front()?;
         self.rest = None;
@@ -300,6 +365,18 @@ impl Node {
         Some(event)
     }
 
+    /// Takes the events of those that have waited longest, as far as there is room for them.
+    fn collect_events(&mut self) {
+        while self.context.takes_op_events()
+            && let Some(peer) = self.context.events_waiting.pop_front()
+        {
+            if let Some(bundle) = met(&mut self.peers, peer) {
+                bundle.events_listed = false;
+                bundle.tell_events(&mut self.context);
+            }
+        }
+    }
+
     /// Shares what this node may hold unread among the peers that are connected,
     /// so that many senders to one receiver cannot exhaust it.
     fn share_window(&mut self) {
@@ -307,11 +384,12 @@ impl Node {
             .peers
             .iter()
             .flatten()
+            .filter_map(Peer::met)
             .filter(|b| b.connected())
             .count();
         let share = RECEIVE_WINDOW_BYTES / connected.max(1) as u64;
         let share = share.min(self.context.config.op_limits.bundle_window_bytes);
-        self.for_each_peer(|bundle, _| bundle.ops.set_window_share(share));
+        self.for_each_met(|bundle, _| bundle.ops.set_window_share(share));
     }
 
     /// What is left to read of the stream that the last event says is
@@ -322,17 +400,16 @@ impl Node {
 
     /// When [`Node::handle_timeout`] wants to be called, if nothing else happens before.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        self.refresh_timeouts();
-        self.timeouts
-            .iter()
-            .copied()
-            .min()
-            .filter(|at| *at < Time::NEVER)
+        self.refresh();
+        self.turns.first_timeout()
     }
 
     /// The name of a peer.
     pub fn peer_name(&self, peer: PeerId) -> Option<&str> {
-        Some(self.known(peer)?.name.as_str())
+        Some(match self.peers.get(peer.0 as usize)?.as_ref()? {
+            Peer::Absent(absent) => absent.name.as_str(),
+            Peer::Met(bundle) => bundle.name.as_str(),
+        })
     }
 
     /// Whether there is a session with a peer, so that streams can be opened.
@@ -347,7 +424,10 @@ impl Node {
 
     /// State and figures of a peer.
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
-        self.known(peer).map(Bundle::stats)
+        Some(match self.peers.get(peer.0 as usize)?.as_ref()? {
+            Peer::Absent(absent) => absent.stats(&self.context),
+            Peer::Met(bundle) => bundle.stats(),
+        })
     }
 
     /// Figures of the path to `peer` over `link`, if there is one.
@@ -355,9 +435,23 @@ impl Node {
         self.known(peer)?.path_stats(link)
     }
 
-    /// The bundle to `peer`, if there is such a peer.
+    /// The paths to a peer and whether they work. Unlike [`peer_stats`](Node::peer_stats) it costs next to nothing.
+    pub fn path_states(&self, peer: PeerId) -> impl Iterator<Item = (LinkId, PathState)> + '_ {
+        let there = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        let (absent, met) = match there {
+            Some(Peer::Absent(absent)) => (Some(absent.path_states(&self.context)), None),
+            Some(Peer::Met(bundle)) => (None, Some(bundle.path_states())),
+            None => (None, None),
+        };
+        absent
+            .into_iter()
+            .flatten()
+            .chain(met.into_iter().flatten())
+    }
+
+    /// The bundle to `peer`, if it was ever met.
     fn known(&self, peer: PeerId) -> Option<&Bundle> {
-        self.peers.get(peer.0 as usize)?.as_ref()
+        self.peers.get(peer.0 as usize)?.as_ref()?.met()
     }
 
     /// The node's own counters.
@@ -369,6 +463,11 @@ impl Node {
     /// a peer bears one of them, but for the first of a handshake. Ascending.
     pub fn session_numbers(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.context.sessions.keys().copied()
+    }
+
+    /// Differs whenever [`session_numbers`](Node::session_numbers) do.
+    pub const fn sessions_generation(&self) -> u64 {
+        self.context.sessions.generation()
     }
 
     /// Whether several peers send to this node in bulk, or it is one of several that send to
@@ -386,49 +485,65 @@ impl Node {
         answers
             + events
             + self.context.crowd.memory_bytes()
+            + self.turns.memory_bytes()
+            + self.peers.capacity() * size_of::<Option<Peer>>()
             + self
                 .peers
                 .iter()
                 .flatten()
-                .map(Bundle::memory_bytes)
+                .map(Peer::memory_bytes)
                 .sum::<usize>()
     }
 
-    fn for_each_peer(&mut self, mut act: impl FnMut(&mut Bundle, &mut Context)) {
-        for index in 0..self.peers.len() {
-            if let Some(bundle) = &mut self.peers[index] {
+    /// Does something for each peer that was ever met.
+    fn for_each_met(&mut self, mut act: impl FnMut(&mut Bundle, &mut Context)) {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if let Some(bundle) = peer.as_mut().and_then(Peer::met_mut) {
                 act(bundle, &mut self.context);
-                self.touch(PeerId(index as u32));
+                self.turns.touch(PeerId(index as u32));
             }
         }
     }
 
-    /// `peer`'s state changed: it may have something to send, and another timeout.
-    fn touch(&mut self, peer: PeerId) {
-        let index = peer.0 as usize;
-        if !self.is_ready[index] {
-            self.is_ready[index] = true;
-            self.ready.push_back(peer);
-        }
-        self.mark_stale(peer);
-    }
-
-    fn mark_stale(&mut self, peer: PeerId) {
-        if self.stale.last() != Some(&peer) {
-            self.stale.push(peer);
-        }
-    }
-
-    fn refresh_timeouts(&mut self) {
-        while let Some(peer) = self.stale.pop() {
-            let index = peer.0 as usize;
-            if let Some(bundle) = &mut self.peers[index] {
-                self.timeouts[index] = bundle
-                    .next_timeout(self.context.blocked)
-                    .unwrap_or(Time::NEVER);
+    /// The same for those that have a path on `link`.
+    fn for_each_met_on(&mut self, link: LinkId, mut act: impl FnMut(&mut Bundle, &mut Context)) {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if let Some(bundle) = peer.as_mut().and_then(Peer::met_mut)
+                && bundle.path_mask() & (1 << link.0) != 0
+            {
+                act(bundle, &mut self.context);
+                self.turns.touch(PeerId(index as u32));
             }
         }
     }
+
+    fn touch_all(&mut self) {
+        for index in 0..self.peers.len() {
+            self.turns.touch(PeerId(index as u32));
+        }
+    }
+
+    /// Looks at those whose state changed: when they are due, and whether they have something to send.
+    fn refresh(&mut self) {
+        while let Some(peer) = self.turns.pop_stale() {
+            let (timeout, sends) = match &self.peers[peer.0 as usize] {
+                Some(Peer::Met(bundle)) => {
+                    let timeout = bundle.next_timeout(self.context.blocked);
+                    (timeout, bundle.ops.pending() != Pending::None)
+                }
+                Some(Peer::Absent(absent)) => (absent.next_timeout(), false),
+                None => (None, false),
+            };
+            self.note_closed(peer);
+            self.turns
+                .on_seen(peer, timeout.unwrap_or(Time::NEVER), sends);
+        }
+    }
+}
+
+/// The bundle to `peer`, if it was ever met.
+fn met(peers: &mut [Option<Peer>], peer: PeerId) -> Option<&mut Bundle> {
+    peers.get_mut(peer.0 as usize)?.as_mut()?.met_mut()
 }
 
 /// `mask` with the bit of `link` set or cleared.

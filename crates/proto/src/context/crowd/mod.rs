@@ -25,6 +25,8 @@ const PERIOD_MAX: Duration = Duration::from_millis(200);
 const BULK_MIN: f64 = 100e3;
 /// … and at least this part of what the busiest one sends, sends in bulk.
 const BULK_PART: f64 = 1.0 / 16.0;
+/// Who sends less than this, in bytes per second, is forgotten until something comes again: its share is nothing.
+const RATE_MIN: f64 = 100.0;
 /// Periods without a crowd after which there is none.
 const CALM_PERIODS: u8 = 4;
 
@@ -40,19 +42,27 @@ pub(crate) struct Crowd {
 #[derive(Debug, Default)]
 struct Port {
     began: Time,
-    /// Of each peer (by its index), in this period.
-    bytes: Vec<u64>,
-    /// Of each peer, in bytes per second, averaged.
-    rates: Vec<f64>,
+    /// Who sends, by their numbers, ascending.
+    senders: Vec<Sender>,
     /// Of all, in the last period.
     total: Option<f64>,
-    /// Shortest wait that each peer told of in this period.
-    queues: Vec<Option<Duration>>,
     /// Periods since there was a crowd, while one is thought to be there.
     calm: Option<u8>,
     capacity: Capacity,
     /// What each may send, in bytes per second.
     grant: f64,
+}
+
+/// A peer that something came from lately.
+#[derive(Debug)]
+struct Sender {
+    peer: PeerId,
+    /// In this period.
+    bytes: u64,
+    /// In bytes per second, averaged.
+    rate: f64,
+    /// Shortest wait that it told of in this period.
+    queue: Option<Duration>,
 }
 
 impl Crowd {
@@ -62,12 +72,12 @@ impl Crowd {
         if now.since(port.began) >= PERIOD {
             port.end_period(now);
         }
-        *entry(&mut port.bytes, peer) += bytes as u64;
+        port.sender(peer).bytes += bytes as u64;
     }
 
     /// `peer` says that its packets wait at least so long on their way to `link`.
     pub fn on_waited(&mut self, link: LinkId, peer: PeerId, queue: Duration) {
-        let least = entry(&mut self.links[link.index()].queues, peer);
+        let least = &mut self.links[link.index()].sender(peer).queue;
         *least = Some(least.map_or(queue, |least| least.min(queue)));
     }
 
@@ -93,27 +103,39 @@ impl Crowd {
 
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> usize {
-        let of = |port: &Port| {
-            port.bytes.capacity() * size_of::<u64>()
-                + port.rates.capacity() * size_of::<f64>()
-                + port.queues.capacity() * size_of::<Option<Duration>>()
-        };
+        let of = |port: &Port| port.senders.capacity() * size_of::<Sender>();
         self.links.iter().map(of).sum()
     }
 }
 
-/// What belongs to `peer`.
-fn entry<T: Clone + Default>(of: &mut Vec<T>, peer: PeerId) -> &mut T {
-    let index = peer.0 as usize;
-    if of.len() <= index {
-        of.resize(index + 1, T::default());
-    }
-    &mut of[index]
-}
-
 impl Port {
     fn rate(&self, peer: PeerId) -> f64 {
-        self.rates.get(peer.0 as usize).copied().unwrap_or(0.0)
+        let place = self.senders.binary_search_by_key(&peer, |s| s.peer);
+        place.map_or(0.0, |place| self.senders[place].rate)
+    }
+
+    /// What is known of `peer`.
+    fn sender(&mut self, peer: PeerId) -> &mut Sender {
+        let place = self.senders.binary_search_by_key(&peer, |s| s.peer);
+        let place = place.unwrap_or_else(|place| {
+            let new = Sender {
+                peer,
+                bytes: 0,
+                rate: 0.0,
+                queue: None,
+            };
+            self.senders.insert(place, new);
+            place
+        });
+        &mut self.senders[place]
+    }
+
+    /// Forgets those that send no more.
+    fn forget_idle(&mut self) {
+        self.senders.retain(|s| s.rate >= RATE_MIN);
+        if self.senders.len() < self.senders.capacity() / 4 {
+            self.senders.shrink_to(self.senders.len() * 2);
+        }
     }
 
     fn end_period(&mut self, now: Time) {
@@ -121,28 +143,27 @@ impl Port {
         if elapsed > PERIOD_MAX {
             *self = Port {
                 began: now,
-                bytes: core::mem::take(&mut self.bytes),
                 ..Port::default()
             };
-            self.bytes.fill(0);
             return;
         }
         self.began = now;
-        let total = self.bytes.iter().sum::<u64>() as f64 / elapsed.as_secs_f64();
+        let bytes: u64 = self.senders.iter().map(|s| s.bytes).sum();
+        let total = bytes as f64 / elapsed.as_secs_f64();
         let before = self.total.replace(total).unwrap_or(total);
-        self.rates.resize(self.bytes.len(), 0.0);
-        for (rate, bytes) in self.rates.iter_mut().zip(&mut self.bytes) {
-            let latest = core::mem::take(bytes) as f64 / elapsed.as_secs_f64();
-            *rate = (*rate + latest) / 2.0;
+        for sender in &mut self.senders {
+            let latest = core::mem::take(&mut sender.bytes) as f64 / elapsed.as_secs_f64();
+            sender.rate = (sender.rate + latest) / 2.0;
         }
         let period = Period {
             elapsed,
             total,
             average: (before + total) / 2.0,
-            senders: self.senders(),
+            senders: self.in_bulk(),
             queue: self.queue(),
         };
         self.decide(&period);
+        self.forget_idle();
     }
 
     fn decide(&mut self, period: &Period) {
@@ -162,16 +183,17 @@ impl Port {
     }
 
     /// How many peers send in bulk.
-    fn senders(&self) -> usize {
-        let busiest = self.rates.iter().copied().fold(0.0, f64::max);
+    fn in_bulk(&self) -> usize {
+        let rates = self.senders.iter().map(|s| s.rate);
+        let busiest = rates.clone().fold(0.0, f64::max);
         let bulk = BULK_MIN.max(busiest * BULK_PART);
-        self.rates.iter().filter(|&&rate| rate >= bulk).count()
+        rates.filter(|&rate| rate >= bulk).count()
     }
 
     /// What the senders told of, their median: one may take a queue for distance, and
     /// another wait somewhere else.
     fn queue(&mut self) -> Option<Duration> {
-        let told = self.queues.iter_mut().filter_map(Option::take);
+        let told = self.senders.iter_mut().filter_map(|s| s.queue.take());
         let mut told: Vec<Duration> = told.collect();
         let middle = told.len() / 2;
         let (_, median, _) = (middle < told.len()).then(|| told.select_nth_unstable(middle))?;
@@ -181,8 +203,12 @@ impl Port {
     /// The highest equal share of `all`: who uses less than was granted leaves the rest to the others.
     fn level(&self, all: f64) -> f64 {
         let granted = self.grant.min(all);
-        let rates = self.rates.iter().filter(|&&rate| rate > 0.0);
-        let wanted = rates.map(|&rate| match rate > granted * USED {
+        let rates = self
+            .senders
+            .iter()
+            .map(|s| s.rate)
+            .filter(|&rate| rate > 0.0);
+        let wanted = rates.map(|rate| match rate > granted * USED {
             true => f64::INFINITY,
             false => rate,
         });

@@ -27,7 +27,7 @@ fn peers_that_come_and_go_leave_nothing_behind() {
         pair.events[0].clear();
     }
     assert!(pair.nodes[0].memory_bytes() < 2 * memory);
-    assert!(pair.nodes[0].context.sessions.len() < 8);
+    assert!(pair.nodes[0].session_numbers().len() < 8);
     pair.assert_up();
 }
 

@@ -169,7 +169,7 @@ fn grants_that_do_not_fit_go_with_another_packet() {
                 .on_arrival(at, LinkId(link), PeerId(peer), 100_000);
         }
     }
-    let bundle = peers[0].as_mut().unwrap();
+    let bundle = peers[0].as_mut().and_then(Peer::met_mut).unwrap();
     let mut written = |room: usize| {
         let mut slot = vec![0; room];
         let mut w = Writer::new(&mut slot);

@@ -1,0 +1,186 @@
+//! A peer that is known and was never met: what it takes to call it, and no more. It becomes a
+//! [`Bundle`] when it first speaks, or when something is to be kept for it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::session::Sessions;
+use super::{Bundle, BundlePath, PeerState, PeerStats, WRONG_KEYS_MIN, path_status};
+use crate::context::{Context, PeerConfig, Transmit};
+use crate::crypto::PublicKey;
+use crate::limits::LINKS_MAX;
+use crate::link::{Path, PathState, Watch};
+use crate::op::OpStats;
+use crate::wire::Name;
+use crate::{LinkId, PeerId, Time};
+
+/// A peer that was never met.
+pub(crate) struct Absent {
+    pub peer: PeerId,
+    pub name: Name,
+    pub config: PeerConfig,
+    pub sessions: Sessions,
+    pub since: Time,
+    pub watch: Watch,
+    pub stopped: bool,
+    pub wrong_keys: u8,
+}
+
+impl Absent {
+    pub fn new(
+        now: Time,
+        peer: PeerId,
+        name: Name,
+        config: PeerConfig,
+        context: &mut Context,
+    ) -> Absent {
+        let mut sessions = Sessions::default();
+        sessions.my_bundle = context.random.u64().max(1);
+        Absent {
+            peer,
+            name,
+            config,
+            sessions,
+            since: now,
+            watch: Watch::None,
+            stopped: false,
+            wrong_keys: 0,
+        }
+    }
+
+    /// It speaks, or something is to be kept for it.
+    pub fn meet(self: Box<Self>, now: Time, context: &Context) -> Box<Bundle> {
+        Box::new(Bundle::new(now, *self, context))
+    }
+
+    /// A bit for every link that it can be called on.
+    pub fn path_mask(&self, context: &Context) -> u8 {
+        self.links(context).fold(0, |mask, id| mask | 1 << id.0)
+    }
+
+    fn links(&self, context: &Context) -> impl Iterator<Item = LinkId> {
+        let ids = (0..LINKS_MAX as u8).map(LinkId);
+        ids.filter(|id| {
+            let (ours, theirs) = (&context.links, &self.config.addresses);
+            ours[id.index()].is_some() && theirs[id.index()].is_some()
+        })
+    }
+
+    pub fn handle_timeout(&mut self, now: Time, context: &mut Context) {
+        let paths = self.path_mask(context);
+        if let Some(dropped) = self.sessions.on_timeout(now, paths) {
+            context.sessions.remove(&dropped);
+        }
+        if !self.stopped && self.sessions.wants_initiation(now, false) {
+            self.call(now, context);
+        }
+    }
+
+    fn call(&mut self, now: Time, context: &mut Context) {
+        let paths = self.path_mask(context);
+        let whom = (self.peer, self.name, self.config.public);
+        self.sessions.call(now, whom, paths, context);
+    }
+
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.sessions.next_timeout().filter(|_| !self.stopped)
+    }
+
+    /// The next first message, if a link takes it.
+    pub fn poll_transmit(&mut self, buffer: &mut [u8], context: &Context) -> Option<Transmit> {
+        let (link, _, bytes) = self.sessions.next_first_message(buffer, context)?;
+        Some(Transmit {
+            link,
+            to: self.config.addresses[link.index()]?,
+            bytes,
+            segment_bytes: bytes,
+            peer_was_heard: false,
+        })
+    }
+
+    /// A first message of the peer's came. Whether it met one of ours, which counts: then ours is repeated. (If it
+    /// comes from elsewhere than the configuration says, that is to be remembered: see [`Bundle::on_init`].)
+    pub fn is_crossing(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        context: &Context,
+    ) -> bool {
+        let ours_counts = context.config.name < self.config.name;
+        let is_there = self.config.addresses.get(link.index()) == Some(&Some(from));
+        if !ours_counts || !is_there || !self.sessions.awaits_answer(now) {
+            return false;
+        }
+        if let Some(initiation) = &mut self.sessions.initiation {
+            initiation.unsent |= 1 << link.0;
+        }
+        true
+    }
+
+    /// The node's cluster keys were replaced.
+    pub fn on_new_keys(&mut self, now: Time, context: &mut Context) {
+        let initiation = self.sessions.initiation.as_ref();
+        if initiation.is_some_and(|i| i.key != context.keys[0]) {
+            self.call(now, context);
+        }
+    }
+
+    /// If a first message of ours is under way, another one takes its place: it was made of what no longer holds.
+    pub fn call_anew(&mut self, now: Time, context: &mut Context) {
+        if self.sessions.initiation.is_some() {
+            self.call(now, context);
+        }
+    }
+
+    /// The peer's public key was replaced in the configuration.
+    pub fn set_public(&mut self, now: Time, public: Option<PublicKey>, context: &mut Context) {
+        if self.config.public != public {
+            self.config.public = public;
+            self.call_anew(now, context);
+        }
+    }
+
+    /// Whether the configuration has the peer's link at this address.
+    pub fn is_configured_at(&self, link: LinkId, address: IpAddr) -> bool {
+        let configured = self.config.addresses.get(link.index()).copied().flatten();
+        configured.is_some_and(|configured| configured.ip() == address)
+    }
+
+    /// As [`Bundle::notices_wrong_key`].
+    pub fn notices_wrong_key(&mut self) -> bool {
+        self.wrong_keys = self.wrong_keys.saturating_add(1);
+        self.wrong_keys >= WRONG_KEYS_MIN
+    }
+
+    /// Its paths, of which nothing is known.
+    pub fn path_states(&self, context: &Context) -> impl Iterator<Item = (LinkId, PathState)> {
+        self.links(context).map(|id| (id, PathState::Untested))
+    }
+
+    pub fn stats(&self, context: &Context) -> PeerStats {
+        let untested = |id: LinkId| {
+            let link = context.links[id.index()]?;
+            let config = Bundle::path_config(&link, super::PEER_BUFFER_BYTES_UNKNOWN);
+            let path = Path::new(id, self.since, &config);
+            let path = BundlePath::new(path, self.config.addresses[id.index()]?);
+            let mut status = path_status(id, &path);
+            status.stats.memory_bytes = 0;
+            Some(status)
+        };
+        PeerStats {
+            name: self.config.name.clone(),
+            state: PeerState::Connecting,
+            since: self.since,
+            session_since: None,
+            public: None,
+            features: 0,
+            paths: self.links(context).filter_map(untested).collect(),
+            op: OpStats::default(),
+            memory_bytes: self.memory_bytes(),
+        }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Absent>() + self.config.name.capacity() + self.sessions.heap_bytes()
+    }
+}
