@@ -14,7 +14,7 @@ use crate::crypto::{
     ClusterKey, HandshakeError, Responder, init_is_from_key_holder, init_of_other_version,
     say_version,
 };
-use crate::wire::{HandshakeHeader, Reader};
+use crate::wire::{HandshakeHeader, Hello, Reader};
 use crate::{LinkId, Time};
 
 /// Handshakes answered without a cookie: this many at once …
@@ -133,6 +133,19 @@ impl Node {
         if let Err(error) = hello.check(&self.context.name, self.context.config.wire) {
             return Err(self.refuse(now, link, from, Refusal::Handshake(error)));
         }
+        self.on_call(now, link, from, init, (hello, responder, key), has_cookie)
+    }
+
+    /// A first message that is well made and meant for this node: is it from who it says?
+    fn on_call(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+        init: &[u8],
+        (hello, responder, key): (Hello, Responder, ClusterKey),
+        has_cookie: bool,
+    ) -> Result<(), Rejection> {
         let peer = self.names.get(hello.from.as_str()).copied();
         let Some((peer, there)) = peer.and_then(|peer| {
             let slot = self.peers.get_mut(peer.0 as usize)?;

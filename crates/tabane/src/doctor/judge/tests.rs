@@ -23,7 +23,7 @@ fn path(link: u8) -> Value {
         "since_unix_ms": 0, "since_s": 100, "why": null, "rtt_us": 120,
         "tx_rate_mbps": 0.0, "rx_rate_mbps": 0.0, "capacity_mbps": 940.0,
         "capacity_proven": true, "loss_percent": 0.0, "tx_packets": 1000,
-        "tx_bytes": 1_000_000, "tx_lost_packets": 0, "rx_packets": 1000,
+        "tx_bytes": 1_000_000, "tx_lost_packets": 0, "tx_copies_left_out": 0, "rx_packets": 1000,
         "rx_bytes": 1_000_000, "resent_bytes": 0, "mtu_bytes": 1472
     })
 }
