@@ -39,7 +39,8 @@ impl Sessions {
         let hello = hello(context, name, local, self.my_bundle, self.peer_bundle);
         let key = context.keys[0].clone();
         let initiator = Initiator::new(&key, &hello, &mut context.random);
-        if let Some(replaced) = self.initiate(now, (initiator, key), local, paths) {
+        let ours = (initiator, key);
+        if let Some(replaced) = self.initiate(now, ours, local, paths, &mut context.random) {
             context.sessions.remove(&replaced);
         }
     }
@@ -266,6 +267,7 @@ impl Bundle {
         if fresh {
             self.reset(now, context);
         }
+        self.set_away(false);
     }
 
     /// An authentic packet came from `from`: from now on packets go there.
@@ -292,6 +294,7 @@ impl Bundle {
         if let Some(session) = &mut self.sessions.current {
             session.on_new_keys(now, &context.keys, &mut context.random);
         }
+        self.sessions.hasten(now);
         let outdated = |key: &ClusterKey| *key != context.keys[0];
         let initiation = self.sessions.initiation.as_ref();
         if initiation.is_some_and(|i| outdated(&i.key)) {
