@@ -26,14 +26,17 @@ pub(crate) struct Absent {
 }
 
 impl Absent {
+    /// It is called at the time `first_call` if it does not call first.
     pub fn new(
         now: Time,
+        first_call: Time,
         peer: PeerId,
         name: Name,
         config: PeerConfig,
         context: &mut Context,
     ) -> Absent {
         let mut sessions = Sessions::default();
+        sessions.not_before = first_call;
         sessions.my_bundle = context.random.u64().max(1);
         Absent {
             peer,
@@ -119,6 +122,7 @@ impl Absent {
 
     /// The node's cluster keys were replaced.
     pub fn on_new_keys(&mut self, now: Time, context: &mut Context) {
+        self.sessions.hasten(now);
         let initiation = self.sessions.initiation.as_ref();
         if initiation.is_some_and(|i| i.key != context.keys[0]) {
             self.call(now, context);

@@ -44,7 +44,8 @@ impl Sessions {
         let key = context.keys[0].clone();
         let identity = &context.identity;
         let initiator = Initiator::new(&key, identity, public, &hello, &mut context.random);
-        if let Some(replaced) = self.initiate(now, (initiator, key), local, paths) {
+        let ours = (initiator, key);
+        if let Some(replaced) = self.initiate(now, ours, local, paths, &mut context.random) {
             context.sessions.remove(&replaced);
         }
     }
@@ -301,6 +302,7 @@ impl Bundle {
         if fresh {
             self.reset(now, context);
         }
+        self.set_away(false);
     }
 
     /// The node's cluster keys were replaced, or the peer's public key. What is carried goes on:
@@ -314,6 +316,7 @@ impl Bundle {
         if let Some(session) = &mut self.sessions.current {
             session.on_new_keys(now, &context.keys, public, &mut context.random);
         }
+        self.sessions.hasten(now);
         let outdated = |key: &ClusterKey| *key != context.keys[0];
         let initiation = self.sessions.initiation.as_ref();
         if initiation.is_some_and(|i| outdated(&i.key)) {

@@ -568,6 +568,7 @@ impl Bundle {
             self.state = PeerState::Up;
             self.since = now;
             self.was_up = true;
+            self.set_away(false);
             let restarted = core::mem::take(&mut self.restarted);
             context.event(Event::PeerUp {
                 peer: self.peer,
@@ -617,6 +618,18 @@ impl Bundle {
         }
         self.state = PeerState::Down;
         self.since = now;
+        self.set_away(true);
+    }
+
+    /// Whether the whole peer is away, and not only paths to it.
+    fn set_away(&mut self, away: bool) {
+        let paths = self.paths.values_mut().chain(self.parked.values_mut());
+        paths.for_each(|p| p.path.set_away(away));
+    }
+
+    /// Something changed, so that the peer may be there again: it is asked from `at` on as if it had just gone.
+    pub fn hasten(&mut self, at: Time) {
+        self.sessions.hasten(at);
     }
 
     /// Says goodbye for good and forgets the keys.

@@ -16,6 +16,15 @@ use crate::{Random, Time};
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// … doubling up to this.
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// A peer that does not answer is asked again when so much more of the time for which it has been asked is over: its
+/// return is seen, if it does not call first, after an eighth of its absence …
+const ABSENCE_PART: u32 = 8;
+/// … but after this at the latest, on average. As long as that is not more than [`RETRY_MAX`], all paths are asked at
+/// that pace, then one at a time.
+pub const RETRY_ABSENT_MAX: Duration = Duration::from_secs(60);
+/// What one answer to a lone call may take; then the handshake is forgotten, for it takes more memory than all else
+/// that is known of such a peer.
+const LONE_CALL_KEPT: Duration = Duration::from_secs(2);
 /// A peer whose handshake we answered has this long to use the keys before we
 /// begin one of our own.
 const CONFIRMATION_MAX: Duration = Duration::from_millis(500);
@@ -178,6 +187,8 @@ pub(crate) struct Initiation {
     pub unsent: u8,
     /// Rounds before this one; wraps.
     pub round: u8,
+    /// It is sent once, on one path: the peer has been asked in vain for long.
+    lone: bool,
 }
 
 /// Which session a received packet belongs to.
@@ -186,6 +197,11 @@ pub(crate) enum Which {
     Current,
     Previous,
     Unconfirmed,
+}
+
+/// `pace` and up to a quarter more or less, so that those who were missed together are not asked together.
+fn jittered(pace: Duration, random: &mut Random) -> Duration {
+    pace * 3 / 4 + Duration::from_nanos(random.below(pace.as_nanos() as u64 / 2))
 }
 
 /// What the expanded keys of a session take: AES-128-GCM, both ways.
@@ -199,7 +215,11 @@ pub(crate) struct Sessions {
     pub unconfirmed: Option<Box<Unconfirmed>>,
     pub initiation: Option<Box<Initiation>>,
     /// No handshake is begun before.
-    not_before: Time,
+    pub not_before: Time,
+    /// Since when the peer has been asked for a handshake in vain.
+    asked_since: Option<Time>,
+    /// How many calls were lone; wraps.
+    lone_calls: u8,
     /// Names our state; 0 before there was any.
     pub my_bundle: u64,
     /// Names the peer's state; 0 before there was any.
@@ -244,16 +264,32 @@ impl Sessions {
         (initiator, key): (Initiator, ClusterKey),
         local: u32,
         paths: u8,
+        random: &mut Random,
     ) -> Option<u32> {
+        let since = *self.asked_since.get_or_insert(now);
+        let pace = (now.since(since) / ABSENCE_PART).min(RETRY_ABSENT_MAX);
+        let lone = pace > RETRY_MAX;
+        let (mut unsent, mut round) = (paths, 0);
+        if lone {
+            self.not_before = now + jittered(pace, random);
+            // One path after the other, and each address of it in turn.
+            let count = paths.count_ones().max(1) as u8;
+            let nth = self.lone_calls % count;
+            unsent = (0..nth).fold(paths, |paths, _| paths & (paths - 1));
+            unsent &= unsent.wrapping_neg();
+            round = self.lone_calls / count;
+            self.lone_calls = self.lone_calls.wrapping_add(1);
+        }
         let new = Box::new(Initiation {
             initiator,
             key,
             local,
             started: now,
-            next_send: now + RETRY_FIRST,
+            next_send: now + if lone { LONE_CALL_KEPT } else { RETRY_FIRST },
             interval: RETRY_FIRST,
-            unsent: paths,
-            round: 0,
+            unsent,
+            round,
+            lone,
         });
         self.initiation.replace(new).map(|old| old.local)
     }
@@ -273,6 +309,8 @@ impl Sessions {
 
     /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
     pub fn install(&mut self, now: Time, session: Session, fresh: bool) -> [Option<u32>; 2] {
+        self.asked_since = None;
+        self.not_before = now;
         let old = self.current.replace(Box::new(session));
         if fresh {
             return [
@@ -286,14 +324,31 @@ impl Sessions {
     }
 
     /// Whether a (new) handshake should be begun now. `silent` says that nothing works.
-    pub fn wants_initiation(&self, now: Time, silent: bool) -> bool {
+    pub fn wants_initiation(&mut self, now: Time, silent: bool) -> bool {
         match (&self.initiation, &self.current) {
-            (Some(i), _) => now >= i.started + INITIATION_LIFETIME,
+            (Some(i), _) => !i.lone && now >= i.started + INITIATION_LIFETIME,
             // We answered: the peer is about to use the keys. Not for ever, though.
             (None, None) => now >= self.confirmation_deadline().unwrap_or(self.not_before),
+            (None, Some(_)) if now < self.not_before => false,
             (None, Some(session)) => {
-                silent || session.rekey_due(now) || session.unheard_at().is_some_and(|at| now >= at)
+                let unheard = session.unheard_at().is_some_and(|at| now >= at);
+                let wants = silent || session.rekey_due(now) || unheard;
+                if !wants {
+                    self.asked_since = None;
+                }
+                wants
             }
+        }
+    }
+
+    /// Something changed, so that the peer may be there now: it is asked from `at` on as if it had just been missed.
+    pub fn hasten(&mut self, at: Time) {
+        self.asked_since = self.asked_since.map(|_| at);
+        self.not_before = self.not_before.min(at);
+        if let Some(i) = &mut self.initiation {
+            i.lone = false;
+            i.interval = RETRY_FIRST;
+            i.next_send = i.next_send.min(at);
         }
     }
 
@@ -307,6 +362,9 @@ impl Sessions {
     /// Repeats the handshake under way if it is time, and forgets former keys.
     /// Returns the number of a session that is no longer readable.
     pub fn on_timeout(&mut self, now: Time, paths: u8) -> Option<u32> {
+        if let Some(i) = self.initiation.take_if(|i| i.lone && now >= i.next_send) {
+            return Some(i.local);
+        }
         if let Some(i) = &mut self.initiation
             && now >= i.next_send
         {
@@ -325,6 +383,7 @@ impl Sessions {
         let initiation = self.initiation.as_ref().map(|i| i.next_send);
         let previous = self.previous.as_ref().map(|p| p.1);
         let rekey = match (&self.initiation, &self.current) {
+            (None, Some(_)) if self.asked_since.is_some() => Some(self.not_before),
             (None, Some(s)) => Some(s.unheard_at().unwrap_or(Time::NEVER).min(s.rekey_at())),
             (None, None) => Some(self.confirmation_deadline().unwrap_or(self.not_before)),
             _ => None,

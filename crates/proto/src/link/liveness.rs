@@ -122,6 +122,8 @@ pub struct Liveness {
     probe_wanted: bool,
     /// When own probing of a failed path began to be eager.
     eager_since: Time,
+    /// No path to the peer works, and none has for long.
+    away: bool,
     /// When probes on a failed path began to be answered.
     answered_since: Option<Time>,
     returned_at: Option<Time>,
@@ -152,6 +154,7 @@ impl Liveness {
             suspect_probes: 0,
             probe_wanted: false,
             eager_since: now,
+            away: false,
             answered_since: None,
             returned_at: None,
             returns: 0,
@@ -410,6 +413,11 @@ impl Liveness {
         self.probe_wanted = true;
     }
 
+    /// Whether no path to the peer works, and none has for long.
+    pub const fn set_away(&mut self, away: bool) {
+        self.away = away;
+    }
+
     /// Whether the path has carried nothing for a while.
     pub fn is_idle(&self) -> bool {
         self.keepalive >= t::KEEPALIVE_IDLE && !self.is_watched()
@@ -464,6 +472,10 @@ impl Liveness {
             PathState::Down if self.answered_since.is_some() => last + t::PROBE_RETURNING,
             PathState::Down if last.since(self.eager_since) < t::PROBE_DOWN_EAGER => {
                 last + t::PROBE_DOWN
+            }
+            PathState::Down if self.away => {
+                let part = last.since(self.eager_since) / t::PROBE_AWAY_PART;
+                last + part.clamp(t::PROBE_DOWN_SLOW, t::PROBE_AWAY_MAX)
             }
             PathState::Down => last + t::PROBE_DOWN_SLOW,
         };

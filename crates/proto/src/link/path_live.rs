@@ -123,6 +123,11 @@ impl Path {
         self.liveness.watch(watch);
     }
 
+    /// Whether no path to the peer works, and none has for long.
+    pub const fn set_away(&mut self, away: bool) {
+        self.liveness.set_away(away);
+    }
+
     /// [`Record::Probe`](crate::wire::Record::Probe) arrived on this path.
     pub const fn on_probed(&mut self, now: Time) {
         self.liveness.on_probed(now);

@@ -220,6 +220,10 @@ pub const PROBE_DOWN: Duration = ms(50);
 pub const PROBE_DOWN_EAGER: Duration = ms(5000);
 /// … and then for ever.
 pub const PROBE_DOWN_SLOW: Duration = ms(150);
+/// While no path of the peer's works it is probed again after this part of the time since the path failed …
+pub const PROBE_AWAY_PART: u32 = 8;
+/// … but after this at the latest: it may be gone for good, and a thousand others with it.
+pub const PROBE_AWAY_MAX: Duration = ms(60_000);
 /// Pace of probes on a failed path that answers again.
 pub const PROBE_RETURNING: Duration = ms(25);
 /// Silence before the first keepalive probe, …

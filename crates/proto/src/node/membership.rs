@@ -1,5 +1,6 @@
 //! What can change while a node runs: its peers, its links, its keys.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::{Node, Peer};
@@ -9,6 +10,9 @@ use crate::crypto::{ClusterKey, Identity, PrivateKey, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::wire::Name;
 use crate::{LinkId, PeerId, Time};
+
+/// Peers that are called for the first time are called so far apart, on average: a call takes half of it.
+const CALL_SPACING: Duration = Duration::from_micros(200);
 
 impl Node {
     /// Adds a peer and begins to connect to it, for ever. It may get the number of
@@ -23,11 +27,45 @@ impl Node {
         }
         let id = self.free_number();
         self.names.insert(peer.name.clone(), id);
-        let mut absent = Absent::new(now, id, name, peer, &mut self.context);
+        let first_call = now + self.spread(self.names.len() - 1);
+        let mut absent = Absent::new(now, first_call, id, name, peer, &mut self.context);
         absent.handle_timeout(now, &mut self.context);
         self.peers[id.0 as usize] = Some(Peer::Absent(Box::new(absent)));
         self.turns.touch(id);
         Ok(id)
+    }
+
+    /// Some time within which so many peers can be called without anything else having to wait.
+    fn spread(&mut self, peers: usize) -> Duration {
+        let all_ns = CALL_SPACING.as_nanos() as u64 * peers as u64;
+        Duration::from_nanos(self.context.random.below(all_ns))
+    }
+
+    /// Something changed, so that peers may be there that were not: those that are called ever more rarely, since they
+    /// have not answered, are called as if they had just been missed. For when the operator says that all is well now;
+    /// the node does it by itself when a link comes back, and when it is told of another address or other keys.
+    pub fn call_absent(&mut self, now: Time) {
+        self.call_absent_on(now, u8::MAX);
+    }
+
+    /// The same for those that have a path on one of these links (a bit each).
+    pub(super) fn call_absent_on(&mut self, now: Time, links: u8) {
+        let count = self.peers.len();
+        for index in 0..count {
+            let at = now + self.spread(count);
+            let Some(peer) = self.peers[index].as_mut() else {
+                continue;
+            };
+            if peer.path_mask(&self.context) & links == 0 {
+                continue;
+            }
+            match peer {
+                Peer::Absent(absent) => absent.sessions.hasten(at),
+                Peer::Met(bundle) if !bundle.connected() => bundle.hasten(at),
+                Peer::Met(_) => continue,
+            }
+            self.turns.touch(PeerId(index as u32));
+        }
     }
 
     /// A number that no peer has, and of which no event speaks.
@@ -92,6 +130,7 @@ impl Node {
                 bundle.rebuild_path(now, id, context);
                 bundle.renew_path(now, id, context);
             });
+            self.call_absent_on(now, 1 << id.0);
         }
         Ok(())
     }
@@ -108,8 +147,14 @@ impl Node {
         let there = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut);
         match there {
             _ if link.index() >= LINKS_MAX => return,
-            Some(Peer::Met(bundle)) => bundle.set_address(now, link, address, &self.context),
-            Some(Peer::Absent(absent)) => absent.config.addresses[link.index()] = address,
+            Some(Peer::Met(bundle)) => {
+                bundle.set_address(now, link, address, &self.context);
+                bundle.hasten(now);
+            }
+            Some(Peer::Absent(absent)) => {
+                absent.config.addresses[link.index()] = address;
+                absent.sessions.hasten(now);
+            }
             None => return,
         }
         self.turns.touch(peer);

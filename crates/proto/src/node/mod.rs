@@ -267,6 +267,9 @@ impl Node {
                 bundle.handle_link(now, link, up, context)
             });
             self.close_links();
+            if up {
+                self.call_absent_on(now, 1 << link.0);
+            }
         }
     }
 
