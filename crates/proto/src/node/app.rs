@@ -40,6 +40,8 @@ impl Node {
         let result = act(bundle);
         if bundle.ops.pending() != Pending::None {
             self.touch(peer);
+        } else {
+            self.settle(peer);
         }
         result
     }

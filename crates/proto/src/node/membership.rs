@@ -59,6 +59,7 @@ impl Node {
             self.context.sessions.remove(&number);
         }
         bundle.end(now, &mut self.context);
+        self.context.budget.leave(&bundle.account);
         self.timeouts[peer.0 as usize] = Time::NEVER;
         self.context.event(Event::PeerDown {
             peer,

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use crate::Random;
 use crate::bundle::{Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
-    ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection, Transmit,
+    Budget, ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection, Transmit,
 };
 use crate::crypto::{ClusterKey, CookieJar};
 use crate::limits::LINKS_MAX;
@@ -20,11 +20,6 @@ use crate::wire::{Header, Kind, Name, Reader};
 use crate::{LinkId, PeerId, Time};
 
 use admission::Admission;
-
-/// Unread bytes of streams and messages that a node grants to all its peers
-/// together; each connected peer has an equal share of it (at least
-/// [`BUNDLE_WINDOW_BYTES_MIN`](crate::op::BUNDLE_WINDOW_BYTES_MIN)).
-pub const RECEIVE_WINDOW_BYTES: u64 = 256 << 20;
 
 /// This node and its bundles to all peers.
 pub struct Node {
@@ -78,6 +73,7 @@ impl Node {
         let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
         Ok(Node {
             context: Context {
+                budget: Budget::new(&config.op_limits),
                 config,
                 name,
                 keys,
@@ -292,24 +288,7 @@ impl Node {
         {
             self.rest = self.context.rests.pop_front().flatten();
         }
-        if matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. }) {
-            self.share_window();
-        }
         Some(event)
-    }
-
-    /// Shares what this node may hold unread among the peers that are connected,
-    /// so that many senders to one receiver cannot exhaust it.
-    fn share_window(&mut self) {
-        let connected = self
-            .peers
-            .iter()
-            .flatten()
-            .filter(|b| b.connected())
-            .count();
-        let share = RECEIVE_WINDOW_BYTES / connected.max(1) as u64;
-        let share = share.min(self.context.config.op_limits.bundle_window_bytes);
-        self.for_each_peer(|bundle, _| bundle.ops.set_window_share(share));
     }
 
     /// What is left to read of the stream that the last event says is
@@ -398,6 +377,26 @@ impl Node {
 
     /// `peer`'s state changed: it may have something to send, and another timeout.
     fn touch(&mut self, peer: PeerId) {
+        self.settle(peer);
+        self.wake(peer);
+        for peer in self.context.budget.take_short() {
+            if let Some(Some(bundle)) = self.peers.get_mut(peer.0 as usize) {
+                bundle.account.on_told();
+            }
+            self.settle(peer);
+            self.wake(peer);
+        }
+    }
+
+    /// What `peer`'s bundle holds may have changed, and what it may hold.
+    fn settle(&mut self, peer: PeerId) {
+        if let Some(Some(bundle)) = self.peers.get_mut(peer.0 as usize) {
+            bundle.settle_account(&mut self.context);
+        }
+    }
+
+    /// `peer` may have something to send, and another timeout.
+    fn wake(&mut self, peer: PeerId) {
         let index = peer.0 as usize;
         if !self.is_ready[index] {
             self.is_ready[index] = true;

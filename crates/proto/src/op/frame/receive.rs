@@ -181,7 +181,7 @@ impl FrameReceiver {
     }
 
     /// Memory that counts against the limit.
-    fn held_bytes(&self) -> usize {
+    pub const fn held_bytes(&self) -> usize {
         self.partials.held_bytes() + self.ready_bytes
     }
 

@@ -164,6 +164,11 @@ impl MessageSender {
         }
     }
 
+    /// Memory of what was never acknowledged, in bytes.
+    pub const fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
     /// Bytes never sent.
     pub const fn queued_bytes(&self) -> usize {
         self.queued_bytes
