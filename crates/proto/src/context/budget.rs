@@ -91,6 +91,12 @@ impl Budget {
         }
     }
 
+    /// What all hold.
+    #[cfg(test)]
+    pub fn sums(&self) -> [u64; Holdings::COUNT] {
+        self.sums.each_ref().map(|sum| sum.bytes)
+    }
+
     /// Bundles that were short of room, while there is enough for some: each is to settle anew.
     pub fn take_short(&mut self) -> Vec<PeerId> {
         if self.short.is_empty() || !self.sums.iter().all(Sum::has_enough) {

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use crate::Random;
 use crate::bundle::{Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
-    Budget, ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection, Transmit,
+    Budget, ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection,
+    Transmit,
 };
 use crate::crypto::{ClusterKey, CookieJar};
 use crate::limits::LINKS_MAX;

@@ -3,6 +3,7 @@
 mod events;
 mod keys;
 mod membership;
+mod memory;
 mod rejections;
 mod swapped;
 mod turns;

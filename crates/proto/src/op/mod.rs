@@ -135,15 +135,18 @@ impl Ops {
         }
     }
 
-    /// Frees buffers kept for use again: for a bundle that has become idle.
+    /// Frees buffers kept for use again, and room that a burst took: for a bundle that has become idle.
     pub fn trim(&mut self) {
         self.shared.pool.trim();
         self.shared.chunks.trim();
+        self.shared.trim();
         self.streams.trim();
+        self.messages_in.trim();
+        self.frames_in.trim();
+        self.frames_out.trim();
     }
 
-    /// Memory held for this bundle, in bytes. Looks at every stream and flow: not for
-    /// the data path.
+    /// Memory held for this bundle, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Ops>()
             + self.shared.memory_bytes()

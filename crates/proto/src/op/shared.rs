@@ -161,8 +161,10 @@ impl Shared {
         self.limits.frame_held_bytes = within(most.frame_held_bytes, kept);
         self.limits.frame_queue_bytes = within(most.frame_queue_bytes, kept);
         self.limits.frame_reassembly_bytes = within(most.frame_reassembly_bytes, rejoined);
-        self.pool.set_held_bytes_max(within(most.pool_bytes, spare / 2));
-        self.chunks.set_held_bytes_max(within(most.pool_bytes, spare / 2));
+        self.pool
+            .set_held_bytes_max(within(most.pool_bytes, spare / 2));
+        self.chunks
+            .set_held_bytes_max(within(most.pool_bytes, spare / 2));
         let unread = unread.min(most.bundle_window_bytes);
         self.receive_window.set_share(unread);
         self.message_window.set_share(messages_in(unread));
@@ -179,6 +181,18 @@ impl Shared {
                 window.queued = true;
                 self.control.push_back(control);
             }
+        }
+    }
+
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.turns.trim();
+        self.lost.shrink_to(2 * self.lost.len());
+        self.control.shrink_to(2 * self.control.len());
+        self.events.shrink_to(2 * self.events.len());
+        self.rests.shrink_to(2 * self.rests.len());
+        for window in [&mut self.send_window, &mut self.message_send_window] {
+            window.waiting.shrink_to(2 * window.waiting.len());
         }
     }
 

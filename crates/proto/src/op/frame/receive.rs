@@ -254,6 +254,15 @@ impl FrameReceiver {
         self.blocked.clear();
     }
 
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.ready.shrink_to(2 * self.ready.len());
+        for flow in &mut self.flows {
+            flow.ring.shrink_to(2 * flow.ring.len());
+            flow.waiting.shrink_to(2 * flow.waiting.len());
+        }
+    }
+
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let rings: usize = self
