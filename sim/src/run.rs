@@ -420,6 +420,7 @@ fn memory_bound(schedule: &Schedule) -> usize {
         + l.message_queue_bytes
         + l.streams_send_bytes
         + l.bundle_window_bytes as usize
+        + l.message_window_bytes() as usize
         + l.pool_bytes;
     (schedule.hosts.len() - 1) * (content * 5 / 4 + schedule.links * PATH_BYTES)
 }

@@ -20,7 +20,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::context::{Context, DownReason, Event, LinkConfig, PeerConfig};
+use crate::context::{Account, Context, DownReason, Event, LinkConfig, PeerConfig};
 use crate::crypto::PublicKey;
 use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
@@ -160,6 +160,8 @@ pub(crate) struct Bundle {
     parked: Paths,
     peer_buffer_bytes: u32,
     pub ops: Ops,
+    /// What the node knows of what it holds.
+    pub account: Account,
     /// Content to go out once more, on the path named.
     mirror: VecDeque<(LinkId, Content)>,
     /// Small answers: a record and the path it must take, or any.
@@ -220,6 +222,7 @@ impl Bundle {
             parked: Paths::default(),
             peer_buffer_bytes: PEER_BUFFER_BYTES_UNKNOWN,
             ops: Ops::new(opens_even_streams, &context.config.op_limits),
+            account: Account::default(),
             mirror: VecDeque::new(),
             replies: VecDeque::new(),
             arrived: 0,
@@ -377,6 +380,15 @@ impl Bundle {
             self.state = PeerState::Connecting;
             self.since = now;
         }
+    }
+
+    /// Tells the node what it holds, and takes what it may hold.
+    pub fn settle_account(&mut self, context: &mut Context) {
+        let (held, wanted) = (self.ops.holdings(), context.config.op_limits.of_peer());
+        let budget = &mut context.budget;
+        let (share, is_short) = budget.settle(self.peer, &mut self.account, held, &wanted);
+        context.stats.memory_short += u64::from(is_short);
+        self.ops.set_share(&share);
     }
 
     fn path_ids(&self) -> paths::Ids {

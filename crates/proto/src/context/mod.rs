@@ -2,6 +2,7 @@
 //! datagrams that wait for the driver. It is the floor that [`bundle`](crate::bundle) and
 //! [`Node`](crate::Node) both stand on.
 
+mod budget;
 mod config;
 mod crowd;
 mod event;
@@ -19,6 +20,7 @@ use crate::op::{OpEvent, Rest};
 use crate::wire::Name;
 use crate::{LinkId, PeerId};
 
+pub(crate) use budget::{Account, Budget};
 pub use config::{ConfigError, LinkConfig, NodeConfig, PeerConfig};
 pub(crate) use crowd::Crowd;
 pub use event::{DownReason, Event, Refusal};
@@ -53,6 +55,8 @@ pub(crate) struct Context {
     pub events_waiting: VecDeque<PeerId>,
     /// Handshake answers and cookies to be sent.
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
+    /// What all bundles hold.
+    pub budget: Budget,
     /// Who sends how much to us.
     pub crowd: Crowd,
     /// Who has sent all there was, since it was last asked.

@@ -93,6 +93,8 @@ pub struct NodeStats {
     pub datagrams_received: u64,
     /// Events dropped because the driver did not collect them.
     pub events_dropped: u64,
+    /// How often a peer had to do with little memory, since others hold most of what the node has.
+    pub memory_short: u64,
 }
 
 impl NodeStats {

@@ -30,7 +30,7 @@ impl Node {
         let bundle = self.bundle(peer)?;
         bundle.ops.set_time(now);
         let result = act(bundle);
-        self.turns.touch(peer);
+        self.touch(peer);
         result
     }
 
@@ -44,7 +44,7 @@ impl Node {
         let bundle = self.meet(now, peer).ok_or(OpError::UnknownPeer)?;
         bundle.ops.set_time(now);
         let result = act(bundle);
-        self.turns.touch(peer);
+        self.touch(peer);
         result
     }
 
@@ -60,7 +60,9 @@ impl Node {
         bundle.ops.set_time(now);
         let result = act(bundle);
         if bundle.ops.pending() != Pending::None {
-            self.turns.touch(peer);
+            self.touch(peer);
+        } else {
+            self.settle(peer);
         }
         result
     }
@@ -120,7 +122,7 @@ impl Node {
         let result = bundle.ops.send_frame(now, flow, frame);
         self.context.stats.frames_queue_full += u64::from(result.is_err());
         self.note_frame(peer);
-        self.turns.touch(peer);
+        self.touch(peer);
         result
     }
 
@@ -169,7 +171,7 @@ impl Node {
             Some(Peer::Absent(absent)) => absent.watch = watch,
             None => return,
         }
-        self.turns.touch(peer);
+        self.touch(peer);
     }
 
     /// Who ran out of what it sends since this was last asked.
@@ -377,7 +379,7 @@ impl Node {
         let ops = &mut self.bundle(peer).ok()?.ops;
         ops.set_time(now);
         let message = ops.receive_message()?;
-        self.turns.touch(peer);
+        self.touch(peer);
         Some(message)
     }
 }

@@ -99,6 +99,7 @@ impl Node {
         }
         if let Peer::Met(mut bundle) = gone {
             bundle.end(now, &mut self.context);
+            self.context.budget.leave(&bundle.account);
         }
         self.turns.forget(peer);
         let free = self.free.partition_point(|id| *id < peer);

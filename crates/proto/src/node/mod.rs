@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::Random;
 use crate::bundle::{Absent, Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
-    ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection,
+    Budget, ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection,
     SessionNumbers, Transmit,
 };
 use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
@@ -25,11 +25,6 @@ use crate::{LinkId, PathStats, PeerId, Time};
 
 use admission::Admission;
 use turns::Turns;
-
-/// Unread bytes of streams and messages that a node grants to all its peers
-/// together; each connected peer has an equal share of it (at least
-/// [`BUNDLE_WINDOW_BYTES_MIN`](crate::op::BUNDLE_WINDOW_BYTES_MIN)).
-pub const RECEIVE_WINDOW_BYTES: u64 = 256 << 20;
 
 /// This node and its bundles to all peers.
 pub struct Node {
@@ -143,6 +138,7 @@ impl Node {
         let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
         Ok(Node {
             context: Context {
+                budget: Budget::new(&config.op_limits),
                 config,
                 name,
                 keys,
@@ -231,7 +227,7 @@ impl Node {
         }
         taken?;
         self.turns.note_arrival(peer);
-        self.turns.touch(peer);
+        self.touch(peer);
         Ok(())
     }
 
@@ -249,7 +245,7 @@ impl Node {
                 Some(Peer::Absent(absent)) => absent.handle_timeout(now, &mut self.context),
                 None => continue,
             }
-            self.turns.touch(peer);
+            self.touch(peer);
         }
     }
 
@@ -362,9 +358,6 @@ impl Node {
         {
             self.rest = self.context.rests.pop_front().flatten();
         }
-        if matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. }) {
-            self.share_window();
-        }
         Some(event)
     }
 
@@ -378,21 +371,6 @@ impl Node {
                 bundle.tell_events(&mut self.context);
             }
         }
-    }
-
-    /// Shares what this node may hold unread among the peers that are connected,
-    /// so that many senders to one receiver cannot exhaust it.
-    fn share_window(&mut self) {
-        let connected = self
-            .peers
-            .iter()
-            .flatten()
-            .filter_map(Peer::met)
-            .filter(|b| b.connected())
-            .count();
-        let share = RECEIVE_WINDOW_BYTES / connected.max(1) as u64;
-        let share = share.min(self.context.config.op_limits.bundle_window_bytes);
-        self.for_each_met(|bundle, _| bundle.ops.set_window_share(share));
     }
 
     /// What is left to read of the stream that the last event says is
@@ -520,6 +498,26 @@ impl Node {
         }
     }
 
+    /// `peer`'s state changed: it may have something to send, another timeout, and hold more or less.
+    fn touch(&mut self, peer: PeerId) {
+        self.settle(peer);
+        self.turns.touch(peer);
+        for peer in self.context.budget.take_short() {
+            if let Some(bundle) = met(&mut self.peers, peer) {
+                bundle.account.on_told();
+            }
+            self.settle(peer);
+            self.turns.touch(peer);
+        }
+    }
+
+    /// What `peer`'s bundle holds may have changed, and what it may hold.
+    fn settle(&mut self, peer: PeerId) {
+        if let Some(bundle) = met(&mut self.peers, peer) {
+            bundle.settle_account(&mut self.context);
+        }
+    }
+
     fn touch_all(&mut self) {
         for index in 0..self.peers.len() {
             self.turns.touch(PeerId(index as u32));
@@ -529,6 +527,7 @@ impl Node {
     /// Looks at those whose state changed: when they are due, and whether they have something to send.
     fn refresh(&mut self) {
         while let Some(peer) = self.turns.pop_stale() {
+            self.settle(peer);
             let (timeout, sends) = match &self.peers[peer.0 as usize] {
                 Some(Peer::Met(bundle)) => {
                     let timeout = bundle.next_timeout(self.context.blocked);

@@ -4,6 +4,7 @@ mod events;
 mod identities;
 mod keys;
 mod membership;
+mod memory;
 mod rejections;
 mod swapped;
 mod turns;

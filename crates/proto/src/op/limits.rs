@@ -161,12 +161,67 @@ pub struct OpLimits {
     /// eighth of what the bundle is granted. Default 8 MB.
     pub stream_window_bytes_max: u64,
     /// The bundle's window: all unread bytes of streams together, and a quarter as much of messages; see
-    /// [`set_window_share`](super::Ops::set_window_share). Default 128 MB.
+    /// [`set_share`](super::Ops::set_share). Default 128 MB.
     pub bundle_window_bytes: u64,
     /// Streams that may be open at once, opened by this end, and again by the peer. Default 65,536.
     pub streams_max: usize,
     /// Empty buffers kept for use again. Default 16 MB.
     pub pool_bytes: usize,
+    /// Unread bytes of streams and messages of all peers of a node: each is granted half of what the others
+    /// leave of that. What was granted before counts not, so that a few of many peers have as much as
+    /// they need; so the most that a thousand peers can do together is more. Default 256 MB.
+    pub node_unread_bytes: u64,
+    /// What is kept to be sent to all peers of a node, of streams, messages and frames: each has half of what
+    /// the others leave of that. Default 256 MB.
+    pub node_send_bytes: u64,
+    /// Frames being rejoined or waiting for earlier ones, of all peers of a node. Default 64 MB.
+    pub node_reassembly_bytes: u64,
+    /// Empty buffers kept for use again for all peers of a node. Default 64 MB.
+    pub node_pool_bytes: u64,
+}
+
+/// What a bundle holds, or may hold, in bytes: what has come and was not read; what is kept to be sent;
+/// frames being rejoined; empty buffers.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Holdings(pub [u64; Holdings::COUNT]);
+
+impl Holdings {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+}
+
+impl OpLimits {
+    /// What all bundles of a node may hold together.
+    pub const fn of_node(&self) -> Holdings {
+        Holdings([
+            self.node_unread_bytes,
+            self.node_send_bytes,
+            self.node_reassembly_bytes,
+            self.node_pool_bytes,
+        ])
+    }
+
+    /// The most of each that a bundle can use.
+    pub fn of_peer(&self) -> Holdings {
+        let sent = self.streams_send_bytes.max(self.message_queue_bytes);
+        Holdings([
+            self.bundle_window_bytes,
+            sent.max(self.frame_held_bytes) as u64,
+            self.frame_reassembly_bytes as u64,
+            2 * self.pool_bytes as u64,
+        ])
+    }
+
+    /// What the peer may have underway or unread in messages, in bytes, if it may have all of
+    /// [`bundle_window_bytes`](OpLimits::bundle_window_bytes) in streams.
+    pub fn message_window_bytes(&self) -> u64 {
+        messages_in(self.bundle_window_bytes)
+    }
+}
+
+/// What is granted for messages if so much is for streams.
+pub(super) fn messages_in(share: u64) -> u64 {
+    (share / MESSAGES_IN_SHARE).max(share.min(MESSAGE_WINDOW_BYTES))
 }
 
 impl Default for OpLimits {
@@ -184,6 +239,10 @@ impl Default for OpLimits {
             bundle_window_bytes: 128 * MB as u64,
             streams_max: 65_536,
             pool_bytes: 16 * MB,
+            node_unread_bytes: 256 * MB as u64,
+            node_send_bytes: 256 * MB as u64,
+            node_reassembly_bytes: 64 * MB as u64,
+            node_pool_bytes: 64 * MB as u64,
         }
     }
 }

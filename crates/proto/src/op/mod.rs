@@ -95,12 +95,25 @@ impl Ops {
         self.streams.on_timeout(&mut self.shared);
     }
 
-    /// Sets how much the peer may have underway or unread in all streams together, in bytes; not
-    /// below [`BUNDLE_WINDOW_BYTES_INITIAL`]. For messages it is a quarter, or
-    /// [`MESSAGE_WINDOW_BYTES`] if that is more and not above `bytes`. What was granted before stays
-    /// granted.
-    pub fn set_window_share(&mut self, bytes: u64) {
-        self.shared.set_window_share(bytes);
+    /// What it holds of what the node's bundles share.
+    pub fn holdings(&self) -> Holdings {
+        let shared = &self.shared;
+        let unread = shared.receive_window.unread() + shared.message_window.unread();
+        let kept = self.streams.kept_bytes()
+            + self.messages_out.kept_bytes()
+            + self.frames_out.units.held_bytes();
+        let spare = shared.pool.memory_bytes() + shared.chunks.memory_bytes();
+        let rejoined = self.frames_in.held_bytes();
+        Holdings([unread, kept as u64, rejoined as u64, spare as u64])
+    }
+
+    /// Sets how much of that it may hold, within its own limits.
+    ///
+    /// What the peer may have unread in all streams together is not below
+    /// [`BUNDLE_WINDOW_BYTES_INITIAL`]; in messages a quarter, or [`MESSAGE_WINDOW_BYTES`] if that is
+    /// more and not above it. What was granted before stays granted.
+    pub fn set_share(&mut self, share: &Holdings) {
+        self.shared.set_share(share);
     }
 
     /// The peer lost its state and starts afresh: so does this end. Streams end with
@@ -122,15 +135,18 @@ impl Ops {
         }
     }
 
-    /// Frees buffers kept for use again: for a bundle that has become idle.
+    /// Frees buffers kept for use again, and room that a burst took: for a bundle that has become idle.
     pub fn trim(&mut self) {
         self.shared.pool.trim();
         self.shared.chunks.trim();
+        self.shared.trim();
         self.streams.trim();
+        self.messages_in.trim();
+        self.frames_in.trim();
+        self.frames_out.trim();
     }
 
-    /// Memory held for this bundle, in bytes. Looks at every stream and flow: not for
-    /// the data path.
+    /// Memory held for this bundle, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Ops>()
             + self.shared.memory_bytes()

@@ -164,6 +164,12 @@ impl Turns {
         *self = Turns::default();
     }
 
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.fresh.shrink_to(2 * self.fresh.len());
+        self.ring.shrink_to(2 * self.ring.len());
+    }
+
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         (self.fresh.capacity() + self.ring.capacity()) * size_of::<Source>()

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::limits::{MESSAGE_WINDOW_BYTES, MESSAGES_IN_SHARE, OpLimits};
+use super::limits::{Holdings, OpLimits, messages_in};
 use super::queue::{Source, Turns};
 use super::stream::Rest;
 use super::window::{ReceiveWindow, SendWindow};
@@ -41,7 +41,10 @@ pub(super) enum Control {
 pub(super) struct Shared {
     /// The time.
     pub now: Time,
+    /// As they are now, since other bundles of the node hold much.
     pub limits: OpLimits,
+    /// As they are at most.
+    limits_max: OpLimits,
     /// Buffers of frames and messages.
     pub pool: Pool,
     /// Buffers of streams.
@@ -75,6 +78,7 @@ impl Shared {
         let mut shared = Shared {
             now: Time::ZERO,
             limits: limits.clone(),
+            limits_max: limits.clone(),
             pool: Pool::new(limits.pool_bytes),
             chunks: ChunkPool::new(limits.pool_bytes),
             turns: Turns::default(),
@@ -147,10 +151,23 @@ impl Shared {
         self.announce_window();
     }
 
-    /// Sets what the peer may have underway or unread.
-    pub fn set_window_share(&mut self, bytes: u64) {
-        self.receive_window.set_share(bytes);
-        self.message_window.set_share(messages_in(bytes));
+    /// See [`Ops::set_share`](super::Ops::set_share).
+    pub fn set_share(&mut self, share: &Holdings) {
+        let Holdings([unread, kept, rejoined, spare]) = *share;
+        let most = &self.limits_max;
+        let within = |most: usize, share: u64| most.min(usize::try_from(share).unwrap_or(most));
+        self.limits.streams_send_bytes = within(most.streams_send_bytes, kept);
+        self.limits.message_queue_bytes = within(most.message_queue_bytes, kept);
+        self.limits.frame_held_bytes = within(most.frame_held_bytes, kept);
+        self.limits.frame_queue_bytes = within(most.frame_queue_bytes, kept);
+        self.limits.frame_reassembly_bytes = within(most.frame_reassembly_bytes, rejoined);
+        self.pool
+            .set_held_bytes_max(within(most.pool_bytes, spare / 2));
+        self.chunks
+            .set_held_bytes_max(within(most.pool_bytes, spare / 2));
+        let unread = unread.min(most.bundle_window_bytes);
+        self.receive_window.set_share(unread);
+        self.message_window.set_share(messages_in(unread));
         self.announce_window();
     }
 
@@ -167,6 +184,18 @@ impl Shared {
         }
     }
 
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.turns.trim();
+        self.lost.shrink_to(2 * self.lost.len());
+        self.control.shrink_to(2 * self.control.len());
+        self.events.shrink_to(2 * self.events.len());
+        self.rests.shrink_to(2 * self.rests.len());
+        for window in [&mut self.send_window, &mut self.message_send_window] {
+            window.waiting.shrink_to(2 * window.waiting.len());
+        }
+    }
+
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.pool.memory_bytes()
@@ -180,9 +209,4 @@ impl Shared {
             + self.rests.capacity() * size_of::<Option<Rest>>()
             + self.rests_bytes
     }
-}
-
-/// What is granted for messages if so much is for streams.
-fn messages_in(share: u64) -> u64 {
-    (share / MESSAGES_IN_SHARE).max(share.min(MESSAGE_WINDOW_BYTES))
 }

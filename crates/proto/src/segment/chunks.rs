@@ -40,6 +40,11 @@ impl ChunkPool {
         }
     }
 
+    /// Keeps no more than this from now on.
+    pub const fn set_held_bytes_max(&mut self, bytes: usize) {
+        self.count_max = bytes / CHUNK_BYTES;
+    }
+
     /// Frees all chunks.
     pub fn trim(&mut self) {
         self.chunks = Vec::new();

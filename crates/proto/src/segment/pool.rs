@@ -101,6 +101,11 @@ impl Pool {
         self.shelves[shelf].push(buffer);
     }
 
+    /// Keeps no buffer beyond this from now on.
+    pub const fn set_held_bytes_max(&mut self, bytes: usize) {
+        self.held_bytes_max = bytes;
+    }
+
     /// Frees all buffers.
     pub fn trim(&mut self) {
         *self = Pool::new(self.held_bytes_max);

@@ -41,17 +41,18 @@ pub fn hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
     hit
 }
 
-fn of_node(stats: &NodeStats) -> [Hit; 5] {
+fn of_node(stats: &NodeStats) -> [Hit; 6] {
     [
         ("packets_with_bad_record", stats.bad_record),
         ("protocol_violations", stats.violation),
         ("frames_for_unconnected_peer", stats.frames_unreachable),
         ("frames_queue_full", stats.frames_queue_full),
         ("events_dropped", stats.events_dropped),
+        ("memory_short", stats.memory_short),
     ]
 }
 
-fn of_peer(stats: &OpStats) -> [Hit; 6] {
+fn of_peer(stats: &OpStats) -> [Hit; 7] {
     [
         ("frames_given_up", stats.frames_given_up),
         ("frames_skipped", stats.frames_skipped),
@@ -59,6 +60,7 @@ fn of_peer(stats: &OpStats) -> [Hit; 6] {
         ("frames_overdue", stats.frames_overdue),
         ("frames_crowded_out", stats.frames_crowded_out),
         ("streams_refused", stats.streams_refused),
+        ("owners_full", stats.owners_full),
     ]
 }
 

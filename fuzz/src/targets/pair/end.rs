@@ -33,6 +33,7 @@ fn limits() -> OpLimits {
         bundle_window_bytes: 2 << 20,
         streams_max: 8,
         pool_bytes: 256 << 10,
+        ..OpLimits::default()
     }
 }
 
@@ -44,6 +45,7 @@ fn memory_bytes_max() -> usize {
         + l.message_queue_bytes
         + l.streams_send_bytes
         + l.bundle_window_bytes as usize
+        + l.message_window_bytes() as usize
         + l.pool_bytes;
     content * 5 / 4 + LINKS * PATH_BYTES
 }
@@ -356,7 +358,7 @@ impl End {
             Nonsense::Timeout => node.handle_timeout(now),
             Nonsense::Stream(id) => {
                 // Above all that a program opens here.
-                let id = StreamId(u64::from(id) | 1 << 20);
+                let id = StreamId(u64::from(id | 1 << 20));
                 assert!(node.write_stream(now, peer, id, &[1]).is_err());
                 assert!(node.read_stream(now, peer, id, &mut [0]).is_err());
                 assert!(node.finish_stream(now, peer, id).is_err());

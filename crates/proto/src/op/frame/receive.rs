@@ -181,7 +181,7 @@ impl FrameReceiver {
     }
 
     /// Memory that counts against the limit.
-    fn held_bytes(&self) -> usize {
+    pub const fn held_bytes(&self) -> usize {
         self.partials.held_bytes() + self.ready_bytes
     }
 
@@ -252,6 +252,15 @@ impl FrameReceiver {
         }
         self.flows.clear();
         self.blocked.clear();
+    }
+
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.ready.shrink_to(2 * self.ready.len());
+        for flow in &mut self.flows {
+            flow.ring.shrink_to(2 * flow.ring.len());
+            flow.waiting.shrink_to(2 * flow.waiting.len());
+        }
     }
 
     /// Memory held, in bytes.

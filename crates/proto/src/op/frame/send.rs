@@ -289,6 +289,14 @@ impl FrameSender {
         unsent
     }
 
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.sent.shrink_to(2 * self.sent.len());
+        for flow in &mut self.flows {
+            flow.queue.shrink_to(2 * flow.queue.len());
+        }
+    }
+
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let queues: usize = self.flows.iter().map(|f| f.queue.capacity()).sum();

@@ -34,6 +34,8 @@ pub(in crate::op) struct MessageReceiver {
     last: Option<(u32, u32)>,
     /// Lengths of all rings.
     span: usize,
+    /// Room in all rings.
+    rings: usize,
     partials: Partials,
     /// Whole and in order, with what each is worth of the bundle's window.
     ready: VecDeque<(Message, u64)>,
@@ -80,9 +82,11 @@ impl MessageReceiver {
                 shared.message_window.charge(charge_bytes(seg.total))?;
                 let slot = self.partials.insert(seg, &mut shared.pool);
                 self.span += longer;
+                self.rings -= flow.ring.capacity();
                 while flow.ring.len() <= ahead as usize {
                     flow.ring.push_back(NOTHING);
                 }
+                self.rings += flow.ring.capacity();
                 flow.ring[ahead as usize] = slot;
                 slot
             }
@@ -142,7 +146,9 @@ impl MessageReceiver {
             self.ready.push_back((message, worth));
         }
         if flow.ring.is_empty() {
+            self.rings -= flow.ring.capacity();
             flow.ring.shrink_to(RING_KEPT);
+            self.rings += flow.ring.capacity();
         }
         if !self.announced && !self.ready.is_empty() {
             self.announced = true;
@@ -174,21 +180,26 @@ impl MessageReceiver {
         self.by_flow.clear();
         self.last = None;
         self.span = 0;
+        self.rings = 0;
         // They were paid for in the former window, not in the new one.
         for (_, worth) in &mut self.ready {
             *worth = 0;
         }
     }
 
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.ready.shrink_to(2 * self.ready.len());
+    }
+
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let rings: usize = self.flows.iter().map(|f| f.ring.capacity()).sum();
         self.partials.memory_bytes()
             + self.ready_bytes
             + self.ready.capacity() * size_of::<(Message, u64)>()
             + self.flows.capacity() * size_of::<Flow>()
             + self.by_flow.len() * size_of::<(u32, u32)>() * 2
-            + rings * size_of::<u32>()
+            + self.rings * size_of::<u32>()
     }
 }
 

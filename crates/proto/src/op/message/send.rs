@@ -15,6 +15,9 @@ use crate::wire::{UnitClass, Writer};
 /// About what it takes to remember a message beside its data.
 const UNIT_BYTES: usize = MESSAGE_OVERHEAD_BYTES as usize;
 
+/// Room in a flow's queue that is kept when the queue is empty.
+const QUEUE_KEPT: usize = 64;
+
 /// A message flow.
 #[derive(Debug, Default)]
 struct Flow {
@@ -33,6 +36,8 @@ pub(in crate::op) struct MessageSender {
     by_flow: BTreeMap<u32, u32>,
     /// The flow used last, and where it stands: the common case.
     last: Option<(u32, u32)>,
+    /// Room in all flows' queues.
+    queues: usize,
     /// Bytes never sent.
     queued_bytes: usize,
     /// Memory of what was never acknowledged.
@@ -82,7 +87,9 @@ impl MessageSender {
         let slot = self
             .units
             .insert(UnitClass::Message, policy, flow, sequence, unit);
+        self.queues -= to.queue.capacity();
         to.queue.push_back(slot);
+        self.queues += to.queue.capacity();
         shared.turns.wake(Source::Messages(index), &mut to.turn);
         Ok(())
     }
@@ -136,6 +143,9 @@ impl MessageSender {
         if last {
             from.queue.pop_front();
             if from.queue.is_empty() {
+                self.queues -= from.queue.capacity();
+                from.queue.shrink_to(QUEUE_KEPT);
+                self.queues += from.queue.capacity();
                 shared.turns.rest(&mut from.turn);
             }
         }
@@ -164,6 +174,11 @@ impl MessageSender {
         }
     }
 
+    /// Memory of what was never acknowledged, in bytes.
+    pub const fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
     /// Bytes never sent.
     pub const fn queued_bytes(&self) -> usize {
         self.queued_bytes
@@ -177,6 +192,7 @@ impl MessageSender {
         self.flows.clear();
         self.by_flow.clear();
         self.last = None;
+        self.queues = 0;
         self.queued_bytes = 0;
         self.kept_bytes = 0;
         if count > 0 {
@@ -190,11 +206,10 @@ impl MessageSender {
 
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let queues: usize = self.flows.iter().map(|f| f.queue.capacity()).sum();
         self.units.memory_bytes()
             + self.flows.capacity() * size_of::<Flow>()
             + self.by_flow.len() * size_of::<(u32, u32)>() * 2
-            + queues * size_of::<u32>()
+            + self.queues * size_of::<u32>()
     }
 }
 

@@ -132,6 +132,66 @@ fn a_large_message_is_not_starved_by_streams() {
 }
 
 #[test]
+fn a_message_larger_than_the_window_waits_until_there_is_room() {
+    let mut p = pair();
+    let share = |bytes| Holdings([bytes, u64::MAX, u64::MAX, u64::MAX]);
+    p.ends[1].set_share(&share(0));
+    p.run(Duration::from_millis(5));
+    let send = |p: &mut Pair, len| {
+        let data = vec![2; len];
+        p.ends[0].send_message(0, None, &data, Policy::Stripe)
+    };
+    send(&mut p, 100_000).unwrap();
+    send(&mut p, MESSAGE_DATA_BYTES_MAX).unwrap();
+    send(&mut p, 1).unwrap();
+    p.run(Duration::from_millis(100));
+    let lengths = |p: &mut Pair| -> Vec<usize> {
+        let messages = messages(&mut p.ends[1]);
+        messages.iter().map(|m| m.data.len()).collect()
+    };
+    assert_eq!(lengths(&mut p), [100_000]);
+    p.run(Duration::from_millis(100));
+    assert_eq!(lengths(&mut p), [0; 0]);
+    p.ends[1].set_share(&share(MESSAGE_WINDOW_BYTES));
+    p.run(Duration::from_millis(100));
+    assert_eq!(lengths(&mut p), [MESSAGE_DATA_BYTES_MAX, 1]);
+}
+
+#[test]
+fn what_a_burst_took_is_freed() {
+    let mut p = pair();
+    p.underway_max = 2000;
+    let idle = p.ends.each_ref().map(Ops::memory_bytes);
+    for n in 0..20_000 {
+        let _ = p.ends[0].send_message(n % 7, None, &[1; 8], Policy::Auto);
+        let _ = p.ends[0].send_frame(p.now, 3, vec![7; 60]);
+        if n % 3 == 0 {
+            let _ = p.ends[0].open_stream(0, Policy::Auto);
+        }
+    }
+    p.run(Duration::from_millis(500));
+    while p.ends[1].receive_message().is_some() || p.ends[1].receive_frame().is_some() {}
+    for event in p.events(1) {
+        if let OpEvent::StreamOpened { id, .. } = event {
+            let _ = p.ends[1].stop_stream(id, 0);
+            let _ = p.ends[1].reset_stream(id, 0);
+        }
+    }
+    p.run(Duration::from_millis(500));
+    for id in (0..).step_by(2).take(7_000) {
+        let _ = p.ends[0].stop_stream(crate::StreamId(id), 0);
+    }
+    p.run(Duration::from_millis(500));
+    p.events(0);
+    for (ops, idle) in p.ends.iter_mut().zip(idle) {
+        assert_eq!(ops.stats().streams_open, 0);
+        ops.trim();
+        let more = ops.memory_bytes() - idle;
+        assert!(more < 300_000, "{more}");
+    }
+}
+
+#[test]
 fn violations() {
     let mut p = pair();
     let ops = &mut p.ends[1];

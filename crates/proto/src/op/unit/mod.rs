@@ -6,3 +6,6 @@ mod send;
 
 pub(super) use receive::{Arrival, Partials};
 pub(super) use send::Units;
+
+/// When the last unit goes, room for so many is kept; what a burst took beyond is freed.
+const SLOTS_KEPT: usize = 256;

@@ -1,5 +1,6 @@
 //! Units on their way in: rejoined from pieces in any order, with one copy.
 
+use super::SLOTS_KEPT;
 use crate::op::Violation;
 use crate::op::limits::{RANGES_MAX, USEFUL_BYTES};
 use crate::segment::{Pool, RangeSet};
@@ -157,6 +158,11 @@ impl Partials {
             newer => self.slots[newer as usize].older = older,
         }
         self.free.push(slot);
+        if self.free.len() == self.slots.len() && self.slots.len() > SLOTS_KEPT {
+            debug_assert_eq!(self.held_bytes, 0);
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
         data
     }
 

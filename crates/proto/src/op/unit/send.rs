@@ -1,5 +1,6 @@
 //! Units on their way out: kept until every byte is acknowledged.
 
+use super::SLOTS_KEPT;
 use crate::op::Policy;
 use crate::op::limits::USEFUL_BYTES;
 use crate::segment::{Content, Pool, RangeSet};
@@ -84,6 +85,8 @@ impl Unit {
 pub(in crate::op) struct Units {
     slots: Vec<Unit>,
     free: Vec<u32>,
+    /// Of the next unit: none had it before, so that slots may go.
+    next_generation: u32,
     /// Sent and not acknowledged, in bytes.
     in_flight_bytes: usize,
     /// Marked lost and not yet sent again, in bytes.
@@ -103,6 +106,8 @@ impl Units {
         data: Vec<u8>,
     ) -> u32 {
         self.held_bytes += data.capacity();
+        let generation = self.next_generation;
+        self.next_generation = generation.wrapping_add(1);
         let Some(slot) = self.free.pop() else {
             let slot = self.slots.len() as u32;
             self.slots.push(Unit {
@@ -112,7 +117,7 @@ impl Units {
                 in_lost_list: false,
                 flow,
                 sequence,
-                generation: 0,
+                generation,
                 next: 0,
                 acked: RangeSet::new(),
                 lost: RangeSet::new(),
@@ -126,6 +131,7 @@ impl Units {
         unit.live = true;
         unit.flow = flow;
         unit.sequence = sequence;
+        unit.generation = generation;
         unit.data = data;
         slot
     }
@@ -159,7 +165,6 @@ impl Units {
         self.in_flight_bytes -= unit.in_flight();
         self.lost_bytes -= unit.lost.covered() as usize;
         unit.live = false;
-        unit.generation = unit.generation.wrapping_add(1);
         unit.in_lost_list = false;
         unit.next = 0;
         unit.acked.clear();
@@ -167,13 +172,18 @@ impl Units {
         let data = core::mem::take(&mut unit.data);
         self.held_bytes -= data.capacity();
         self.free.push(slot);
+        if self.len() == 0 && self.slots.len() > SLOTS_KEPT {
+            debug_assert_eq!((self.in_flight_bytes, self.lost_bytes), (0, 0));
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
         data
     }
 
     /// Takes all units out.
     pub fn remove_all(&mut self, pool: &mut Pool) {
         for slot in 0..self.slots.len() as u32 {
-            if self.slots[slot as usize].live {
+            if self.slots.get(slot as usize).is_some_and(|unit| unit.live) {
                 pool.give(self.remove(slot));
             }
         }
