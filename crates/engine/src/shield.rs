@@ -452,8 +452,14 @@ mod tests {
         };
         let mut node = Node::new(Time::ZERO, config, [1; 32]).unwrap();
         (0..peers).for_each(|number| add_peer(&mut node, number));
+        call(&mut node);
         assert_eq!(node.session_numbers().len(), peers);
         node
+    }
+
+    /// First calls leave one after the other: until then.
+    fn call(node: &mut Node) {
+        node.handle_timeout(Time::from_ms(1_000));
     }
 
     fn add_peer(node: &mut Node, number: usize) {
@@ -509,6 +515,7 @@ mod tests {
         // The first new one has everything pass, and the others change nothing.
         for number in 100..200 {
             add_peer(&mut node, number);
+            call(&mut node);
             shield.turn(now, LINK, &socket, &node);
         }
         assert_eq!(filters(&fake), [Some(AROUND_SIEVE + 1)]);

@@ -90,6 +90,11 @@ impl Absent {
 
     /// The next first message, if a link takes it.
     pub fn poll_transmit(&mut self, buffer: &mut [u8], context: &Context) -> Option<Transmit> {
+        let paths = self.path_mask(context);
+        if let Some(initiation) = &mut self.sessions.initiation {
+            // A link may have been taken away since.
+            initiation.unsent &= paths;
+        }
         let (link, _, bytes) = self.sessions.next_first_message(buffer, context)?;
         Some(Transmit {
             link,
