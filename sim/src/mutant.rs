@@ -48,6 +48,8 @@ pub enum Mutant {
     FallSilent,
     /// Lets a few bytes of a stream through now and then only.
     Crawl,
+    /// Lets nothing of two streams through, while all else moves on.
+    Starve,
     /// Says in the end that link 0 is down.
     WrongInTheEnd,
     /// Ends without a word.
@@ -131,6 +133,11 @@ impl Tap {
             },
             false => reader,
         }
+    }
+
+    /// Whether the application gets nothing of the stream for this service.
+    pub fn withholds(&self, service: u32) -> bool {
+        self.is(Mutant::Starve) && service <= 1
     }
 
     /// What the application gets for a frame.

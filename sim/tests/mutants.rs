@@ -102,6 +102,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::FalseRestart, Rule::FalseRestart),
         (Mutant::FallSilent, Rule::Progress),
         (Mutant::Crawl, Rule::Completion),
+        (Mutant::Starve, Rule::Neighbours),
         (Mutant::WrongInTheEnd, Rule::Agreement),
         (Mutant::LeaveUnsaid, Rule::Farewell),
         (Mutant::BusyTimer, Rule::Calm),

@@ -51,6 +51,8 @@ pub enum Rule {
     FalseRestart,
     /// While one path works, what waits moves on.
     Progress,
+    /// While one path works, a stream that is read moves on, however many are not.
+    Neighbours,
     /// In the end both sides agree which paths work, and are right.
     Agreement,
     /// A node that ends in order says so to those it is connected to.
@@ -89,6 +91,7 @@ impl Rule {
         Rule::FalseDown,
         Rule::FalseRestart,
         Rule::Progress,
+        Rule::Neighbours,
         Rule::Agreement,
         Rule::Farewell,
         Rule::Completion,

@@ -4,6 +4,7 @@
 use super::{Checked, Observer, Rule, Violation};
 use crate::host::Host;
 use crate::net::{Network, Ns, Quality, SECOND};
+use crate::workload::Reader;
 use tabane_proto::link::PathState;
 
 /// While a path has been clean from the start, something must move within this.
@@ -17,6 +18,8 @@ const STALL_AFTER_FAULTS_NS_MAX: Ns = 16 * SECOND;
 pub struct Progress {
     /// What was carried at the last change, and when that was: by sender and receiver.
     last: Vec<Vec<(u64, Ns)>>,
+    /// The same of each planned stream.
+    streams: Vec<(u64, Ns)>,
 }
 
 impl Progress {
@@ -24,6 +27,7 @@ impl Progress {
     pub fn new(hosts: usize) -> Progress {
         Progress {
             last: vec![vec![(0, 0); hosts]; hosts],
+            streams: Vec::new(),
         }
     }
 
@@ -32,6 +36,33 @@ impl Progress {
         for from in 0..network.hosts() {
             for to in (0..network.hosts()).filter(|to| *to != from) {
                 self.check_pair(now, from, to, observer, network)?;
+            }
+        }
+        self.check_streams(now, observer, network)
+    }
+
+    /// A stream that is read at once moves on, whatever is done about the others.
+    fn check_streams(&mut self, now: Ns, o: &Observer, n: &Network) -> Checked {
+        let plans = o.streams.plans();
+        self.streams.resize(plans.len(), (0, 0));
+        for (i, plan) in plans.iter().enumerate() {
+            let (from, to) = (plan.from, plan.to);
+            let connected = o.hosts[from].connected[to] && o.hosts[to].connected[from];
+            if plan.reader != Reader::Eager {
+                continue;
+            }
+            let (moved, waits) = o.streams.moved(i);
+            let last = &mut self.streams[i];
+            if moved != last.0 || !waits || !connected {
+                *last = (moved, now);
+                continue;
+            }
+            let Some(works_since) = works_since(from, to, o, n) else {
+                continue;
+            };
+            if now >= works_since.max(last.1).max(plan.start) + stall_max(from, to, o, n) {
+                let what = format!("stream {i} from {from} to {to} does not move");
+                return Err(Violation::new(Rule::Neighbours, now, what));
             }
         }
         Ok(())
@@ -57,12 +88,7 @@ impl Progress {
         let Some(works_since) = works_since(from, to, o, n) else {
             return Ok(());
         };
-        let limit = if ever_failed(from, to, o, n) {
-            STALL_AFTER_FAULTS_NS_MAX
-        } else {
-            STALL_NS_MAX
-        };
-        if now < works_since.max(last.1) + limit {
+        if now < works_since.max(last.1) + stall_max(from, to, o, n) {
             return Ok(());
         }
         let what = if connected {
@@ -78,6 +104,15 @@ impl Progress {
 fn works_since(a: usize, b: usize, o: &Observer, n: &Network) -> Option<Ns> {
     let paths = (0..n.links()).filter_map(|l| n.history(a, b, l).at_least_since(Quality::Clean));
     Some(paths.min()?.max(o.both_run_since(a, b)?))
+}
+
+/// How long nothing may move.
+fn stall_max(a: usize, b: usize, o: &Observer, n: &Network) -> Ns {
+    if ever_failed(a, b, o, n) {
+        STALL_AFTER_FAULTS_NS_MAX
+    } else {
+        STALL_NS_MAX
+    }
 }
 
 fn ever_failed(a: usize, b: usize, o: &Observer, n: &Network) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{Checked, Rule, Violation};
 use crate::net::Ns;
-use crate::workload::{GIVE_UP_CODE, StreamPlan, content, stream_key};
+use crate::workload::{GIVE_UP_CODE, Pace, StreamPlan, content, stream_key};
 
 /// One direction of a stream, as the observer sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,6 +114,20 @@ impl StreamLedger {
             }
         }
         sum
+    }
+
+    /// What readers got of a planned stream in all tries, and whether more of it waits to be read, or to be
+    /// written as fast as may be.
+    pub fn moved(&self, plan: usize) -> (u64, bool) {
+        let mut moved = (0, false);
+        for attempt in self.attempts.iter().filter(|a| a.plan == plan) {
+            for d in &attempt.directions {
+                moved.0 += d.read + u64::from(d.ended);
+                moved.1 |= !attempt.void && !d.ended && d.written > d.read;
+            }
+        }
+        moved.1 |= self.plans[plan].pace == Pace::Bulk && !self.complete(plan);
+        moved
     }
 
     /// Whether a plan has been carried out.

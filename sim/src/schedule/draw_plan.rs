@@ -30,6 +30,9 @@ pub fn draw(r: &mut Random, hosts: usize, slowest_bps: u64) -> Plan {
         let flow = plan.flows.len() as u32;
         plan.flows.push(small_and_many(r, flow, slowest_bps));
     }
+    if r.percent(8) {
+        unread(r, hosts, budget, &mut plan);
+    }
     plan
 }
 
@@ -51,6 +54,34 @@ fn small_and_many(r: &mut Random, flow: u32, slowest_bps: u64) -> FlowPlan {
         every_ns: u64::from(bytes) * 8 * 1_000_000_000 / slowest_bps / times,
         window_bytes: u64::MAX,
     }
+}
+
+/// Hundreds of streams that nobody reads for a while, and one beside them that is read.
+fn unread(r: &mut Random, hosts: usize, budget: u64, plan: &mut Plan) {
+    let from = r.below(hosts as u64) as usize;
+    let to = (from + 1 + r.below(hosts as u64 - 1) as usize) % hosts;
+    let (count, start) = (r.between(100, 400), start(r));
+    let since = start + r.between(500, 2000) * MS;
+    let late = StreamPlan {
+        from,
+        to,
+        policy: Policy::Stripe,
+        // Together they would fill a small window, and more than is kept to be sent.
+        forward_bytes: (r.pick(&[1, 2, 5]) * budget / count).max(100),
+        back_bytes: 0,
+        start,
+        pace: Pace::Bulk,
+        reader: Reader::Late { since },
+        ending: Ending::Finish,
+    };
+    plan.streams.extend((0..count).map(|_| late));
+    plan.streams.push(StreamPlan {
+        forward_bytes: budget,
+        back_bytes: budget / 10,
+        start: start + r.below(500) * MS,
+        reader: Reader::Eager,
+        ..late
+    });
 }
 
 fn policy(r: &mut Random) -> Policy {

@@ -364,9 +364,17 @@ impl App {
             }
             let (service, back, id) = (end.service, end.opener, end.id);
             let plan = s.observer.streams.plan_of(service);
+            if s.tap.withholds(service) {
+                self.ends[i].readable = false;
+                break;
+            }
             let reader = s.tap.reader(plan.reader);
             let most = match reader {
-                Reader::Eager => CHUNK_BYTES,
+                Reader::Late { since } if s.now < since => {
+                    self.ends[i].read_at = Some(since);
+                    break;
+                }
+                Reader::Eager | Reader::Late { .. } => CHUNK_BYTES,
                 Reader::Slow { bytes, .. } => (bytes as usize).min(CHUNK_BYTES),
             };
             match s

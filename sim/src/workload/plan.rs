@@ -31,6 +31,11 @@ pub enum Reader {
         /// The interval.
         every_ns: Ns,
     },
+    /// Nothing until then, and then everything at once.
+    Late {
+        /// When it begins.
+        since: Ns,
+    },
 }
 
 /// How a stream ends.

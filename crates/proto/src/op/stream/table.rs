@@ -84,6 +84,7 @@ impl Table {
     }
 
     /// All streams, in no order that means anything.
+    #[cfg(debug_assertions)]
     pub fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.slots.iter().filter_map(|slot| slot.as_deref())
     }
