@@ -93,12 +93,12 @@ sys.stdin.read()
 ";
     let address = cluster.address(1).to_string();
     let client = under_run(&cluster, 0, &["python3", "-c", connect, &address]);
-    // Three of four files, beside 64 of the daemon, are for connections: one each, and as long as
-    // there would be two for a plain one.
+    // Three of four files, beside 64 of the daemon, are for connections, one each. Of these one
+    // program has three of four at most.
     let is_full = |status: &Value| {
         let node = &status["node"];
-        node["run"]["connections"] == (FILES - 64) * 3 / 4 - 1
-            && node["limits_hit"]["run_connections_full"].as_u64() > Some(0)
+        node["run"]["connections"] == (FILES - 64) * 3 / 4 * 3 / 4
+            && node["limits_hit"]["run_share_full"].as_u64() > Some(0)
     };
     cluster
         .wait_status(0, "it is full", is_full)

@@ -14,14 +14,18 @@ use super::{Agent, PLACES_MAX, RELAYS_MAX};
 /// first. An owner may hold half of what others leave of a peer's window: a user with twenty thousand
 /// places would hold all of it.
 pub(super) const OWNERS_OF_USER_MAX: usize = 8;
-/// A place, and all places of a user together, may have so many times what is still free of whatever all
-/// share (the dynamic threshold of Choudhury and Hahne, 1998): alone seven of eight, and each further one
-/// as much of the rest. So there always is something for one that comes later.
-const TIMES_WHAT_IS_FREE: usize = 7;
+/// A place may have so many times what is still free of whatever all share (the dynamic threshold of
+/// Choudhury and Hahne, 1998): alone three of four…
+pub(super) const OF_PLACE: usize = 3;
+/// …and all places of one user so many times: alone seven of eight. So there always is something for one
+/// that comes later, whether it is of the same user or not.
+pub(super) const OF_USER: usize = 7;
+const _: () = assert!(OF_PLACE < OF_USER);
 
-/// Whether somebody who has so much may have more, of what there is so much of still.
-pub(super) const fn is_within_share(own: usize, free: usize) -> bool {
-    own < free.saturating_mul(TIMES_WHAT_IS_FREE)
+/// Whether somebody who has so much may have more, of what there is so much of still. `times`: how often
+/// that.
+pub(super) const fn is_within_share(own: usize, free: usize, times: usize) -> bool {
+    own < free.saturating_mul(times)
 }
 
 /// What is known of a place for as long as anything of it is there: its connections may outlive it.
@@ -168,7 +172,7 @@ impl Agent {
     pub(super) fn may_have_place(&mut self, uid: u32) -> bool {
         let of_user = self.places.iter().filter(|(_, place)| place.uid == uid);
         let free = PLACES_MAX.saturating_sub(self.places.len());
-        self.is_share(is_within_share(of_user.count(), free))
+        self.is_share(is_within_share(of_user.count(), free, OF_USER))
     }
 
     /// Whether a place may have one more connection, begun or asked for; if not, that is counted.
@@ -181,10 +185,11 @@ impl Agent {
         let pending_of_user = self.places.iter().filter(|(_, place)| place.uid == uid);
         let pending_of_user: usize = pending_of_user.map(|(_, place)| place.pending()).sum();
         let (of_place, of_user) = self.books.descriptors_of(number, uid);
-        let most = (of_place + pending).max(of_user + pending_of_user);
+        let (of_place, of_user) = (of_place + pending, of_user + pending_of_user);
         let free = self.free_descriptors();
         let free = free.min(RELAYS_MAX.saturating_sub(self.relays.len()));
-        self.is_share(is_within_share(most, free))
+        let is_within = is_within_share(of_place, free, OF_PLACE);
+        self.is_share(is_within && is_within_share(of_user, free, OF_USER))
     }
 
     fn is_share(&mut self, is_within: bool) -> bool {
@@ -215,7 +220,11 @@ mod tests {
         assert!(!owners(1000).contains(&0));
         // They are shared evenly: 100 places, 8 owners.
         for owner in owners(1000) {
-            let places = books.places.values().filter(|book| book.owner == owner).count();
+            let places = books
+                .places
+                .values()
+                .filter(|book| book.owner == owner)
+                .count();
             assert!((12..=13).contains(&places), "{places}");
         }
     }
@@ -238,12 +247,20 @@ mod tests {
     fn nobody_has_all() {
         const ALL: usize = 1024;
         let mut free = ALL;
-        for newcomer in 0..3 {
+        let mut take = |of_user: usize| {
             let mut own = 0;
-            while is_within_share(own, free) {
+            while is_within_share(own, free, OF_PLACE)
+                && is_within_share(of_user + own, free, OF_USER)
+            {
                 (own, free) = (own + 1, free - 1);
             }
-            assert!(own > 0 && free > 0, "newcomer {newcomer} has {own} of {free}");
-        }
+            own
+        };
+        let first = take(0);
+        assert_eq!(first, ALL / 4 * 3);
+        // Another one of the same user, then others.
+        let second = take(first);
+        assert_eq!(first + second, ALL / 8 * 7);
+        assert!(take(0) > 0 && take(0) > 0 && free > 0);
     }
 }

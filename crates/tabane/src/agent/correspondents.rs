@@ -67,8 +67,13 @@ impl Correspondents {
         for (index, _) in self.0.keys() {
             *of_port.entry(*index).or_default() += 1;
         }
-        let most = of_port.into_iter().max_by_key(|(index, count)| (*count, *index));
-        let of_most = self.0.iter().filter(|((index, _), _)| most.is_some_and(|(most, _)| *index == most));
+        let most = of_port
+            .into_iter()
+            .max_by_key(|(index, count)| (*count, *index));
+        let of_most = self
+            .0
+            .iter()
+            .filter(|((index, _), _)| most.is_some_and(|(most, _)| *index == most));
         let oldest = of_most.min_by_key(|(_, of)| of.used);
         if let Some(key) = oldest.map(|(key, _)| *key) {
             self.0.remove(&key);

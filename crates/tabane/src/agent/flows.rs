@@ -113,7 +113,9 @@ impl Flows {
         for (_, flow) in &self.flows {
             *flows_of.entry(flow.ends.0).or_default() += 1;
         }
-        let most = flows_of.into_iter().max_by_key(|(place, flows)| (*flows, *place));
+        let most = flows_of
+            .into_iter()
+            .max_by_key(|(place, flows)| (*flows, *place));
         let of_most = |flow: &Flow| most.is_some_and(|(place, _)| flow.ends.0 == place);
         let flows = self.flows.iter().filter(|(_, flow)| of_most(flow));
         let oldest = flows.min_by_key(|(_, flow)| flow.used);

@@ -12,7 +12,7 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
 use super::Opening;
-use super::books::is_within_share;
+use super::books::{OF_PLACE, OF_USER, is_within_share};
 use super::correspondents::Correspondents;
 use super::words::{Claim, EACCES, Transport};
 
@@ -113,8 +113,14 @@ impl Hosted {
             self.full += 1;
             return Ok(address.port());
         }
-        let of_user = self.ports.iter().filter(|(_, port)| port.uid == who.uid);
-        if !is_within_share(of_user.count(), HOSTED_MAX - self.ports.len()) {
+        let count = |is_of: &dyn Fn(&Port) -> bool| {
+            let of = self.ports.iter().filter(|(_, port)| is_of(port));
+            of.count()
+        };
+        let of_place = count(&|port| port.place == who.place);
+        let of_user = count(&|port| port.uid == who.uid);
+        let free = HOSTED_MAX - self.ports.len();
+        if !is_within_share(of_place, free, OF_PLACE) || !is_within_share(of_user, free, OF_USER) {
             self.share_full += 1;
             return Ok(address.port());
         }

@@ -44,7 +44,10 @@ impl Agent {
             ("run_programs_full", self.stats.places_full),
             ("run_connections_full", self.stats.connections_full),
             ("run_descriptors_full", self.stats.descriptors_full),
-            ("run_share_full", self.stats.share_full + self.hosted.share_full),
+            (
+                "run_share_full",
+                self.stats.share_full + self.hosted.share_full,
+            ),
             ("run_unanswered", self.stats.unanswered),
             ("run_flows_full", self.flows.full),
             ("run_ports_full", self.hosted.full),

@@ -106,7 +106,10 @@ impl Unread {
     /// Takes the one at this place out of the list, whose relay may be gone.
     pub fn remove(&mut self, relays: &mut Slab<Relay>, at: usize) {
         self.waiting.swap_remove(at);
-        let moved = self.waiting.get(at).and_then(|moved| relays.get_mut(*moved));
+        let moved = self
+            .waiting
+            .get(at)
+            .and_then(|moved| relays.get_mut(*moved));
         if let Some(moved) = moved {
             moved.unread_at = Some(at);
         }
@@ -162,7 +165,10 @@ impl Agent {
     pub(super) fn unread_status(&self, now: Time, node: &Node, unix_ms: u64) -> UnreadStatus {
         let done = &self.unread.done;
         let of_users: Vec<_> = done.of_users().collect();
-        let of_programs = done.sums.iter().filter(|((_, by), _)| *by == Reader::Program);
+        let of_programs = done
+            .sums
+            .iter()
+            .filter(|((_, by), _)| *by == Reader::Program);
         let all = of_programs.map(|(_, sum)| *sum);
         let all = all.reduce(|all, sum| Sum::add(Some(all), sum));
         let age = |since| now.since(since).as_secs();
@@ -252,7 +258,8 @@ mod tests {
         let mut survey = Survey::default();
         let all = UNREAD_LISTED_MAX + 10;
         for index in 0..all {
-            let since = at(((index * 7) % all) as u64);
+            // In another order than they are listed.
+            let since = at((all - 1 - index) as u64);
             survey.add(index, Some(1000), Reader::Program, since, 3);
         }
         assert_eq!(survey.longest.len(), UNREAD_LISTED_MAX);
@@ -271,11 +278,20 @@ mod tests {
     fn so_many_users_are_told_apart_and_no_more() {
         let mut survey = Survey::default();
         for uid in 0..2 * UNREAD_USERS_MAX as u32 {
-            survey.add(0, Some(uid), Reader::Program, at(u64::from(uid)), u64::from(uid));
+            survey.add(
+                0,
+                Some(uid),
+                Reader::Program,
+                at(u64::from(uid)),
+                u64::from(uid),
+            );
         }
         let sums: Vec<_> = survey.of_users().collect();
         assert_eq!(sums.len(), UNREAD_USERS_MAX + 1);
         let (_, _, others) = sums.iter().find(|(uid, ..)| uid.is_none()).unwrap();
-        assert_eq!((others.connections, others.since), (UNREAD_USERS_MAX, at(0)));
+        assert_eq!(
+            (others.connections, others.since),
+            (UNREAD_USERS_MAX, at(0))
+        );
     }
 }

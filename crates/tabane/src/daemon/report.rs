@@ -16,8 +16,8 @@ use super::refused::Entry;
 use super::run::Daemon;
 use crate::agent::Agent;
 use crate::status::{
-    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, RunStatus, SCHEMA,
-    StatusReport, VnicStatus,
+    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, RunStatus,
+    SCHEMA, StatusReport, VnicStatus,
 };
 
 /// When something of the engine's clock happened, for people and machines.

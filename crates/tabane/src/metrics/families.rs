@@ -605,13 +605,11 @@ fn each_peer(
 }
 
 /// Of users who have connections that are not read, in bounded number.
-fn each_unread(
-    report: &StatusReport,
-    out: &mut Samples<'_>,
-    value: impl Fn(&UnreadOfUser) -> f64,
-) {
+fn each_unread(report: &StatusReport, out: &mut Samples<'_>, value: impl Fn(&UnreadOfUser) -> f64) {
     for of_user in &report.node.run.unread.of_users {
-        let uid = of_user.uid.map_or_else(|| "others".to_owned(), |uid| uid.to_string());
+        let uid = of_user
+            .uid
+            .map_or_else(|| "others".to_owned(), |uid| uid.to_string());
         let reader = match of_user.reader {
             Reader::Program => "program",
             Reader::Peer => "peer",

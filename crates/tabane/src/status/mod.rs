@@ -9,9 +9,9 @@ mod report;
 mod run;
 mod server;
 mod table;
-mod unread;
 #[cfg(test)]
 mod tests;
+mod unread;
 #[cfg(test)]
 pub(crate) use tests::example as example_report;
 

@@ -101,7 +101,9 @@ fn unread(facts: &Facts, found: &mut Vec<Finding>) {
         };
         let listed = unread.listed.len();
         let all = unread.connections + unread.connections_at_peers();
-        let note = format!("of all {all} connections that are not read the {listed} longest were looked at");
+        let note = format!(
+            "of all {all} connections that are not read the {listed} longest were looked at"
+        );
         found.push(finding.maybe_seen((all > listed).then_some(note)));
     }
 }
@@ -157,7 +159,10 @@ fn unread_there(connections: &[&UnreadConnection]) -> Finding {
     .costs(0.0, "its own connections stand still; others do not")
     .mend(match &worst.peer {
         Some(peer) => format!("on {peer}: `tabane status` names the program that does not read"),
-        None => format!("on {}: `ss -tnp` names the program that has the connection", worst.remote.ip()),
+        None => format!(
+            "on {}: `ss -tnp` names the program that has the connection",
+            worst.remote.ip()
+        ),
     });
     with_peer(finding, worst)
 }
