@@ -50,6 +50,7 @@ impl Unread {
     }
 
     fn writing(streams: Vec<Stream>) -> Unread {
+        streams.iter().for_each(Stream::keep_little);
         let streams: Vec<_> = streams.into_iter().map(Arc::new).collect();
         let written = Arc::new(AtomicU64::new(0));
         for stream in &streams {
@@ -168,10 +169,12 @@ pub fn connect(end: &End, to: &str, load: &Load) -> io::Result<Beside> {
 /// # Errors
 /// A connection fails.
 pub fn accept(end: &End, load: &Load) -> io::Result<()> {
-    let (listener, others) = (end.listen(PORT)?, end.listen(UNREAD_PORT)?);
-    let unread = Unread::accept(&others, load.unread)?;
-    if load.sip {
-        unread.sip();
+    let listener = end.listen(PORT)?;
+    if load.unread > 0 {
+        let unread = Unread::accept(&end.listen(UNREAD_PORT)?, load.unread)?;
+        if load.sip {
+            unread.sip();
+        }
     }
     loop {
         let stream = listener.accept()?;

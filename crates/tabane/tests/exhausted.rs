@@ -103,6 +103,14 @@ sys.stdin.read()
     cluster
         .wait_status(0, "it is full", is_full)
         .expect("status");
+    // Another program, also of the same user, finds something still.
+    let to = socket_address(cluster.address(1), 8080);
+    let mut other = under_run(&cluster, 0, &["socat", "-", &format!("TCP:{to}")]);
+    let mut input = other.take_stdin().expect("is piped");
+    input.write_all(b"hello").expect("can be written");
+    drop(input);
+    let said = other.output(PATIENCE).expect("ends");
+    assert_eq!(text(&said.stdout), "hello");
     drop(client);
     let is_empty = |status: &Value| status["node"]["run"]["connections"] == 0;
     cluster

@@ -104,7 +104,8 @@ fn others_go_on(cluster: &Cluster) {
         let report: Value = serde_json::from_slice(&said.stdout).expect("it reports");
         assert_eq!(report.get("error"), None, "{report:#}");
         let received = report["end"]["sum_received"]["bytes"].as_u64();
-        assert!(received >= Some(64 << 20), "{report:#}");
+        // It does not wait for the last of them.
+        assert!(received >= Some(32 << 20), "{report:#}");
     }
     let fetcher = python(cluster, 0, FETCHER, &[&address, &HTTP_PORT.to_string()]);
     let said = output("python3", fetcher, PATIENCE).expect("it ends");

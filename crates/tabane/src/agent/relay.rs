@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 
 use tabane_io::capture::{
-    break_when_closed, finish, is_at_mark, read_now, reset, write_more, write_now, write_urgent,
+    break_when_closed, finish, is_at_mark, keep_little_unsent, read_now, reset, write_more,
+    write_now, write_urgent,
 };
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -140,9 +141,16 @@ impl Relay {
     /// For a socket of the program of this place, which does not block. Unless it [finishes](Relay::finish), both
     /// sides are reset, also when this process is killed.
     pub fn new(place: u64, near: TcpStream, far: Far) -> Relay {
-        break_when_closed(&near);
-        if let Far::Plain(plain) = &far {
-            break_when_closed(plain);
+        let sockets = [
+            Some(&near),
+            match &far {
+                Far::Plain(plain) => Some(plain),
+                Far::Stream(..) => None,
+            },
+        ];
+        for socket in sockets.into_iter().flatten() {
+            break_when_closed(socket);
+            keep_little_unsent(socket);
         }
         Relay {
             place,

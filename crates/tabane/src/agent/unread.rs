@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
 
 use slab::Slab;
 use tabane_proto::{Node, PeerId, Time};
@@ -187,8 +188,8 @@ impl Agent {
                 pid: program.map(|program| program.pid),
                 uid: book.map(|book| book.uid),
                 command: program.map(|program| program.command.clone()),
-                local: relay.near().peer_addr().ok()?,
-                remote: relay.near().local_addr().ok()?,
+                local: canonical(relay.near().peer_addr().ok()?),
+                remote: canonical(relay.near().local_addr().ok()?),
                 peer: peer.map(str::to_owned),
                 bytes: relay.waiting_bytes(node, reader),
                 since_unix_ms: unix_ms.saturating_sub(waits_ms),
@@ -212,6 +213,11 @@ impl Agent {
             listed: listed.collect(),
         }
     }
+}
+
+/// An address of IPv4 is one, also of a socket that is for both families.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 impl Survey {
