@@ -12,6 +12,7 @@ use super::connections::{self, Load};
 use super::pingpong::MESSAGE_BYTES;
 use super::timeline::Content;
 use super::transport::Transport;
+use super::unread::{self, UNREAD_PORT, Unread};
 use super::{Stand, pingpong, sink, timeline};
 use tabane_lab::LabError;
 use tabane_lab::cluster::{PATIENCE, Program, socket_address};
@@ -110,6 +111,32 @@ pub enum Helper {
     },
     /// Hold the UDP port that is flooded, and read nothing, until killed
     Unread,
+    /// Hold connections that nobody reads, until killed; says what was written to them once all are full
+    Stuff {
+        /// To whom; without it, from whoever comes
+        #[arg(long)]
+        to: Option<String>,
+        /// How many
+        count: usize,
+        /// They are read at 1 KB/s each, once all are full
+        #[arg(long)]
+        sip: bool,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
+    },
+    /// Connect, and send, perhaps among connections that nobody reads
+    Beside {
+        /// To whom; without it, from whoever comes
+        #[arg(long)]
+        to: Option<String>,
+        /// How much
+        #[command(flatten)]
+        load: unread::Load,
+        /// How it reaches the other one
+        #[command(flatten)]
+        transport: Transport,
+    },
     /// Echo the messages of one stream
     Echo {
         /// Length of a message
@@ -184,6 +211,36 @@ impl Helper {
                 let _socket = UdpSocket::bind(any)?;
                 loop {
                     std::thread::park();
+                }
+            }
+            Helper::Stuff {
+                to,
+                count,
+                sip,
+                transport,
+            } => {
+                let end = transport.open()?;
+                let held = match to {
+                    Some(to) => Unread::connect(&end, to, *count)?,
+                    None => Unread::accept(&end.listen(UNREAD_PORT)?, *count)?,
+                };
+                say(&held.wait_full())?;
+                if *sip {
+                    held.sip();
+                }
+                loop {
+                    std::thread::park();
+                }
+            }
+            Helper::Beside {
+                to,
+                load,
+                transport,
+            } => {
+                let end = transport.open()?;
+                match to {
+                    Some(to) => say(&unread::connect(&end, to, load)?),
+                    None => unread::accept(&end, load),
                 }
             }
             Helper::Echo { bytes, transport } => {

@@ -29,6 +29,7 @@ mod streams;
 mod timeline;
 mod tools;
 mod transport;
+mod unread;
 
 pub use entrant::{Build, Entrant, Programs, Stand};
 pub use figures::{Bound, Cell, Goal, Report, Samples, Table, digits};
@@ -117,6 +118,8 @@ pub enum Measurement {
     Crowd,
     /// Small messages beside the bulk of others
     Beside,
+    /// Bulk and connections beside hundreds of connections that nobody reads
+    Unread,
     /// A stranger's flood on one link
     Flood,
     /// Half round trips of 16 bytes to 1 MB

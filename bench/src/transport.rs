@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tabane_io::capture::keep_little_unsent;
 use tabane_library::{self as library, ConnectError, Node, Options};
 
 use super::helper::PORT;
@@ -143,6 +144,14 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Library(stream) => stream.finish().map_err(io::Error::other),
+        }
+    }
+
+    /// Have the kernel keep little of what is written, so that hundreds that nobody reads do not take all
+    /// the memory that it has for TCP.
+    pub fn keep_little(&self) {
+        if let Stream::Tcp(stream) = self {
+            keep_little_unsent(stream);
         }
     }
 

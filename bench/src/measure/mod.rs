@@ -13,6 +13,7 @@ mod race;
 mod start;
 pub mod throughput;
 mod unequal;
+mod unread;
 
 use super::{Measurement, Report, Settings};
 use tabane_lab::{LabConfig, LabError, LinkSpec};
@@ -32,6 +33,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Matrix => matrix::measure(settings),
         Measurement::Crowd => crowd::measure(settings),
         Measurement::Beside => crowd::beside(settings),
+        Measurement::Unread => unread::measure(settings),
         Measurement::Flood => flood::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Choose => choose::measure(settings),

@@ -93,16 +93,24 @@ sys.stdin.read()
 ";
     let address = cluster.address(1).to_string();
     let client = under_run(&cluster, 0, &["python3", "-c", connect, &address]);
-    // Three of four files, beside 64 of the daemon, are for connections: one each, and as long as
-    // there would be two for a plain one.
+    // Three of four files, beside 64 of the daemon, are for connections, one each. Of these one
+    // program has three of four at most.
     let is_full = |status: &Value| {
         let node = &status["node"];
-        node["run"]["connections"] == (FILES - 64) * 3 / 4 - 1
-            && node["limits_hit"]["run_connections_full"].as_u64() > Some(0)
+        node["run"]["connections"] == (FILES - 64) * 3 / 4 * 3 / 4
+            && node["limits_hit"]["run_share_full"].as_u64() > Some(0)
     };
     cluster
         .wait_status(0, "it is full", is_full)
         .expect("status");
+    // Another program, also of the same user, finds something still.
+    let to = socket_address(cluster.address(1), 8080);
+    let mut other = under_run(&cluster, 0, &["socat", "-", &format!("TCP:{to}")]);
+    let mut input = other.take_stdin().expect("is piped");
+    input.write_all(b"hello").expect("can be written");
+    drop(input);
+    let said = other.output(PATIENCE).expect("ends");
+    assert_eq!(text(&said.stdout), "hello");
     drop(client);
     let is_empty = |status: &Value| status["node"]["run"]["connections"] == 0;
     cluster

@@ -527,9 +527,9 @@ fn the_status_tells_of_programs() {
         .expect("status");
 }
 
-/// More programs than there may be: the last is told so.
+/// More programs than one user may have, which is not all: the last is told so.
 #[test]
-fn there_are_so_many_programs_and_no_more() {
+fn there_are_so_many_programs_of_a_user_and_no_more() {
     let cluster = cluster();
     let mut clients = cluster.lab().command(0, "python3");
     let connect = "\
@@ -540,7 +540,7 @@ def connect():
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect('\\0tabane-run')
     return s
-places = [connect() for _ in range(1024)]
+places = [connect() for _ in range(1024 * 7 // 8)]
 print(connect().recv(100), flush=True)
 sys.stdin.read()
 ";
@@ -556,9 +556,65 @@ sys.stdin.read()
     let refused = output("tabane run", run, PATIENCE).expect("ends");
     assert_eq!(refused.status.code(), Some(1));
     let said = text(&refused.stderr);
-    assert!(said.contains("1024 programs already"), "{said}");
+    assert!(
+        said.contains("no room for another program of this user"),
+        "{said}"
+    );
     let limits = cluster.status(0).expect("status")["node"]["limits_hit"].take();
-    assert_eq!(limits["run_programs_full"], 2);
-    let told = |log: &str| log.matches("limit hit: run_programs_full").count();
+    assert_eq!(limits["run_share_full"], 2);
+    let told = |log: &str| log.matches("limit hit: run_share_full").count();
     eventually("the log tells it once", || told(&cluster.log(0)) == 1);
+}
+
+/// The supervisor of a program: in the same network namespace, and it is `tabane`.
+fn supervisor_of(program: u32) -> u32 {
+    let namespace = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let is_ours = |pid: u32| {
+        let runs = std::fs::read_link(format!("/proc/{pid}/exe"));
+        runs.is_ok_and(|runs| runs == tabane()) && namespace(pid) == namespace(program)
+    };
+    let all = std::fs::read_dir("/proc").expect("is listed").flatten();
+    let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let found = pids.find(|pid| *pid != program && is_ours(*pid));
+    found.expect("a supervisor")
+}
+
+fn send_signal(pid: u32, name: &str) {
+    let mut kill = Command::new("kill");
+    kill.args([name, &pid.to_string()]);
+    assert!(kill.status().expect("starts").success());
+}
+
+/// Whoever wants a port that a program has whose supervisor is stopped is told that it is taken, and
+/// does not wait for ever.
+#[test]
+fn a_supervisor_that_is_stopped_holds_nobody_up() {
+    let cluster = cluster();
+    let listen = "\
+import errno, socket, sys
+try:
+    listener = socket.create_server(('', 8080))
+    print('ready', flush=True)
+    sys.stdin.read()
+except OSError as e:
+    print(errno.errorcode[e.errno])
+";
+    let listen = || {
+        let mut server = cluster.run(1, "python3");
+        server.args(["-c", listen]);
+        server.stdin(Stdio::piped()).stdout(Stdio::piped());
+        server
+    };
+    let mut first = Program::start("python3", listen()).expect("starts");
+    let mut said = String::new();
+    let mut stdout = BufReader::new(first.take_stdout().expect("is piped"));
+    stdout.read_line(&mut said).expect("can be read");
+    assert_eq!(said, "ready\n");
+    let supervisor = supervisor_of(first.id());
+    send_signal(supervisor, "-STOP");
+    let second = output("python3", listen(), PATIENCE).expect("ends");
+    send_signal(supervisor, "-CONT");
+    assert_eq!(text(&second.stdout), "EADDRINUSE\n");
+    let limits = cluster.status(1).expect("status")["node"]["limits_hit"].take();
+    assert_eq!(limits["run_unanswered"], 1, "{limits}");
 }

@@ -486,6 +486,18 @@ pub fn break_when_closed(socket: &TcpStream) {
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
+/// What a socket takes before the other end's window admits it: enough to be sent until somebody writes
+/// again, at some 10 Gb/s.
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+/// From now on a socket takes little more than its other end has room for (TCP_NOTSENT_LOWAT, tcp(7)).
+/// Without it one whose program does not read takes megabytes of the memory for TCP, which all
+/// programs of the machine share (`tcp_mem`).
+pub fn keep_little_unsent(socket: &TcpStream) {
+    // A kernel that cannot has more memory taken.
+    let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+}
+
 /// Whether the next byte to be read is an urgent one (sockatmark(3)). A read stops before it.
 pub fn is_at_mark(socket: &TcpStream) -> bool {
     let mut is_there: libc::c_int = 0;

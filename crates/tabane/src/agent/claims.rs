@@ -1,5 +1,9 @@
 //! Ports that programs ask for.
 
+use core::time::Duration;
+
+use tabane_proto::Time;
+
 use super::hosted::{Claimant, Denied};
 use super::place::Place;
 use super::words::{Claim, EACCES, EADDRINUSE, ToSupervisor};
@@ -9,6 +13,12 @@ use super::{Agent, Kind, UNSAID_MAX, token};
 /// ones are told that it has.
 pub const CLAIMS_MAX: usize = 1024;
 
+/// So many of one place.
+const CLAIMS_OF_PLACE_MAX: usize = 64;
+/// How long a supervisor is waited for that was asked which ports its programs have. One that does not
+/// answer keeps them.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
 /// A program waits for a port that another had.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -17,18 +27,20 @@ pub(super) struct Waiting {
     claim: Claim,
     /// The place that is asked.
     asked: usize,
+    since: Time,
 }
 
 impl Agent {
     /// A program wants a port: this node takes it, so that the program is reached as it would be.
-    pub(super) fn claim(&mut self, index: usize, id: u64, claim: Claim) {
+    pub(super) fn claim(&mut self, now: Time, index: usize, id: u64, claim: Claim) {
         match self.take_port(index, &claim) {
-            Err(Denied::Taken(other)) if self.asks_whether_taken(other) => {
+            Err(Denied::Taken(other)) if self.asks_whether_taken(index, other) => {
                 self.claims.push(Waiting {
                     place: index,
                     id,
                     claim,
                     asked: other,
+                    since: now,
                 });
             }
             result => self.answer_claim(index, id, result),
@@ -68,8 +80,26 @@ impl Agent {
         self.hosted.claim(who, claim, &self.poller, token)
     }
 
-    fn asks_whether_taken(&mut self, other: usize) -> bool {
-        if self.claims.len() >= CLAIMS_MAX {
+    /// Those who have waited long enough for a supervisor are told that the port is taken.
+    pub(super) fn give_claims_up(&mut self, now: Time) {
+        let has_waited = |claim: &Waiting| now.since(claim.since) >= LOOK_MAX;
+        let (late, waiting) = std::mem::take(&mut self.claims)
+            .into_iter()
+            .partition::<Vec<_>, _>(has_waited);
+        self.claims = waiting;
+        for claim in late {
+            self.stats.unanswered += 1;
+            let taken = Err(Denied::Taken(claim.asked));
+            self.answer_claim(claim.place, claim.id, taken);
+        }
+    }
+
+    /// Whether the place that has a port is asked if it still has, for another place.
+    fn asks_whether_taken(&mut self, place: usize, other: usize) -> bool {
+        let of_place = self.claims.iter().filter(|claim| claim.place == place);
+        let is_share = of_place.count() < CLAIMS_OF_PLACE_MAX;
+        self.stats.share_full += u64::from(!is_share);
+        if !is_share || self.claims.len() >= CLAIMS_MAX {
             return false;
         }
         // One that is gone cannot be asked any more; when that is noticed its ports are free.

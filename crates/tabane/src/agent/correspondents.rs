@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use tabane_proto::Time;
 
-/// At once; beyond it whoever was heard of least lately is forgotten, and is answered from the
-/// address that the route to there has.
+/// At once; beyond it the port that has most forgets whoever was heard of least lately, who is answered
+/// from the address that the route to there has.
 pub const CORRESPONDENTS_MAX: usize = 4096;
 /// Who is heard of for so long no more is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(120);
@@ -50,10 +50,7 @@ impl Correspondents {
 
     fn entry(&mut self, now: Time, key: (usize, SocketAddr)) -> &mut Addresses {
         if self.0.len() >= CORRESPONDENTS_MAX && !self.0.contains_key(&key) {
-            let oldest = self.0.iter().min_by_key(|(_, of)| of.used);
-            if let Some(key) = oldest.map(|(key, _)| *key) {
-                self.0.remove(&key);
-            }
+            self.forget_oldest_of_most();
         }
         let entry = self.0.entry(key).or_insert(Addresses {
             outside: None,
@@ -62,6 +59,25 @@ impl Correspondents {
         });
         entry.used = now;
         entry
+    }
+
+    /// Of the port that has most, whoever was heard of least lately: others lose nobody for it.
+    fn forget_oldest_of_most(&mut self) {
+        let mut of_port: HashMap<usize, usize> = HashMap::new();
+        for (index, _) in self.0.keys() {
+            *of_port.entry(*index).or_default() += 1;
+        }
+        let most = of_port
+            .into_iter()
+            .max_by_key(|(index, count)| (*count, *index));
+        let of_most = self
+            .0
+            .iter()
+            .filter(|((index, _), _)| most.is_some_and(|(most, _)| *index == most));
+        let oldest = of_most.min_by_key(|(_, of)| of.used);
+        if let Some(key) = oldest.map(|(key, _)| *key) {
+            self.0.remove(&key);
+        }
     }
 
     /// Forgets who is heard of no more.
@@ -117,7 +133,12 @@ mod tests {
         with.asked(time(2), 4, host(0), at(1));
         assert_eq!(with.0.len(), CORRESPONDENTS_MAX);
         assert_eq!(with.sent(time(2), 3, host(0), None), Some(at(1)));
-        with.forget_old(time(121));
-        assert_eq!(with.0.len(), 2);
+        // Of the port that has most: the other one keeps what it has.
+        for port in 0..CORRESPONDENTS_MAX {
+            with.asked(time(3), 3, host(CORRESPONDENTS_MAX + port), at(1));
+        }
+        assert_eq!(with.sent(time(3), 4, host(0), None), Some(at(1)));
+        with.forget_old(time(122));
+        assert_eq!(with.0.len(), CORRESPONDENTS_MAX);
     }
 }

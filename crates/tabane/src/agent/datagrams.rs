@@ -3,6 +3,7 @@
 use tabane_io::capture::reset;
 use tabane_proto::{Node, Time};
 
+use super::outbound::TURN_CONNECTIONS;
 use super::words::Transport;
 use super::{Agent, Kind, token};
 
@@ -50,8 +51,11 @@ impl Agent {
             Some((_, Transport::Udp)) => self.take_datagrams_in(now, index),
             Some((place, Transport::Tcp)) => {
                 let accept = |agent: &Agent| agent.hosted.accept(index);
-                while let Some((plain, opening)) = self.accepted(accept, |(plain, _)| reset(plain))
-                {
+                for _ in 0..TURN_CONNECTIONS {
+                    let accepted = self.accepted(accept, |(plain, _)| reset(plain));
+                    let Some((plain, opening)) = accepted else {
+                        return;
+                    };
                     self.came(now, node, place, plain, opening);
                 }
             }
@@ -64,7 +68,10 @@ impl Agent {
         let Some((place, capture)) = place.and_then(|p| Some((p, p.capture.as_ref()?))) else {
             return;
         };
-        while let Some((bound, to)) = self.hosted.next_refusal(index) {
+        for _ in 0..TURN_DATAGRAMS {
+            let Some((bound, to)) = self.hosted.next_refusal(index) else {
+                break;
+            };
             let mut from = bound;
             if let (true, Some(ip)) = (bound.ip().is_unspecified(), place.source_for(to.ip())) {
                 from.set_ip(ip);

@@ -13,8 +13,8 @@ use tabane_proto::Time;
 
 use super::datagrams::TURN_DATAGRAMS;
 
-/// Pairs of a program's socket and another host's at once; beyond it the one that was used least
-/// lately goes.
+/// Pairs of a program's socket and another host's at once; beyond it the place that has most
+/// loses the one that was used least lately.
 pub const FLOWS_MAX: usize = 4096;
 /// One that carries nothing for so long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(120);
@@ -85,8 +85,7 @@ impl Flows {
     ) -> io::Result<usize> {
         if self.flows.len() >= FLOWS_MAX {
             self.full += 1;
-            let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.used);
-            let oldest = oldest.map(|(index, _)| index);
+            let oldest = self.oldest_of_most();
             oldest.into_iter().for_each(|index| self.forget(index));
         }
         let (_, _, to) = ends;
@@ -106,6 +105,21 @@ impl Flows {
         });
         self.by_ends.insert(ends, index);
         Ok(index)
+    }
+
+    /// Of the place that has most, the one that was used least lately: who begins many forgets its own.
+    fn oldest_of_most(&self) -> Option<usize> {
+        let mut flows_of: HashMap<usize, usize> = HashMap::new();
+        for (_, flow) in &self.flows {
+            *flows_of.entry(flow.ends.0).or_default() += 1;
+        }
+        let most = flows_of
+            .into_iter()
+            .max_by_key(|(place, flows)| (*flows, *place));
+        let of_most = |flow: &Flow| most.is_some_and(|(place, _)| flow.ends.0 == place);
+        let flows = self.flows.iter().filter(|(_, flow)| of_most(flow));
+        let oldest = flows.min_by_key(|(_, flow)| flow.used);
+        oldest.map(|(index, _)| index)
     }
 
     /// The place whose program a flow is of.

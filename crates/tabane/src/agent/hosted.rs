@@ -12,6 +12,7 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
 use super::Opening;
+use super::books::{OF_PLACE, OF_USER, is_within_share};
 use super::correspondents::Correspondents;
 use super::words::{Claim, EACCES, Transport};
 
@@ -82,6 +83,8 @@ pub struct Hosted {
     correspondents: Correspondents,
     /// How many found no room.
     pub full: u64,
+    /// How many found a user with all of its share.
+    pub share_full: u64,
 }
 
 impl Hosted {
@@ -108,6 +111,17 @@ impl Hosted {
         }
         if self.ports.len() >= HOSTED_MAX {
             self.full += 1;
+            return Ok(address.port());
+        }
+        let count = |is_of: &dyn Fn(&Port) -> bool| {
+            let of = self.ports.iter().filter(|(_, port)| is_of(port));
+            of.count()
+        };
+        let of_place = count(&|port| port.place == who.place);
+        let of_user = count(&|port| port.uid == who.uid);
+        let free = HOSTED_MAX - self.ports.len();
+        if !is_within_share(of_place, free, OF_PLACE) || !is_within_share(of_user, free, OF_USER) {
+            self.share_full += 1;
             return Ok(address.port());
         }
         if who.uid != ROOT && (1..unprivileged_port_min()).contains(&address.port()) {

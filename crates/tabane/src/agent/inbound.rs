@@ -20,6 +20,11 @@ use super::{Agent, Directory, Kind, Owner, token};
 /// back.
 const RETURNING_MAX: Duration = Duration::from_secs(2);
 
+/// How long a supervisor is waited for that was asked to connect: it has nothing else to do.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// No question has this number.
+const ANSWERED: u64 = 0;
+
 /// A connection from elsewhere that no program here has accepted yet.
 #[derive(Debug)]
 pub(super) struct Inbound {
@@ -31,6 +36,8 @@ pub(super) struct Inbound {
     /// The number of the last question: the answer to another is not for this connection, which may
     /// have the place of one that was given up.
     question: u64,
+    /// When it was asked.
+    asked_at: Time,
     /// The socket to the program that is being connected.
     near: Option<TcpStream>,
 }
@@ -70,7 +77,8 @@ impl Agent {
             bytes: Vec::new(),
             opening: None,
             places: Vec::new(),
-            question: 0,
+            question: ANSWERED,
+            asked_at: now,
             near: None,
         });
         self.owners.insert((peer, stream), Owner::Inbound(index));
@@ -94,7 +102,8 @@ impl Agent {
             bytes: Vec::new(),
             opening: Some(opening),
             places: vec![place],
-            question: 0,
+            question: ANSWERED,
+            asked_at: now,
             near: None,
         });
         self.ask(now, node, index);
@@ -149,6 +158,7 @@ impl Agent {
         };
         self.questions += 1;
         self.inbound[index].question = self.questions;
+        self.inbound[index].asked_at = now;
         let asked = ToSupervisor::Connect {
             id: index,
             question: self.questions,
@@ -235,15 +245,57 @@ impl Agent {
         let Some(inbound) = inbound.filter(|it| it.question == question) else {
             return;
         };
+        // There is one answer.
+        inbound.question = ANSWERED;
         let near = match near {
             Ok(near) => near,
             Err(error) => return self.is_not_reached(now, node, index, &error),
+        };
+        let Some(asked) = inbound.asks().filter(|place| self.may_connect(*place)) else {
+            return self.refuse(now, node, index, CODE_BUSY);
         };
         let token = token(Kind::Inbound, index);
         if self.poller.register(&near, token, Interest::Write).is_err() {
             return self.refuse(now, node, index, CODE_BUSY);
         }
+        let inbound = &mut self.inbound[index];
         inbound.near = Some(near);
+        let place = &mut self.places[asked];
+        place.reaching += 1;
+        if let Far::Stream(peer, stream) = inbound.far {
+            // If it is gone, an event is yet to tell.
+            let owner = self.books.owner(place.number);
+            let _ = node.set_stream_owner(peer, stream, owner);
+        }
+    }
+
+    /// Passes over those whose supervisors do not answer: one that is stopped, or does not want to, holds
+    /// up nobody who asks for another.
+    pub(super) fn pass_silent_over(&mut self, now: Time, node: &mut Node) {
+        let is_silent = |it: &Inbound| {
+            let waits = it.near.is_none() && it.asks().is_some();
+            waits && now.since(it.asked_at) >= ANSWER_MAX
+        };
+        let silent = self.inbound.iter().filter(|(_, it)| is_silent(it));
+        let silent: Vec<usize> = silent.map(|(index, _)| index).collect();
+        for index in silent {
+            self.stats.unanswered += 1;
+            // Whether a program listens is not known: it keeps its port.
+            self.inbound[index].places.pop();
+            self.ask(now, node, index);
+        }
+    }
+
+    /// The socket to a program is no longer being connected.
+    fn take_near(&mut self, index: usize) -> Option<TcpStream> {
+        let inbound = self.inbound.get_mut(index)?;
+        let near = inbound.near.take()?;
+        let place = inbound.asks().and_then(|place| self.places.get_mut(place));
+        if let Some(place) = place {
+            place.reaching -= 1;
+        }
+        let _ = self.poller.deregister(&near);
+        Some(near)
     }
 
     /// A place could not be connected to.
@@ -279,13 +331,9 @@ impl Agent {
 
     /// The program's kernel has answered.
     pub(super) fn reached(&mut self, now: Time, node: &mut Node, index: usize) {
-        let Some(inbound) = self.inbound.get_mut(index) else {
+        let Some(near) = self.take_near(index) else {
             return;
         };
-        let Some(near) = inbound.near.take() else {
-            return;
-        };
-        let _ = self.poller.deregister(&near);
         let stands = match near.take_error() {
             Ok(None) => near.peer_addr().map(drop),
             Ok(Some(error)) | Err(error) => Err(error),
@@ -293,7 +341,7 @@ impl Agent {
         if let Err(error) = stands {
             return self.is_not_reached(now, node, index, &error);
         }
-        let place = inbound.asks();
+        let place = self.inbound.get(index).and_then(Inbound::asks);
         let (Some(place), Some(far)) = (place, self.forget_inbound(index)) else {
             return;
         };
@@ -312,6 +360,7 @@ impl Agent {
     }
 
     pub(super) fn forget_inbound(&mut self, index: usize) -> Option<Far> {
+        drop(self.take_near(index));
         let inbound = self.inbound.try_remove(index)?;
         if let Far::Stream(peer, stream) = inbound.far {
             self.owners.remove(&(peer, stream));

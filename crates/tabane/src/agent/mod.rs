@@ -7,6 +7,7 @@
 //! far end has accepted, or is refused as the far end refuses. What comes from another node's
 //! agent is an [`Inbound`] until a program here has accepted it.
 
+mod books;
 mod claims;
 mod correspondents;
 mod datagrams;
@@ -21,11 +22,13 @@ mod relay;
 mod relays;
 mod room;
 mod stats;
+mod turns;
+mod unread;
 mod urgent;
 mod words;
 
 use core::time::Duration;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
@@ -44,6 +47,7 @@ pub use stats::AgentStats;
 pub use urgent::Announcement;
 pub use words::{Claim, EACCES, ToAgent, ToSupervisor, Transport};
 
+use books::Books;
 use claims::Waiting;
 use flows::Flows;
 use hosted::Hosted;
@@ -52,6 +56,8 @@ use opening::CODE_RESET;
 use place::{Ends, Place};
 use relay::{Relay, Told};
 use room::Room;
+use turns::Turns;
+use unread::Unread;
 use urgent::SERVICE_URGENT;
 
 /// Where supervisors connect to.
@@ -186,8 +192,12 @@ pub struct Agent {
     announcements: HashMap<(PeerId, StreamId), Vec<u8>>,
     /// Urgent bytes of connections of which the program does not know yet that they stand.
     early_marks: HashMap<(PeerId, StreamId), Vec<u64>>,
-    /// Relays that had more to move than one turn.
-    eager: VecDeque<usize>,
+    /// Whose everything is.
+    books: Books,
+    /// Relays that have more to move than this turn lets them.
+    turns: Turns,
+    /// Relays that wait for a program to read.
+    unread: Unread,
     buffer: Vec<u8>,
     /// A program has said something.
     said: bool,
@@ -233,7 +243,9 @@ impl Agent {
             owners: HashMap::new(),
             announcements: HashMap::new(),
             early_marks: HashMap::new(),
-            eager: VecDeque::new(),
+            books: Books::default(),
+            turns: Turns::default(),
+            unread: Unread::default(),
             buffer: vec![0; BUFFER_BYTES],
             said: false,
             look_at: Time::ZERO,
@@ -370,18 +382,15 @@ impl Agent {
     /// more to do at once.
     pub fn turn(&mut self, now: Time, node: &mut Node, rules: RunSpec) -> bool {
         self.rules = rules;
-        for _ in 0..self.eager.len() {
-            if let Some(index) = self.eager.pop_front() {
-                self.relay(now, node, index, Told::INTERRUPTED);
-            }
-        }
+        self.take_turns(now, node);
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;
             self.forget_old(now, node);
             self.tell_limits();
             self.reset_cut_off(now, node, rules.all_links_down);
+            self.unread.begin_survey();
         }
-        !self.eager.is_empty()
+        self.survey_unread(now, node) | !self.turns.is_empty()
     }
 
     fn forget_old(&mut self, now: Time, node: &mut Node) {
@@ -392,6 +401,8 @@ impl Agent {
             .retain(|stream, _| owners.contains_key(stream));
         self.give_peers_up(now);
         self.refuse_waiting(now, node);
+        self.pass_silent_over(now, node);
+        self.give_claims_up(now);
         for (_, place) in &mut self.places {
             place.held.retain(|_, held| {
                 let keeps = held.is_wanted(now);

@@ -18,6 +18,9 @@ use super::{Agent, Attempt, Directory, Kind, Owner, token};
 /// its node is away, or runs without tabane.
 const PEER_NEW_MAX: Duration = Duration::from_secs(3);
 
+/// Connections taken in from one socket before others have their turn.
+pub(super) const TURN_CONNECTIONS: usize = 64;
+
 impl Agent {
     pub(super) fn take_syns(
         &mut self,
@@ -26,7 +29,8 @@ impl Agent {
         directory: &impl Directory,
         index: usize,
     ) {
-        loop {
+        // The poller tells of the rest.
+        for _ in 0..TURN_CONNECTIONS {
             let Some(capture) = self.places.get(index).and_then(|p| p.capture.as_ref()) else {
                 return;
             };
@@ -60,7 +64,7 @@ impl Agent {
             }
             return;
         }
-        if !self.has_room() {
+        if !self.has_room() || !self.may_connect(index) {
             // The program's kernel repeats it.
             return;
         }
@@ -82,6 +86,8 @@ impl Agent {
     /// for; one that has not been there since this one began is gone to plainly, or, if that may not be,
     /// waited for as a host that does not answer.
     fn ask_peer(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends, peer: PeerId) {
+        let number = self.places.get(place).map_or(0, |place| place.number);
+        let owner = self.books.owner(number);
         let Some(held) = self
             .places
             .get_mut(place)
@@ -97,7 +103,7 @@ impl Agent {
                 held.awaited = Awaited::Peer(peer);
                 return;
             }
-        } else if let Some(stream) = open(now, node, peer, &Opening { from, to }) {
+        } else if let Some(stream) = open(now, node, peer, &Opening { from, to }, owner) {
             // If it is away, the stream waits for it to be back, and the program with it.
             held.awaited = Awaited::Stream(peer, stream);
             let owner = Owner::Held(place, ends);
@@ -282,16 +288,18 @@ impl Agent {
         }
     }
 
-    /// Admitted connections have come through.
-    pub(super) fn accept(&mut self, now: Time, node: &mut Node, index: usize) {
+    /// Admitted connections have come through. Returns whether there may be more.
+    pub(super) fn accept(&mut self, now: Time, node: &mut Node, index: usize) -> bool {
         let accept = |agent: &Agent| {
             let place = agent.places.get(index);
             let capture = place.and_then(|place| place.capture.as_ref());
             capture.map_or(Ok(None), Capture::accept)
         };
-        while let Some((near, source, destination)) =
-            self.accepted(accept, |(near, ..)| reset(near))
-        {
+        for _ in 0..TURN_CONNECTIONS {
+            let accepted = self.accepted(accept, |(near, ..)| reset(near));
+            let Some((near, source, destination)) = accepted else {
+                return false;
+            };
             let held = self.places[index].held.remove(&(source, destination));
             match held.map(|held| held.awaited) {
                 Some(Awaited::Admitted(far)) => self.begin(now, node, index, near, far),
@@ -299,14 +307,23 @@ impl Agent {
                 _ => reset(near),
             }
         }
+        true
     }
 }
 
-/// A stream to the agent of a peer that begins with `opening`.
-fn open(now: Time, node: &mut Node, peer: PeerId, opening: &Opening) -> Option<StreamId> {
+/// A stream of `owner` to the agent of a peer that begins with `opening`.
+fn open(
+    now: Time,
+    node: &mut Node,
+    peer: PeerId,
+    opening: &Opening,
+    owner: u32,
+) -> Option<StreamId> {
     let stream = node
         .open_stream(now, peer, SERVICE_TCP, Policy::Auto)
         .ok()?;
+    // A stream that was just opened is there.
+    let _ = node.set_stream_owner(peer, stream, owner);
     // A new stream takes so few bytes.
     node.write_stream(now, peer, stream, &opening.encode())
         .ok()?;

@@ -118,6 +118,11 @@ impl Pipe {
         (length, false)
     }
 
+    /// What the other side has taken since the beginning.
+    pub const fn taken(&self) -> u64 {
+        self.total
+    }
+
     /// How many bytes there were since the beginning.
     pub fn total(&self) -> u64 {
         self.total + self.bytes().len() as u64

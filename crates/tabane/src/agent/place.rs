@@ -28,6 +28,8 @@ const SYN_LATE_MAX: Duration = Duration::from_secs(1);
 const LAST_TURNS: usize = 256;
 /// Sockets of each kind that a place has ready.
 const SPARES: usize = 8;
+/// Words of one supervisor, and programs that begin, before others have their turn.
+const TURN_WORDS: usize = 64;
 
 /// Of a connection: its source and its destination.
 pub type Ends = (SocketAddr, SocketAddr);
@@ -119,6 +121,8 @@ pub struct Place {
     /// What its supervisor had no room for.
     pub unsaid: VecDeque<Vec<u8>>,
     pub held: HashMap<Ends, Held>,
+    /// Sockets that are being connected to programs here.
+    pub reaching: usize,
     /// Sockets of IPv4 and of IPv6 that can speak for programs of other nodes.
     spares: [Spares; 2],
 }
@@ -149,6 +153,7 @@ impl Place {
             own: Vec::new(),
             unsaid: VecDeque::new(),
             held: HashMap::new(),
+            reaching: 0,
             spares: Default::default(),
         }
     }
@@ -162,6 +167,11 @@ impl Place {
             }
         }
         true
+    }
+
+    /// Descriptors of its connections that nobody has accepted yet.
+    pub fn pending(&self) -> usize {
+        self.held.len() + self.reaching
     }
 
     pub fn has_begun(&self) -> bool {
@@ -203,12 +213,16 @@ fn watched(capture: &Capture) -> [(BorrowedFd<'_>, Kind); 3] {
 impl Agent {
     pub(super) fn welcome(&mut self) {
         let accept = |agent: &Agent| agent.listener.accept();
-        while let Some((supervisor, who)) = self.accepted(accept, drop) {
+        for _ in 0..TURN_WORDS {
+            let Some((supervisor, who)) = self.accepted(accept, drop) else {
+                return;
+            };
             if self.only_of.is_some_and(|uid| uid != who.uid) {
                 continue;
             }
-            if self.places.len() >= PLACES_MAX {
-                self.stats.places_full += 1;
+            let is_full = self.places.len() >= PLACES_MAX;
+            self.stats.places_full += u64::from(is_full);
+            if is_full || !self.may_have_place(who.uid) {
                 // One that does not hear it finds the connection closed.
                 let _ = supervisor.send(&ToSupervisor::Full.encode(), &[]);
                 continue;
@@ -218,6 +232,7 @@ impl Agent {
             let registered = self.poller.register(&supervisor, token, Interest::Read);
             if registered.is_ok() {
                 self.places_begun += 1;
+                self.books.open(self.places_begun, who.uid);
                 entry.insert(Place::new(supervisor, who, self.places_begun));
             }
         }
@@ -259,7 +274,11 @@ impl Agent {
 
     /// The supervisor of a place says something, or is gone.
     pub(super) fn hear(&mut self, now: Time, node: &mut Node, index: usize) {
-        loop {
+        for said in 0.. {
+            if said == TURN_WORDS {
+                // The poller tells of the rest.
+                return;
+            }
             let Some(place) = self.places.get_mut(index) else {
                 return;
             };
@@ -272,14 +291,16 @@ impl Agent {
             match ToAgent::parse(&message) {
                 Some(ToAgent::Begin { own, pid, command }) => {
                     let command = command.chars().take(COMMAND_CHARS_MAX).collect();
-                    place.program = Some(Program { pid, command });
+                    let program = Program { pid, command };
+                    self.books.name(place.number, program.clone());
+                    place.program = Some(program);
                     place.own = own;
                     if self.begin_place(index, descriptors).is_err() {
                         break;
                     }
                     self.ask_returned(now, node, index);
                 }
-                Some(ToAgent::Claim { id, claim }) => self.claim(index, id, claim),
+                Some(ToAgent::Claim { id, claim }) => self.claim(now, index, id, claim),
                 Some(ToAgent::Released { transport, port }) => {
                     self.hosted.close(index, transport, port);
                 }
@@ -356,7 +377,8 @@ impl Agent {
     /// A program and all it started have ended, or their supervisor was killed. What they said before that
     /// may only be seen now: it goes on.
     fn end_place(&mut self, now: Time, node: &mut Node, index: usize) {
-        self.accept(now, node, index);
+        let mut turns = 0..LAST_TURNS;
+        while turns.next().is_some() && self.accept(now, node, index) {}
         self.begin_reached(now, node, index);
         let mut turns = 0..LAST_TURNS;
         while turns.next().is_some() && self.send_datagrams_on(now, index) {}
@@ -373,6 +395,7 @@ impl Agent {
                 give_up(now, node, peer, stream, CODE_RESET);
             }
         }
+        self.books.close(place.number);
         self.attempts.retain(|_, attempt| attempt.place != index);
         self.flows.forget_place(index);
         self.hosted.forget_place(index);

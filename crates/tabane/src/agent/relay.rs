@@ -5,13 +5,16 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 
 use tabane_io::capture::{
-    break_when_closed, finish, is_at_mark, read_now, reset, write_more, write_now, write_urgent,
+    break_when_closed, finish, is_at_mark, keep_little_unsent, read_now, reset, write_more,
+    write_now, write_urgent,
 };
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::CODE_RESET;
 use super::pipe::Pipe;
+use super::unread::Stands;
+use crate::status::Reader;
 
 /// What one connection moves in a turn, each way; then others have theirs.
 const TURN_BYTES: usize = 1024 * 1024;
@@ -115,6 +118,14 @@ pub struct Relay {
     /// `Nothing` before they are watched.
     near_interest: Interest,
     plain_interest: Interest,
+    /// What its last turn moved, both ways.
+    moved: usize,
+    /// It waits for a turn.
+    pub in_line: bool,
+    /// Whether it waits for somebody to read.
+    pub stands: Stands,
+    /// Its place in the list of those that do.
+    pub unread_at: Option<usize>,
 }
 
 /// One read or write that does not wait.
@@ -130,9 +141,16 @@ impl Relay {
     /// For a socket of the program of this place, which does not block. Unless it [finishes](Relay::finish), both
     /// sides are reset, also when this process is killed.
     pub fn new(place: u64, near: TcpStream, far: Far) -> Relay {
-        break_when_closed(&near);
-        if let Far::Plain(plain) = &far {
-            break_when_closed(plain);
+        let sockets = [
+            Some(&near),
+            match &far {
+                Far::Plain(plain) => Some(plain),
+                Far::Stream(..) => None,
+            },
+        ];
+        for socket in sockets.into_iter().flatten() {
+            break_when_closed(socket);
+            keep_little_unsent(socket);
         }
         Relay {
             place,
@@ -145,6 +163,10 @@ impl Relay {
             urgent: None,
             near_interest: Interest::Nothing,
             plain_interest: Interest::Nothing,
+            moved: 0,
+            in_line: false,
+            stands: Stands::default(),
+            unread_at: None,
         }
     }
 
@@ -176,6 +198,7 @@ impl Relay {
 
     /// Moves what can be moved without waiting, through `buffer`.
     pub fn turn(&mut self, now: Time, node: &mut Node, told: Told, buffer: &mut [u8]) -> Standing {
+        let taken = (self.out.taken(), self.back.taken());
         let moved = self.move_out(now, node, told.near, buffer);
         let moved = moved.and_then(|more| {
             let more_back = self.move_back(now, node, told.plain, buffer)?;
@@ -184,10 +207,54 @@ impl Relay {
         let Ok(eager) = moved else {
             return Standing::Reset;
         };
+        self.look(now, taken);
         if self.out.is_over() && self.back.is_over() {
             return Standing::Over;
         }
         Standing::Goes { eager }
+    }
+
+    /// Notes what was moved, and for whom it waits now; `before`: what both had taken before the turn.
+    fn look(&mut self, now: Time, before: (u64, u64)) {
+        let moved = (self.out.taken() - before.0, self.back.taken() - before.1);
+        self.moved = (moved.0 + moved.1) as usize;
+        let since = |waits: bool, has_moved: bool, before: Option<Time>| match (waits, has_moved) {
+            (false, _) => None,
+            (true, true) => Some(now),
+            (true, false) => before.or(Some(now)),
+        };
+        let Stands { here, there } = self.stands;
+        self.stands = Stands {
+            here: since(self.waits_for_program(), moved.1 > 0, here),
+            there: since(self.waits_for_far(), moved.0 > 0, there),
+        };
+    }
+
+    /// Whether the program takes nothing more now of what is there for it.
+    fn waits_for_program(&self) -> bool {
+        self.is_back_full || !self.back.is_empty()
+    }
+
+    /// Whether the far end takes nothing more now of what the program says.
+    fn waits_for_far(&self) -> bool {
+        self.is_out_full || !self.out.is_empty()
+    }
+
+    /// What its last turn moved, both ways.
+    pub const fn moved(&self) -> usize {
+        self.moved
+    }
+
+    /// How many bytes are known to wait here for one to read them. What waits at a peer is known there.
+    pub fn waiting_bytes(&self, node: &Node, reader: Reader) -> u64 {
+        let bytes = match (reader, self.stream()) {
+            (Reader::Peer, _) => self.out.bytes().len(),
+            (Reader::Program, None) => self.back.bytes().len(),
+            (Reader::Program, Some((peer, stream))) => {
+                self.back.bytes().len() + node.readable_bytes(peer, stream)
+            }
+        };
+        bytes as u64
     }
 
     /// From the program on. Returns whether there may be more at once.

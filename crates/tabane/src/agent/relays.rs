@@ -41,16 +41,21 @@ impl Agent {
                 self.plain_relays += 1;
             }
         }
+        self.books.begin(number, relay.stream().is_none());
         self.relays.insert(relay);
         self.relay(now, node, index, Told::default());
     }
 
-    /// Moves what can be moved.
+    /// Moves what can be moved in this turn of the loop.
     pub(super) fn relay(&mut self, now: Time, node: &mut Node, index: usize, told: Told) {
+        if self.turns.is_over() {
+            return self.wait_for_turn(index);
+        }
         let Some(relay) = self.relays.get_mut(index) else {
             return;
         };
         let standing = relay.turn(now, node, told, &mut self.buffer);
+        self.turns.spend(relay.moved());
         if relay.announces().is_some() && standing != Standing::Reset {
             self.announce(now, node, index);
         }
@@ -62,8 +67,11 @@ impl Agent {
                 let (near, plain) = (token(Kind::Near, index), token(Kind::Plain, index));
                 if relay.watch(&self.poller, near, plain).is_err() {
                     self.reset(now, node, index);
-                } else if eager && !self.eager.contains(&index) {
-                    self.eager.push_back(index);
+                    return;
+                }
+                self.unread.note(&mut self.relays, index);
+                if eager {
+                    self.wait_for_turn(index);
                 }
             }
             Standing::Over => {
@@ -114,6 +122,10 @@ impl Agent {
 
     fn remove(&mut self, index: usize) -> Option<Relay> {
         let relay = self.relays.try_remove(index)?;
+        self.books.end(relay.place(), relay.stream().is_none());
+        if let Some(at) = relay.unread_at {
+            self.unread.remove(&mut self.relays, at);
+        }
         let _ = self.poller.deregister(relay.near());
         if let Some(plain) = relay.plain() {
             self.plain_relays -= 1;
@@ -130,7 +142,7 @@ impl Agent {
 }
 
 /// How long no path to a peer has worked; `None`: one does.
-fn without_links(now: Time, node: &Node, peer: PeerId) -> Option<Duration> {
+pub(super) fn without_links(now: Time, node: &Node, peer: PeerId) -> Option<Duration> {
     let paths = node.peer_stats(peer)?.paths;
     let works = |state| matches!(state, PathState::Up | PathState::Suspect);
     if paths.iter().any(|path| works(path.state)) {

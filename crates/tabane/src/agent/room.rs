@@ -18,7 +18,7 @@ const OTHER_DESCRIPTORS: u64 = 24 * PLACES_MAX as u64 + (FLOWS_MAX + HOSTED_MAX)
 const SHARE_OF_CONNECTIONS: (u64, u64) = (3, 4);
 const DAEMON_DESCRIPTORS: u64 = 64;
 /// What a connection needs that is carried by plain TCP; one that is carried by a bundle needs half.
-const PLAIN_DESCRIPTORS: usize = 2;
+pub(super) const PLAIN_DESCRIPTORS: usize = 2;
 /// What there is if the system does not say.
 const USUAL_DESCRIPTORS: u64 = 1024;
 const SPARE: &str = "/dev/null";
@@ -49,9 +49,20 @@ impl Room {
 impl Agent {
     /// Whether one more connection may be asked for; if not, that is counted.
     pub(super) fn has_room(&mut self) -> bool {
+        self.is_below_limit(self.used_descriptors())
+    }
+
+    /// Descriptors of connections, begun and asked for.
+    fn used_descriptors(&self) -> usize {
         // Of those that are only asked for there is a stream, or an attempt.
         let plain = self.plain_relays + self.attempts.len() + self.inbound.len();
-        self.is_below_limit(self.owners.len() + plain * PLAIN_DESCRIPTORS)
+        self.owners.len() + plain * PLAIN_DESCRIPTORS
+    }
+
+    /// Descriptors that connections may have more.
+    pub(super) fn free_descriptors(&self) -> usize {
+        let used = self.used_descriptors();
+        self.room.descriptors_max.saturating_sub(used)
     }
 
     /// Whether one more of those that were asked for may be carried; if not, that is counted.

@@ -1,7 +1,8 @@
 //! What the agent counts, and what it says of itself.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
+
+use tabane_proto::{Node, Time};
 
 use super::Agent;
 use crate::daemon::log;
@@ -30,15 +31,24 @@ pub struct AgentStats {
     pub connections_full: u64,
     /// Connections and programs that were turned away for want of a descriptor.
     pub descriptors_full: u64,
+    /// How often a place, or a user, was denied something of which it has all that one may have.
+    pub share_full: u64,
+    /// How often a supervisor was asked something and did not answer.
+    pub unanswered: u64,
 }
 
 impl Agent {
     /// How often each limit was hit; their names are those of `limits_hit` in docs/status.md.
-    pub fn limits_hit(&self) -> [(&'static str, u64); 5] {
+    pub fn limits_hit(&self) -> [(&'static str, u64); 7] {
         [
             ("run_programs_full", self.stats.places_full),
             ("run_connections_full", self.stats.connections_full),
             ("run_descriptors_full", self.stats.descriptors_full),
+            (
+                "run_share_full",
+                self.stats.share_full + self.hosted.share_full,
+            ),
+            ("run_unanswered", self.stats.unanswered),
             ("run_flows_full", self.flows.full),
             ("run_ports_full", self.hosted.full),
         ]
@@ -65,27 +75,21 @@ impl Agent {
         }
     }
 
-    /// How it is, for a report.
-    pub fn status(&self) -> RunStatus {
-        let mut of_places: HashMap<u64, usize> = HashMap::new();
-        let mut connections = 0;
-        for (_, relay) in &self.relays {
-            *of_places.entry(relay.place()).or_default() += 1;
-            connections += usize::from(relay.stream().is_some());
-        }
+    /// How it is, for a report that is made at a time of the wall clock.
+    pub fn status(&self, now: Time, node: &Node, unix_ms: u64) -> RunStatus {
         let programs = self.places.iter().filter_map(|(_, place)| {
             let program = place.program.as_ref()?;
             Some(ProgramStatus {
                 pid: program.pid,
                 uid: place.uid,
                 command: program.command.clone(),
-                connections: of_places.get(&place.number).copied().unwrap_or_default(),
+                connections: self.books.get(place.number).map_or(0, |book| book.relays),
             })
         });
         RunStatus {
             programs: programs.collect(),
-            connections,
-            plain_connections: self.relays.len() - connections,
+            connections: self.relays.len() - self.plain_relays,
+            plain_connections: self.plain_relays,
             datagram_flows: self.flows.len(),
             ports: self.hosted.len(),
             carried: self.stats.carried,
@@ -95,6 +99,7 @@ impl Agent {
             cut_off: self.stats.cut_off,
             misaddressed: self.stats.misaddressed,
             kept_from_plain: self.stats.kept_from_plain,
+            unread: self.unread_status(now, node, unix_ms),
         }
     }
 }

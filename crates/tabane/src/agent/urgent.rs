@@ -54,10 +54,12 @@ impl Agent {
         let (Some((peer, stream)), Some(offset)) = (relay.stream(), relay.announces()) else {
             return;
         };
+        let owner = self.books.owner(relay.place());
         let said = Announcement { stream, offset }.encode();
         let opened = node.open_stream(now, peer, SERVICE_URGENT, Policy::Auto);
         // A new stream takes so few bytes.
         let opened = opened.and_then(|urgent| {
+            node.set_stream_owner(peer, urgent, owner)?;
             node.write_stream(now, peer, urgent, &said)?;
             Ok(urgent)
         });
@@ -69,7 +71,7 @@ impl Agent {
             // It is a byte as others.
             Err(_) => {
                 relay.is_announced();
-                self.eager.push_back(index);
+                self.wait_for_turn(index);
             }
         }
     }

@@ -16,8 +16,8 @@ use super::refused::Entry;
 use super::run::Daemon;
 use crate::agent::Agent;
 use crate::status::{
-    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, SCHEMA,
-    StatusReport, VnicStatus,
+    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, RunStatus,
+    SCHEMA, StatusReport, VnicStatus,
 };
 
 /// When something of the engine's clock happened, for people and machines.
@@ -63,12 +63,19 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
             pid: std::process::id(),
             busy_us: turn.busy.as_micros() as u64,
             links,
-            run: daemon.agent.as_ref().map(Agent::status).unwrap_or_default(),
+            run: run(daemon, turn),
             mptcp: daemon.helm.report().map(|report| report.status.clone()),
         },
         peers,
         refused: refused(daemon, turn.now),
     }
+}
+
+/// Programs under `tabane run`.
+fn run(daemon: &Daemon, turn: &Turn<'_>) -> RunStatus {
+    let agent = daemon.agent.as_ref();
+    let status = |agent: &Agent| agent.status(turn.now, turn.node, unix_ms());
+    agent.map(status).unwrap_or_default()
 }
 
 /// Who was not admitted.

@@ -73,6 +73,8 @@ pub enum Cause {
     SharedReceiver,
     /// A program does not read what arrives for it.
     SlowProgram,
+    /// A program under `tabane run`, or the other end of its connections, does not read at all.
+    UnreadProgram,
     /// Reading the clock is slow, or the clock jumps.
     Clock,
 }

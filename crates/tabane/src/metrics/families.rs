@@ -4,7 +4,9 @@
 use tabane_cluster::Wire;
 
 use super::exposition::Samples;
-use crate::status::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
+use crate::status::{
+    PathState, PathStatus, PeerState, PeerStatus, Reader, StatusReport, UnreadOfUser,
+};
 
 /// Paths beyond this many have no samples, only their peers have: no scraper
 /// could use them, and they would fill the memory with text. It is enough for
@@ -67,6 +69,7 @@ impl Unit {
 
 const PEER: &[&str] = &["peer"];
 const PATH: &[&str] = &["peer", "link"];
+const UNREAD: &[&str] = &["uid", "reader"];
 
 /// A rate() over a counter that appears with its first event misses that
 /// event. So what the daemon reports only once it happened is 0 here before.
@@ -158,6 +161,30 @@ pub const FAMILIES: &[Family] = &[
             out.add(&["bundle"], run.connections as f64);
             out.add(&["plain"], run.plain_connections as f64);
         },
+    },
+    Family {
+        name: "tabane_run_unread_connections",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: UNREAD,
+        help: "Connections of a user's programs that have stood still for a second or longer since the program (`reader` is `program`) or the other end (`peer`) does not read. Users of whom little waits are `others` together.",
+        samples: |report, out| each_unread(report, out, |of_user| of_user.connections as f64),
+    },
+    Family {
+        name: "tabane_run_unread_bytes",
+        kind: Kind::Gauge,
+        unit: Unit::Bytes,
+        labels: UNREAD,
+        help: "What waits here of these connections.",
+        samples: |report, out| each_unread(report, out, |of_user| of_user.bytes as f64),
+    },
+    Family {
+        name: "tabane_run_unread_longest_seconds",
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        labels: UNREAD,
+        help: "How long the longest of them has stood still.",
+        samples: |report, out| each_unread(report, out, |of_user| of_user.longest_s as f64),
     },
     Family {
         name: "tabane_run_datagram_flows",
@@ -574,6 +601,20 @@ fn each_peer(
         if let Some(value) = value(peer) {
             out.add(&[&peer.name], value);
         }
+    }
+}
+
+/// Of users who have connections that are not read, in bounded number.
+fn each_unread(report: &StatusReport, out: &mut Samples<'_>, value: impl Fn(&UnreadOfUser) -> f64) {
+    for of_user in &report.node.run.unread.of_users {
+        let uid = of_user
+            .uid
+            .map_or_else(|| "others".to_owned(), |uid| uid.to_string());
+        let reader = match of_user.reader {
+            Reader::Program => "program",
+            Reader::Peer => "peer",
+        };
+        out.add(&[&uid, reader], value(of_user));
     }
 }
 

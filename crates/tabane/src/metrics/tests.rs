@@ -126,7 +126,7 @@ fn a_report_as_metrics() {
     let samples = parse(&render(&example_report()));
     let path = |link| [("peer", "n2"), ("link", link)];
     type Labels<'a> = &'a [(&'a str, &'a str)];
-    let expected: [(&str, Labels<'_>, Option<f64>); 22] = [
+    let expected: [(&str, Labels<'_>, Option<f64>); 25] = [
         (
             "tabane_node_info",
             &[("node", "n0"), ("version", "0.1.0"), ("wire", "encrypted")],
@@ -146,6 +146,21 @@ fn a_report_as_metrics() {
             Some(21.0),
         ),
         ("tabane_run_connections_cut_off_total", &[], Some(5.0)),
+        (
+            "tabane_run_unread_connections",
+            &[("uid", "1000"), ("reader", "peer")],
+            Some(1.0),
+        ),
+        (
+            "tabane_run_unread_bytes",
+            &[("uid", "1000"), ("reader", "program")],
+            Some(262_144.0),
+        ),
+        (
+            "tabane_run_unread_longest_seconds",
+            &[("uid", "1000"), ("reader", "program")],
+            Some(40.0),
+        ),
         (
             "tabane_limit_hits_total",
             &[("limit", "vnic_dropped_unknown_destination")],

@@ -207,7 +207,8 @@ fn take_part(finder: &Finder, capture: &Capture, begin: &ToAgent) -> Result<Hand
             Ok(Some(ToSupervisor::Go)) => return Ok(agent),
             Ok(Some(ToSupervisor::Full)) => {
                 return Err(format!(
-                    "the daemon has {} programs already; end some of them",
+                    "the daemon has no room for another program of this user (there may be {}, seven of \
+                     eight of one user); end some of them",
                     agent::PLACES_MAX
                 ));
             }

@@ -11,6 +11,7 @@ mod server;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unread;
 #[cfg(test)]
 pub(crate) use tests::example as example_report;
 
@@ -26,8 +27,12 @@ pub use report::{
     LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, SCHEMA, StatusReport,
     VnicStatus,
 };
-pub use run::{ProgramStatus, RunStatus};
+pub use run::{
+    ProgramStatus, Reader, RunStatus, UNREAD_LISTED_MAX, UNREAD_USERS_MAX, UnreadConnection,
+    UnreadOfUser, UnreadStatus,
+};
 pub(crate) use server::is_exhausted;
 pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME, socket_of_user};
 pub use table::{Colours, render};
 pub(crate) use table::{clean, duration, metric, round_trip};
+pub(crate) use unread::program as unread_program;

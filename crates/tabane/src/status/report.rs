@@ -204,6 +204,7 @@ pub struct PathStatus {
     #[serde(default)]
     pub tx_late_packets: u64,
     /// Second copies of mirrored content left out since the path had no room for them.
+    #[serde(default)]
     pub tx_copies_left_out: u64,
     /// Packets received.
     pub rx_packets: u64,

@@ -1,5 +1,7 @@
 //! What a report says of the programs under `tabane run`.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// Programs under `tabane run`, and their connections. Counters run since the daemon started.
@@ -32,6 +34,9 @@ pub struct RunStatus {
     /// Those of the refused ones that plain TCP might have carried, which `plain_tcp = false` forbids.
     #[serde(default)]
     pub kept_from_plain: u64,
+    /// Connections that stand still since somebody does not read.
+    #[serde(default)]
+    pub unread: UnreadStatus,
 }
 
 /// A program under `tabane run`.
@@ -45,6 +50,86 @@ pub struct ProgramStatus {
     pub command: String,
     /// Its connections now, carried by bundles or by plain TCP.
     pub connections: usize,
+}
+
+/// Connections listed at most: those that stand still for longest.
+pub const UNREAD_LISTED_MAX: usize = 256;
+/// Users told apart at most, for each of [`Reader`]: those of whom most waits.
+pub const UNREAD_USERS_MAX: usize = 16;
+
+/// Connections that have stood still for a second or longer since somebody does not read: what a look
+/// found that is a second old at most, or two where there are many.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadStatus {
+    /// Those that programs here do not read.
+    pub connections: usize,
+    /// Bytes that wait for them in the daemon; what their kernel keeps for them is not counted.
+    pub bytes: u64,
+    /// How long the longest of them has stood, seconds.
+    pub longest_s: u64,
+    /// The same by user; bounded.
+    pub of_users: Vec<UnreadOfUser>,
+    /// Connections that programs here or at peers do not read, the longest first; bounded.
+    pub listed: Vec<UnreadConnection>,
+}
+
+/// Who does not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reader {
+    /// A program here.
+    Program,
+    /// The other end of a program's connection: the program there, or, of plain TCP, another host.
+    Peer,
+}
+
+/// Unread connections of one user's programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadOfUser {
+    /// Who runs the programs here; `null`: those that are not told apart.
+    pub uid: Option<u32>,
+    /// Who does not read.
+    pub reader: Reader,
+    /// How many.
+    pub connections: usize,
+    /// Bytes that wait here.
+    pub bytes: u64,
+    /// How long the longest has stood, seconds.
+    pub longest_s: u64,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadConnection {
+    /// Who does not read.
+    pub reader: Reader,
+    /// Process id of what was run here. It may have ended, and another that it started have the connection.
+    pub pid: Option<u32>,
+    /// User who runs it.
+    pub uid: Option<u32>,
+    /// What was run.
+    pub command: Option<String>,
+    /// The program's end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The other end's node; `null` if plain TCP carries it.
+    pub peer: Option<String>,
+    /// Bytes that wait here.
+    pub bytes: u64,
+    /// Since when nothing of it was read, milliseconds since 1970-01-01 UTC.
+    pub since_unix_ms: u64,
+    /// How long ago that is, seconds.
+    pub since_s: u64,
+}
+
+impl UnreadStatus {
+    /// How many of the peers' programs do not read what programs here have said.
+    pub fn connections_at_peers(&self) -> usize {
+        let of_users = self.of_users.iter();
+        let at_peers = of_users.filter(|of_user| of_user.reader == Reader::Peer);
+        at_peers.map(|of_user| of_user.connections).sum()
+    }
 }
 
 impl RunStatus {

@@ -114,6 +114,9 @@ fn head(report: &StatusReport, out: &mut String) {
     if let Some(summary) = node.run.summary() {
         line(out, &format!("tabane run: {summary}"));
     }
+    for text in super::unread::lines(&node.run.unread) {
+        line(out, &text);
+    }
     if let Some(mptcp) = &node.mptcp {
         line(out, &format!("Multipath TCP: {}", mptcp.summary()));
     }

@@ -144,7 +144,12 @@ impl Page {
         let summary = self.summary(report);
         self.ends(summary, &totals);
         if let Some(programs) = report.node.run.summary() {
-            let text = format!("tabane run: {programs}");
+            let unread = &report.node.run.unread;
+            let unread = match unread.connections + unread.connections_at_peers() {
+                0 => String::new(),
+                count => format!(", {count} not read"),
+            };
+            let text = format!("tabane run: {programs}{unread}");
             self.lines.push(Line::raw(shorten(&text, self.width)));
         }
     }

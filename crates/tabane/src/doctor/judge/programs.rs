@@ -1,9 +1,11 @@
 //! The programs at both ends: whether the bundle waits for them.
 
+use std::collections::BTreeMap;
+
 use super::{host, shared, words};
 use crate::doctor::facts::{Facts, Flow};
 use crate::doctor::finding::{Cause, Finding, Severity};
-use crate::status::{PathState, StatusReport};
+use crate::status::{PathState, Reader, StatusReport, UnreadConnection, unread_program};
 
 /// A connection that had something to send for less than this says nothing.
 const BUSY_S_MIN: f64 = 0.3;
@@ -18,7 +20,11 @@ const QUEUED_ONE_IN: usize = 4;
 /// Connections told of.
 const TOLD_MAX: usize = 5;
 
+/// Whoever has not read for so long, seconds, has stopped.
+const UNREAD_S_MIN: u64 = 5;
+
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
+    unread(facts, found);
     let mut slow_here: Vec<&Flow> = facts.flows.iter().filter(|f| reads_slowly(f)).collect();
     slow_here.sort_by_key(|f| core::cmp::Reverse(f.unread_bytes_min));
     found.extend(slow_here.into_iter().take(TOLD_MAX).map(|f| here(facts, f)));
@@ -67,6 +73,105 @@ fn is_full(facts: &Facts) -> bool {
 
 fn mbps(bytes: u64, facts: &Facts) -> f64 {
     bytes as f64 * 8e-6 / facts.seconds.max(1e-3)
+}
+
+/// Programs under `tabane run` whose connections stand still, each with the connection that has for longest.
+fn unread(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some(daemon) = &facts.daemon else {
+        return;
+    };
+    // Of the last reading: what has stood still for seconds was there before.
+    let run = &daemon.last.node.run;
+    let unread = &run.unread;
+    let mut of_program: BTreeMap<_, Vec<&UnreadConnection>> = BTreeMap::new();
+    for connection in unread.listed.iter().filter(|it| it.since_s >= UNREAD_S_MIN) {
+        let peer = match connection.reader {
+            Reader::Program => None,
+            Reader::Peer => connection.peer.as_deref(),
+        };
+        let key = (connection.reader, connection.pid, connection.uid, peer);
+        of_program.entry(key).or_default().push(connection);
+    }
+    let mut of_program: Vec<_> = of_program.into_values().collect();
+    of_program.sort_by_key(|of| core::cmp::Reverse((of[0].since_s, of.len())));
+    for of_program in of_program.into_iter().take(TOLD_MAX) {
+        let finding = match of_program[0].reader {
+            Reader::Program => unread_here(&of_program),
+            Reader::Peer => unread_there(&of_program),
+        };
+        let listed = unread.listed.len();
+        let all = unread.connections + unread.connections_at_peers();
+        let note = format!(
+            "of all {all} connections that are not read the {listed} longest were looked at"
+        );
+        found.push(finding.maybe_seen((all > listed).then_some(note)));
+    }
+}
+
+/// `connections`: those of one program, the longest first.
+fn unread_here(connections: &[&UnreadConnection]) -> Finding {
+    let worst = connections[0];
+    let program = unread_program(worst);
+    let bytes: u64 = connections.iter().map(|it| it.bytes).sum();
+    let finding = Finding::new(
+        Cause::UnreadProgram,
+        Severity::Slow,
+        format!(
+            "Program {program} has not read from {} for {} s",
+            worst.remote, worst.since_s
+        ),
+    )
+    .seen(format!(
+        "{} KiB wait here for its connection {}; of its connections {} are not read, and {} KiB wait for them",
+        worst.bytes / 1024,
+        worst.local,
+        connections.len(),
+        bytes / 1024
+    ))
+    .costs(0.0, "its own connections stand still; others do not")
+    .mend(match worst.pid {
+        Some(pid) => format!(
+            "`cat /proc/{pid}/status /proc/{pid}/wchan`: was it stopped (T), or does it wait for something \
+             else? What it started may have the connection"
+        ),
+        None => "what it was started by has ended; `ss -tnp` in its network namespace names what is left".to_owned(),
+    })
+    .mend("if it is not to read any more, end it: its connections are reset");
+    with_peer(finding, worst)
+}
+
+fn unread_there(connections: &[&UnreadConnection]) -> Finding {
+    let worst = connections[0];
+    let program = unread_program(worst);
+    let finding = Finding::new(
+        Cause::UnreadProgram,
+        Severity::Slow,
+        format!(
+            "{} has not read what program {program} says for {} s",
+            worst.remote, worst.since_s
+        ),
+    )
+    .seen(format!(
+        "{} of its connections stand still, {} for longest; the links work",
+        connections.len(),
+        worst.local
+    ))
+    .costs(0.0, "its own connections stand still; others do not")
+    .mend(match &worst.peer {
+        Some(peer) => format!("on {peer}: `tabane status` names the program that does not read"),
+        None => format!(
+            "on {}: `ss -tnp` names the program that has the connection",
+            worst.remote.ip()
+        ),
+    });
+    with_peer(finding, worst)
+}
+
+fn with_peer(finding: Finding, connection: &UnreadConnection) -> Finding {
+    match &connection.peer {
+        Some(peer) => finding.peer(peer),
+        None => finding,
+    }
 }
 
 fn here(facts: &Facts, flow: &Flow) -> Finding {

@@ -661,6 +661,54 @@ fn programs() {
     assert_eq!(full, [], "everybody waits for a bundle that is full");
 }
 
+/// A connection of `reader`'s that has not been read for so long.
+fn unread(reader: &str, pid: u32, since_s: u64) -> Value {
+    json!({
+        "reader": reader, "pid": pid, "uid": 1000, "command": "sleeper",
+        "local": "10.99.0.1:5001", "remote": format!("10.99.0.2:{}", 40_000 + since_s), "peer": "n1",
+        "bytes": 262_144, "since_unix_ms": 0, "since_s": since_s
+    })
+}
+
+#[test]
+fn programs_that_do_not_read() {
+    let found = |listed: Vec<Value>| {
+        let status = json!({
+            "connections": listed.len(), "bytes": 1, "longest_s": 1, "of_users": [], "listed": listed
+        });
+        let status = serde_json::from_value(status).expect("a status");
+        with(move |facts| last(facts).node.run.unread = status)
+    };
+    assert_eq!(found(vec![unread("program", 42, 2)]), []);
+    let two = found(vec![unread("program", 42, 40), unread("program", 42, 30)]);
+    let finding = only(&two, Cause::UnreadProgram, Severity::Slow);
+    assert_eq!(finding.peers, ["n1"]);
+    assert_eq!(
+        finding.what,
+        "Program sleeper (42) has not read from 10.99.0.2:40040 for 40 s"
+    );
+    assert!(
+        finding.evidence[0].starts_with("256 KiB wait here"),
+        "{:?}",
+        finding.evidence
+    );
+    assert!(
+        finding.evidence[0].contains("2 are not read, and 512 KiB"),
+        "{:?}",
+        finding.evidence
+    );
+    let there = found(vec![unread("peer", 42, 40)]);
+    let finding = only(&there, Cause::UnreadProgram, Severity::Slow);
+    assert!(
+        finding.mend[0].starts_with("on n1: `tabane status`"),
+        "{:?}",
+        finding.mend
+    );
+    // Of each program one, and not of all.
+    let many: Vec<_> = (0..20).map(|pid| unread("program", pid, 40)).collect();
+    assert_eq!(found(many).len(), 5);
+}
+
 #[test]
 fn clocks() {
     only(

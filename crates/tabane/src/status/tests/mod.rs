@@ -9,6 +9,48 @@ use tabane_cluster::Wire;
 
 use super::*;
 
+/// One connection that a program here does not read, and one that is not read elsewhere.
+fn unread() -> UnreadStatus {
+    let here = UnreadConnection {
+        reader: Reader::Program,
+        pid: Some(4711),
+        uid: Some(1000),
+        command: Some("redis-server".to_owned()),
+        local: "10.99.0.1:6379".parse().unwrap(),
+        remote: "10.99.0.2:40000".parse().unwrap(),
+        peer: Some("n1".to_owned()),
+        bytes: 262_144,
+        since_unix_ms: 1_800_011_480_000,
+        since_s: 40,
+    };
+    let there = UnreadConnection {
+        reader: Reader::Peer,
+        local: "10.99.0.1:40001".parse().unwrap(),
+        remote: "10.99.0.2:5001".parse().unwrap(),
+        bytes: 0,
+        since_unix_ms: 1_800_011_513_000,
+        since_s: 7,
+        ..here.clone()
+    };
+    let of_user = |reader, bytes, longest_s| UnreadOfUser {
+        uid: Some(1000),
+        reader,
+        connections: 1,
+        bytes,
+        longest_s,
+    };
+    UnreadStatus {
+        connections: 1,
+        bytes: 262_144,
+        longest_s: 40,
+        of_users: vec![
+            of_user(Reader::Program, 262_144, 40),
+            of_user(Reader::Peer, 0, 7),
+        ],
+        listed: vec![here, there],
+    }
+}
+
 /// One of everything: a peer that is fine, one that is half gone, one that never came.
 pub(crate) fn example() -> StatusReport {
     let path = |link: u8, host: u8, state| PathStatus {
@@ -123,6 +165,7 @@ pub(crate) fn example() -> StatusReport {
                 cut_off: 5,
                 misaddressed: 1,
                 kept_from_plain: 2,
+                unread: unread(),
             },
             mptcp: Some(MptcpStatus {
                 connections: 1,
