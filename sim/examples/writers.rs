@@ -16,6 +16,8 @@ fn node(index: usize) -> (Node, PeerId) {
     let config = NodeConfig {
         name: format!("n{index}"),
         keys: vec![[7; 32]],
+        private: None,
+        public: None,
         wire: WireMode::Plain,
         cipher_aes: true,
         receive_buffer_bytes: 4 << 20,
@@ -30,6 +32,7 @@ fn node(index: usize) -> (Node, PeerId) {
     let mut peer = PeerConfig {
         name: format!("n{}", 1 - index),
         addresses: Default::default(),
+        public: None,
     };
     peer.addresses[0] = Some(address(1 - index));
     let id = node.add_peer(Time::ZERO, peer).expect("a right peer");
