@@ -206,6 +206,17 @@ impl Helper {
                 let lasting = Duration::from_millis(*ms);
                 say(&pingpong::ping(&stream, *bytes, lasting)?)
             }
+            Helper::Echo { bytes, transport } => {
+                let end = transport.open()?;
+                pingpong::echo(&end.listen(PORT)?, *bytes)
+            }
+            Helper::Unread | Helper::Stuff { .. } | Helper::Beside { .. } => self.hold(),
+        }
+    }
+
+    /// Those that read nothing, and those beside them.
+    fn hold(&self) -> std::io::Result<()> {
+        match self {
             Helper::Unread => {
                 let any = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), tabane_lab::flood::PORT);
                 let _socket = UdpSocket::bind(any)?;
@@ -243,10 +254,7 @@ impl Helper {
                     None => unread::accept(&end, load),
                 }
             }
-            Helper::Echo { bytes, transport } => {
-                let end = transport.open()?;
-                pingpong::echo(&end.listen(PORT)?, *bytes)
-            }
+            _ => Ok(()),
         }
     }
 }

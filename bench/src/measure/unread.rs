@@ -7,6 +7,7 @@ use super::two_nodes;
 use crate::helper::{Pair, target, understand};
 use crate::iperf;
 use crate::unread::{Beside, UNREAD_PORT};
+use crate::entrant::Entrant;
 use crate::{Bound, Goal, Report, Samples, Settings, Stand, Table};
 use tabane_lab::cluster::{PATIENCE, Program, Wire, socket_address};
 use tabane_lab::ways::Way;
@@ -64,6 +65,11 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
             }
         }
     }
+    Ok(shown(all))
+}
+
+/// The table and the goals.
+fn shown(all: Vec<(Entrant, [Figures; 3])>) -> Report {
     let note = format!(
         "One stream (iperf3 under `tabane run`), then {CONNECTS} connections one after the other. The many \
          are of another program under `tabane run`, and of the same process with the library; they are \
@@ -106,11 +112,11 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
             ]);
         }
     }
-    Ok(Report {
+    Report {
         tables: vec![table],
         goals,
         ..Report::default()
-    })
+    }
 }
 
 fn count(way: Way) -> usize {

@@ -40,8 +40,10 @@ pub(crate) enum Key {
     /// A call.
     Call(u64),
     /// Whoever polled a stream last that nobody else polls.
+    #[cfg(feature = "tokio")]
     Owner,
     /// A task that polls a stream that others may poll, too.
+    #[cfg(feature = "tokio")]
     Task(usize, usize),
 }
 
@@ -66,6 +68,7 @@ impl Waiter {
 
     /// Whoever polls a stream, of which nothing tells if it gives up: whoever polls next is woken
     /// in its stead.
+    #[cfg(feature = "tokio")]
     pub fn owner(context: &Context<'_>) -> Waiter {
         Waiter {
             key: Some(Key::Owner),
@@ -74,6 +77,7 @@ impl Waiter {
     }
 
     /// A task that polls a stream. It may do so in several calls, and is woken once for all of them.
+    #[cfg(feature = "tokio")]
     pub fn task(context: &Context<'_>) -> Waiter {
         let waker = context.waker().clone();
         let vtable: *const _ = waker.vtable();

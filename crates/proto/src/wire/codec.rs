@@ -180,18 +180,15 @@ impl Record<'_> {
             }
             Record::StreamWindow { id, limit, window } => {
                 code_and_id(code::STREAM_WINDOW, id, w);
-                w.u64(limit);
-                w.varint(window);
+                write_window(limit, window, w);
             }
             Record::BundleWindow { limit, window } => {
                 w.u8(code::BUNDLE_WINDOW);
-                w.u64(limit);
-                w.varint(window);
+                write_window(limit, window, w);
             }
             Record::MessageWindow { limit, window } => {
                 w.u8(code::MESSAGE_WINDOW);
-                w.u64(limit);
-                w.varint(window);
+                write_window(limit, window, w);
             }
             Record::Close { code } => code_and_u32(code::CLOSE, code, w),
             Record::Grant { path, kb_per_s } => {
@@ -456,6 +453,11 @@ fn read_offset(r: &mut Reader<'_>) -> Result<u64, WireError> {
         offset if offset <= OFFSET_MAX => Ok(offset),
         _ => Err(WireError::BadValue),
     }
+}
+
+fn write_window(limit: u64, window: u64, w: &mut Writer<'_>) {
+    w.u64(limit);
+    w.varint(window);
 }
 
 /// A limit, and how far it is ahead of what was read.
