@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use super::two_nodes;
+use crate::entrant::Entrant;
 use crate::helper::{Pair, target, understand};
 use crate::iperf;
 use crate::unread::{Beside, UNREAD_PORT};
-use crate::entrant::Entrant;
 use crate::{Bound, Goal, Report, Samples, Settings, Stand, Table};
 use tabane_lab::cluster::{PATIENCE, Program, Wire, socket_address};
 use tabane_lab::ways::Way;

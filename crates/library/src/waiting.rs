@@ -5,7 +5,9 @@
 //! for one of them (a message, a stream to be accepted), one is woken for it; if that one is given up
 //! in the meantime the next one is.
 
-use core::task::{Context, Waker};
+#[cfg(feature = "tokio")]
+use core::task::Context;
+use core::task::Waker;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
