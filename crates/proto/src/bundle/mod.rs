@@ -175,6 +175,8 @@ pub(crate) struct Bundle {
     pub was_up: bool,
     restarted: bool,
     stopped: bool,
+    /// The other end asks whether idle paths work.
+    yields: bool,
     /// Others than this bundle have packets on the paths.
     watch: Watch,
     /// It stands in the node's list of those whose events wait.
@@ -206,9 +208,6 @@ const ANSWERED_INITS: usize = 32;
 /// floods probes, and are dropped.
 const REPLIES_MAX: usize = 64;
 
-/// Room for answers that an idle bundle keeps.
-const REPLIES_KEPT: usize = 4;
-
 impl Bundle {
     /// The bundle with a peer that is met just now.
     pub fn new(now: Time, absent: Absent, context: &Context) -> Bundle {
@@ -232,6 +231,7 @@ impl Bundle {
             was_up: false,
             restarted: false,
             stopped: absent.stopped,
+            yields: !opens_even_streams,
             watch: absent.watch,
             events_listed: false,
             explorer: Explorer::new(now),
@@ -278,13 +278,13 @@ impl Bundle {
         self.watch = watch;
         for p in self.paths.values_mut() {
             p.path.watch(watch);
+            p.path.set_yields(self.yields);
         }
     }
 
-    /// If a probe goes out, those that are due soon on watched paths go along.
+    /// If a probe goes out, those that are due soon on watched and idle paths go along.
     fn ask_along(&mut self, now: Time) {
-        let is_due = |p: &BundlePath| p.path.is_probe_due(now);
-        if self.watch != Watch::None && self.paths.values().any(is_due) {
+        if self.paths.values().any(|p| p.path.is_probe_due(now)) {
             let paths = self.paths.values_mut();
             paths.for_each(|p| p.path.ask_along(now));
         }
@@ -371,6 +371,7 @@ impl Bundle {
                 let config = Self::path_config(&link, self.peer_buffer_bytes);
                 path.path = Path::new(id, now, &config);
                 path.path.watch(self.watch);
+                path.path.set_yields(self.yields);
                 path.sent_told_at = Time::ZERO;
                 path.unsent_answer = None;
             }
@@ -484,7 +485,7 @@ impl Bundle {
         self.fates = Vec::new();
         self.contents = Vec::new();
         self.mirror.shrink_to(0);
-        self.replies.shrink_to(REPLIES_KEPT);
+        self.replies.shrink_to(0);
     }
 
     /// A path that is silent is judged by the others: if they are idle, ask them. (Not those that are
@@ -581,6 +582,8 @@ impl Bundle {
             self.since = now;
             self.was_up = true;
             self.set_away(false);
+            // What it took to come up is given back, whether anything is carried or not.
+            self.busy_until = self.busy_until.or(Some(now + TRIM_AFTER));
             let restarted = core::mem::take(&mut self.restarted);
             context.event(Event::PeerUp {
                 peer: self.peer,

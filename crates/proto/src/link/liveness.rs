@@ -115,11 +115,15 @@ pub struct Liveness {
     last_progress: Option<Time>,
     keepalive: Duration,
     watch: Watch,
+    /// While the path is idle the other end asks.
+    yields: bool,
     /// When the other end last sent a probe.
     probed_at: Time,
     untested_wait: Duration,
     suspect_probes: u32,
     probe_wanted: bool,
+    /// A probe goes out on another path, and one is to go out here with it.
+    asked_along: bool,
     /// When own probing of a failed path began to be eager.
     eager_since: Time,
     /// No path to the peer works, and none has for long.
@@ -149,10 +153,12 @@ impl Liveness {
             last_progress: None,
             keepalive: t::KEEPALIVE,
             watch: Watch::None,
+            yields: false,
             probed_at: Time::ZERO,
             untested_wait: t::PROBE_UNTESTED,
             suspect_probes: 0,
             probe_wanted: false,
+            asked_along: false,
             eager_since: now,
             away: false,
             answered_since: None,
@@ -418,6 +424,11 @@ impl Liveness {
         self.away = away;
     }
 
+    /// Whether the other end is to ask while the path is idle.
+    pub const fn set_yields(&mut self, yields: bool) {
+        self.yields = yields;
+    }
+
     /// Whether the path has carried nothing for a while.
     pub fn is_idle(&self) -> bool {
         self.keepalive >= t::KEEPALIVE_IDLE && !self.is_watched()
@@ -437,12 +448,16 @@ impl Liveness {
         self.probed_at = now;
     }
 
-    /// A probe goes out on another path just now: a watched one is asked along if it soon would be
-    /// anyway, for the processes at both ends are awake then.
+    /// A probe goes out on another path just now: a path that is watched or idle is asked along if it
+    /// soon would be anyway, for the processes at both ends are awake then.
     pub fn ask_along(&mut self, now: Time, rtt: &Rtt) {
-        let soon = now + t::KEEPALIVE_WATCHED / 2;
-        if self.is_watched() && self.state() == PathState::Up && self.probe_at(rtt) <= soon {
-            self.probe_wanted = true;
+        let soon = match self.is_watched() {
+            true => t::KEEPALIVE_WATCHED / 2,
+            false if self.is_idle() => self.keepalive / 4,
+            false => return,
+        };
+        if self.state() == PathState::Up && self.probe_at(rtt) <= now + soon {
+            self.asked_along = true;
         }
     }
 
@@ -451,6 +466,10 @@ impl Liveness {
         // What only arrives says nothing of the way there.
         let answered = last.max(self.last_progress.unwrap_or(last));
         match self.watch {
+            // One end suffices; this one asks if the other has not for longer than that waits.
+            Watch::None if self.yields && self.is_idle() => {
+                answered.max(self.probed_at + self.keepalive / 2) + self.keepalive
+            }
             Watch::None => answered + self.keepalive,
             Watch::Asks => answered + t::KEEPALIVE_WATCHED,
             Watch::IsAsked => {
@@ -479,7 +498,7 @@ impl Liveness {
             }
             PathState::Down => last + t::PROBE_DOWN_SLOW,
         };
-        match self.probe_wanted {
+        match self.probe_wanted || self.asked_along {
             true => at.min(last + t::PROBE_SUSPECT),
             false => at,
         }
@@ -513,6 +532,7 @@ impl Liveness {
             PathState::Down => {}
         }
         self.probe_wanted = false;
+        self.asked_along = false;
         self.probes.on_sent(now, token);
         if self.is_down() {
             if self.probes.answered() == 0 {

@@ -123,6 +123,11 @@ impl Path {
         self.liveness.watch(watch);
     }
 
+    /// Whether the other end is to ask whether the path works while it is idle, and this one only if that does not.
+    pub const fn set_yields(&mut self, yields: bool) {
+        self.liveness.set_yields(yields);
+    }
+
     /// Whether no path to the peer works, and none has for long.
     pub const fn set_away(&mut self, away: bool) {
         self.liveness.set_away(away);
@@ -133,7 +138,7 @@ impl Path {
         self.liveness.on_probed(now);
     }
 
-    /// A probe goes out on another path: if this one is watched, it is probed along.
+    /// A probe goes out on another path: if this one is watched or idle, it is probed along.
     pub fn ask_along(&mut self, now: Time) {
         self.liveness.ask_along(now, &self.rtt);
     }

@@ -36,7 +36,7 @@ pub struct Rtt {
     /// How long the peer's acknowledgements may wait.
     ack_delay_max: Duration,
     /// What was thought before the way became longer.
-    before: Option<Before>,
+    before: Option<Box<Before>>,
 }
 
 /// The least delays before the way became longer, which may be taken back.
@@ -238,16 +238,16 @@ impl Rtt {
     /// The way has become longer by so much.
     pub fn lengthen(&mut self, now: Time, by: Duration) {
         let lately = |before: &Before| now.since(before.longer_at) < TAKEN_BACK_MAX;
-        let before = self.before.filter(lately).unwrap_or(Before {
-            longer_at: now,
-            least: self.least.map(|[current, previous]| current.min(previous)),
-            there: self.there.least(),
-            base: self.base,
+        let mut before = self.before.take_if(|b| lately(b)).unwrap_or_else(|| {
+            Box::new(Before {
+                longer_at: now,
+                least: self.least.map(|[current, previous]| current.min(previous)),
+                there: self.there.least(),
+                base: self.base,
+            })
         });
-        self.before = Some(Before {
-            longer_at: now,
-            ..before
-        });
+        before.longer_at = now;
+        self.before = Some(before);
         for least in self.least.iter_mut().flatten() {
             *least = least.saturating_add(by);
         }
