@@ -157,8 +157,8 @@ impl Bundle {
         let &Arrival {
             now,
             link,
-            from,
             datagram_bytes,
+            ..
         } = arrival;
         match record {
             Record::Ack(ack) => {
@@ -190,11 +190,7 @@ impl Bundle {
             Record::ProbeReply {
                 token,
                 datagram_bytes,
-            } => {
-                if !self.proves_address(now, link, from, token) {
-                    self.on_probe_reply(now, link, token, usize::from(datagram_bytes));
-                }
-            }
+            } => self.on_probe_reply(arrival, token, usize::from(datagram_bytes)),
             Record::LinkState {
                 path,
                 generation,
@@ -221,7 +217,13 @@ impl Bundle {
     }
 
     /// A probe was answered, one of so many bytes.
-    fn on_probe_reply(&mut self, now: Time, link: LinkId, token: u32, bytes: usize) {
+    fn on_probe_reply(&mut self, arrival: &Arrival, token: u32, bytes: usize) {
+        let &Arrival {
+            now, link, from, ..
+        } = arrival;
+        if self.proves_address(now, link, from, token) {
+            return;
+        }
         let works = |p: &BundlePath| p.path.state() != PathState::Down;
         let works_beside = |(other, p): (LinkId, &BundlePath)| other != link && works(p);
         let others_work = self.paths.iter().any(works_beside);
