@@ -202,7 +202,7 @@ impl<'a> Ground<'a> {
         s.observer.crashed(host);
         let own = has_key.then_some(IMPOSTORS_KEY);
         self.start(host, (own, own.map(|key| public_key(&key))), s);
-        s.observer.poses(host);
+        s.observer.poses(s.now, host);
     }
 
     /// The private key of a host, and its public one in the cluster file.

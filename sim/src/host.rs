@@ -357,7 +357,8 @@ impl Host {
             match event {
                 Event::PeerUp { peer, restarted } => {
                     let peer = host_of(peer);
-                    w.observer.peer_up(w.now, self.index, peer, restarted)?;
+                    let ends = (self.index, peer);
+                    w.observer.peer_up(w.now, ends, restarted, w.network)?;
                     self.app.on_peer_up(w.now, peer, restarted, w.observer);
                 }
                 Event::PeerDown { peer, reason } => {

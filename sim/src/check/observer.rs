@@ -47,7 +47,7 @@ pub struct HostView {
     /// How often it was started.
     pub incarnation: u32,
     /// Its process is somebody else's, who has not the key that the cluster file has for it.
-    poses: bool,
+    poses_since: Option<Ns>,
     /// Which incarnation of each host it was last connected to.
     knows: Vec<Option<u32>>,
     /// When it was first connected to the incarnation that it knows of each host.
@@ -101,7 +101,7 @@ impl Observer {
         let view = |datagram_bytes_max: Vec<usize>| HostView {
             runs_since: None,
             incarnation: 0,
-            poses: false,
+            poses_since: None,
             knows: vec![None; hosts],
             known_since: vec![0; hosts],
             renews: vec![false; hosts],
@@ -132,13 +132,13 @@ impl Observer {
     /// A host's process starts.
     pub fn started(&mut self, now: Ns, host: usize) {
         self.hosts[host].incarnation += 1;
-        self.hosts[host].poses = false;
+        self.hosts[host].poses_since = None;
         self.hosts[host].runs_since = Some(now);
     }
 
     /// The process that has just started is not the host's.
-    pub fn poses(&mut self, host: usize) {
-        self.hosts[host].poses = true;
+    pub fn poses(&mut self, now: Ns, host: usize) {
+        self.hosts[host].poses_since = Some(now);
     }
 
     /// A host's process goes on.
@@ -240,8 +240,24 @@ impl Observer {
     }
 
     /// A node says that a peer is connected.
-    pub fn peer_up(&mut self, now: Ns, host: usize, peer: usize, restarted: bool) -> Checked {
-        if self.hosts[peer].poses || self.hosts[host].poses {
+    pub fn peer_up(
+        &mut self,
+        now: Ns,
+        (host, peer): (usize, usize),
+        restarted: bool,
+        network: &Network,
+    ) -> Checked {
+        // What the true one sent last may still be on its way.
+        let way_ns = |link| {
+            let wait_ns = network.recent_wait_ns(now, host, peer, link);
+            network.longest_ns(host, peer, link) + wait_ns
+        };
+        let last_ns = (0..network.links()).map(way_ns).max().unwrap_or(0);
+        let poses = |host: usize| {
+            let since = self.hosts[host].poses_since;
+            since.is_some_and(|since| now > since + last_ns)
+        };
+        if poses(peer) || poses(host) {
             let what =
                 format!("host {host} has a session with {peer}, of which one is an impostor");
             return Err(Violation::new(Rule::Identity, now, what));

@@ -109,6 +109,8 @@ impl Bundle {
         let p = self.paths.get(id)?;
         p.candidate.as_ref().filter(|c| now >= c.ask_at)?;
         let again_at = now + p.path.patience().max(ASK_AGAIN_MIN);
+        // The same question again: the answer may be farther than the next one.
+        let token = p.candidate.as_ref()?.token.unwrap_or(token);
         let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
         Record::Probe { token }.write(&mut w);
         let written = w.len();
