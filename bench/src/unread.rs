@@ -172,6 +172,7 @@ pub fn accept(end: &End, load: &Load) -> io::Result<()> {
     let listener = end.listen(PORT)?;
     if load.unread > 0 {
         let unread = Unread::accept(&end.listen(UNREAD_PORT)?, load.unread)?;
+        unread.wait_full();
         if load.sip {
             unread.sip();
         }
