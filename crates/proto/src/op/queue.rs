@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 use super::limits::{FRESH_BYTES, TURN_BYTES};
 use crate::segment::Content;
 
+/// More sources in turn than this are too many to find one with something to send at a time.
+const SWEPT_BEYOND: usize = 1024;
+
 /// Something that sends new content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
@@ -112,6 +115,30 @@ impl Turns {
             self.ring.pop_front();
             *turn = Turn::Idle;
         }
+    }
+
+    /// The source next in turn, if so many are that those with nothing to send are to be taken out before
+    /// their turns come: all at once would take long.
+    #[inline]
+    pub fn to_sweep(&self) -> Option<Source> {
+        let is_long = self.ring.len() > SWEPT_BEYOND;
+        self.ring.front().filter(|_| is_long).copied()
+    }
+
+    /// The source that is to be swept has this turn: it is taken out if it has nothing to send.
+    pub fn sweep(&mut self, turn: &mut Turn) {
+        if *turn == Turn::Resting {
+            self.sweep_gone();
+            *turn = Turn::Idle;
+        }
+    }
+
+    /// The source that is to be swept is no more.
+    pub fn sweep_gone(&mut self) {
+        if self.fresh.is_empty() {
+            self.spent = 0;
+        }
+        self.ring.pop_front();
     }
 
     /// The source at the front is no more.

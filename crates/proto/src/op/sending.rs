@@ -144,6 +144,11 @@ impl Ops {
     /// New content of whose turn it is.
     #[inline]
     fn write_new(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
+        if let Some(next) = self.shared.turns.to_sweep()
+            && !self.with_turn(next, |turns, turn| turns.sweep(turn))
+        {
+            self.shared.turns.sweep_gone();
+        }
         while let Some(source) = self.shared.turns.front() {
             let shared = &mut self.shared;
             let written = match source {
