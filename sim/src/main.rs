@@ -10,7 +10,8 @@ use tabane_sim::{Options, Schedule, peers, run, runner, snapshot};
 
 const USAGE: &str = "\
 sim run --seeds A..B [--threads N]   run the schedules of these seeds
-sim replay SEED [--trace]            run one again and show what it does
+sim run --seeds A..B --hosts N       the same with N hosts each
+sim replay SEED [--hosts N] [--trace]   run one again and show what it does
 sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
 sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them";
@@ -24,8 +25,10 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
         ["run", rest @ ..] => run_many(rest),
-        ["replay", seed] => replay(seed, false),
-        ["replay", seed, "--trace"] => replay(seed, true),
+        ["replay", seed] => replay(seed, None, false),
+        ["replay", seed, "--trace"] => replay(seed, None, true),
+        ["replay", seed, "--hosts", n] => replay(seed, Some(n), false),
+        ["replay", seed, "--hosts", n, "--trace"] => replay(seed, Some(n), true),
         ["mixed", "--seeds", seeds] => try_mixed(seeds),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
@@ -44,11 +47,10 @@ fn main() -> ExitCode {
 }
 
 fn run_many(args: &[&str]) -> Result<bool, String> {
-    let (seeds, threads) = match args {
-        ["--seeds", seeds] => (seeds, default_threads()),
-        ["--seeds", seeds, "--threads", n] => {
-            (seeds, n.parse().map_err(|_| format!("not a number: {n}"))?)
-        }
+    let (seeds, threads, hosts) = match args {
+        ["--seeds", seeds] => (seeds, default_threads(), None),
+        ["--seeds", seeds, "--threads", n] => (seeds, number(n)?, None),
+        ["--seeds", seeds, "--hosts", n] => (seeds, default_threads(), Some(number(n)?)),
         _ => return Err(USAGE.to_string()),
     };
     let seeds = range(seeds)?;
@@ -58,7 +60,11 @@ fn run_many(args: &[&str]) -> Result<bool, String> {
     let tally = runner::run_seeds(
         seeds,
         threads,
-        |seed, what| println!("seed {seed} failed: {what}\n    replay: sim replay {seed} --trace"),
+        |seed| draw(seed, hosts),
+        |seed, what| {
+            let among = hosts.map_or(String::new(), |n| format!(" --hosts {n}"));
+            println!("seed {seed} failed: {what}\n    replay: sim replay {seed}{among} --trace");
+        },
         |ran| {
             let rate = ran as f64 / began.elapsed().as_secs_f64();
             eprintln!("{ran} of {count} schedules, {rate:.0} a second");
@@ -94,9 +100,20 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-fn replay(seed: &str, trace: bool) -> Result<bool, String> {
+fn draw(seed: u64, hosts: Option<usize>) -> Schedule {
+    match hosts {
+        Some(hosts) => Schedule::draw_among(seed, hosts),
+        None => Schedule::draw(seed),
+    }
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("not a number: {text}"))
+}
+
+fn replay(seed: &str, hosts: Option<&str>, trace: bool) -> Result<bool, String> {
     let seed = seed.parse().map_err(|_| format!("not a seed: {seed}"))?;
-    let schedule = Schedule::draw(seed);
+    let schedule = draw(seed, hosts.map(number).transpose()?);
     if trace {
         println!("{schedule:#?}");
     }

@@ -36,12 +36,12 @@ thread_local! {
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs the schedule of one seed; a panic is a failure like any other.
+/// Runs one schedule; a panic is a failure like any other.
 ///
 /// # Errors
 /// What was wrong.
-pub fn run_seed(seed: u64, options: &Options) -> Result<Outcome, String> {
-    let ran = catch_unwind(AssertUnwindSafe(|| run(&Schedule::draw(seed), options)));
+pub fn run_one(schedule: &Schedule, options: &Options) -> Result<Outcome, String> {
+    let ran = catch_unwind(AssertUnwindSafe(|| run(schedule, options)));
     match ran {
         Ok(outcome) => match outcome.violation {
             Some(violation) => Err(violation.to_string()),
@@ -58,12 +58,13 @@ pub fn keep_panics() {
     }));
 }
 
-/// Runs all seeds of a range on `threads` threads. `on_failure` is called for each
+/// Runs what `draw` makes of all seeds of a range on `threads` threads. `on_failure` is called for each
 /// that fails, as soon as it does; `on_progress` from time to time, with how many
 /// have run.
 pub fn run_seeds(
     seeds: Range<u64>,
     threads: usize,
+    draw: impl Fn(u64) -> Schedule + Sync,
     on_failure: impl Fn(u64, &str) + Sync,
     on_progress: impl Fn(u64),
 ) -> Tally {
@@ -77,7 +78,7 @@ pub fn run_seeds(
                 break;
             }
             *slot.lock().expect("no panic while locked") = Some(Busy { seed, looks: 0 });
-            let result = run_seed(seed, &Options::default());
+            let result = run_one(&draw(seed), &Options::default());
             if let Err(what) = &result {
                 on_failure(seed, what);
             }

@@ -316,8 +316,13 @@ fn host_at(address: SocketAddr) -> usize {
     }
 }
 
+/// Half of the spokes have names before the hub's, which decides whose call counts.
 fn name(host: usize) -> String {
-    format!("n{host:04}")
+    match host {
+        0 => "h".into(),
+        _ if host.is_multiple_of(2) => format!("a{host}"),
+        _ => format!("n{host}"),
+    }
 }
 
 fn peer(host: usize) -> PeerConfig {

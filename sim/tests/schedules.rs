@@ -4,7 +4,23 @@ use tabane_sim::{Options, Schedule, run, runner};
 
 #[test]
 fn schedules_pass() {
-    let tally = runner::run_seeds(0..300, 2, |_, _| {}, |_| {});
+    assert_all_pass(runner::run_seeds(
+        0..300,
+        2,
+        Schedule::draw,
+        |_, _| {},
+        |_| {},
+    ));
+}
+
+/// Everybody has a bundle with everybody: what is wrong only where there are many shows here.
+#[test]
+fn schedules_of_64_hosts_pass() {
+    let draw = |seed| Schedule::draw_among(seed, 64);
+    assert_all_pass(runner::run_seeds(0..2, 2, draw, |_, _| {}, |_| {}));
+}
+
+fn assert_all_pass(tally: runner::Tally) {
     let failed: Vec<String> = tally
         .failed
         .iter()

@@ -9,13 +9,17 @@ use tabane_proto::op::OpLimits;
 const MBIT: u64 = 1_000_000;
 const KB: u64 = 1024;
 
-/// Everything, from the seed.
-pub fn draw(seed: u64) -> Schedule {
+/// Everything, from the seed; but so many hosts, if that is said.
+pub fn draw(seed: u64, hosts: Option<usize>) -> Schedule {
     let mut r = Random::new(seed);
-    let hosts = r.pick(&[2, 2, 2, 2, 3, 4]);
+    let drawn = r.pick(&[2, 2, 2, 2, 3, 4]);
+    let hosts = hosts.unwrap_or(drawn);
     let links = r.pick(&[1, 2, 2, 2, 2, 3, 4]);
     let mut wires = r.fork(1);
-    let links_plan: Vec<Conditions> = (0..links).map(|_| draw_link(&mut wires)).collect();
+    let mut links_plan: Vec<Conditions> = (0..links).map(|_| draw_link(&mut wires)).collect();
+    if hosts > FEW {
+        links_plan.iter_mut().for_each(carry_many);
+    }
     let mut each = r.fork(2);
     let hosts: Vec<HostPlan> = (0..hosts)
         .map(|_| draw_host(&mut each, &links_plan))
@@ -39,6 +43,14 @@ pub fn draw(seed: u64) -> Schedule {
     draw_identity::draw(&mut r.fork(6), &mut schedule);
     schedule.faults.sort_by_key(|(at, _)| *at);
     schedule
+}
+
+/// With more hosts than this on a link it is not slow: the probes of all would be all that it carries.
+const FEW: usize = 8;
+
+fn carry_many(link: &mut Conditions) {
+    link.rate_bps = link.rate_bps.max(100 * MBIT);
+    link.queue_bytes = link.queue_bytes.max(512 * KB);
 }
 
 /// A link as all hosts have it at the start: mostly a good LAN.

@@ -136,7 +136,12 @@ pub struct Schedule {
 impl Schedule {
     /// The schedule of `seed`.
     pub fn draw(seed: u64) -> Schedule {
-        draw::draw(seed)
+        draw::draw(seed, None)
+    }
+
+    /// The same with so many hosts, each of which has a bundle with every other.
+    pub fn draw_among(seed: u64, hosts: usize) -> Schedule {
+        draw::draw(seed, Some(hosts))
     }
 
     /// A small, good LAN on which nothing goes wrong and nothing is to do, to be

@@ -302,7 +302,7 @@ impl Bundle {
         if fresh {
             self.reset(now, context);
         }
-        self.set_away(false);
+        self.set_away(now, false);
     }
 
     /// The node's cluster keys were replaced, or the peer's public key. What is carried goes on:

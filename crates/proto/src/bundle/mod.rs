@@ -67,7 +67,7 @@ struct BundlePath {
     granted_at: Time,
     /// The answer to the last probe, if the link takes nothing now. It waits: of a link that others
     /// fill all the time nothing else may show the peer that it works.
-    unsent_answer: Option<Record<'static>>,
+    unsent_answer: Option<Box<Record<'static>>>,
 }
 
 impl BundlePath {
@@ -581,7 +581,7 @@ impl Bundle {
             self.state = PeerState::Up;
             self.since = now;
             self.was_up = true;
-            self.set_away(false);
+            self.set_away(now, false);
             // What it took to come up is given back, whether anything is carried or not.
             self.busy_until = self.busy_until.or(Some(now + TRIM_AFTER));
             let restarted = core::mem::take(&mut self.restarted);
@@ -633,13 +633,13 @@ impl Bundle {
         }
         self.state = PeerState::Down;
         self.since = now;
-        self.set_away(true);
+        self.set_away(now, true);
     }
 
     /// Whether the whole peer is away, and not only paths to it.
-    fn set_away(&mut self, away: bool) {
+    fn set_away(&mut self, now: Time, away: bool) {
         let paths = self.paths.values_mut().chain(self.parked.values_mut());
-        paths.for_each(|p| p.path.set_away(away));
+        paths.for_each(|p| p.path.set_away(now, away));
     }
 
     /// Something changed, so that the peer may be there again: it is asked from `at` on as if it had just gone.

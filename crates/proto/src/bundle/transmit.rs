@@ -73,7 +73,7 @@ impl Bundle {
             };
             let open = context.blocked & (1 << id.0) == 0;
             if open && let Some(answer) = p.unsent_answer.take() {
-                return self.transmit_reply(now, id, answer, buffer, context);
+                return self.transmit_reply(now, id, *answer, buffer, context);
             }
             if open && let Some(question) = self.transmit_question(now, id, token, buffer, context)
             {
@@ -122,7 +122,7 @@ impl Bundle {
                 return self.transmit_reply(now, id, record, buffer, context);
             }
             if matches!(record, Record::ProbeReply { .. }) {
-                p.unsent_answer = Some(record);
+                p.unsent_answer = Some(Box::new(record));
             }
         }
         None

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::thresholds::{VERDICT_REPEAT, VERDICT_REPEAT_MAX};
+use super::thresholds::VERDICT_REPEAT;
 use crate::Time;
 use crate::wire::{LinkVerdict, Witness};
 
@@ -46,11 +46,20 @@ impl OwnVerdict {
     }
 
     /// What is to be said now, if anything: generation, verdict, witness.
-    pub fn poll(&mut self, now: Time) -> Option<(u32, LinkVerdict, Witness)> {
+    /// It is said again after twice as long each time, at most `wait_max`.
+    pub fn poll(&mut self, now: Time, wait_max: Duration) -> Option<(u32, LinkVerdict, Witness)> {
         self.say_at.filter(|&at| at <= now)?;
         self.say_at = Some(now + self.wait);
-        self.wait = (self.wait * 2).min(VERDICT_REPEAT_MAX);
+        self.wait = (self.wait * 2).min(wait_max);
         Some((self.generation, self.verdict, self.witness))
+    }
+
+    /// If it is still to be said, it is said at once, and soon again.
+    pub const fn hasten(&mut self, now: Time) {
+        if self.say_at.is_some() {
+            self.say_at = Some(now);
+            self.wait = VERDICT_REPEAT;
+        }
     }
 
     /// The peer knows it.

@@ -420,8 +420,22 @@ impl Liveness {
     }
 
     /// Whether no path to the peer works, and none has for long.
-    pub const fn set_away(&mut self, away: bool) {
-        self.away = away;
+    pub fn set_away(&mut self, now: Time, away: bool) {
+        if core::mem::replace(&mut self.away, away) && !away {
+            self.own.hasten(now);
+        }
+    }
+
+    /// This end's verdict if it is to be said now: generation, verdict, witness. To a peer that is away it is said
+    /// ever more rarely.
+    pub fn poll_verdict(&mut self, now: Time) -> Option<(u32, LinkVerdict, Witness)> {
+        self.own.poll(
+            now,
+            match self.away {
+                true => t::PROBE_AWAY_MAX,
+                false => t::VERDICT_REPEAT_MAX,
+            },
+        )
     }
 
     /// Whether the other end is to ask while the path is idle.

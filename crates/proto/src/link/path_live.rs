@@ -129,8 +129,8 @@ impl Path {
     }
 
     /// Whether no path to the peer works, and none has for long.
-    pub const fn set_away(&mut self, away: bool) {
-        self.liveness.set_away(away);
+    pub fn set_away(&mut self, now: Time, away: bool) {
+        self.liveness.set_away(now, away);
     }
 
     /// [`Record::Probe`](crate::wire::Record::Probe) arrived on this path.
@@ -291,7 +291,7 @@ impl Path {
     /// Control to be sent now; to be asked until it is `None`. What is returned counts as sent. `token` is random.
     /// `open`: the path's socket takes datagrams, so that it may be a probe.
     pub fn poll_control(&mut self, now: Time, token: u32, open: bool) -> Option<PathControl> {
-        if let Some((generation, verdict, witness)) = self.liveness.own.poll(now) {
+        if let Some((generation, verdict, witness)) = self.liveness.poll_verdict(now) {
             return Some(PathControl::LinkState {
                 generation,
                 verdict,

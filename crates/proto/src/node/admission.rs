@@ -21,9 +21,12 @@ use crate::{LinkId, Time};
 const FREE_BURST: u32 = 64;
 /// … and one more for every such interval that passes.
 const FREE_INTERVAL: Duration = Duration::from_millis(10);
-/// Handshakes answered with a valid cookie come out of a second allowance of
-/// the same size: an attacker who can receive at many addresses costs bounded work.
-const COOKIE_BURST: u32 = 64;
+/// Handshakes answered with a valid cookie come out of a second allowance: so many at once …
+const COOKIE_BURST: u32 = 256;
+/// … and one more for every such interval that passes. An attacker who holds the key, or what was recorded of who
+/// does, and can receive at many addresses costs a third of a processor; a thousand peers that start at once are
+/// in within half a second.
+const COOKIE_INTERVAL: Duration = Duration::from_micros(500);
 /// Handshakes of another key that are compared with the addresses of peers: so
 /// many at once …
 const STRANGER_BURST: u32 = 16;
@@ -82,7 +85,7 @@ impl Admission {
     pub const fn new() -> Admission {
         Admission {
             free: Allowance::new(FREE_BURST, FREE_INTERVAL),
-            with_cookie: Allowance::new(COOKIE_BURST, FREE_INTERVAL),
+            with_cookie: Allowance::new(COOKIE_BURST, COOKIE_INTERVAL),
             refusals: Allowance::new(FREE_BURST, FREE_INTERVAL),
             strangers: Allowance::new(STRANGER_BURST, STRANGER_INTERVAL),
             versions: Allowance::new(VERSION_BURST, STRANGER_INTERVAL),

@@ -1,5 +1,6 @@
 //! Two nodes on a network that delivers at once, or not at all.
 
+mod absent;
 mod events;
 mod identities;
 mod keys;

@@ -142,6 +142,7 @@ impl Ops {
         self.shared.trim();
         self.streams.trim();
         self.messages_in.trim();
+        self.messages_out.trim();
         self.frames_in.trim();
         self.frames_out.trim();
     }

@@ -43,6 +43,8 @@ impl Daemon {
                     self.metrics = metrics;
                 }
                 self.apply(plan, turn);
+                // Whoever reloads has set something right, perhaps for peers that are not there.
+                turn.node.call_absent(turn.now);
                 report
             }
             Err(problems) => {

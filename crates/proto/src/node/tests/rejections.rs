@@ -312,7 +312,7 @@ fn asked_for_cookie_and_too_many_with_one() {
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].3, cookie);
     caller.on_cookie(&cookie).unwrap();
-    for _ in 0..100 {
+    for _ in 0..400 {
         let mut init = caller.datagram().to_vec();
         pair.nodes[0].handle_datagram(pair.now, LinkId(0), from, &mut init);
     }

@@ -291,6 +291,7 @@ impl FrameSender {
 
     /// Frees what a burst took.
     pub fn trim(&mut self) {
+        self.units.trim();
         self.sent.shrink_to(2 * self.sent.len());
         for flow in &mut self.flows {
             flow.queue.shrink_to(2 * flow.queue.len());

@@ -184,6 +184,11 @@ impl MessageSender {
         self.queued_bytes
     }
 
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.units.trim();
+    }
+
     /// Starts afresh: all flows begin at 0. Messages not acknowledged are gone, and
     /// the application is told how many.
     pub fn reset(&mut self, shared: &mut Shared) {

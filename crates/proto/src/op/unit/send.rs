@@ -180,6 +180,14 @@ impl Units {
         data
     }
 
+    /// Frees the slots if there is no unit.
+    pub fn trim(&mut self) {
+        if self.len() == 0 {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
+    }
+
     /// Takes all units out.
     pub fn remove_all(&mut self, pool: &mut Pool) {
         for slot in 0..self.slots.len() as u32 {
