@@ -12,9 +12,6 @@ use crate::op::{Read, Violation};
 use crate::segment::{ChunkPool, Chunks, RangeSet};
 use crate::wire::{OFFSET_MAX, StreamSegment};
 
-/// Up to this size a window quadruples: a stream that carries much should not notice that it began small.
-const STARTED: u64 = 256 * 1024;
-
 /// What has arrived and was not read.
 #[derive(Debug)]
 pub(super) struct ReceiveHalf {
@@ -322,12 +319,8 @@ impl ReceiveHalf {
         let whole = self.whole_window_takes();
         if keeps_up && self.limited && whole <= READ_FAST {
             self.limited = false;
-            let grown = if self.window < STARTED {
-                self.window * 4
-            } else {
-                self.window * 2
-            };
-            self.window = grown.min(window_max).max(self.window);
+            // Fourfold: processes that wait for their processor have few round trips to grow in.
+            self.window = (self.window * 4).min(window_max).max(self.window);
         } else if !keeps_up && whole > READ_SLOW {
             self.window /= 2;
         }
