@@ -18,8 +18,9 @@ fn a_thousand_that_are_not_there_are_asked_ever_more_rarely() {
     assert!(at_once <= 64, "{at_once} first messages leave in one turn");
     star.run(Duration::from_secs(1));
     let first = star.take_work().sent;
+    // About four messages over each of two paths, with jitter.
     assert!(
-        first >= 4 * 2 * 1024,
+        first >= 3 * 2 * 1024,
         "{first}: they are sought eagerly at first"
     );
     star.run(Duration::from_secs(600));

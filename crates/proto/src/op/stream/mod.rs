@@ -266,11 +266,10 @@ impl Streams {
             return;
         };
         // Of a small share a few readers that stand still would leave nothing.
+        let owner = self.sums.of_owner(stream.owner);
+        let free = room::left_to_owner(free, owner.map(|owner| owner.unread_here));
         let part = (window.share() / STREAMS_IN_SHARE).min(free / STREAM_PART);
-        let mut window_max = shared.limits.stream_window_bytes_max.min(part);
-        if let Some(owner) = self.sums.of_owner(stream.owner) {
-            window_max = window_max.min(free.saturating_sub(owner.unread_here) / 2);
-        }
+        let window_max = shared.limits.stream_window_bytes_max.min(part);
         // While the peer has little left, it must know exactly who reads.
         let is_scarce = window.unused() < window.share() / 4 * 3;
         let Some(stream) = self.table.get_mut(id) else {

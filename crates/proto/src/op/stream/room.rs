@@ -163,21 +163,18 @@ impl Streams {
             free.saturating_sub(reserve).max(free / NEWCOMERS_PART)
         };
         let unread = send.unread_bytes().saturating_sub(REPORT_BYTES);
-        let mut share =
-            (free / STREAM_PART).saturating_sub(unread) / (STREAM_PART + 1) * STREAM_PART;
-        if let Some(owner) = owner {
-            share = share.min(free.saturating_sub(owner.unread_there) / 2);
-        }
+        let free = left_to_owner(free, owner.map(|owner| owner.unread_there));
+        let share = (free / STREAM_PART).saturating_sub(unread) / (STREAM_PART + 1) * STREAM_PART;
         let by_window = send.limit.saturating_sub(send.written);
         if share < by_window {
             return (share, Bound::Others);
         }
         let pool = shared.limits.streams_send_bytes as u64 / AHEAD_PART;
-        let free = pool.saturating_sub(all.ahead);
-        let mut ahead = (free / AHEAD_STREAM_PART).min(AHEAD_BYTES_MAX);
-        if let Some(owner) = owner {
-            ahead = ahead.min(free.saturating_sub(owner.ahead) / 2);
-        }
+        let free = left_to_owner(
+            pool.saturating_sub(all.ahead),
+            owner.map(|owner| owner.ahead),
+        );
+        let ahead = (free / AHEAD_STREAM_PART).min(AHEAD_BYTES_MAX);
         (
             by_window + ahead.saturating_sub(send.ahead_bytes()),
             Bound::Window,
@@ -302,6 +299,12 @@ impl Streams {
             self.waiters.offers.pop_front();
         }
     }
+}
+
+/// How much more a stream's owner may use of what is `free`, having `used` so much: all its streams
+/// together as much as others leave them. Of that, each may have a part.
+pub(super) fn left_to_owner(free: u64, used: Option<u64>) -> u64 {
+    used.map_or(free, |used| free.saturating_sub(used) / 2)
 }
 
 /// What all streams together may keep for there to be a good part of the room again.
