@@ -105,10 +105,10 @@ pub struct Load {
     /// They are read, at 1 KB/s each, once all are full
     #[arg(long)]
     sip: bool,
-    /// So many connections, one after the other
+    /// So many requests, each on a connection of its own, one after the other
     #[arg(long, default_value_t = 0)]
-    connects: usize,
-    /// Then bulk on one for so many milliseconds
+    requests: usize,
+    /// Bulk on one connection meanwhile, for so many milliseconds
     #[arg(long, default_value_t = 0)]
     bulk_ms: u64,
 }
@@ -116,16 +116,19 @@ pub struct Load {
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
-    /// How long each connection took, µs, sorted.
+    /// How long each request took, from its connection to its answer, µs, sorted.
     pub each_us: Vec<f64>,
     /// Of the bulk, Gb/s.
     pub gbps: f64,
 }
 
 /// The first byte of a connection says what it is for.
-const CONNECTS: u8 = 0;
+const REQUEST: u8 = 0;
 const BULK: u8 = 1;
 const END: u8 = 2;
+
+/// Between two requests, as of one who reads what came.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The end that connects.
 ///
@@ -139,29 +142,47 @@ pub fn connect(end: &End, to: &str, load: &Load) -> io::Result<Beside> {
     if load.sip {
         unread.sip();
     }
-    let mut beside = Beside::default();
-    for _ in 0..load.connects {
-        let begin = Instant::now();
-        let stream = end.connect(to, PORT)?;
-        beside.each_us.push(begin.elapsed().as_secs_f64() * 1e6);
-        (&stream).write_all(&[CONNECTS])?;
-    }
-    beside.each_us.sort_by(f64::total_cmp);
-    if load.bulk_ms > 0 {
-        let stream = end.connect(to, PORT)?;
-        (&stream).write_all(&[BULK])?;
-        let (begin, block) = (Instant::now(), vec![0; 64 * 1024]);
-        let (lasting, mut sent) = (Duration::from_millis(load.bulk_ms), 0);
-        while begin.elapsed() < lasting {
-            sent += (&stream).write(&block)?;
-        }
-        stream.finish()?;
-        // It is answered when all of it has come.
-        (&stream).read_exact(&mut [0])?;
-        beside.gbps = sent as f64 * 8e-9 / begin.elapsed().as_secs_f64();
-    }
+    let beside = thread::scope(|scope| {
+        let bulk = scope.spawn(|| bulk(end, to, load.bulk_ms));
+        let each_us = requests(end, to, load.requests)?;
+        let gbps = bulk.join().expect("bulk does not panic")?;
+        Ok::<_, io::Error>(Beside { each_us, gbps })
+    })?;
     (&end.connect(to, PORT)?).write_all(&[END])?;
     Ok(beside)
+}
+
+/// Asks so often; returns how long each took, µs, sorted.
+fn requests(end: &End, to: &str, count: usize) -> io::Result<Vec<f64>> {
+    let mut each_us = Vec::with_capacity(count);
+    for _ in 0..count {
+        thread::sleep(PAUSE);
+        let begin = Instant::now();
+        let stream = end.connect(to, PORT)?;
+        (&stream).write_all(&[REQUEST])?;
+        (&stream).read_exact(&mut [0])?;
+        each_us.push(begin.elapsed().as_secs_f64() * 1e6);
+    }
+    each_us.sort_by(f64::total_cmp);
+    Ok(each_us)
+}
+
+/// Writes for so long; returns the rate, Gb/s.
+fn bulk(end: &End, to: &str, lasting_ms: u64) -> io::Result<f64> {
+    if lasting_ms == 0 {
+        return Ok(0.0);
+    }
+    let stream = end.connect(to, PORT)?;
+    (&stream).write_all(&[BULK])?;
+    let (begin, block) = (Instant::now(), vec![0; 64 * 1024]);
+    let (lasting, mut sent) = (Duration::from_millis(lasting_ms), 0);
+    while begin.elapsed() < lasting {
+        sent += (&stream).write(&block)?;
+    }
+    stream.finish()?;
+    // It is answered when all of it has come.
+    (&stream).read_exact(&mut [0])?;
+    Ok(sent as f64 * 8e-9 / begin.elapsed().as_secs_f64())
 }
 
 /// The end that accepts.
@@ -185,11 +206,15 @@ pub fn accept(end: &End, load: &Load) -> io::Result<()> {
             continue;
         }
         match what[0] {
+            // Requests are answered meanwhile.
             BULK => {
-                let mut block = vec![0; 64 * 1024];
-                while (&stream).read(&mut block)? > 0 {}
-                (&stream).write_all(&[0])?;
+                thread::spawn(move || {
+                    let mut block = vec![0; 64 * 1024];
+                    while (&stream).read(&mut block)? > 0 {}
+                    (&stream).write_all(&[0])
+                });
             }
+            REQUEST => (&stream).write_all(&[0])?,
             END => return Ok(()),
             _ => {}
         }

@@ -1,7 +1,8 @@
-//! Bulk and connections beside many connections that nobody reads, or that are read at 1 KB/s.
+//! Bulk, and requests meanwhile, beside many connections that nobody reads, or that are read at 1 KB/s.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::thread;
 
 use super::two_nodes;
 use crate::entrant::Entrant;
@@ -15,8 +16,8 @@ use tabane_lab::{LabError, LinkSpec};
 
 const UNREAD_OF_PROGRAMS: usize = 600;
 const UNREAD_OF_LIBRARY: usize = 1000;
-const CONNECTS: usize = 500;
-/// Of the rate without them, and how many times longer a connection may take.
+const REQUESTS: usize = 500;
+/// Of the rate without them, and how many times as long a request may take.
 const RATE: f64 = 0.95;
 const TIMES: f64 = 2.0;
 
@@ -71,7 +72,8 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
 /// The table and the goals.
 fn shown(all: Vec<(Entrant, [Figures; 3])>) -> Report {
     let note = format!(
-        "One stream (iperf3 under `tabane run`), then {CONNECTS} connections one after the other. The many \
+        "One stream (iperf3 under `tabane run`), and {REQUESTS} requests of one byte meanwhile, each on a \
+         connection of its own, one after the other. The many \
          are of another program under `tabane run`, and of the same process with the library; they are \
          written to both ways until none takes anything more."
     );
@@ -79,8 +81,8 @@ fn shown(all: Vec<(Entrant, [Figures; 3])>) -> Report {
         "way",
         "beside",
         "rate, Gb/s",
-        "connect, p50, µs",
-        "connect, p99, µs",
+        "request, p50, µs",
+        "request, p99, µs",
     ];
     let title = "Beside connections that nobody reads, 2 × 1 Gb/s";
     let mut table = Table::new(title, note, &columns);
@@ -98,8 +100,8 @@ fn shown(all: Vec<(Entrant, [Figures; 3])>) -> Report {
                     rate,
                     Bound::AtLeast(RATE),
                 ));
-                let connect = what(&format!("connect, p50, {alone}"));
-                goals.push(Goal::new(connect, times, Bound::AtMost(TIMES)));
+                let request = what(&format!("request, p50, {alone}"));
+                goals.push(Goal::new(request, times, Bound::AtMost(TIMES)));
             }
         }
         for (many, figures) in CASES.into_iter().zip(cases) {
@@ -145,7 +147,7 @@ fn once(
         (Many::None, _) | (_, true) => None,
         (_, false) => Some(hold(stand, many)?),
     };
-    let mut load = vec!["--connects".to_owned(), CONNECTS.to_string()];
+    let mut load = vec!["--requests".to_owned(), REQUESTS.to_string()];
     if is_library {
         let bulk_ms = (settings.seconds * 1e3) as u64;
         load.extend(["--bulk-ms".to_owned(), bulk_ms.to_string()]);
@@ -155,19 +157,27 @@ fn once(
         load.extend((many == Many::Sipped).then(|| "--sip".to_owned()));
     }
     let client = [vec!["--to".to_owned(), target(stand, 1)], load.clone()].concat();
-    let pair = Pair::begin(stand, ("beside", &client), ("beside", &load))?;
-    let (near, ()): (Beside, ()) = pair.results()?;
-    let gbps = match is_library {
-        true => near.gbps,
-        false => {
-            let load = iperf::Load {
-                seconds: settings.seconds,
-                omit_s: 1.0,
-                congestion: None,
-                both_ways: false,
-            };
-            iperf::run(stand, load)?.gbps
-        }
+    let requests = || {
+        let pair = Pair::begin(stand, ("beside", &client), ("beside", &load))?;
+        pair.results::<Beside, ()>()
+    };
+    let (near, gbps) = if is_library {
+        let (near, ()) = requests()?;
+        let gbps = near.gbps;
+        (near, gbps)
+    } else {
+        let bulk = iperf::Load {
+            seconds: settings.seconds,
+            omit_s: 1.0,
+            congestion: None,
+            both_ways: false,
+        };
+        thread::scope(|scope| {
+            let bulk = scope.spawn(|| iperf::run(stand, bulk));
+            let (near, ()) = requests()?;
+            let bulk = bulk.join().expect("iperf3 is run without a panic")?;
+            Ok::<_, LabError>((near, bulk.gbps))
+        })?
     };
     let at = |share: f64| {
         let last = near.each_us.len().checked_sub(1)?;

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -167,13 +167,15 @@ pub fn iperf(cluster: &Cluster, args: &[&str]) -> Value {
 
 /// The same to another address of node 1.
 pub fn iperf_to(cluster: &Cluster, address: &str, args: &[&str]) -> Value {
-    const PORT: u16 = 5201;
+    // A server would take a datagram that the transfer before sent, and comes late, for its client's.
+    static PORT: AtomicU16 = AtomicU16::new(5201);
+    let port = PORT.fetch_add(1, Ordering::Relaxed);
     let mut server = cluster.lab().command(1, "iperf3");
-    server.args(["-s", "-1"]);
+    server.args(["-s", "-1", "-p", &port.to_string()]);
     let mut server = Program::start_quiet("iperf3", server).expect("iperf3 starts");
-    server.listens(PORT).expect("iperf3 listens");
+    server.listens(port).expect("iperf3 listens");
     let mut client = cluster.lab().command(0, "iperf3");
-    client.args(["--json", "-c", address]);
+    client.args(["--json", "-c", address, "-p", &port.to_string()]);
     let said = output(
         "iperf3",
         {
