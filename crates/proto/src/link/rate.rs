@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use super::sent::{Delivery, SentPacket};
 use super::thresholds::{
-    RATE_EPOCH, RATE_INTERVAL_MIN, STEADY, STEADY_FALL, STEADY_ROUNDS_FILLED,
-    STEADY_ROUNDS_LIMITED, TRAIN_INTERVAL, WAIT_MAX,
+    RATE_EPOCH, RATE_INTERVAL_MIN, SETTLED_FALL, SETTLED_RISE, SETTLED_ROUNDS_FILLED,
+    SETTLED_ROUNDS_LIMITED, TRAIN_INTERVAL, WAIT_MAX,
 };
 use crate::Time;
 
@@ -216,33 +216,33 @@ impl Heaps {
     }
 }
 
-/// Whether an estimate has come to rest. One that still grows says little of a path that is far: each round trip
+/// Whether an estimate is settled. One that still grows says little of a path that is far: each round trip
 /// only shows what was under way in it.
 #[derive(Debug, Default)]
-pub struct Steadiness {
+pub struct Settling {
     reference: f64,
     /// Rounds since the estimate last moved, weighed.
     rounds: u32,
 }
 
-impl Steadiness {
+impl Settling {
     /// A round ended in which the window was full all the time (`limited`) or at some time (`filled`).
     pub fn end_round(&mut self, rate: f64, limited: bool, filled: bool) {
-        if rate > self.reference * STEADY || rate * STEADY_FALL < self.reference {
+        if rate > self.reference * SETTLED_RISE || rate * SETTLED_FALL < self.reference {
             self.reference = rate;
             self.rounds = 0;
         } else if limited {
             self.rounds = self
                 .rounds
-                .saturating_add(STEADY_ROUNDS_FILLED / STEADY_ROUNDS_LIMITED);
+                .saturating_add(SETTLED_ROUNDS_FILLED / SETTLED_ROUNDS_LIMITED);
         } else if filled {
             self.rounds = self.rounds.saturating_add(1);
         }
     }
 
     /// Whether the estimate stayed where it is for long enough.
-    pub const fn is_steady(&self) -> bool {
-        self.rounds >= STEADY_ROUNDS_FILLED
+    pub const fn is_settled(&self) -> bool {
+        self.rounds >= SETTLED_ROUNDS_FILLED
     }
 }
 
@@ -251,23 +251,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_grows_or_falls_is_not_steady() {
+    fn a_rate_that_grows_or_falls_is_not_settled() {
         for factor in [1.3, 0.45] {
-            let mut steadiness = Steadiness::default();
+            let mut settling = Settling::default();
             for round in 0..20 {
-                steadiness.end_round(1e6 * f64::powi(factor, round), true, true);
-                assert!(!steadiness.is_steady());
+                settling.end_round(1e6 * f64::powi(factor, round), true, true);
+                assert!(!settling.is_settled());
             }
         }
     }
 
     #[test]
-    fn a_rate_that_stays_is_steady_after_a_few_full_rounds() {
+    fn a_rate_that_stays_is_settled_after_a_few_full_rounds() {
         let rounds = |limited, filled| {
-            let mut steadiness = Steadiness::default();
+            let mut settling = Settling::default();
             (0..100).position(|_| {
-                steadiness.end_round(1e6, limited, filled);
-                steadiness.is_steady()
+                settling.end_round(1e6, limited, filled);
+                settling.is_settled()
             })
         };
         assert_eq!(rounds(true, true), Some(3));

@@ -110,14 +110,14 @@ pub const PERIOD_PACKETS: u32 = 8;
 /// doubling, 10 Gb/s over 10 ms take ten.
 pub const HOPEFUL_ROUNDS: u32 = 10;
 /// An estimate that grows by no more than this factor …
-pub const STEADY: f64 = 1.25;
+pub const SETTLED_RISE: f64 = 1.25;
 /// … and falls by no more than this (loss makes it vary) …
-pub const STEADY_FALL: f64 = 2.0;
+pub const SETTLED_FALL: f64 = 2.0;
 /// … over so many rounds in which the window was always full …
-pub const STEADY_ROUNDS_LIMITED: u32 = 3;
-/// … or so many in which it was full at some time, is steady. (Beyond its start-up a far path's grows by a quarter in
+pub const SETTLED_ROUNDS_LIMITED: u32 = 3;
+/// … or so many in which it was full at some time, is settled. (Beyond its start-up a far path's grows by a quarter in
 /// each round.)
-pub const STEADY_ROUNDS_FILLED: u32 = 9;
+pub const SETTLED_ROUNDS_FILLED: u32 = 9;
 /// Time that one burst of packets handed over at once may take on the link.
 pub const BURST: Duration = us(500);
 /// Largest burst in bytes: one GSO send.

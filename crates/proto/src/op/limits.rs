@@ -126,8 +126,6 @@ pub const TURN_BYTES: usize = 64 * 1024;
 /// others (the new flows of FQ-CoDel, RFC 8290 section 4.2); and what everybody sends in a turn
 /// while a queue stands.
 pub const FRESH_BYTES: usize = 3_000;
-/// [`Pending::Urgent`](super::Pending::Urgent) up to so many bytes.
-pub const URGENT_BYTES: usize = 2_048;
 /// Lone content up to so many bytes is mirrored under [`Policy::Auto`](super::Policy::Auto)…
 pub const MIRROR_BYTES: usize = 1_600;
 /// …while no more than this is in flight.
