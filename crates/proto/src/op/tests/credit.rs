@@ -1,14 +1,6 @@
 //! Nobody's back-pressure is another's: streams that nobody reads, beside streams that are read.
 
 use super::*;
-use crate::StreamId;
-
-/// Opens `count` streams.
-fn open(p: &mut Pair, count: usize) -> Vec<StreamId> {
-    (0..count)
-        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
-        .collect()
-}
 
 /// Writes as much as each takes, until none takes any more; returns how much that is.
 fn fill(p: &mut Pair, ids: &[StreamId]) -> u64 {
