@@ -33,7 +33,7 @@ const BULK_BYTES: usize = 128 * 1024;
 /// what was lost before: it would be lost again.
 const LOSS_MORE_MAX: f64 = 0.02;
 
-/// What was lost is sent where it may be lost again if it would all be there so many times sooner.
+/// A path that may lose it again carries what was lost if it has all of it there this many times sooner.
 const MUCH_SOONER: f64 = 2.0;
 
 /// A path that what is in order waits for is used if the bundle gains at least this factor.

@@ -12,11 +12,11 @@
 use core::time::Duration;
 
 use super::loss_cause::LossCause;
-use super::rate::{Heaps, MaxRate, PeerTime, Settling};
+use super::rate::{AckAggregation, MaxRate, PeerTime, Settling};
 use super::rtt::Rtt;
 use super::thresholds::{
-    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HEAP_GAIN, HOPEFUL_ROUNDS,
-    PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
+    ACK_DELAY_MAX, AGGREGATION_GAIN, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE,
+    HOPEFUL_ROUNDS, PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
     QUEUE_TARGET_RATE, RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN,
     WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
@@ -140,7 +140,7 @@ pub struct Congestion {
     /// Rounds in which the window was full. A restart leaves them: what the path did before still counts.
     rounds_filled: u32,
     period: BusyPeriod,
-    heaps: Heaps,
+    aggregation: AckAggregation,
     loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
@@ -166,7 +166,7 @@ impl Congestion {
             rate_to_outgrow: 0.0,
             rounds_filled: 0,
             period: BusyPeriod::new(now, PeerTime::default()),
-            heaps: Heaps::new(now),
+            aggregation: AckAggregation::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
             drain: None,
@@ -225,8 +225,8 @@ impl Congestion {
         }
     }
 
-    /// Whether the rate is what the path can do: it was given all it takes, and takes no more than before, or was
-    /// given it often enough.
+    /// Whether the rate is what the path can do: it was not app-limited, and takes no more than before, or was given all
+    /// it takes often enough.
     pub const fn rate_is_proven(&self) -> bool {
         self.rate.is_proven() && (!self.startup || self.rounds_filled >= HOPEFUL_ROUNDS)
     }
@@ -281,7 +281,7 @@ impl Congestion {
             sample.rate.min(self.round.rate_at_start * 2.0)
         };
         self.rate.sample(now, rate, limited, rtt.smoothed());
-        self.heaps
+        self.aggregation
             .acked(now, sample.bytes, sample.sent, rtt.base(), self.rate());
         self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
@@ -437,11 +437,11 @@ impl Congestion {
             .mul_f64(scale)
             .clamp(QUEUE_TARGET_MIN, QUEUE_TARGET_MAX)
             .max(rtt.base() / 4);
-        let heap_s = self.heaps.largest_bytes() as f64 / rate;
+        let aggregate_s = self.aggregation.largest_bytes() as f64 / rate;
         usual
-            .max(self.heaps.longest_wait().mul_f64(HEAP_GAIN))
+            .max(self.aggregation.longest_wait().mul_f64(AGGREGATION_GAIN))
             .mul_f64(self.loss_cause.queue_scale())
-            .max(usual.min(Duration::from_secs_f64(heap_s * HEAP_GAIN)))
+            .max(usual.min(Duration::from_secs_f64(aggregate_s * AGGREGATION_GAIN)))
             .max(ACK_DELAY_MAX)
     }
 

@@ -122,12 +122,12 @@ impl MaxRate {
         }
     }
 
-    /// Whether a sample was ever taken while the path had as much to carry as it could.
+    /// Whether a sample was ever taken that was not app-limited: the path had as much to carry as it could.
     pub const fn is_proven(&self) -> bool {
         self.proven
     }
 
-    /// Takes a sample. One taken while the sender had too little to send only ever raises the estimate.
+    /// Takes a sample. An app-limited one (not `limited` by the path) only ever raises the estimate.
     pub fn sample(&mut self, now: Time, rate: f64, limited: bool, smoothed_rtt: Duration) {
         self.proven |= limited;
         if limited && now.since(self.began) > RATE_EPOCH.max(smoothed_rtt * 4) {
@@ -153,35 +153,35 @@ impl MaxRate {
     }
 }
 
-/// What is acknowledged at one moment, and how long nothing was before: while the peer waits before it answers, or one
-/// of the two processes for its processor, the link lives on the queue (BBR's "extra_acked").
+/// ACK aggregation: how much is acknowledged at one moment, and how long nothing was before. While the peer waits
+/// before it answers, or one of the two processes for its processor, the link lives on the queue (BBR's "extra_acked").
 #[derive(Debug)]
-pub struct Heaps {
-    /// The heap that comes now, …
+pub struct AckAggregation {
+    /// What is acknowledged now, …
     bytes: u64,
     at: Time,
     /// … and when the one before came.
     before: Time,
-    current: Heap,
-    previous: Heap,
+    current: Aggregate,
+    previous: Aggregate,
     began: Time,
 }
 
-/// The most of an epoch.
+/// The most that was aggregated in an epoch.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heap {
+struct Aggregate {
     bytes: u64,
     wait: Duration,
 }
 
-impl Heaps {
-    pub fn new(now: Time) -> Heaps {
-        Heaps {
+impl AckAggregation {
+    pub fn new(now: Time) -> AckAggregation {
+        AckAggregation {
             bytes: 0,
             at: now,
             before: now,
-            current: Heap::default(),
-            previous: Heap::default(),
+            current: Aggregate::default(),
+            previous: Aggregate::default(),
             began: now,
         }
     }
@@ -193,7 +193,7 @@ impl Heaps {
             (self.before, self.at, self.bytes) = (self.at, now, 0);
         }
         if now.since(self.began) > RATE_EPOCH {
-            (self.previous, self.current, self.began) = (self.current, Heap::default(), now);
+            (self.previous, self.current, self.began) = (self.current, Aggregate::default(), now);
         }
         self.bytes += bytes;
         let silence = now.since(self.before.max(sent)).saturating_sub(base);

@@ -92,8 +92,8 @@ pub const OFFERS_AGAIN: Duration = Duration::from_millis(1);
 pub const OFFER_KEPT: Duration = Duration::from_millis(100);
 /// Owners of streams that are told apart with one peer; the streams of more count as nobody's.
 pub const OWNERS_MAX: usize = 4096;
-/// Streams that may have been opened since the oldest one, in their order, of whose opening the peer is
-/// not known to know: so many streams may be made at the word of one packet, 1 MB of memory.
+/// Streams that may have been opened since the oldest one, in their order, whose opening the peer
+/// has not acknowledged: so many streams may be made at the word of one packet, 1 MB of memory.
 pub const OPENS_MAX: u64 = 1024;
 /// The window of the bundle's streams before any [`BundleWindow`](crate::wire::Record::BundleWindow), that of
 /// its messages before any [`MessageWindow`](crate::wire::Record::MessageWindow), and the least that a receiver

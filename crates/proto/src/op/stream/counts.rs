@@ -17,7 +17,7 @@ pub(super) struct Counts {
     pub lost: u64,
     /// Bytes written and not known to have arrived.
     pub kept: u64,
-    /// 1 for a stream that this end ended, of whose end the peer is not known to know.
+    /// 1 for a stream whose FIN or RESET the peer has not acknowledged.
     pub ends_owed: u64,
     /// Bytes written beyond what the peer admits.
     pub ahead: u64,

@@ -508,7 +508,7 @@ impl Streams {
         self.sums.memory_bytes() == 0 && self.sums.all == Counts::default()
     }
 
-    /// Streams that this end ended, of whose end the peer is not known to know.
+    /// Streams whose FIN or RESET the peer has not acknowledged.
     pub const fn ends_owed(&self) -> u64 {
         self.sums.all.ends_owed
     }
