@@ -182,9 +182,9 @@ impl Bundle {
         }
         let id = schedule::choose(self.open_paths(context.blocked), self.demand())?;
         let p = self.paths.get(id)?;
-        let datagram_bytes = p.path.flight().mtu_bytes();
-        let budget =
-            (p.path.flight().burst_bytes() as u64).min(p.path.flight().room_bytes()) as usize;
+        let flight = p.path.flight();
+        let datagram_bytes = flight.mtu_bytes();
+        let budget = (flight.burst_bytes() as u64).min(flight.room_bytes()) as usize;
         let packets = (budget / datagram_bytes)
             .clamp(1, BURST_PACKETS_MAX.min(BURST_BYTES_MAX / datagram_bytes));
         let mut end = 0;
@@ -265,8 +265,8 @@ impl Bundle {
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
         let explored = self.explorer.next_copy(|id| {
-            let path = paths.get(id).map(|p| &p.path);
-            path.is_some_and(|p| p.flight().room_bytes() >= waiting * p.flight().mtu_bytes() as u64)
+            let flight = paths.get(id).map(|p| p.path.flight());
+            flight.is_some_and(|f| f.room_bytes() >= waiting * f.mtu_bytes() as u64)
         });
         let mut second = None;
         for content in &self.contents {
