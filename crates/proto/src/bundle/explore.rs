@@ -1,5 +1,5 @@
-//! Paths that carry no content of their own are given copies now and then, lest
-//! nobody notices that they have become better.
+//! Paths on standby are given copies now and then, lest nobody notices that they
+//! have become better.
 //!
 //! A slow path's first packets after a rest may pass at once, out of what its link
 //! saved up meanwhile (a token bucket: 128 KB and more). So one that was slow and
@@ -8,11 +8,11 @@
 //! far path a train fills the window: what is under way in a round trip is all that its
 //! rate can be seen by.
 //!
-//! Several neglected paths take turns, one train at a time.
+//! Several paths on standby take turns, one train at a time.
 
 use core::time::Duration;
 
-use super::schedule::{Neglect, Neglected};
+use super::schedule::{Standby, StandbyPath};
 use super::trials::Trials;
 use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
@@ -29,32 +29,32 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// … to this.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A path that is given nothing while others carry this much in bulk is not in use, in bytes.
-const PASSED_BY_MAX: u64 = 1 << 20;
+/// A path that is given nothing while others carry this much in bulk is never chosen, in bytes.
+const NEVER_CHOSEN_BYTES: u64 = 1 << 20;
 
 /// When which path is explored.
 #[derive(Debug)]
 pub(super) struct Explorer {
     /// When a train is due, of whichever path.
     next_at: Time,
-    turns: [Turn; LINKS_MAX],
+    trains: [Trains; LINKS_MAX],
     /// The path explored now, and how many packets it is still to be given.
     under_way: Option<(LinkId, u32)>,
     trials: Trials,
     /// What other paths were given since each was last given anything of its own, in bytes.
-    passed_by: [u64; LINKS_MAX],
+    given_others: [u64; LINKS_MAX],
 }
 
-/// How one path is explored.
+/// When one path is given its next train, and how long that is.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Trains {
     next_at: Time,
     pause: Duration,
     train: u32,
 }
 
-impl Turn {
-    const FIRST: Turn = Turn {
+impl Trains {
+    const FIRST: Trains = Trains {
         next_at: Time::ZERO,
         pause: PAUSE_MIN,
         train: TRAIN_PACKETS,
@@ -65,10 +65,10 @@ impl Explorer {
     pub fn new(now: Time) -> Explorer {
         Explorer {
             next_at: now,
-            turns: [Turn::FIRST; LINKS_MAX],
+            trains: [Trains::FIRST; LINKS_MAX],
             under_way: None,
             trials: Trials::default(),
-            passed_by: [0; LINKS_MAX],
+            given_others: [0; LINKS_MAX],
         }
     }
 
@@ -87,62 +87,66 @@ impl Explorer {
     /// A path is given `bytes` of its own to carry.
     pub fn on_content(&mut self, now: Time, id: LinkId, bytes: usize) {
         self.trials.carry(now, id, bytes);
-        for passed_by in &mut self.passed_by {
-            *passed_by = passed_by.saturating_add(bytes as u64);
+        for others in &mut self.given_others {
+            *others = others.saturating_add(bytes as u64);
         }
-        self.passed_by[id.index()] = 0;
+        self.given_others[id.index()] = 0;
     }
 
     /// Whether a path is given nothing of its own, though it may be.
-    pub const fn is_passed_by(&self, id: LinkId) -> bool {
-        self.passed_by[id.index()] > PASSED_BY_MAX
+    pub const fn is_never_chosen(&self, id: LinkId) -> bool {
+        self.given_others[id.index()] > NEVER_CHOSEN_BYTES
     }
 
-    /// Begins a train on the path that has waited longest of those that are neglected, if it is due.
-    pub fn begin(&mut self, now: Time, neglected: &[Neglected]) {
+    /// Begins a train on the path on standby that has waited longest, if it is due.
+    pub fn begin(&mut self, now: Time, on_standby: &[StandbyPath]) {
         self.trials.acquit();
         self.under_way = None;
         self.next_at = now + PAUSE_MIN;
-        for (i, turn) in self.turns.iter_mut().enumerate() {
-            if !neglected.iter().any(|path| path.id.index() == i) {
-                *turn = Turn::FIRST;
+        for (i, trains) in self.trains.iter_mut().enumerate() {
+            if !on_standby.iter().any(|path| path.id.index() == i) {
+                *trains = Trains::FIRST;
             }
         }
-        let due_at = |turns: &[Turn; LINKS_MAX], path: &Neglected| turns[path.id.index()].next_at;
-        let next = neglected
+        let due_at =
+            |trains: &[Trains; LINKS_MAX], path: &StandbyPath| trains[path.id.index()].next_at;
+        let next = on_standby
             .iter()
-            .min_by_key(|path| due_at(&self.turns, path));
+            .min_by_key(|path| due_at(&self.trains, path));
         let Some(path) = next else {
             return;
         };
-        if due_at(&self.turns, path) <= now {
+        if due_at(&self.trains, path) <= now {
             self.explore(now, path);
         }
-        let next = neglected.iter().map(|path| due_at(&self.turns, path)).min();
+        let next = on_standby
+            .iter()
+            .map(|path| due_at(&self.trains, path))
+            .min();
         self.next_at = next.unwrap_or(now).max(now + PAUSE_MIN);
     }
 
     /// Begins a train on this path.
-    fn explore(&mut self, now: Time, path: &Neglected) {
-        let turn = &mut self.turns[path.id.index()];
+    fn explore(&mut self, now: Time, path: &StandbyPath) {
+        let trains = &mut self.trains[path.id.index()];
         let up_to = |most| path.window_packets.clamp(TRAIN_PACKETS, most);
-        (turn.train, turn.pause) = match path.why {
-            Neglect::Slow => {
+        (trains.train, trains.pause) = match path.why {
+            Standby::Slow => {
                 self.trials.begin(now, path.id, path.rate);
-                (up_to(TRAIN_PACKETS_MAX), (turn.pause * 2).min(PAUSE_MAX))
+                (up_to(TRAIN_PACKETS_MAX), (trains.pause * 2).min(PAUSE_MAX))
             }
-            Neglect::OnTrial => {
-                if turn.train == TRAIN_PACKETS_MAX {
+            Standby::OnTrial => {
+                if trains.train == TRAIN_PACKETS_MAX {
                     self.trials.end(path.id);
                 }
-                ((turn.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
+                ((trains.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
             }
             // With a full window: less would never show that it can do more.
-            Neglect::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
-            Neglect::Late | Neglect::PassedBy => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
+            Standby::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
+            Standby::Late | Standby::NeverChosen => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
         };
-        turn.next_at = now + turn.pause;
-        self.under_way = Some((path.id, turn.train));
+        trains.next_at = now + trains.pause;
+        self.under_way = Some((path.id, trains.train));
     }
 
     /// The path that is to get a copy of the packet just made, if any; `has_room` is asked
@@ -166,9 +170,9 @@ mod tests {
 
     const PATH: LinkId = LinkId(1);
 
-    /// The path is neglected, and its window is so many packets.
-    const fn neglected(why: Neglect, window_packets: u32) -> [Neglected; 1] {
-        [Neglected {
+    /// The path is on standby, and its window is so many packets.
+    const fn on_standby(why: Standby, window_packets: u32) -> [StandbyPath; 1] {
+        [StandbyPath {
             id: PATH,
             why,
             rate: 1e6,
@@ -176,9 +180,9 @@ mod tests {
         }]
     }
 
-    fn train(explorer: &mut Explorer, now: &mut Time, why: Neglect) -> usize {
+    fn train(explorer: &mut Explorer, now: &mut Time, why: Standby) -> usize {
         *now = explorer.next_at;
-        explorer.begin(*now, &neglected(why, 1));
+        explorer.begin(*now, &on_standby(why, 1));
         core::iter::from_fn(|| explorer.next_copy(|_| true)).count()
     }
 
@@ -188,7 +192,7 @@ mod tests {
         let mut explorer = Explorer::new(now);
         let begins: Vec<Time> = (0..9)
             .map(|_| {
-                assert_eq!(train(&mut explorer, &mut now, Neglect::Slow), 8);
+                assert_eq!(train(&mut explorer, &mut now, Standby::Slow), 8);
                 now
             })
             .collect();
@@ -200,7 +204,7 @@ mod tests {
     fn a_train_fills_the_window_of_a_far_path() {
         for (window_packets, packets) in [(0, 8), (50, 50), (1000, 128)] {
             let mut explorer = Explorer::new(Time::ZERO);
-            explorer.begin(Time::ZERO, &neglected(Neglect::Slow, window_packets));
+            explorer.begin(Time::ZERO, &on_standby(Standby::Slow, window_packets));
             let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
             assert_eq!(copies.count(), packets);
         }
@@ -211,7 +215,7 @@ mod tests {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
         for _ in 0..9 {
-            explorer.begin(now, &neglected(Neglect::Unsettled, 90));
+            explorer.begin(now, &on_standby(Standby::Unsettled, 90));
             let copies = core::iter::from_fn(|| explorer.next_copy(|_| true));
             assert_eq!(copies.count(), 90);
             assert_eq!(explorer.next_at.since(now), PAUSE_MIN);
@@ -224,12 +228,12 @@ mod tests {
     fn a_path_is_no_longer_slow_when_a_long_train_has_shown_it() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        train(&mut explorer, &mut now, Neglect::Slow);
+        train(&mut explorer, &mut now, Standby::Slow);
         for packets in [16, 32, 64, 128] {
             assert!(explorer.trials().is_on(PATH));
-            assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), packets);
+            assert_eq!(train(&mut explorer, &mut now, Standby::OnTrial), packets);
         }
-        train(&mut explorer, &mut now, Neglect::OnTrial);
+        train(&mut explorer, &mut now, Standby::OnTrial);
         assert!(!explorer.trials().is_on(PATH));
     }
 
@@ -237,10 +241,10 @@ mod tests {
     fn a_path_that_only_seemed_fast_begins_its_trial_anew() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        train(&mut explorer, &mut now, Neglect::Slow);
-        train(&mut explorer, &mut now, Neglect::OnTrial);
-        assert_eq!(train(&mut explorer, &mut now, Neglect::Slow), 8);
-        assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
+        train(&mut explorer, &mut now, Standby::Slow);
+        train(&mut explorer, &mut now, Standby::OnTrial);
+        assert_eq!(train(&mut explorer, &mut now, Standby::Slow), 8);
+        assert_eq!(train(&mut explorer, &mut now, Standby::OnTrial), 16);
         assert!(explorer.trials().is_on(PATH));
     }
 
@@ -248,22 +252,22 @@ mod tests {
     fn a_trial_that_was_broken_off_begins_anew() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        train(&mut explorer, &mut now, Neglect::Slow);
+        train(&mut explorer, &mut now, Standby::Slow);
         for _ in 0..4 {
-            train(&mut explorer, &mut now, Neglect::OnTrial);
+            train(&mut explorer, &mut now, Standby::OnTrial);
         }
         explorer.begin(now, &[]);
         now += PAUSE_MIN;
-        assert_eq!(train(&mut explorer, &mut now, Neglect::OnTrial), 16);
+        assert_eq!(train(&mut explorer, &mut now, Standby::OnTrial), 16);
         assert!(explorer.trials().is_on(PATH));
     }
 
     #[test]
-    fn several_neglected_paths_take_turns() {
+    fn several_paths_on_standby_take_turns() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        let [late] = neglected(Neglect::Late, 32);
-        let all = [LinkId(0), PATH, LinkId(3)].map(|id| Neglected { id, ..late });
+        let [late] = on_standby(Standby::Late, 32);
+        let all = [LinkId(0), PATH, LinkId(3)].map(|id| StandbyPath { id, ..late });
         let mut explored = Vec::new();
         for _ in 0..6 {
             explorer.begin(now, &all);
@@ -275,21 +279,21 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_passed_by_while_others_carry_and_it_does_not() {
+    fn a_path_is_never_chosen_while_others_carry_and_it_does_not() {
         let mut explorer = Explorer::new(Time::ZERO);
-        explorer.on_content(Time::ZERO, LinkId(0), PASSED_BY_MAX as usize);
-        assert!(!explorer.is_passed_by(PATH));
+        explorer.on_content(Time::ZERO, LinkId(0), NEVER_CHOSEN_BYTES as usize);
+        assert!(!explorer.is_never_chosen(PATH));
         explorer.on_content(Time::ZERO, LinkId(0), 1);
-        assert!(explorer.is_passed_by(PATH) && !explorer.is_passed_by(LinkId(0)));
+        assert!(explorer.is_never_chosen(PATH) && !explorer.is_never_chosen(LinkId(0)));
         explorer.on_content(Time::ZERO, PATH, 1);
-        assert!(!explorer.is_passed_by(PATH));
+        assert!(!explorer.is_never_chosen(PATH));
     }
 
     #[test]
     fn a_train_waits_for_room_but_not_for_ever() {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
-        explorer.begin(now, &neglected(Neglect::Slow, 1));
+        explorer.begin(now, &on_standby(Standby::Slow, 1));
         assert_eq!(explorer.next_copy(|_| false), None);
         now += PAUSE_MIN * 2;
         assert!(!explorer.is_due(now));

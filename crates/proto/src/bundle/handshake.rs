@@ -259,7 +259,7 @@ impl Bundle {
         let (at, fresh) = ((link, from), u.fresh);
         self.install(now, at, u.session, &u.peer, u.my_bundle, fresh, context);
         if let Some(p) = self.paths.get_mut(link) {
-            p.path.on_proven(now, None);
+            p.path.on_validated(now, None);
         }
     }
 

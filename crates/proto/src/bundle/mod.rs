@@ -24,7 +24,7 @@ use crate::context::{Account, Context, DownReason, Event, LinkConfig, PeerConfig
 use crate::crypto::PublicKey;
 use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
-use crate::op::{OpStats, Ops, Pending};
+use crate::op::{OpStats, Ops};
 use crate::segment::{Content, Fate};
 use crate::wire::{ACK_BYTES_MAX, Name, Record, Witness};
 use crate::{LinkId, PathStats, PeerId, Time};
@@ -304,7 +304,7 @@ impl Bundle {
             return;
         };
         gone.path.on_kernel(now, false, &mut self.fates);
-        self.settle(now);
+        self.deliver_fates(now);
         // Whoever took it away need not hear that it failed, least of all when it is back.
         while gone.path.poll_event().is_some() {}
         if let Some(PathControl::LinkState {
@@ -410,7 +410,7 @@ impl Bundle {
     }
 
     /// Hands the fates that paths decided to what is carried.
-    fn settle(&mut self, now: Time) {
+    fn deliver_fates(&mut self, now: Time) {
         for (content, fate) in self.fates.drain(..) {
             self.ops.on_fate(now, content, fate);
         }
@@ -458,7 +458,7 @@ impl Bundle {
         }
         self.seek_comparison(now);
         self.ask_along(now);
-        self.settle(now);
+        self.deliver_fates(now);
         self.ops.on_timeout(now);
         if self.busy_until.is_some_and(|until| until <= now) {
             self.busy_until = None;
@@ -516,10 +516,10 @@ impl Bundle {
         let sendable = paths.filter(|_| carried);
         let ack = sendable.clone();
         let ack = ack.filter_map(|p| p.path.ack_deadline()).min();
-        let waits = self.ops.pending() != Pending::None;
+        let waits = self.ops.has_pending();
         let paced = sendable
             .filter(|_| waits)
-            .filter_map(|p| p.path.room_at())
+            .filter_map(|p| p.path.flight().room_at())
             .min();
         let silent = self.silent_at().filter(|_| self.state != PeerState::Down);
         [
@@ -542,7 +542,7 @@ impl Bundle {
             p.path.on_kernel(now, up, &mut self.fates);
             p.unsent_answer = None;
         }
-        self.settle(now);
+        self.deliver_fates(now);
         self.update_state(now, context);
     }
 

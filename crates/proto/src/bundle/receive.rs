@@ -169,7 +169,7 @@ impl Bundle {
                 if result.packets_acked > 0 {
                     self.acked |= 1 << ack.path;
                 }
-                self.settle(now);
+                self.deliver_fates(now);
             }
             Record::Sent { path, next_number } => {
                 if let Some(p) = self.paths.get_mut(LinkId(path)) {
@@ -262,7 +262,7 @@ impl Bundle {
             path.on_peer_verdict(now, generation, verdict, witness, &mut fates);
         }
         self.fates = fates;
-        self.settle(now);
+        self.deliver_fates(now);
         let ack = Record::LinkStateAck { path, generation };
         self.reply(Some(link), ack);
         self.reply(None, ack);

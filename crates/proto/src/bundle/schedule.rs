@@ -8,7 +8,7 @@
 //! (ECF, Lim et al., CoNEXT 2017): so a stream of bulk uses every path, and the
 //! tail of a transfer never sits behind a slow one.
 //!
-//! One gate: a path without [room](Path::has_room) is given nothing, however small
+//! One gate: a path without [room](Flight::has_room) is given nothing, however small
 //! or urgent. What is small passes others in their queue ([`crate::op`]), not the window.
 //!
 //! Do no harm: content that was lost once goes where next to nothing is lost,
@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use super::trials::{Trials, is_slow};
 use crate::LinkId;
 use crate::limits::LINKS_MAX;
-use crate::link::{Path, PathState};
+use crate::link::{Flight, Path, PathState};
 
 /// A path is not used for new bulk content if what is sent on it would arrive
 /// this much later than over the best path: the receiver would have to hold
@@ -33,7 +33,7 @@ const BULK_BYTES: usize = 128 * 1024;
 /// what was lost before: it would be lost again.
 const LOSS_MORE_MAX: f64 = 0.02;
 
-/// What was lost is sent where it may be lost again if it would all be there so many times sooner.
+/// A path that may lose it again carries what was lost if it has all of it there this many times sooner.
 const MUCH_SOONER: f64 = 2.0;
 
 /// A path that what is in order waits for is used if the bundle gains at least this factor.
@@ -41,8 +41,8 @@ const GAIN_MIN: f64 = 1.05;
 /// What is under way, as a part of the window, where the window sets the pace: the rest waits
 /// to be read, or for the word that it was (simulated; 0.77 with three links and a far one).
 const WINDOW_USED: f64 = 0.8;
-/// A path whose round trip is this much longer than another's is far.
-pub(crate) const FAR: Duration = Duration::from_millis(1);
+/// A path whose round trip is this much longer than another's is farther.
+pub(crate) const FARTHER: Duration = Duration::from_millis(1);
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -68,31 +68,30 @@ struct Candidate {
 }
 
 /// Paths, a few at most.
-type Paths<'a> = SmallVec<[(LinkId, &'a Path); LINKS_MAX]>;
+type Paths<'a> = SmallVec<[(LinkId, &'a Flight); LINKS_MAX]>;
 
 /// The paths that may carry content: those that are up, or, while none is, the
 /// suspect ones.
-fn eligible<'a>(paths: impl Iterator<Item = (LinkId, &'a Path)>) -> Paths<'a> {
-    let mut paths: Paths<'_> = paths.collect();
-    let any_up = paths.iter().any(|(_, p)| p.state() == PathState::Up);
-    paths.retain(|(_, p)| match p.state() {
+fn eligible<'a>(paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone) -> Paths<'a> {
+    let any_up = paths.clone().any(|(_, p)| p.state() == PathState::Up);
+    let eligible = paths.filter(|(_, p)| match p.state() {
         PathState::Up => true,
         PathState::Suspect => !any_up,
         PathState::Untested | PathState::Down => false,
     });
-    paths
+    eligible.map(|(id, p)| (id, p.flight())).collect()
 }
 
 /// The path for the next burst; `None` to wait.
 ///
 /// `paths` are those whose socket takes datagrams now.
 pub(super) fn choose<'a>(
-    paths: impl Iterator<Item = (LinkId, &'a Path)>,
+    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
     demand: Demand<'_>,
 ) -> Option<LinkId> {
     let mut paths = eligible(paths);
-    let left_out = leave_out(&paths, demand.window_bytes, demand.trials);
-    paths.retain(|(id, _)| left_out.of(*id).is_none());
+    let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
+    paths.retain(|(id, _)| standby.of(*id).is_none());
     if demand.lost_bytes > 0 {
         retain_sure(&mut paths, demand.lost_bytes as u64);
     }
@@ -125,7 +124,7 @@ fn retain_sure(paths: &mut Paths<'_>, lost_bytes: u64) {
         .iter()
         .map(|(_, p)| p.loss_ratio())
         .fold(1.0, f64::min);
-    let sure = |p: &Path| p.loss_ratio() <= least_loss + LOSS_MORE_MAX;
+    let sure = |p: &Flight| p.loss_ratio() <= least_loss + LOSS_MORE_MAX;
     let soonest = |paths: &Paths<'_>, is_sure| {
         let of = paths.iter().filter(|(_, p)| sure(p) == is_sure);
         let all_us = of.map(|(_, p)| p.delivery_us(lost_bytes));
@@ -136,67 +135,73 @@ fn retain_sure(paths: &mut Paths<'_>, lost_bytes: u64) {
     }
     paths.retain(|(_, p)| sure(p));
     let nearest = paths.iter().map(|(_, p)| p.rtt_base()).min();
-    let near = nearest.unwrap_or_default() + FAR;
+    let near = nearest.unwrap_or_default() + FARTHER;
     paths.retain(|(_, p)| p.rtt_base() <= near);
 }
 
-/// Paths (a bit each) that are up and carry no content of their own.
+/// The paths on standby (a bit each), by the reason for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct LeftOut {
+struct StandbySet {
     slow: u8,
     on_trial: u8,
     unsettled: u8,
     late: u8,
 }
 
-/// Why a path that is up carries no content of its own.
+/// Why a path is on standby.
+///
+/// A path on *standby* is up and carries no content of its own. It is given copies now and then, lest nobody notices
+/// that it has become better (`explore.rs`); acknowledgements, probes and verdicts go on it as on any other. This is
+/// decided anew for each burst, in [`decide_standby`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Neglect {
+pub(crate) enum Standby {
     /// It adds next to nothing.
     Slow,
     /// It was slow, and has not shown yet that it no longer is.
     OnTrial,
-    /// It seems to add next to nothing, but may yet become faster.
+    /// It seems to add next to nothing, but its rate is [not settled](Flight::rate_is_settled).
     Unsettled,
     /// All that is carried in order would wait for it.
     Late,
-    /// It may carry content, but what it lost would come so late that others are given everything.
-    PassedBy,
+    /// It may carry content, but what it lost would come so late that the scheduler chooses others for everything.
+    NeverChosen,
 }
 
-impl LeftOut {
-    fn of(self, id: LinkId) -> Option<Neglect> {
+impl StandbySet {
+    fn of(self, id: LinkId) -> Option<Standby> {
         let bit = 1 << id.0;
         let why = [
-            (self.slow, Neglect::Slow),
-            (self.on_trial, Neglect::OnTrial),
-            (self.unsettled, Neglect::Unsettled),
-            (self.late, Neglect::Late),
+            (self.slow, Standby::Slow),
+            (self.on_trial, Standby::OnTrial),
+            (self.unsettled, Standby::Unsettled),
+            (self.late, Standby::Late),
         ];
         why.iter().find(|(of, _)| of & bit != 0).map(|why| why.1)
     }
 }
 
-fn leave_out(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> LeftOut {
+/// Which paths are on standby while what is sent has `window_bytes` under way at most. (Whether a path is
+/// [never chosen](Standby::NeverChosen) shows only later.)
+fn decide_standby(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> StandbySet {
     let fastest = paths.iter().map(|(_, p)| p.rate()).fold(0.0, f64::max);
-    let mut out = LeftOut::default();
+    let mut standby = StandbySet::default();
     for (id, p) in paths {
         let bit = 1 << id.0;
         // One that was never given much to carry, or still becomes faster, may be as fast as any.
         let is_known = p.rate_is_settled() || trials.is_on(*id);
         if is_known && is_slow(p.rate(), fastest) {
-            out.slow |= bit;
+            standby.slow |= bit;
         } else if p.rate() < fastest && trials.was_slow_beside(*id, fastest) {
-            out.on_trial |= bit;
+            standby.on_trial |= bit;
         }
     }
-    let slow = out.slow | out.on_trial;
-    let quick = |(id, _): &&(LinkId, &Path)| slow & (1 << id.0) == 0;
+    let slow = standby.slow | standby.on_trial;
+    let quick = |(id, _): &&(LinkId, &Flight)| slow & (1 << id.0) == 0;
     let bases = paths.iter().filter(quick).map(|(_, p)| p.rtt_base());
     if let (Some(nearest), Some(farthest)) = (bases.clone().min(), bases.max())
-        && farthest > nearest + FAR
+        && farthest > nearest + FARTHER
     {
-        let use_of = |(id, p): &(LinkId, &Path)| Use {
+        let use_of = |(id, p): &(LinkId, &Flight)| Use {
             lag_s: p.lag(nearest).as_secs_f64(),
             goodput: p.goodput(),
             bit: 1 << id.0,
@@ -205,11 +210,11 @@ fn leave_out(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> LeftOut {
         let (little, late) = late(&mut uses, window_bytes);
         let settled = paths.iter().filter(|(_, p)| p.rate_is_settled());
         let settled = settled.fold(0, |bits, (id, _)| bits | 1 << id.0);
-        out.slow |= little & settled;
-        out.unsettled = little & !settled;
-        out.late = late;
+        standby.slow |= little & settled;
+        standby.unsettled = little & !settled;
+        standby.late = late;
     }
-    out
+    standby
 }
 
 /// What a path is good for.
@@ -245,43 +250,42 @@ fn late(paths: &mut [Use], window_bytes: u64) -> (u8, u8) {
     (little, late)
 }
 
-/// A path that is up but carries no content of its own: it is given copies now and
-/// then, lest nobody notices that it has become better.
+/// A path on standby.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Neglected {
+pub(crate) struct StandbyPath {
     pub id: LinkId,
-    pub why: Neglect,
+    pub why: Standby,
     /// What it seems to carry, in bytes per second.
     pub rate: f64,
     /// Packets that fit into its window.
     pub window_packets: u32,
 }
 
-/// The paths that carry no content of their own: `passed_by` says which are given none though they may be.
-pub(super) fn neglected<'a>(
-    paths: impl Iterator<Item = (LinkId, &'a Path)>,
+/// The paths on standby: `never_chosen` says which are given nothing though they may be.
+pub(super) fn on_standby<'a>(
+    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
     demand: &Demand<'_>,
-    passed_by: impl Fn(LinkId) -> bool,
-) -> SmallVec<[Neglected; LINKS_MAX]> {
+    never_chosen: impl Fn(LinkId) -> bool,
+) -> SmallVec<[StandbyPath; LINKS_MAX]> {
     let paths = eligible(paths);
-    let left_out = leave_out(&paths, demand.window_bytes, demand.trials);
+    let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
     let is_bulk = demand.queued_bytes >= BULK_BYTES;
-    let neglected = paths.iter().filter_map(|&(id, path)| {
-        let passed_by = (is_bulk && passed_by(id)).then_some(Neglect::PassedBy);
-        Some(Neglected {
+    let on_standby = paths.iter().filter_map(|&(id, path)| {
+        let never_chosen = (is_bulk && never_chosen(id)).then_some(Standby::NeverChosen);
+        Some(StandbyPath {
             id,
-            why: left_out.of(id).or(passed_by)?,
+            why: standby.of(id).or(never_chosen)?,
             rate: path.rate(),
             window_packets: path.window_packets(),
         })
     });
-    neglected.collect()
+    on_standby.collect()
 }
 
 /// The best path for something small that is not `except`: acknowledgements,
 /// verdicts, the second copy of mirrored content.
 pub(super) fn fastest<'a>(
-    paths: impl Iterator<Item = (LinkId, &'a Path)>,
+    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
     except: Option<LinkId>,
 ) -> Option<LinkId> {
     let paths = eligible(paths);
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn near_paths_stay_when_a_far_one_is_left_out() {
+    fn near_paths_stay_when_a_far_one_is_on_standby() {
         let sound = (1000.0, 2.0);
         assert_eq!(late_of(&[sound, (1000.0, 40.0), sound, sound]), 0b0010);
     }

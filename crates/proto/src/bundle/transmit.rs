@@ -8,7 +8,6 @@ use crate::context::{Context, Transmit};
 use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::PathControl;
-use crate::op::Pending;
 use crate::wire::{ACK_BYTES_MAX, GRANT_BYTES, HEADER_BYTES, Header, Record, Writer};
 use crate::{LinkId, Time};
 
@@ -175,7 +174,7 @@ impl Bundle {
         buffer: &mut [u8],
         context: &mut Context,
     ) -> Option<Transmit> {
-        if self.ops.pending() == Pending::None || self.sessions.current.is_none() {
+        if !self.ops.has_pending() || self.sessions.current.is_none() {
             return None;
         }
         for p in self.paths.values_mut() {
@@ -183,8 +182,9 @@ impl Bundle {
         }
         let id = schedule::choose(self.open_paths(context.blocked), self.demand())?;
         let p = self.paths.get(id)?;
-        let datagram_bytes = p.path.mtu_bytes();
-        let budget = (p.path.burst_bytes() as u64).min(p.path.room_bytes()) as usize;
+        let flight = p.path.flight();
+        let datagram_bytes = flight.mtu_bytes();
+        let budget = (flight.burst_bytes() as u64).min(flight.room_bytes()) as usize;
         let packets = (budget / datagram_bytes)
             .clamp(1, BURST_PACKETS_MAX.min(BURST_BYTES_MAX / datagram_bytes));
         let mut end = 0;
@@ -243,7 +243,7 @@ impl Bundle {
         if self.contents.is_empty() && w.len() == HEADER_BYTES {
             return 0;
         }
-        if w.room() <= PADDING_BYTES_MAX && self.ops.pending() != Pending::None {
+        if w.room() <= PADDING_BYTES_MAX && self.ops.has_pending() {
             let room = w.room();
             w.zeros(room);
         }
@@ -255,18 +255,18 @@ impl Bundle {
     }
 
     /// Notes which of the content just written for `id` is to go out once more:
-    /// what is mirrored, on the best other path; and what a neglected path is explored with.
+    /// what is mirrored, on the best other path; and what a path on standby is explored with.
     fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
         if first && self.explorer.is_due(now) {
-            let passed_by = |id| self.explorer.is_passed_by(id);
+            let never_chosen = |id| self.explorer.is_never_chosen(id);
             let paths = self.open_paths(blocked);
-            let neglected = schedule::neglected(paths, &self.demand(), passed_by);
-            self.explorer.begin(now, &neglected);
+            let on_standby = schedule::on_standby(paths, &self.demand(), never_chosen);
+            self.explorer.begin(now, &on_standby);
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
         let explored = self.explorer.next_copy(|id| {
-            let path = paths.get(id).map(|p| &p.path);
-            path.is_some_and(|p| p.room_bytes() >= waiting * p.mtu_bytes() as u64)
+            let flight = paths.get(id).map(|p| p.path.flight());
+            flight.is_some_and(|f| f.room_bytes() >= waiting * f.mtu_bytes() as u64)
         });
         let mut second = None;
         for content in &self.contents {
@@ -293,12 +293,12 @@ impl Bundle {
                 self.mirror.pop_front();
                 continue;
             };
-            if !open || !p.path.has_room() {
+            if !open || !p.path.flight().has_room() {
                 p.path.copy_left_out();
                 self.mirror.pop_front();
                 continue;
             }
-            let datagram_bytes = p.path.mtu_bytes();
+            let datagram_bytes = p.path.flight().mtu_bytes();
             let mut w = self.begin(id, datagram_bytes, buffer)?;
             self.contents.clear();
             while let Some(&(_, content)) = self.mirror.front().filter(|(path, _)| *path == id) {
@@ -363,7 +363,7 @@ impl Bundle {
         if !p.path.ack_pending() {
             return;
         }
-        let far = p.path.rtt_base().saturating_sub(schedule::FAR);
+        let far = p.path.flight().rtt_base().saturating_sub(schedule::FARTHER);
         let Some(ack) = p.path.take_ack(now) else {
             return;
         };
@@ -372,7 +372,7 @@ impl Bundle {
         let nearer = schedule::fastest(self.open_paths(context.blocked), Some(id));
         let is_nearer = |n: &LinkId| {
             let path = self.paths.get(*n);
-            path.is_some_and(|p| p.path.rtt_base() < far)
+            path.is_some_and(|p| p.path.flight().rtt_base() < far)
         };
         if let Some(nearer) = nearer.filter(is_nearer) {
             self.reply(Some(nearer), Record::Ack(ack));
@@ -421,7 +421,7 @@ impl Bundle {
                 p.sent_told_at = now;
                 Record::Sent {
                     path: id.0,
-                    next_number: p.path.next_number(),
+                    next_number: p.path.flight().next_number(),
                 }
                 .write(w);
             }
@@ -434,7 +434,7 @@ impl Bundle {
             // Rekeying has failed for long: rather silent than insecure.
             return None;
         }
-        let number = self.paths.get(id)?.path.next_number();
+        let number = self.paths.get(id)?.path.flight().next_number();
         Some(Header {
             path: id.0,
             session: session.remote,

@@ -12,11 +12,11 @@
 use core::time::Duration;
 
 use super::loss_cause::LossCause;
-use super::rate::{Heaps, MaxRate, PeerTime, Steadiness};
+use super::rate::{AckAggregation, MaxRate, PeerTime, Settling};
 use super::rtt::Rtt;
 use super::thresholds::{
-    ACK_DELAY_MAX, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, HEAP_GAIN, HOPEFUL_ROUNDS,
-    PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
+    ACK_DELAY_MAX, AGGREGATION_GAIN, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE,
+    HOPEFUL_ROUNDS, PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX, QUEUE_TARGET_MIN,
     QUEUE_TARGET_RATE, RATE_DOUBTED, RATE_INITIAL, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN,
     WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
@@ -86,7 +86,7 @@ impl Round {
 
 /// A few milliseconds of arrivals: what the link does while its queue is long.
 #[derive(Debug)]
-struct Period {
+struct BusyPeriod {
     began: Time,
     began_there: PeerTime,
     /// Last arrival that is counted.
@@ -99,9 +99,9 @@ struct Period {
     limited: bool,
 }
 
-impl Period {
-    const fn new(now: Time, there: PeerTime) -> Period {
-        Period {
+impl BusyPeriod {
+    const fn new(now: Time, there: PeerTime) -> BusyPeriod {
+        BusyPeriod {
             began: now,
             began_there: there,
             last: now,
@@ -118,7 +118,7 @@ impl Period {
 #[derive(Debug)]
 struct Drain {
     /// What was sent since then met no queue of this path's own.
-    settled_at: Time,
+    unqueued_from: Time,
     ends_at: Time,
     /// Shortest wait of what was sent since.
     queue: Option<Duration>,
@@ -128,7 +128,7 @@ struct Drain {
 #[derive(Debug)]
 pub struct Congestion {
     rate: MaxRate,
-    steadiness: Steadiness,
+    settling: Settling,
     round: Round,
     window: u64,
     window_max: u64,
@@ -139,8 +139,8 @@ pub struct Congestion {
     rate_to_outgrow: f64,
     /// Rounds in which the window was full. A restart leaves them: what the path did before still counts.
     rounds_filled: u32,
-    period: Period,
-    heaps: Heaps,
+    period: BusyPeriod,
+    aggregation: AckAggregation,
     loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
@@ -156,7 +156,7 @@ impl Congestion {
         let packet = packet_bytes as u64;
         let mut congestion = Congestion {
             rate: MaxRate::new(now),
-            steadiness: Steadiness::default(),
+            settling: Settling::default(),
             round: Round::new(now, 0, 0.0),
             window: 0,
             window_max,
@@ -165,8 +165,8 @@ impl Congestion {
             rounds_without_growth: 0,
             rate_to_outgrow: 0.0,
             rounds_filled: 0,
-            period: Period::new(now, PeerTime::default()),
-            heaps: Heaps::new(now),
+            period: BusyPeriod::new(now, PeerTime::default()),
+            aggregation: AckAggregation::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
             drain: None,
@@ -187,7 +187,7 @@ impl Congestion {
     /// The path begins anew (it was failed): what is known is kept, but the window opens from the start.
     pub fn restart(&mut self, now: Time) {
         self.begin_startup();
-        self.period = Period::new(now, self.period.last_there);
+        self.period = BusyPeriod::new(now, self.period.last_there);
         self.drain = None;
         self.queue_seen_empty = now;
         self.window = self.bounded(WINDOW_INITIAL_PACKETS * self.packet);
@@ -225,8 +225,8 @@ impl Congestion {
         }
     }
 
-    /// Whether the rate is what the path can do: it was given all it takes, and takes no more than before, or was
-    /// given it often enough.
+    /// Whether the rate is what the path can do: it was not app-limited, and takes no more than before, or was given all
+    /// it takes often enough.
     pub const fn rate_is_proven(&self) -> bool {
         self.rate.is_proven() && (!self.startup || self.rounds_filled >= HOPEFUL_ROUNDS)
     }
@@ -234,7 +234,7 @@ impl Congestion {
     /// Whether the rate is what the path can do and, if it is far, has been for some rounds: of such a path a
     /// round trip only shows what was under way in it, and a burst that queues passes for a slow link.
     pub fn rate_is_settled(&self, rtt: &Rtt) -> bool {
-        self.rate_is_proven() && (!rtt.is_far() || self.steadiness.is_steady())
+        self.rate_is_proven() && (!rtt.is_far() || self.settling.is_settled())
     }
 
     /// Delivery rate in bytes per second; 0 before the first sample.
@@ -243,7 +243,7 @@ impl Congestion {
     }
 
     /// What may be sent in bytes per second, what chance takes included, once the start is over.
-    pub fn steady_rate(&self) -> Option<f64> {
+    pub fn rate_after_startup(&self) -> Option<f64> {
         let rate = self.rate.get() / (1.0 - self.loss_cause.chance());
         (rate > 0.0 && !self.startup).then_some(rate)
     }
@@ -281,7 +281,7 @@ impl Congestion {
             sample.rate.min(self.round.rate_at_start * 2.0)
         };
         self.rate.sample(now, rate, limited, rtt.smoothed());
-        self.heaps
+        self.aggregation
             .acked(now, sample.bytes, sample.sent, rtt.base(), self.rate());
         self.round.queue = self.round.queue.min(sample.queue);
         self.round.limited &= limited;
@@ -321,7 +321,7 @@ impl Congestion {
             self.queue_seen_empty = now;
         }
         self.rounds_filled += u32::from(self.round.filled);
-        self.steadiness
+        self.settling
             .end_round(self.rate.get(), self.round.limited, self.round.filled);
         if self.startup && self.round.limited && !self.loss_cause.is_testing() {
             self.judge_startup(queue, target);
@@ -340,7 +340,7 @@ impl Congestion {
             self.judge_period(sample.next_number, rtt);
             // What arrives now waited for far less than nothing arrived: meanwhile the link was idle.
             if now.since(self.period.last) > sample.queue.saturating_add(PERIOD_MIN) {
-                self.period = Period::new(now, sample.arrived);
+                self.period = BusyPeriod::new(now, sample.arrived);
                 self.period.limited = limited;
                 return;
             }
@@ -372,7 +372,7 @@ impl Congestion {
             self.round = Round::new(now, next_number, self.rate.get());
             self.startup = false;
         }
-        self.period = Period::new(now, self.period.last_there);
+        self.period = BusyPeriod::new(now, self.period.last_there);
     }
 
     fn judge_startup(&mut self, queue: Duration, target: Duration) {
@@ -405,16 +405,16 @@ impl Congestion {
             let stale = now.since(self.queue_seen_empty) > DRAIN_INTERVAL + rtt.base() * 50;
             let doubted = rate < self.rate_verified * RATE_DOUBTED && sample.queue > target;
             if stale || (doubted && now.since(self.drained_at) > DRAIN_PAUSE) {
-                let settled_at = now + rtt.smoothed();
+                let unqueued_from = now + rtt.smoothed();
                 self.drain = Some(Drain {
-                    settled_at,
-                    ends_at: settled_at + rtt.base() + ROUND_MIN / 2,
+                    unqueued_from,
+                    ends_at: unqueued_from + rtt.base() + ROUND_MIN / 2,
                     queue: None,
                 });
             }
             return None;
         };
-        if sample.sent >= drain.settled_at && sample.queue < Duration::MAX {
+        if sample.sent >= drain.unqueued_from && sample.queue < Duration::MAX {
             drain.queue = Some(drain.queue.map_or(sample.queue, |q| q.min(sample.queue)));
         }
         if now < drain.ends_at || (drain.queue.is_none() && now < drain.ends_at + DRAIN_PAUSE) {
@@ -437,11 +437,11 @@ impl Congestion {
             .mul_f64(scale)
             .clamp(QUEUE_TARGET_MIN, QUEUE_TARGET_MAX)
             .max(rtt.base() / 4);
-        let heap_s = self.heaps.largest_bytes() as f64 / rate;
+        let aggregate_s = self.aggregation.largest_bytes() as f64 / rate;
         usual
-            .max(self.heaps.longest_wait().mul_f64(HEAP_GAIN))
+            .max(self.aggregation.longest_wait().mul_f64(AGGREGATION_GAIN))
             .mul_f64(self.loss_cause.queue_scale())
-            .max(usual.min(Duration::from_secs_f64(heap_s * HEAP_GAIN)))
+            .max(usual.min(Duration::from_secs_f64(aggregate_s * AGGREGATION_GAIN)))
             .max(ACK_DELAY_MAX)
     }
 

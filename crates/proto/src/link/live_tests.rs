@@ -60,7 +60,7 @@ fn silent_failure_under_load_is_found_and_healed() {
 #[test]
 fn content_of_a_failed_path_is_released_at_once() {
     let mut path = Path::new(LinkId(0), Time::ZERO, &PathConfig::default());
-    path.on_proven(Time::ZERO, None);
+    path.on_validated(Time::ZERO, None);
     let content = |offset| Content::Stream {
         id: 1,
         offset,
@@ -353,17 +353,17 @@ fn an_idle_pair_sleeps() {
 #[test]
 fn a_smaller_path_mtu_is_found_without_failing_the_path() {
     let mut toy = pair(lan(), 1, true);
-    assert_eq!(toy.ends[0].paths[1].mtu_bytes(), 1472);
+    assert_eq!(toy.ends[0].paths[1].flight().mtu_bytes(), 1472);
     toy.wires[0][1].mtu = 1380;
     toy.run_for(ms(400));
-    assert_eq!(toy.ends[0].paths[1].mtu_bytes(), 1372);
+    assert_eq!(toy.ends[0].paths[1].flight().mtu_bytes(), 1372);
     let before = toy.ends[1].path_bytes[1];
     toy.run_for(ms(100));
     assert!(toy.ends[1].path_bytes[1] - before > 10_000_000);
     assert!(failures(&toy).is_empty(), "{:?}", failures(&toy));
     toy.wires[0][1].mtu = 8972;
     toy.run_for(Duration::from_secs(6));
-    assert_eq!(toy.ends[0].paths[1].mtu_bytes(), 8972);
+    assert_eq!(toy.ends[0].paths[1].flight().mtu_bytes(), 8972);
 }
 
 #[test]
@@ -397,13 +397,13 @@ fn acknowledgements_of_the_unsent_are_refused() {
     assert_eq!(path.on_ack(Time::ZERO, &ack, &mut fates).packets_acked, 1);
 }
 
-/// A peer whose own way is not proven probes a little more often than a keepalive is due:
+/// A peer whose own way is not validated probes a little more often than a keepalive is due:
 /// its probes kept this end from ever asking whether its packets arrive.
 #[test]
 fn what_only_arrives_is_no_answer() {
     let mut now = Time::from_ms(1000);
     let mut path = Path::new(LinkId(0), now, &PathConfig::default());
-    path.on_proven(now, Some(ms(1)));
+    path.on_validated(now, Some(ms(1)));
     let asks = |path: &mut Path, now| {
         let control = core::iter::from_fn(|| path.poll_control(now, 1, true));
         let is_probe = |c: &PathControl| {

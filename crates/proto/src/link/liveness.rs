@@ -105,8 +105,8 @@ pub struct Liveness {
     unprobed: Silence,
     /// Probes sent during the silence `unprobed`.
     unprobed_count: u32,
-    /// Whether the path was ever answered.
-    proven: bool,
+    /// Whether the path was ever answered (path validation, RFC 9000 section 8.2).
+    validated: bool,
     /// A probe timeout passed without an answer.
     overdue: bool,
     /// A probe brought nothing back in time.
@@ -146,7 +146,7 @@ impl Liveness {
             missing: Silence::default(),
             unprobed: Silence::default(),
             unprobed_count: 0,
-            proven: false,
+            validated: false,
             overdue: false,
             unreturned: false,
             last_arrival: now,
@@ -171,7 +171,7 @@ impl Liveness {
     pub fn state(&self) -> PathState {
         if self.own.is_down() || self.peer.is_down() {
             PathState::Down
-        } else if !self.proven {
+        } else if !self.validated {
             PathState::Untested
         } else if self.overdue || self.unreturned || self.missing.half_way().is_some() {
             PathState::Suspect
@@ -189,9 +189,9 @@ impl Liveness {
         self.last_arrival
     }
 
-    /// The path is proven by a handshake on it.
-    pub const fn prove(&mut self) {
-        self.proven = true;
+    /// A handshake on the path validated it.
+    pub const fn on_validated(&mut self) {
+        self.validated = true;
     }
 
     // ---- what happens on the path ----
@@ -284,7 +284,7 @@ impl Liveness {
 
     /// Whether the path has failed, and who says so. `unanswered` and `missing` count packets in a row.
     pub fn judge(&mut self, now: Time, rtt: &Rtt, counts: &Counts) -> Option<Witness> {
-        if self.is_down() || !self.proven {
+        if self.is_down() || !self.validated {
             return None;
         }
         if self.unreturned_at(rtt).is_some_and(|at| at <= now) {
@@ -382,7 +382,7 @@ impl Liveness {
     /// A probe was answered; whether other paths of the bundle work. Returns whether this end's
     /// verdict becomes "up".
     pub fn on_answered(&mut self, now: Time, others_work: bool) -> bool {
-        self.proven = true;
+        self.validated = true;
         self.suspect_probes = 0;
         if !self.own.is_down() {
             return false;
@@ -564,7 +564,7 @@ impl Liveness {
 
     /// When a silence is to be judged next.
     pub fn judge_at(&self, rtt: &Rtt) -> Option<Time> {
-        if self.is_down() || !self.proven {
+        if self.is_down() || !self.validated {
             return None;
         }
         let silences = [&self.unanswered, &self.missing, &self.unprobed]

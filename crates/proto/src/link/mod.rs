@@ -4,16 +4,17 @@
 //! A [`Path`] knows nothing of other paths except that they progress
 //! ([`Path::on_others_progress`]): a path is only failed when its silence stands
 //! out against others. It sends nothing itself: the bundle asks it for
-//! [room](Path::room_bytes), tells it what was [sent](Path::on_sent) and
+//! [room](Flight::room_bytes), tells it what was [sent](Path::on_sent) and
 //! collects the [control](Path::poll_control) it wants sent.
 //!
 //! ```text
-//!            path.rs, path_live.rs         what the bundle calls
-//!   ┌──────────┬──────┴────────┬────────────────┬────────────┐
-//! sent.rs   received.rs   congestion.rs     liveness.rs   mtu.rs
-//! loss.rs                 rate.rs           evidence.rs
-//! rtt.rs                  loss_cause.rs     probes.rs, agreement.rs
-//!                         pace.rs, bucket.rs
+//!                      path.rs                     what the bundle calls
+//!          ┌──────────────┼──────────────────┐
+//!      flight.rs     received.rs        liveness.rs
+//!   ┌──────┼───────┐                    evidence.rs
+//! sent.rs  │  congestion.rs             probes.rs, agreement.rs
+//! loss.rs  │  rate.rs, loss_cause.rs
+//! rtt.rs mtu.rs  pace.rs, bucket.rs
 //! ```
 //! Every threshold lies in [`thresholds`], with its reason.
 
@@ -21,13 +22,13 @@ mod agreement;
 mod bucket;
 mod congestion;
 mod evidence;
+mod flight;
 mod liveness;
 mod loss;
 mod loss_cause;
 mod mtu;
 mod pace;
 mod path;
-mod path_live;
 mod probes;
 mod rate;
 mod received;
@@ -43,6 +44,7 @@ mod speed_tests;
 #[cfg(test)]
 mod toy;
 
+pub use flight::Flight;
 pub use liveness::{PathControl, PathEvent, PathState, Progress, Watch};
 pub use path::{AckResult, Path, PathConfig};
 pub use stats::PathStats;

@@ -1,28 +1,23 @@
-//! One path, as the bundle sees it: sending, acknowledging, timers.
+//! One path, as the bundle sees it: what is sent and received on it, and whether it is alive.
 
 use std::collections::VecDeque;
 
 use core::time::Duration;
 
-use super::bucket::Bucket;
-use super::congestion::{AckSample, Congestion};
-use super::liveness::{Liveness, PathEvent};
-use super::loss::{LossRatio, Reorder};
-use super::mtu::Mtu;
-use super::pace::Pace;
-use super::rate::{PeerTime, Sampler};
+use super::flight::Flight;
+use super::liveness::{Counts, Liveness, PathControl, PathEvent, PathState, Progress, Watch};
 use super::received::Received;
-use super::rtt::{RoundTrip, Rtt};
-use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
-use super::thresholds::{
-    ACK_DELAY_CROWDED, ACK_DELAY_MAX, FAR_RATE_GAIN, LOST_KEPT, PROBE_TIMEOUT_PACKETS,
-    QUEUE_TARGET_MIN, TRAIN_NEWS,
-};
+use super::thresholds::{ACK_DELAY_CROWDED, ACK_DELAY_MAX};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use crate::segment::{Content, Fate};
-use crate::wire::Ack;
+use crate::wire::{Ack, LinkVerdict, Witness};
 use crate::{LinkId, Time};
+
+/// Packets that a path which is asked at a quick pace keeps room for.
+const SENT_KEPT: usize = 64;
+/// Events kept for a driver that does not ask.
+const EVENTS_MAX: usize = 16;
 
 /// What a path is told at its beginning.
 #[derive(Clone, Copy, Debug)]
@@ -62,65 +57,36 @@ pub struct AckResult {
 /// One path of a bundle.
 #[derive(Debug)]
 pub struct Path {
-    pub(super) id: LinkId,
-    pub(super) sent: SentRing,
-    pub(super) received: Received,
-    pub(super) rtt: Rtt,
-    pub(super) reorder: Reorder,
-    pub(super) loss_ratio: LossRatio,
-    pub(super) sampler: Sampler,
-    pub(super) congestion: Congestion,
-    pub(super) mtu: Mtu,
-    /// What the peer grants while many send to it.
-    pace: Option<Pace>,
-    /// How much goes at once, while the path is far and its rate known.
-    bucket: Option<Bucket>,
-    pub(super) liveness: Liveness,
-    /// One more than the highest number acknowledged, when that packet was sent, and the occasions for an answer up
-    /// to it.
-    pub(super) acked_next: u64,
-    acked_sent: Time,
-    pub(super) acked_occasions: u64,
+    id: LinkId,
+    flight: Flight,
+    received: Received,
+    liveness: Liveness,
+    /// Occasions for an answer up to the newest packet that was answered.
+    acked_occasions: u64,
     /// When the newest packet was sent that was answered in any way.
-    pub(super) answered_sent: Time,
+    answered_sent: Time,
     /// Occasions since then whose silence means nothing, for all paths were silent together.
-    pub(super) excused: u64,
-    /// Probe timeouts since the last progress, and from when the next one counts.
-    timeouts: u32,
-    timeout_from: Time,
+    excused: u64,
     /// The next number the peer will use, as it last said.
-    pub(super) peer_next: u64,
-    pub(super) events: VecDeque<PathEvent>,
-    pub(super) announced_up: Option<bool>,
-    pub(super) since: Time,
-    pub(super) stats: PathStats,
+    peer_next: u64,
+    events: VecDeque<PathEvent>,
+    announced_up: Option<bool>,
+    since: Time,
+    /// What is counted of arrivals, copies and failures; the rest is counted in `flight`.
+    stats: PathStats,
 }
 
 impl Path {
     /// A path that nothing is known of yet. It asks for a probe at once.
     pub fn new(id: LinkId, now: Time, config: &PathConfig) -> Path {
-        let min = config.datagram_bytes_min;
-        let max = config.datagram_bytes_max.min(DATAGRAM_BYTES_MAX);
         Path {
             id,
-            sent: SentRing::new(),
+            flight: Flight::new(now, config),
             received: Received::new(),
-            rtt: Rtt::new(now),
-            reorder: Reorder::new(now),
-            loss_ratio: LossRatio::default(),
-            sampler: Sampler::new(now),
-            congestion: Congestion::new(now, min, config.receive_buffer_bytes / 2),
-            mtu: Mtu::new(now, min, max),
-            pace: None,
-            bucket: None,
             liveness: Liveness::new(now),
-            acked_next: 0,
-            acked_sent: Time::ZERO,
             acked_occasions: 0,
             answered_sent: Time::ZERO,
             excused: 0,
-            timeouts: 0,
-            timeout_from: now,
             peer_next: 0,
             events: VecDeque::new(),
             announced_up: None,
@@ -134,14 +100,14 @@ impl Path {
         self.id
     }
 
-    // ---- sending ----
-
-    /// The number the next packet on this path bears.
-    pub fn next_number(&self) -> u64 {
-        self.sent.next_number()
+    /// What is sent here: how fast the path is, and how much it may be given now.
+    pub const fn flight(&self) -> &Flight {
+        &self.flight
     }
 
-    /// A packet was handed over under [`next_number`](Path::next_number). `ack_eliciting`: the peer is to answer it
+    // ---- sending ----
+
+    /// A packet was handed over under [`next_number`](Flight::next_number). `ack_eliciting`: the peer is to answer it
     /// (content or an unpadded probe), so that it counts against the window and its silence is noticed.
     pub fn on_sent(
         &mut self,
@@ -152,30 +118,12 @@ impl Path {
     ) {
         // Probes on a failed path are nobody's loss.
         let eliciting = ack_eliciting && (!self.liveness.is_down() || !contents.is_empty());
-        let idle = self.sent.in_flight_packets() == 0;
-        let delivery = self.sampler.at_send(now, idle);
-        self.sent
-            .push(now, datagram_bytes, contents, eliciting, delivery);
-        self.stats.packets_sent += 1;
-        self.stats.bytes_sent += datagram_bytes as u64;
-        self.stats.content_packets_sent += u64::from(!contents.is_empty());
-        if let Some(pace) = &mut self.pace {
-            pace.on_sent(datagram_bytes);
-        }
-        if let Some(bucket) = &mut self.bucket {
-            bucket.on_sent(datagram_bytes);
-        }
+        self.flight
+            .on_sent(now, datagram_bytes, contents, eliciting);
         if eliciting {
-            self.congestion.on_sent(now, self.sent.in_flight_bytes());
-            self.liveness.on_sent(now, !contents.is_empty(), &self.rtt);
+            let has_content = !contents.is_empty();
+            self.liveness.on_sent(now, has_content, self.flight.rtt());
         }
-    }
-
-    /// Whether a packet of the largest size may be sent now: the one gate. Whatever is to be acknowledged asks here
-    /// first, but for what liveness needs (probes, verdicts and their answers), which has limits of its own
-    /// ([`poll_control`](Path::poll_control)).
-    pub fn has_room(&self) -> bool {
-        self.room_bytes() >= self.mtu_bytes() as u64
     }
 
     /// A copy was to go here that there was no room for.
@@ -183,134 +131,20 @@ impl Path {
         self.stats.copies_left_out += 1;
     }
 
-    /// How many more bytes may be sent now: what the window and the peer's grant leave.
-    pub fn room_bytes(&self) -> u64 {
-        if self.sent.is_full() {
-            return 0;
-        }
-        let in_flight = self.sent.in_flight_bytes();
-        let window = self.congestion.window();
-        let Some(pace) = &self.pace else {
-            let at_once = self.bucket.as_ref().map_or(u64::MAX, Bucket::room_bytes);
-            return window.saturating_sub(in_flight).min(at_once);
-        };
-        let window = window.min(pace.window(self.rtt.base()));
-        window.saturating_sub(in_flight).min(pace.room_bytes())
-    }
-
     /// The peer is crowded and grants this much, in bytes per second; infinite: it only asks for
     /// [`take_waited`](Path::take_waited).
     pub fn on_grant(&mut self, now: Time, bytes_per_s: f64) {
-        let packet_bytes = self.mtu.current();
-        if self.pace.is_none() {
-            self.rtt.take_back(now);
-            self.rtt.set_ack_delay_max(ACK_DELAY_CROWDED);
-        }
-        let pace = self.pace.get_or_insert_with(|| Pace::new(now));
-        let was_limited = pace.is_limited();
-        pace.grant(now, bytes_per_s, packet_bytes);
-        if pace.is_limited() && !was_limited {
-            // What it did in the crush says nothing of the path.
-            self.congestion.doubt();
-        }
+        self.flight.on_grant(now, bytes_per_s);
     }
 
     /// Counts what may be sent by now.
     pub fn refill(&mut self, now: Time) {
-        let far = self.rtt.is_far() && self.pace.is_none();
-        let rate = self.congestion.steady_rate().filter(|_| far);
-        self.bucket = rate.map(|rate| {
-            // As deep as the queue aimed at.
-            let depth = self.congestion.queue_bytes(&self.rtt);
-            let mut bucket = self.bucket.unwrap_or(Bucket::full(now));
-            bucket.set(rate * FAR_RATE_GAIN, depth, self.burst_bytes() as f64);
-            bucket.refill(now);
-            bucket
-        });
-        if let Some(pace) = &mut self.pace {
-            pace.refill(now);
-            if pace.has_ended(now) {
-                self.pace = None;
-                self.rtt.set_ack_delay_max(ACK_DELAY_MAX);
-            }
-        }
-    }
-
-    /// This end is crowded and grants what the peer sends here, or no longer is.
-    pub fn set_crowded(&mut self, crowded: bool) {
-        self.received.set_delay_max(match crowded {
-            true => ACK_DELAY_CROWDED,
-            false => ACK_DELAY_MAX,
-        });
-    }
-
-    /// When there will be room again, if there is none for the sake of a grant or of what goes at once.
-    pub fn room_at(&self) -> Option<Time> {
-        match &self.pace {
-            Some(pace) => pace.room_at(),
-            // Rounded up: a moment early there would be no room, and the next moment the same.
-            None => Some(self.bucket.as_ref()?.room_at()? + Duration::from_micros(1)),
-        }
+        self.flight.refill(now);
     }
 
     /// How long packets wait in queues on their way, when the crowded peer is to be told.
     pub fn take_waited(&mut self, now: Time) -> Option<Duration> {
-        self.pace.as_mut()?.take_waited(now)
-    }
-
-    /// Bytes per second that may be expected: what the path can do, or the peer grants.
-    pub(super) fn expected_rate(&self) -> f64 {
-        let granted = self.pace.as_ref().map_or(f64::INFINITY, Pace::rate);
-        self.congestion.hoped_rate().min(granted)
-    }
-
-    /// How much to hand over at once: what the link carries in half a millisecond, one packet to 64 KB.
-    pub fn burst_bytes(&self) -> usize {
-        self.congestion.burst_bytes()
-    }
-
-    /// How long what is carried in order waits, on average, for what is sent here: the way, a short queue, and, as
-    /// often as something is lost, until that is noticed and was sent again over a path with the round trip `other`.
-    pub fn lag(&self, other: Duration) -> Duration {
-        let again = self.rtt.base() + self.reorder.window(self.rtt.smoothed()) + other;
-        let packets_per_s = self.expected_rate() / self.mtu.current() as f64;
-        let lost_meanwhile = self.loss_ratio.get() * packets_per_s * again.as_secs_f64();
-        let waiting = 1.0 - (-lost_meanwhile).exp();
-        self.rtt.base() + QUEUE_TARGET_MIN + (again - self.rtt.base()).mul_f64(waiting)
-    }
-
-    /// What may arrive here at most, in bytes per second.
-    pub fn goodput(&self) -> f64 {
-        self.expected_rate() * (1.0 - self.loss_ratio.get())
-    }
-
-    /// The least round trip: the way there and back without queues.
-    pub const fn rtt_base(&self) -> Duration {
-        self.rtt.base()
-    }
-
-    /// Packets of the largest size that fit into the congestion window.
-    pub fn window_packets(&self) -> u32 {
-        let packets = self.congestion.window() / self.mtu.current() as u64;
-        u32::try_from(packets).unwrap_or(u32::MAX)
-    }
-
-    /// The largest datagram to use now.
-    pub const fn mtu_bytes(&self) -> usize {
-        self.mtu.current()
-    }
-
-    /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them, the way,
-    /// and what loss costs on average.
-    pub fn delivery_us(&self, bytes: u64) -> f64 {
-        let rate = self.expected_rate();
-        let way = self.rtt.base().as_secs_f64() / 2.0;
-        let moving = rate * (way * 2.0 + self.rtt.back().as_secs_f64());
-        let ahead = (self.sent.in_flight_bytes() as f64 - moving).max(0.0);
-        let loss = self.loss_ratio.get().min(0.9);
-        let again = self.rtt.smoothed() + self.reorder.window(self.rtt.smoothed());
-        let penalty = loss / (1.0 - loss) * again.as_secs_f64();
-        ((ahead + bytes as f64) / rate + way + penalty) * 1e6
+        self.flight.take_waited(now)
     }
 
     // ---- acknowledgements from the peer ----
@@ -330,256 +164,57 @@ impl Path {
         via: LinkId,
         fates: &mut Vec<(Content, Fate)>,
     ) -> AckResult {
-        if ack.largest >= self.sent.next_number() {
+        if ack.largest >= self.flight.next_number() {
             return AckResult {
                 is_invalid: true,
                 ..AckResult::default()
             };
         }
-        let mut tally = Tally {
-            arrived: PeerTime { us: ack.arrived_us },
-            ..Tally::default()
-        };
-        self.take_words(now, ack, &mut tally, fates);
-        self.take_one(now, ack.largest, &mut tally, fates);
-        self.sent.settle();
-        let Some((number, newest)) = tally.newest else {
+        let Some(acked) = self.flight.on_ack(now, ack, via, fates) else {
             return AckResult::default();
         };
-        let queue = if number == ack.largest && ack.delay_us < u16::MAX {
-            let delay = Duration::from_micros(u64::from(ack.delay_us));
-            let trip = RoundTrip {
-                rtt: now.since(newest.sent).saturating_sub(delay),
-                sent: newest.sent,
-                arrived_us: ack.arrived_us,
-                via,
-            };
-            self.sample_rtt(now, &trip)
-        } else {
-            Duration::MAX
-        };
-        if number >= self.acked_next {
-            self.acked_next = number + 1;
-            self.acked_sent = newest.sent;
-            self.acked_occasions = self.acked_occasions.max(newest.occasions);
+        if let Some(occasions) = acked.occasions {
+            self.acked_occasions = self.acked_occasions.max(occasions);
             self.excused = 0;
         }
-        let lost = self.detect_losses(now, fates);
-        self.reorder.lost(now, lost.packets);
-        self.loss_ratio.decided(tally.packets, lost.packets);
-        self.adjust_window(now, &tally, number, &newest, queue, lost.packets);
-        self.stats.bytes_acked += tally.bytes;
-        self.timeouts = 0;
-        self.timeout_from = now;
-        let others_wait = self.sent.wants_answer_from(self.acked_next);
-        self.answered(now, newest.sent, others_wait);
-        self.sent.forget(now - LOST_KEPT);
+        self.answered(now, acked.sent, acked.others_wait);
         AckResult {
-            packets_acked: tally.packets,
-            bytes_acked: tally.bytes,
-            packets_lost: lost.packets,
+            packets_acked: acked.packets,
+            bytes_acked: acked.bytes,
+            packets_lost: acked.lost,
             is_invalid: false,
         }
     }
 
-    /// Takes a round trip; returns how much of it was waiting on the way there.
-    fn sample_rtt(&mut self, now: Time, trip: &RoundTrip) -> Duration {
-        if self.pace.is_some() {
-            self.rtt.keep_least(now);
-        }
-        let queue = self.rtt.sample_ack(now, trip);
-        if let (Some(queue), Some(pace)) = (self.rtt.there_at_most(), &mut self.pace)
-            && let Some(longer) = pace.on_waited(now, queue)
-        {
-            self.rtt.lengthen(now, longer);
-        }
-        queue
-    }
-
-    fn adjust_window(
-        &mut self,
-        now: Time,
-        tally: &Tally,
-        number: u64,
-        newest: &SentPacket,
-        queue: Duration,
-        lost: u32,
-    ) {
-        let flight = self
-            .sampler
-            .delivered(now, tally.bytes, newest, tally.arrived);
-        let train = self.sampler.train();
-        // The train only counts if it tells something else: it is the less certain.
-        let is_news = train > self.congestion.rate() * TRAIN_NEWS && self.rtt.is_far();
-        let sample = AckSample {
-            rate: if is_news { train } else { flight },
-            bytes: tally.bytes,
-            packets: tally.packets,
-            queue,
-            lost,
-            number,
-            sent: newest.sent,
-            arrived: tally.arrived,
-            next_number: self.sent.next_number(),
-            loss_ratio: self.loss_ratio.get(),
-            crowded: self.pace.is_some(),
-            lost_after: self.reorder.window(self.rtt.smoothed()) + ACK_DELAY_MAX / 2,
-        };
-        if let Some(longer) = self.congestion.on_ack(now, &sample, &self.rtt) {
-            self.rtt.lengthen(now, longer);
-        }
-    }
-
-    /// Takes the bitmap, oldest first, so that ranges grow in order.
-    fn take_words(
-        &mut self,
-        now: Time,
-        ack: &Ack,
-        tally: &mut Tally,
-        fates: &mut Vec<(Content, Fate)>,
-    ) {
-        let remembered = ack.largest.saturating_sub(self.sent.base());
-        let count = (ack.word_count as usize)
-            .min(ack.words.len())
-            .min(remembered.div_ceil(64) as usize);
-        for w in (0..count).rev() {
-            let mut bits = ack.words[w];
-            while bits != 0 {
-                let bit = 63 - u64::from(bits.leading_zeros());
-                bits &= !(1 << bit);
-                let behind = 1 + 64 * w as u64 + bit;
-                if let Some(number) = ack.largest.checked_sub(behind) {
-                    self.take_one(now, number, tally, fates);
-                }
-            }
-        }
-    }
-
-    fn take_one(
-        &mut self,
-        now: Time,
-        number: u64,
-        tally: &mut Tally,
-        fates: &mut Vec<(Content, Fate)>,
-    ) {
-        let Some(packet) = self.sent.ack(number, fates) else {
-            return;
-        };
-        if packet.state == State::Silent {
-            return;
-        }
-        tally.packets += 1;
-        tally.bytes += u64::from(packet.bytes);
-        tally.newest = Some((number, packet));
-        self.mtu.on_acked(packet.bytes as usize);
-        match packet.state {
-            State::Lost => self.reorder.loss_was_false(now, self.rtt.smoothed()),
-            State::TimedOut => self.rtt.timeout_was_false(now.since(packet.sent)),
-            _ => return,
-        }
-        self.loss_ratio.were_false(1);
-        self.stats.packets_lost_falsely += 1;
-    }
-
-    // ---- loss and timers ----
-
-    /// Gives up what was sent so long before something that arrived that it cannot be on its way (RFC 8985).
-    fn detect_losses(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) -> Lost {
-        let window = self.reorder.window(self.rtt.smoothed());
-        let sent_by = self.acked_sent - window;
-        let waited = self.rtt.recent_max() + window;
-        let lost = self.sent.lose(
-            self.acked_next,
-            usize::MAX,
-            State::Lost,
-            |p| p.sent <= sent_by || now.since(p.sent) >= waited,
-            fates,
-        );
-        self.count_lost(now, &lost);
-        lost
-    }
-
-    fn count_lost(&mut self, now: Time, lost: &Lost) {
-        self.stats.packets_lost += u64::from(lost.packets);
-        self.stats.bytes_lost += lost.bytes;
-        let largest = lost.largest_bytes as usize;
-        let ratio = self.loss_ratio.get();
-        if lost.packets > 0 && self.mtu.on_lost(now, lost.packets, largest, ratio) {
-            self.congestion.set_packet_bytes(self.mtu.current());
-        }
-    }
-
-    /// When packets before one that arrived are given up though nothing more is heard.
-    fn loss_deadline(&self) -> Option<Time> {
-        let (number, oldest) = self.sent.oldest()?;
-        let window = self.reorder.window(self.rtt.smoothed());
-        (number < self.acked_next).then(|| oldest.sent + (self.rtt.recent_max() + window))
-    }
-
-    /// When the silence after the newest packets is too long.
-    fn probe_timeout(&self) -> Option<Time> {
-        let (_, oldest) = self.sent.oldest()?;
-        let wait = self.rtt.patience() * (1 << self.timeouts.min(5));
-        Some(oldest.sent.max(self.timeout_from) + wait)
-    }
+    // ---- timers ----
 
     /// When [`on_timeout`](Path::on_timeout) or [`poll_control`](Path::poll_control) has something to do. The
     /// acknowledgement's own deadline is [`ack_deadline`](Path::ack_deadline).
     /// `open`: its socket takes datagrams.
     pub fn next_timeout(&self, open: bool) -> Option<Time> {
-        let live = self.live_timeout(open);
-        [self.loss_deadline(), self.probe_timeout(), live]
-            .into_iter()
-            .flatten()
-            .min()
+        let flight = self.flight.next_timeout();
+        flight.into_iter().chain(self.live_timeout(open)).min()
     }
 
     /// Does what is due. All datagrams that have arrived must have been handled before.
     pub fn on_timeout(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
-        if self.loss_deadline().is_some_and(|at| at <= now) {
-            let lost = self.detect_losses(now, fates);
-            self.loss_ratio.decided(0, lost.packets);
-            self.congestion.on_lost(now, lost.packets, &self.rtt);
-        }
-        if self.probe_timeout().is_some_and(|at| at <= now) {
-            self.on_probe_timeout(now, fates);
-        }
-        self.judge(now, fates);
-        self.sent.forget(now - LOST_KEPT);
-    }
-
-    /// The newest packets are overdue: the content of the oldest is released, and the path is suspect.
-    fn on_probe_timeout(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
-        let count = PROBE_TIMEOUT_PACKETS << self.timeouts.min(8);
-        let lost = self
-            .sent
-            .lose(u64::MAX, count, State::TimedOut, |_| true, fates);
-        self.count_lost(now, &lost);
-        self.timeouts += 1;
-        self.timeout_from = now;
-        self.stats.probe_timeouts += 1;
-        if !self.liveness.is_down() {
+        if self.flight.on_timeout(now, fates) && !self.liveness.is_down() {
             self.liveness.on_overdue();
             self.liveness.request_probe();
         }
-    }
-
-    /// Has everything that is in flight carried elsewhere; it may arrive nevertheless.
-    pub(super) fn release(&mut self, fates: &mut Vec<(Content, Fate)>) {
-        let lost = self
-            .sent
-            .lose(u64::MAX, usize::MAX, State::TimedOut, |_| true, fates);
-        self.stats.packets_lost += u64::from(lost.packets);
-        self.stats.bytes_lost += lost.bytes;
-    }
-
-    /// Gives everything up that is in flight: the path has failed.
-    pub(super) fn release_all(&mut self, fates: &mut Vec<(Content, Fate)>) {
-        self.release(fates);
-        self.timeouts = 0;
+        self.judge(now, fates);
+        self.flight.forget(now);
     }
 
     // ---- receiving ----
+
+    /// This end is crowded and grants what the peer sends here, or no longer is.
+    pub fn set_crowded(&mut self, crowded: bool) {
+        self.received.set_delay_max(match crowded {
+            true => ACK_DELAY_CROWDED,
+            false => ACK_DELAY_MAX,
+        });
+    }
 
     /// Whether a packet of this number may be opened: neither seen before nor too old.
     pub fn may_accept(&self, number: u64) -> bool {
@@ -611,7 +246,7 @@ impl Path {
         self.stats.packets_received += 1;
         self.stats.bytes_received += datagram_bytes as u64;
         let more_sent = self.peer_next > self.received.next_number();
-        self.liveness.on_arrival(now, more_sent, &self.rtt);
+        self.liveness.on_arrival(now, more_sent, self.flight.rtt());
         true
     }
 
@@ -630,52 +265,340 @@ impl Path {
         self.received.take_ack(now, self.id.0)
     }
 
-    /// What the path is thought to be able to carry, in bytes per second; at least a guess until it was
-    /// given that much.
-    pub fn rate(&self) -> f64 {
-        self.expected_rate()
-    }
-
-    /// Whether [`rate`](Path::rate) was seen while the path had as much to carry as it could, and no longer moves.
-    pub fn rate_is_settled(&self) -> bool {
-        self.congestion.rate_is_settled(&self.rtt)
-    }
-
-    /// Share of packets lost lately, 0 to 1.
-    pub fn loss_ratio(&self) -> f64 {
-        self.loss_ratio.get()
-    }
-
     /// Figures for the operator.
     pub fn stats(&self) -> PathStats {
+        let flight = self.flight.stats();
         PathStats {
-            rtt: self.rtt.is_known().then(|| self.rtt.smoothed()),
-            rtt_variation: self.rtt.variation(),
-            rtt_least: self.rtt.base(),
-            capacity_bytes_per_s: self.congestion.known_rate(),
-            capacity_is_proven: self.congestion.rate_is_proven(),
-            granted_bytes_per_s: self
-                .pace
-                .as_ref()
-                .filter(|pace| pace.is_limited())
-                .map(Pace::rate),
-            loss_ratio: self.loss_ratio.get(),
-            mtu_bytes: self.mtu.current(),
-            window_bytes: self.congestion.window(),
-            in_flight_bytes: self.sent.in_flight_bytes(),
-            memory_bytes: self.sent.memory_bytes() + self.received.heap_bytes() + size_of::<Path>(),
-            ..self.stats
+            packets_received: self.stats.packets_received,
+            bytes_received: self.stats.bytes_received,
+            duplicates: self.stats.duplicates,
+            copies_left_out: self.stats.copies_left_out,
+            failures: self.stats.failures,
+            memory_bytes: flight.memory_bytes + self.received.heap_bytes() + size_of::<Path>(),
+            ..flight
         }
     }
-}
 
-/// Running sums over one acknowledgement.
-#[derive(Default)]
-struct Tally {
-    packets: u32,
-    bytes: u64,
-    /// Highest number newly acknowledged of those that wanted it, and the packet.
-    newest: Option<(u64, SentPacket)>,
-    /// When the highest number arrived there.
-    arrived: PeerTime,
+    // ---- alive or not ----
+
+    /// State by both ends' verdicts.
+    pub fn state(&self) -> PathState {
+        self.liveness.state()
+    }
+
+    /// When the last packet of the peer's came here, or the path began.
+    pub fn last_heard(&self) -> Time {
+        self.liveness.last_arrival()
+    }
+
+    /// Whether content may be scheduled here without hesitation. If no path of the bundle carries, a
+    /// [`Suspect`](PathState::Suspect) one is to be used.
+    pub fn carries(&self) -> bool {
+        self.state() == PathState::Up
+    }
+
+    /// When the path last came up or failed (or began).
+    pub const fn since(&self) -> Time {
+        self.since
+    }
+
+    /// Who told the present state. [`Witness::Peer`] if only the peer says "down".
+    pub fn witness(&self) -> Witness {
+        if self.liveness.peer.is_down() && !self.liveness.own.is_down() {
+            Witness::Peer
+        } else {
+            self.liveness.own.witness()
+        }
+    }
+
+    /// What the peer's own verdict on this path rests on.
+    pub const fn peer_witness(&self) -> Witness {
+        self.liveness.peer.witness()
+    }
+
+    /// A handshake was just completed on this path: it works both ways. `rtt` as the handshake took.
+    pub fn on_validated(&mut self, now: Time, rtt: Option<Duration>) {
+        self.liveness.on_validated();
+        if let Some(rtt) = rtt {
+            self.flight.on_round_trip(now, rtt, self.id);
+        }
+        self.announce(now);
+    }
+
+    /// The peer's address on this path changed: nothing measured holds any more.
+    pub fn on_new_address(&mut self, now: Time) {
+        self.flight.measure_anew(now);
+        self.liveness.request_probe();
+    }
+
+    /// The link, once gone, is there again, perhaps another one: nothing measured holds any more. Numbers go on.
+    pub fn on_new_link(&mut self, now: Time, config: &PathConfig) {
+        self.on_new_address(now);
+        self.flight.set_link(now, config);
+        self.liveness.on_link_back(now);
+    }
+
+    // ---- what is heard ----
+
+    /// [`Record::Sent`](crate::wire::Record::Sent) about this path arrived on any path.
+    pub fn on_peer_sent(&mut self, now: Time, next_number: u64) {
+        self.peer_next = self.peer_next.max(next_number);
+        if self.peer_next > self.received.next_number() && !self.liveness.is_down() {
+            self.liveness.on_missing(now, self.flight.rtt());
+        }
+    }
+
+    /// How long an answer can take here before it is missed.
+    pub fn patience(&self) -> Duration {
+        self.flight.rtt().patience()
+    }
+
+    /// Another path of this bundle showed life. To be called for every path but the one that did.
+    /// `patience`: how long an answer can take on that one ([`patience`](Path::patience)).
+    pub fn on_others_progress(&mut self, now: Time, progress: Progress, patience: Duration) {
+        let silent_since = self.liveness.on_others_progress(now, progress, patience);
+        if let Some(silent_since) = silent_since {
+            let (all, before) = self.flight.occasions(silent_since - self.patience());
+            self.excused += all - before.max(self.acked_occasions);
+        }
+    }
+
+    /// A packet sent here at the time `sent` was answered for the first time; whether newer ones still wait.
+    fn answered(&mut self, now: Time, sent: Time, others_wait: bool) {
+        self.answered_sent = self.answered_sent.max(sent);
+        self.liveness
+            .on_progress(now, sent, others_wait, self.flight.rtt());
+    }
+
+    /// When the newest packet was sent here that was answered.
+    pub const fn answered_sent(&self) -> Time {
+        self.answered_sent
+    }
+
+    /// Whether this path is silent and nobody can tell if that is its own fault: the other paths should be probed
+    /// ([`request_probe`](Path::request_probe)).
+    pub fn lacks_comparison(&self, now: Time) -> bool {
+        self.liveness.lacks_comparison(now)
+    }
+
+    /// Whether and how the path is watched from now on.
+    pub const fn watch(&mut self, watch: Watch) {
+        self.liveness.watch(watch);
+    }
+
+    /// Whether the other end is to ask whether the path works while it is idle, and this one only if that does not.
+    pub const fn set_yields(&mut self, yields: bool) {
+        self.liveness.set_yields(yields);
+    }
+
+    /// Whether no path to the peer works, and none has for long.
+    pub fn set_away(&mut self, now: Time, away: bool) {
+        self.liveness.set_away(now, away);
+    }
+
+    /// [`Record::Probe`](crate::wire::Record::Probe) arrived on this path.
+    pub const fn on_probed(&mut self, now: Time) {
+        self.liveness.on_probed(now);
+    }
+
+    /// A probe goes out on another path: if this one is watched or idle, it is probed along.
+    pub fn ask_along(&mut self, now: Time) {
+        self.liveness.ask_along(now, self.flight.rtt());
+    }
+
+    /// Whether a probe is due.
+    pub fn is_probe_due(&self, now: Time) -> bool {
+        self.liveness.probe_at(self.flight.rtt()) <= now
+    }
+
+    /// Asks for a probe at once (at most one per millisecond is sent).
+    pub const fn request_probe(&mut self) {
+        self.liveness.request_probe();
+    }
+
+    /// [`Record::ProbeReply`](crate::wire::Record::ProbeReply) arrived on this path; whether others work. Returns
+    /// whether it was awaited: then tell the other paths ([`on_others_progress`](Path::on_others_progress),
+    /// [`Progress::Acks`]).
+    pub fn on_probe_reply(
+        &mut self,
+        now: Time,
+        token: u32,
+        datagram_bytes: usize,
+        others_work: bool,
+    ) -> bool {
+        if self.flight.on_mtu_reply(now, token, datagram_bytes) {
+            return true;
+        }
+        let Some(rtt) = self.liveness.probes.on_reply(now, token) else {
+            return false;
+        };
+        self.flight.on_round_trip(now, rtt, self.id);
+        let (all, answered) = self.flight.occasions(now - rtt);
+        self.acked_occasions = self.acked_occasions.max(answered);
+        self.excused = 0;
+        self.answered(now, now - rtt, all > answered);
+        if self.liveness.on_answered(now, others_work) {
+            self.flight.search_mtu_again(now);
+        }
+        self.announce(now);
+        true
+    }
+
+    /// The driver says whether the kernel considers the link usable.
+    pub fn on_kernel(&mut self, now: Time, up: bool, fates: &mut Vec<(Content, Fate)>) {
+        if up {
+            self.liveness.on_link_back(now);
+        } else if !self.liveness.own.is_down() {
+            self.fail(now, Witness::KernelLink, fates);
+        }
+    }
+
+    /// The kernel refused a datagram of this size as too long for the link.
+    pub fn on_refused(&mut self, now: Time, datagram_bytes: usize) {
+        self.flight.on_refused(now, datagram_bytes);
+    }
+
+    /// [`Record::LinkState`](crate::wire::Record::LinkState) about this path arrived on any path. Always to be
+    /// confirmed, with the generation it bore.
+    pub fn on_peer_verdict(
+        &mut self,
+        now: Time,
+        generation: u32,
+        verdict: LinkVerdict,
+        witness: Witness,
+        fates: &mut Vec<(Content, Fate)>,
+    ) {
+        if !self.liveness.peer.hear(generation, verdict, witness) {
+            return;
+        }
+        if verdict == LinkVerdict::Down {
+            self.flight.release_all(fates);
+        }
+        self.liveness.on_change();
+        self.announce(now);
+    }
+
+    /// [`Record::LinkStateAck`](crate::wire::Record::LinkStateAck) about this path arrived on any path.
+    pub const fn on_link_state_ack(&mut self, generation: u32) {
+        self.liveness.own.on_confirmed(generation);
+    }
+
+    // ---- judging ----
+
+    /// Judges every silence that is due.
+    fn judge(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
+        if self
+            .liveness
+            .judge_at(self.flight.rtt())
+            .is_none_or(|at| at > now)
+        {
+            return;
+        }
+        let (_, old_enough) = self.flight.occasions(now - self.patience());
+        let unanswered = old_enough.saturating_sub(self.acked_occasions + self.excused);
+        let counts = Counts {
+            unanswered,
+            loss_ratio: self.flight.loss_ratio(),
+            content_waits: self.flight.carries_content(),
+            peer_next: self.peer_next,
+            received_next: self.received.next_number(),
+        };
+        if let Some(witness) = self.liveness.judge(now, self.flight.rtt(), &counts) {
+            self.fail(now, witness, fates);
+        } else if !self.liveness.is_down() && self.liveness.stands_out(now, &counts) {
+            self.flight.release(fates);
+        }
+    }
+
+    fn fail(&mut self, now: Time, witness: Witness, fates: &mut Vec<(Content, Fate)>) {
+        self.liveness.fail(now, witness);
+        self.flight.release_all(fates);
+        self.announce(now);
+    }
+
+    /// Tells the application of a change of the state that both ends agree on.
+    fn announce(&mut self, now: Time) {
+        let up = match self.liveness.state() {
+            PathState::Untested => return,
+            PathState::Up | PathState::Suspect => true,
+            PathState::Down => false,
+        };
+        if self.announced_up == Some(up) {
+            return;
+        }
+        self.announced_up = Some(up);
+        self.since = now;
+        let witness = self.witness();
+        let event = if up {
+            self.flight.restart(now);
+            PathEvent::Up { witness, at: now }
+        } else {
+            self.stats.failures += 1;
+            PathEvent::Down { witness, at: now }
+        };
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// What happened to the path, oldest first.
+    pub fn poll_event(&mut self) -> Option<PathEvent> {
+        self.events.pop_front()
+    }
+
+    // ---- what is to be said ----
+
+    /// Control to be sent now; to be asked until it is `None`. What is returned counts as sent. `token` is random.
+    /// `open`: the path's socket takes datagrams, so that it may be a probe.
+    pub fn poll_control(&mut self, now: Time, token: u32, open: bool) -> Option<PathControl> {
+        if let Some((generation, verdict, witness)) = self.liveness.poll_verdict(now) {
+            return Some(PathControl::LinkState {
+                generation,
+                verdict,
+                witness,
+            });
+        }
+        if !open {
+            return None;
+        }
+        if self.is_probe_due(now) {
+            self.liveness.on_probe_sent(now, token, self.flight.rtt());
+            self.flight.shrink(match self.liveness.is_idle() {
+                true => 0,
+                false => SENT_KEPT,
+            });
+            return Some(PathControl::Probe {
+                token,
+                pad_to_bytes: 0,
+            });
+        }
+        if self.state() != PathState::Up {
+            return None;
+        }
+        let pad_to_bytes = self.flight.poll_mtu(now, token)?;
+        Some(PathControl::Probe {
+            token,
+            pad_to_bytes,
+        })
+    }
+
+    /// When liveness or the MTU search has something to do; probes only if the path's socket is `open`.
+    fn live_timeout(&self, open: bool) -> Option<Time> {
+        let probe = match open {
+            true => self.liveness.probe_at(self.flight.rtt()),
+            false => Time::NEVER,
+        };
+        let verdict = self.liveness.own.say_at().unwrap_or(Time::NEVER);
+        let judge = self
+            .liveness
+            .judge_at(self.flight.rtt())
+            .unwrap_or(Time::NEVER);
+        let mtu = match self.state() {
+            PathState::Up if open => self.flight.mtu_timeout(),
+            _ => Time::NEVER,
+        };
+        let first = probe.min(verdict).min(judge).min(mtu);
+        (first != Time::NEVER).then_some(first)
+    }
 }

@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use super::sent::{Delivery, SentPacket};
 use super::thresholds::{
-    RATE_EPOCH, RATE_INTERVAL_MIN, STEADY, STEADY_FALL, STEADY_ROUNDS_FILLED,
-    STEADY_ROUNDS_LIMITED, TRAIN_INTERVAL, WAIT_MAX,
+    RATE_EPOCH, RATE_INTERVAL_MIN, SETTLED_FALL, SETTLED_RISE, SETTLED_ROUNDS_FILLED,
+    SETTLED_ROUNDS_LIMITED, TRAIN_INTERVAL, WAIT_MAX,
 };
 use crate::Time;
 
@@ -122,12 +122,12 @@ impl MaxRate {
         }
     }
 
-    /// Whether a sample was ever taken while the path had as much to carry as it could.
+    /// Whether a sample was ever taken that was not app-limited: the path had as much to carry as it could.
     pub const fn is_proven(&self) -> bool {
         self.proven
     }
 
-    /// Takes a sample. One taken while the sender had too little to send only ever raises the estimate.
+    /// Takes a sample. An app-limited one (not `limited` by the path) only ever raises the estimate.
     pub fn sample(&mut self, now: Time, rate: f64, limited: bool, smoothed_rtt: Duration) {
         self.proven |= limited;
         if limited && now.since(self.began) > RATE_EPOCH.max(smoothed_rtt * 4) {
@@ -153,35 +153,35 @@ impl MaxRate {
     }
 }
 
-/// What is acknowledged at one moment, and how long nothing was before: while the peer waits before it answers, or one
-/// of the two processes for its processor, the link lives on the queue (BBR's "extra_acked").
+/// ACK aggregation: how much is acknowledged at one moment, and how long nothing was before. While the peer waits
+/// before it answers, or one of the two processes for its processor, the link lives on the queue (BBR's "extra_acked").
 #[derive(Debug)]
-pub struct Heaps {
-    /// The heap that comes now, …
+pub struct AckAggregation {
+    /// What is acknowledged now, …
     bytes: u64,
     at: Time,
     /// … and when the one before came.
     before: Time,
-    current: Heap,
-    previous: Heap,
+    current: Aggregate,
+    previous: Aggregate,
     began: Time,
 }
 
-/// The most of an epoch.
+/// The most that was aggregated in an epoch.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heap {
+struct Aggregate {
     bytes: u64,
     wait: Duration,
 }
 
-impl Heaps {
-    pub fn new(now: Time) -> Heaps {
-        Heaps {
+impl AckAggregation {
+    pub fn new(now: Time) -> AckAggregation {
+        AckAggregation {
             bytes: 0,
             at: now,
             before: now,
-            current: Heap::default(),
-            previous: Heap::default(),
+            current: Aggregate::default(),
+            previous: Aggregate::default(),
             began: now,
         }
     }
@@ -193,7 +193,7 @@ impl Heaps {
             (self.before, self.at, self.bytes) = (self.at, now, 0);
         }
         if now.since(self.began) > RATE_EPOCH {
-            (self.previous, self.current, self.began) = (self.current, Heap::default(), now);
+            (self.previous, self.current, self.began) = (self.current, Aggregate::default(), now);
         }
         self.bytes += bytes;
         let silence = now.since(self.before.max(sent)).saturating_sub(base);
@@ -216,33 +216,33 @@ impl Heaps {
     }
 }
 
-/// Whether an estimate has come to rest. One that still grows says little of a path that is far: each round trip
+/// Whether an estimate is settled. One that still grows says little of a path that is far: each round trip
 /// only shows what was under way in it.
 #[derive(Debug, Default)]
-pub struct Steadiness {
+pub struct Settling {
     reference: f64,
     /// Rounds since the estimate last moved, weighed.
     rounds: u32,
 }
 
-impl Steadiness {
+impl Settling {
     /// A round ended in which the window was full all the time (`limited`) or at some time (`filled`).
     pub fn end_round(&mut self, rate: f64, limited: bool, filled: bool) {
-        if rate > self.reference * STEADY || rate * STEADY_FALL < self.reference {
+        if rate > self.reference * SETTLED_RISE || rate * SETTLED_FALL < self.reference {
             self.reference = rate;
             self.rounds = 0;
         } else if limited {
             self.rounds = self
                 .rounds
-                .saturating_add(STEADY_ROUNDS_FILLED / STEADY_ROUNDS_LIMITED);
+                .saturating_add(SETTLED_ROUNDS_FILLED / SETTLED_ROUNDS_LIMITED);
         } else if filled {
             self.rounds = self.rounds.saturating_add(1);
         }
     }
 
     /// Whether the estimate stayed where it is for long enough.
-    pub const fn is_steady(&self) -> bool {
-        self.rounds >= STEADY_ROUNDS_FILLED
+    pub const fn is_settled(&self) -> bool {
+        self.rounds >= SETTLED_ROUNDS_FILLED
     }
 }
 
@@ -251,23 +251,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_grows_or_falls_is_not_steady() {
+    fn a_rate_that_grows_or_falls_is_not_settled() {
         for factor in [1.3, 0.45] {
-            let mut steadiness = Steadiness::default();
+            let mut settling = Settling::default();
             for round in 0..20 {
-                steadiness.end_round(1e6 * f64::powi(factor, round), true, true);
-                assert!(!steadiness.is_steady());
+                settling.end_round(1e6 * f64::powi(factor, round), true, true);
+                assert!(!settling.is_settled());
             }
         }
     }
 
     #[test]
-    fn a_rate_that_stays_is_steady_after_a_few_full_rounds() {
+    fn a_rate_that_stays_is_settled_after_a_few_full_rounds() {
         let rounds = |limited, filled| {
-            let mut steadiness = Steadiness::default();
+            let mut settling = Settling::default();
             (0..100).position(|_| {
-                steadiness.end_round(1e6, limited, filled);
-                steadiness.is_steady()
+                settling.end_round(1e6, limited, filled);
+                settling.is_settled()
             })
         };
         assert_eq!(rounds(true, true), Some(3));

@@ -149,8 +149,9 @@ impl SentRing {
         });
         self.contents.extend(contents);
         if !eliciting {
-            self.settle();
+            self.advance();
         }
+        debug_assert!(self.is_sound());
     }
 
     /// The number of the oldest packet not forgotten.
@@ -176,6 +177,7 @@ impl SentRing {
         }
         self.packets[i].state = State::Acked;
         self.tell(before, Fate::Acked, fates);
+        debug_assert!(self.is_sound());
         Some(before)
     }
 
@@ -190,7 +192,7 @@ impl SentRing {
         fates: &mut Vec<(Content, Fate)>,
     ) -> Lost {
         let mut lost = Lost::default();
-        self.settle();
+        self.advance();
         while self.undecided < below
             && let Some(i) = self.index(self.undecided)
         {
@@ -210,7 +212,8 @@ impl SentRing {
             }
             self.undecided += 1;
         }
-        self.settle();
+        self.advance();
+        debug_assert!(self.is_sound());
         lost
     }
 
@@ -220,11 +223,12 @@ impl SentRing {
             return None;
         }
         let packet = &self.packets[self.index(self.undecided)?];
+        debug_assert_eq!(packet.state, State::InFlight);
         Some((self.undecided, packet))
     }
 
     /// Moves on to the oldest packet in flight; to be called after acknowledgements.
-    pub fn settle(&mut self) {
+    pub fn advance(&mut self) {
         self.undecided = self.undecided.max(self.base);
         while let Some(i) = self.index(self.undecided) {
             if self.packets[i].state == State::InFlight {
@@ -276,7 +280,21 @@ impl SentRing {
             self.packets.pop_front();
             self.base += 1;
         }
-        self.settle();
+        self.advance();
+        debug_assert!(self.is_sound());
+    }
+
+    /// Whether what is in flight is counted in packets and in bytes alike, the oldest undecided packet is one of the
+    /// ring or the next, and the ring of contents begins with those of the oldest packet.
+    fn is_sound(&self) -> bool {
+        (self.in_flight_packets == 0) == (self.in_flight_bytes == 0)
+            && self.in_flight_packets as usize <= self.packets.len()
+            && self.undecided <= self.next_number()
+            && self
+                .packets
+                .front()
+                .is_none_or(|oldest| oldest.contents_at == self.contents_base)
+            && (!self.packets.is_empty() || self.contents.is_empty())
     }
 
     /// Gives memory back when nothing is under way, but for that of `kept` packets.

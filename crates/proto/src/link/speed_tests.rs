@@ -101,7 +101,10 @@ fn small_talk_that_waited_says_nothing_of_the_rate() {
     toy.run_for(ms(50));
     toy.ends[0].backlog = u64::MAX;
     toy.run_for(ms(1));
-    assert!(!toy.ends[0].paths[0].rate_is_settled(), "it has only begun");
+    assert!(
+        !toy.ends[0].paths[0].flight().rate_is_settled(),
+        "it has only begun"
+    );
     toy.run_for(ms(9));
     let (share, _) = share(&mut toy, ms(20));
     assert!(share > 0.95, "{share}");
@@ -298,10 +301,10 @@ fn expected_delivery_grows_with_queue_distance_and_slowness() {
     toy.ends[0].backlog = u64::MAX;
     toy.run_for(ms(500));
     toy.ends[0].backlog = 0;
-    let queued = toy.ends[0].paths[0].delivery_us(1000);
+    let queued = toy.ends[0].paths[0].flight().delivery_us(1000);
     toy.run_for(ms(100));
     let us: Vec<f64> = (0..3)
-        .map(|p| toy.ends[0].paths[p].delivery_us(10_000))
+        .map(|p| toy.ends[0].paths[p].flight().delivery_us(10_000))
         .collect();
     assert!(queued > us[0] + 1000.0, "{queued} {us:?}");
     assert!(us[0] < us[1] && us[1] < us[2], "{us:?}");

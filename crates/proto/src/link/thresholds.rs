@@ -67,9 +67,9 @@ pub const WINDOW_INITIAL_PACKETS: u64 = 16;
 pub const WINDOW_MIN_PACKETS: u64 = 4;
 /// Queue aimed at on a 1 Gb/s link. It covers acknowledgement delay and scheduling of both ends.
 pub const QUEUE_TARGET: Duration = ms(2);
-/// A queue that was cut holds at least this much of the largest heap that answers come in: more than all of it, so that
-/// a window that is too small grows.
-pub const HEAP_GAIN: f64 = 1.25;
+/// A queue that was cut holds at least this much of what ACK aggregation acknowledges at once: more than all of it, so
+/// that a window that is too small grows.
+pub const AGGREGATION_GAIN: f64 = 1.25;
 /// Longest wait of a process for its processor that the queue makes up for: more of it would stand there when the wait
 /// ends.
 pub const WAIT_MAX: Duration = ms(30);
@@ -110,14 +110,14 @@ pub const PERIOD_PACKETS: u32 = 8;
 /// doubling, 10 Gb/s over 10 ms take ten.
 pub const HOPEFUL_ROUNDS: u32 = 10;
 /// An estimate that grows by no more than this factor …
-pub const STEADY: f64 = 1.25;
+pub const SETTLED_RISE: f64 = 1.25;
 /// … and falls by no more than this (loss makes it vary) …
-pub const STEADY_FALL: f64 = 2.0;
+pub const SETTLED_FALL: f64 = 2.0;
 /// … over so many rounds in which the window was always full …
-pub const STEADY_ROUNDS_LIMITED: u32 = 3;
-/// … or so many in which it was full at some time, is steady. (Beyond its start-up a far path's grows by a quarter in
+pub const SETTLED_ROUNDS_LIMITED: u32 = 3;
+/// … or so many in which it was full at some time, is settled. (Beyond its start-up a far path's grows by a quarter in
 /// each round.)
-pub const STEADY_ROUNDS_FILLED: u32 = 9;
+pub const SETTLED_ROUNDS_FILLED: u32 = 9;
 /// Time that one burst of packets handed over at once may take on the link.
 pub const BURST: Duration = us(500);
 /// Largest burst in bytes: one GSO send.
@@ -128,8 +128,9 @@ pub const RATE_INITIAL: f64 = 125e6;
 pub const DRAIN_INTERVAL: Duration = ms(5000);
 /// When the receiver tells of a crowd, what passed for a longer way in this time was the crowd's queue.
 pub const TAKEN_BACK_MAX: Duration = ms(1000);
-/// How long packets wait at most on the way there is told from one to two of these: two clocks that differ by 100 ppm
-/// make it wrong by 0.2 ms.
+/// Half-life of the maximum filter of the shortest way there that a packet leaves possible (its delay less its waits):
+/// the rest of a delay is the most that can be queueing. It forgets after one to two of these, in which two clocks that
+/// differ by 100 ppm make it wrong by 0.2 ms.
 pub const BOUND_EPOCH: Duration = ms(1000);
 /// Least RTTs are remembered for one to two of these.
 pub const RTT_MIN_EPOCH: Duration = ms(10_000);
@@ -141,7 +142,7 @@ pub const RATE_DOUBTED: f64 = 0.5;
 pub const DRAIN_PAUSE: Duration = ms(200);
 /// Loss that is not worth asking after its cause.
 pub const LOSS_TOLERATED: f64 = 0.02;
-/// Loss that a queue cut to a quarter does not cause.
+/// A queue that was cut to a quarter does not cause so much loss: chance does.
 pub const LOSS_NO_QUEUE: f64 = 0.1;
 /// Packets, …
 pub const CAUSE_PACKETS: u32 = 128;

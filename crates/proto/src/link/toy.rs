@@ -299,14 +299,14 @@ impl End {
                 .enumerate()
                 .filter(move |(_, p)| p.state() == state)
         };
-        let room = |(_, p): &(usize, &Path)| p.room_bytes() > 0;
+        let room = |(_, p): &(usize, &Path)| p.flight().room_bytes() > 0;
         let any_up = of(PathState::Up).next().is_some();
         let state = if any_up {
             PathState::Up
         } else {
             PathState::Suspect
         };
-        let cost = |p: &Path| p.delivery_us(p.burst_bytes() as u64);
+        let cost = |p: &Path| p.flight().delivery_us(p.flight().burst_bytes() as u64);
         let best = of(state)
             .filter(|x| self.allowed[x.0])
             .filter(room)
@@ -493,11 +493,11 @@ impl Toy {
         while self.ends[e].wants()
             && let Some(p) = self.ends[e].choose()
         {
-            let burst = self.ends[e].paths[p].burst_bytes();
+            let burst = self.ends[e].paths[p].flight().burst_bytes();
             let mut done = 0;
-            while done < burst && self.ends[e].paths[p].room_bytes() > 0 {
+            while done < burst && self.ends[e].paths[p].flight().room_bytes() > 0 {
                 let end = &mut self.ends[e];
-                let mtu = end.paths[p].mtu_bytes();
+                let mtu = end.paths[p].flight().mtu_bytes();
                 let Some((offset, len)) = end.next_data(mtu - HEADERS) else {
                     break;
                 };
@@ -521,7 +521,8 @@ impl Toy {
         if now.since(end.sent_at) >= ms(5) && end.next_offset > 0 {
             end.sent_at = now;
             extra.extend(
-                (0..end.paths.len()).map(|p| Rec::Sent(p as u8, end.paths[p].next_number())),
+                (0..end.paths.len())
+                    .map(|p| Rec::Sent(p as u8, end.paths[p].flight().next_number())),
             );
             let of = end.paths.iter().position(|p| p.carries()).unwrap_or(0);
             self.send(e, of, 60, extra, false);
@@ -542,7 +543,7 @@ impl Toy {
     fn send(&mut self, e: usize, p: usize, bytes: usize, recs: Vec<Rec>, eliciting: bool) {
         let now = self.now;
         let path = &mut self.ends[e].paths[p];
-        let number = path.next_number();
+        let number = path.flight().next_number();
         let contents: Vec<Content> = recs
             .iter()
             .filter_map(|r| match r {

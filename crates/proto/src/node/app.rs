@@ -4,7 +4,7 @@ use super::{Node, Peer, met};
 use crate::bundle::Bundle;
 use crate::context::RanOut;
 use crate::link::Watch;
-use crate::op::{Message, OpError, Pending, Policy, Read};
+use crate::op::{Message, OpError, Policy, Read};
 use crate::{PeerId, StreamId, Time};
 
 /// Peers that are asked for a spare buffer before one is made.
@@ -41,11 +41,8 @@ impl Node {
         peer: PeerId,
         act: impl FnOnce(&mut Bundle) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
-        let bundle = self.meet(now, peer).ok_or(OpError::UnknownPeer)?;
-        bundle.ops.set_time(now);
-        let result = act(bundle);
-        self.touch(peer);
-        result
+        self.meet(now, peer);
+        self.operate(now, peer, act)
     }
 
     /// The same for reading, of which the peer need not be told each time: who looks and finds
@@ -59,10 +56,10 @@ impl Node {
         let bundle = self.bundle(peer)?;
         bundle.ops.set_time(now);
         let result = act(bundle);
-        if bundle.ops.pending() != Pending::None {
+        if bundle.ops.has_pending() {
             self.touch(peer);
         } else {
-            self.settle(peer);
+            self.settle_account(peer);
         }
         result
     }
@@ -145,10 +142,7 @@ impl Node {
 
     /// Whether something waits to be sent to any peer: amid bulk, more than the paths take now.
     pub fn has_more_to_send(&self) -> bool {
-        let sends = |peer: &PeerId| {
-            self.known(*peer)
-                .is_some_and(|b| b.ops.pending() != Pending::None)
-        };
+        let sends = |peer: &PeerId| self.known(*peer).is_some_and(|b| b.ops.has_pending());
         self.turns.has_senders() || self.turns.stale().iter().any(sends)
     }
 

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::{Node, Peer};
-use crate::bundle::{Absent, Bundle};
+use crate::bundle::Absent;
 use crate::context::{ConfigError, DownReason, Event, LinkConfig, PeerConfig};
 use crate::crypto::{ClusterKey, Identity, PrivateKey, PublicKey};
 use crate::limits::LINKS_MAX;
@@ -161,13 +161,13 @@ impl Node {
         self.turns.touch(peer);
     }
 
-    /// The bundle to `peer`, from now on if it was never met: it speaks, or something is to be kept for it.
-    pub(super) fn meet(&mut self, now: Time, peer: PeerId) -> Option<&mut Bundle> {
-        let slot = self.peers.get_mut(peer.0 as usize)?;
-        if let Some(Peer::Absent(absent)) = slot.take_if(|peer| peer.met().is_none()) {
+    /// There is a bundle to `peer` from now on, if it is one: it speaks, or something is to be kept for it.
+    pub(super) fn meet(&mut self, now: Time, peer: PeerId) {
+        if let Some(slot) = self.peers.get_mut(peer.0 as usize)
+            && let Some(Peer::Absent(absent)) = slot.take_if(|peer| peer.met().is_none())
+        {
             *slot = Some(Peer::Met(absent.meet(now, &self.context)));
         }
-        slot.as_mut()?.met_mut()
     }
 
     /// Replaces the cluster keys: the first is used to connect, all are accepted.

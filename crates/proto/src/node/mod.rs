@@ -19,7 +19,7 @@ use crate::context::{
 use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
-use crate::op::{OpEvent, Pending, Rest};
+use crate::op::{OpEvent, Rest};
 use crate::wire::{Header, Kind, Name, Reader};
 use crate::{LinkId, PathStats, PeerId, Time};
 
@@ -500,19 +500,19 @@ impl Node {
 
     /// `peer`'s state changed: it may have something to send, another timeout, and hold more or less.
     fn touch(&mut self, peer: PeerId) {
-        self.settle(peer);
+        self.settle_account(peer);
         self.turns.touch(peer);
         for peer in self.context.budget.take_short() {
             if let Some(bundle) = met(&mut self.peers, peer) {
                 bundle.account.on_told();
             }
-            self.settle(peer);
+            self.settle_account(peer);
             self.turns.touch(peer);
         }
     }
 
     /// What `peer`'s bundle holds may have changed, and what it may hold.
-    fn settle(&mut self, peer: PeerId) {
+    fn settle_account(&mut self, peer: PeerId) {
         if let Some(bundle) = met(&mut self.peers, peer) {
             bundle.settle_account(&mut self.context);
         }
@@ -527,11 +527,11 @@ impl Node {
     /// Looks at those whose state changed: when they are due, and whether they have something to send.
     fn refresh(&mut self) {
         while let Some(peer) = self.turns.pop_stale() {
-            self.settle(peer);
+            self.settle_account(peer);
             let (timeout, sends) = match &self.peers[peer.0 as usize] {
                 Some(Peer::Met(bundle)) => {
                     let timeout = bundle.next_timeout(self.context.blocked);
-                    (timeout, bundle.ops.pending() != Pending::None)
+                    (timeout, bundle.ops.has_pending())
                 }
                 Some(Peer::Absent(absent)) => (absent.next_timeout(), false),
                 None => (None, false),

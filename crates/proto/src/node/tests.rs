@@ -190,6 +190,30 @@ impl Pair {
     fn frames(&mut self, node: usize) -> Vec<Vec<u8>> {
         core::iter::from_fn(|| self.nodes[node].receive_frame().map(|(_, f)| f)).collect()
     }
+
+    /// Sends a frame each way and expects it to arrive.
+    fn carries(&mut self, salt: u8) {
+        for node in [0, 1] {
+            self.send_frame(node, frame(3000, salt));
+        }
+        self.run(Duration::from_millis(20));
+        for node in [0, 1] {
+            assert_eq!(self.frames(node), [frame(3000, salt)], "node {node}");
+        }
+    }
+
+    /// Node 0 no longer accepts the key that its session rests on, and the grace of that has passed: both were told,
+    /// and do not connect again.
+    fn assert_ended_by_key(&mut self) {
+        let reasons = [DownReason::KeyRemoved, DownReason::Closed { code: 2 }];
+        for (node, reason) in reasons.into_iter().enumerate() {
+            let peer = self.peers[node];
+            let down = Event::PeerDown { peer, reason };
+            assert!(self.events[node].contains(&down), "node {node}");
+        }
+        self.run(Duration::from_secs(30));
+        assert_eq!([self.state(0), self.state(1)], [PeerState::Connecting; 2]);
+    }
 }
 
 fn frame(len: usize, salt: u8) -> Vec<u8> {

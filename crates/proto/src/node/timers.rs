@@ -54,6 +54,7 @@ impl Timers {
             return None;
         }
         self.remove(0);
+        debug_assert!(self.first().is_none_or(|next| next >= at));
         Some(peer)
     }
 
@@ -64,6 +65,7 @@ impl Timers {
             self.places[moved.0 as usize] = place as u32;
             self.rise(place);
             self.sink(self.places[moved.0 as usize] as usize);
+            debug_assert!(self.is_sound_at(moved.0 as usize));
         }
     }
 

@@ -16,17 +16,6 @@ pub enum Policy {
     Auto,
 }
 
-/// Whether there is something to send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pending {
-    /// Nothing.
-    None,
-    /// More than fits one packet: order paths by delivery, fill bursts.
-    Bulk,
-    /// Little, and nothing else queued, or control records: the fastest path, at once.
-    Urgent,
-}
-
 /// A received message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {

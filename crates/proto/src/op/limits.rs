@@ -92,8 +92,8 @@ pub const OFFERS_AGAIN: Duration = Duration::from_millis(1);
 pub const OFFER_KEPT: Duration = Duration::from_millis(100);
 /// Owners of streams that are told apart with one peer; the streams of more count as nobody's.
 pub const OWNERS_MAX: usize = 4096;
-/// Streams that may have been opened since the oldest one, in their order, of whose opening the peer is
-/// not known to know: so many streams may be made at the word of one packet, 1 MB of memory.
+/// Streams that may have been opened since the oldest one, in their order, whose opening the peer
+/// has not acknowledged: so many streams may be made at the word of one packet, 1 MB of memory.
 pub const OPENS_MAX: u64 = 1024;
 /// The window of the bundle's streams before any [`BundleWindow`](crate::wire::Record::BundleWindow), that of
 /// its messages before any [`MessageWindow`](crate::wire::Record::MessageWindow), and the least that a receiver
@@ -126,8 +126,6 @@ pub const TURN_BYTES: usize = 64 * 1024;
 /// others (the new flows of FQ-CoDel, RFC 8290 section 4.2); and what everybody sends in a turn
 /// while a queue stands.
 pub const FRESH_BYTES: usize = 3_000;
-/// [`Pending::Urgent`](super::Pending::Urgent) up to so many bytes.
-pub const URGENT_BYTES: usize = 2_048;
 /// Lone content up to so many bytes is mirrored under [`Policy::Auto`](super::Policy::Auto)…
 pub const MIRROR_BYTES: usize = 1_600;
 /// …while no more than this is in flight.

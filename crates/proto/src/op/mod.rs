@@ -24,7 +24,7 @@ mod tests;
 mod unit;
 mod window;
 
-pub use api::{Message, OpError, OpEvent, OpStats, Pending, Policy, Read, Violation};
+pub use api::{Message, OpError, OpEvent, OpStats, Policy, Read, Violation};
 pub use limits::*;
 pub use stream::Rest;
 

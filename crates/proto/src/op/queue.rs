@@ -36,7 +36,7 @@ pub(super) enum Written {
 
 /// Where a source stands; kept by the source itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Turn {
+pub(super) enum SourceState {
     /// In no list: it had nothing to send for a round, and is served first when it has.
     #[default]
     Idle,
@@ -57,7 +57,7 @@ pub(super) struct Turns {
     ring: VecDeque<Source>,
     /// Bytes that the source at the front has sent in its turn.
     spent: usize,
-    /// Sources that are [`Turn::Active`].
+    /// Sources that are [`SourceState::Active`].
     active: usize,
     /// Turns are short.
     short: bool,
@@ -70,23 +70,23 @@ impl Turns {
         self.short = short;
     }
 
-    /// `source`, whose state is `turn`, has something to send.
+    /// `source`, whose state is `state`, has something to send.
     #[inline]
-    pub fn wake(&mut self, source: Source, turn: &mut Turn) {
-        match turn {
-            Turn::Active | Turn::Waiting => return,
-            Turn::Resting => {}
-            Turn::Idle => self.fresh.push_back(source),
+    pub fn wake(&mut self, source: Source, state: &mut SourceState) {
+        match state {
+            SourceState::Active | SourceState::Waiting => return,
+            SourceState::Resting => {}
+            SourceState::Idle => self.fresh.push_back(source),
         }
-        *turn = Turn::Active;
+        *state = SourceState::Active;
         self.active += 1;
     }
 
-    /// The source `turn` belongs to has nothing to send any more, at the moment.
+    /// The source `state` belongs to has nothing to send any more, at the moment.
     #[inline]
-    pub fn rest(&mut self, turn: &mut Turn) {
-        if *turn == Turn::Active {
-            *turn = Turn::Resting;
+    pub fn rest(&mut self, state: &mut SourceState) {
+        if *state == SourceState::Active {
+            *state = SourceState::Resting;
             self.active -= 1;
         }
     }
@@ -106,14 +106,14 @@ impl Turns {
 
     /// The source at the front has nothing to send: the first time it goes to the
     /// end, the second time out.
-    pub fn retire(&mut self, turn: &mut Turn) {
-        self.rest(turn);
+    pub fn retire(&mut self, state: &mut SourceState) {
+        self.rest(state);
         self.spent = 0;
         if let Some(source) = self.fresh.pop_front() {
             self.ring.push_back(source);
         } else {
             self.ring.pop_front();
-            *turn = Turn::Idle;
+            *state = SourceState::Idle;
         }
     }
 
@@ -125,11 +125,11 @@ impl Turns {
         self.ring.front().filter(|_| is_long).copied()
     }
 
-    /// The source that is to be swept has this turn: it is taken out if it has nothing to send.
-    pub fn sweep(&mut self, turn: &mut Turn) {
-        if *turn == Turn::Resting {
+    /// The source that is to be swept has this state: it is taken out if it has nothing to send.
+    pub fn sweep(&mut self, state: &mut SourceState) {
+        if *state == SourceState::Resting {
             self.sweep_gone();
-            *turn = Turn::Idle;
+            *state = SourceState::Idle;
         }
     }
 
@@ -150,16 +150,16 @@ impl Turns {
     }
 
     /// The source at the front is taken out to wait for the bundle's window.
-    pub fn suspend(&mut self, turn: &mut Turn) {
-        self.rest(turn);
+    pub fn suspend(&mut self, state: &mut SourceState) {
+        self.rest(state);
         self.drop_front();
-        *turn = Turn::Waiting;
+        *state = SourceState::Waiting;
     }
 
     /// A suspended source goes back, to the front.
-    pub fn resume(&mut self, source: Source, turn: &mut Turn) {
-        if *turn == Turn::Waiting {
-            *turn = Turn::Active;
+    pub fn resume(&mut self, source: Source, state: &mut SourceState) {
+        if *state == SourceState::Waiting {
+            *state = SourceState::Active;
             self.active += 1;
             self.spent = 0;
             self.ring.push_front(source);

@@ -88,7 +88,7 @@ impl Ops {
     /// Each to the front, the last first: the first that asked is the first to go on.
     fn resume(&mut self, waiting: VecDeque<Source>) {
         for source in waiting.into_iter().rev() {
-            self.with_turn(source, |turns, turn| turns.resume(source, turn));
+            self.with_state(source, |turns, state| turns.resume(source, state));
         }
     }
 }

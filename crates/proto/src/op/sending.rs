@@ -1,26 +1,18 @@
 //! Filling packets: what is written next, and what becomes of it.
 
-use super::limits::{FRAME_WINDOW_BYTES, MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES, URGENT_BYTES};
-use super::queue::{Source, Turn, Turns, Written};
+use super::limits::{FRAME_WINDOW_BYTES, MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES};
+use super::queue::{Source, SourceState, Turns, Written};
 use super::shared::{Control, Lost};
-use super::{Ops, Pending, Policy};
+use super::{Ops, Policy};
 use crate::Time;
 use crate::segment::{Content, Fate};
 use crate::wire::{Record, UnitClass, Writer};
 
 impl Ops {
-    /// Whether there is something to send, and how it wants to be sent.
-    pub fn pending(&self) -> Pending {
+    /// Whether there is something to send.
+    pub fn has_pending(&self) -> bool {
         let shared = &self.shared;
-        if shared.turns.is_idle() && shared.lost.is_empty() && shared.control.is_empty() {
-            Pending::None
-        } else if !shared.control.is_empty()
-            || self.queued_bytes() + self.lost_bytes() <= URGENT_BYTES
-        {
-            Pending::Urgent
-        } else {
-            Pending::Bulk
-        }
+        !(shared.turns.is_idle() && shared.lost.is_empty() && shared.control.is_empty())
     }
 
     /// Bytes accepted and never sent so far, those that wait for the peer's windows
@@ -145,7 +137,7 @@ impl Ops {
     #[inline]
     fn write_new(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
         if let Some(next) = self.shared.turns.to_sweep()
-            && !self.with_turn(next, |turns, turn| turns.sweep(turn))
+            && !self.with_state(next, |turns, state| turns.sweep(state))
         {
             self.shared.turns.sweep_gone();
         }
@@ -160,12 +152,12 @@ impl Ops {
                 Written::Content(content) => return Some(content),
                 Written::NoRoom => return None,
                 Written::Nothing => {
-                    if !self.with_turn(source, |turns, turn| turns.retire(turn)) {
+                    if !self.with_state(source, |turns, state| turns.retire(state)) {
                         self.shared.turns.drop_front();
                     }
                 }
                 Written::Blocked => {
-                    self.with_turn(source, |turns, turn| turns.suspend(turn));
+                    self.with_state(source, |turns, state| turns.suspend(state));
                     self.shared.window_of(source).waiting.push_back(source);
                 }
             }
@@ -173,19 +165,19 @@ impl Ops {
         None
     }
 
-    /// Does something with a source's turn; `false` if the source is no more.
-    pub(super) fn with_turn(
+    /// Does something with a source's state; `false` if the source is no more.
+    pub(super) fn with_state(
         &mut self,
         source: Source,
-        act: impl FnOnce(&mut Turns, &mut Turn),
+        act: impl FnOnce(&mut Turns, &mut SourceState),
     ) -> bool {
-        let turn = match source {
-            Source::Frames(flow) => Some(self.frames_out.turn(flow)),
-            Source::Messages(index) => Some(self.messages_out.turn(index)),
-            Source::Stream(id) => self.streams.turn(id),
+        let state = match source {
+            Source::Frames(flow) => Some(self.frames_out.state(flow)),
+            Source::Messages(index) => Some(self.messages_out.state(index)),
+            Source::Stream(id) => self.streams.state(id),
         };
-        if let Some(turn) = turn {
-            act(&mut self.shared.turns, turn);
+        if let Some(state) = state {
+            act(&mut self.shared.turns, state);
             return true;
         }
         false

@@ -63,6 +63,7 @@ impl SendWindow {
             self.limit = limit;
             self.window = window;
         }
+        debug_assert!(self.used <= self.limit, "{self:?}");
         more
     }
 }
@@ -113,6 +114,7 @@ impl ReceiveWindow {
             return Err(Violation::BeyondBundleWindow);
         }
         self.used += bytes;
+        debug_assert!(self.used <= self.limit, "{self:?}");
         Ok(())
     }
 
@@ -150,6 +152,10 @@ impl ReceiveWindow {
     pub fn announce(&mut self) -> (u64, u64) {
         self.limit = self.limit.max(self.consumed + self.share);
         self.queued = false;
+        debug_assert!(
+            self.consumed <= self.used && self.used <= self.limit,
+            "{self:?}"
+        );
         (self.limit, self.open_bytes())
     }
 }

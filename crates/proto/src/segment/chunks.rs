@@ -82,6 +82,7 @@ impl Chunks {
             at += now.len();
             data = later;
         }
+        debug_assert!(self.is_sound());
     }
 
     /// Lends memory for at most `len_max` bytes behind the last one, as far as it lies together, to
@@ -103,6 +104,7 @@ impl Chunks {
             // It holds nothing, and may not for long.
             self.drop_last(pool);
         }
+        debug_assert!(self.is_sound());
         filled
     }
 
@@ -122,6 +124,7 @@ impl Chunks {
         let chunk = &mut self.chunks[index];
         self.held_bytes -= chunk.capacity();
         let result = change(chunk);
+        debug_assert!(chunk.len() <= CHUNK_BYTES);
         self.held_bytes += chunk.capacity();
         result
     }
@@ -166,6 +169,13 @@ impl Chunks {
             pool.give(chunk);
             self.base += CHUNK_BYTES as u64;
         }
+        debug_assert!(self.is_sound());
+    }
+
+    /// Whether there are no more chunks than what was written needs, and memory is held by chunks alone.
+    fn is_sound(&self) -> bool {
+        let needed = (self.end - self.base).div_ceil(CHUNK_BYTES as u64);
+        self.chunks.len() as u64 <= needed && (self.held_bytes == 0 || !self.chunks.is_empty())
     }
 
     /// Forgets everything, and that there was anything before `to`.

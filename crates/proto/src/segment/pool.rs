@@ -83,6 +83,7 @@ impl Pool {
 
     fn take_from(&mut self, shelf: usize) -> Option<Vec<u8>> {
         let buffer = self.shelves[shelf].pop()?;
+        debug_assert!(buffer.is_empty() && buffer.capacity() >= SHELVES[shelf]);
         self.held_bytes -= buffer.capacity();
         Some(buffer)
     }

@@ -51,6 +51,7 @@ impl RangeSet {
         if first == past {
             self.ranges.insert(first, (start, end));
             self.covered += end - start;
+            debug_assert!(self.is_sound_at(first));
             return end - start;
         }
         let merged = (
@@ -62,6 +63,7 @@ impl RangeSet {
         self.ranges[first] = merged;
         self.ranges.drain(first + 1..past);
         self.covered += new;
+        debug_assert!(self.is_sound_at(first));
         new
     }
 
@@ -95,6 +97,7 @@ impl RangeSet {
             self.ranges.drain(kept..past);
         }
         self.covered -= before - after;
+        debug_assert!(self.is_sound_at(first) && self.is_sound_at(kept));
         before - after
     }
 
@@ -109,7 +112,21 @@ impl RangeSet {
             first.0 = end;
         }
         self.covered -= end - start;
+        debug_assert!(self.is_sound_at(0));
         Some(start..end)
+    }
+
+    /// Whether the range at `index`, if there is one, is not empty and touches neither neighbour, and whether something
+    /// is covered if there are ranges.
+    fn is_sound_at(&self, index: usize) -> bool {
+        let apart = |before: usize, after: usize| {
+            let (before, after) = (self.ranges.get(before), self.ranges.get(after));
+            before.zip(after).is_none_or(|(b, a)| b.1 < a.0)
+        };
+        self.ranges.get(index).is_none_or(|r| r.0 < r.1)
+            && (index == 0 || apart(index - 1, index))
+            && apart(index, index + 1)
+            && self.ranges.is_empty() == (self.covered == 0)
     }
 
     /// Whether every byte of `range` is in the set (true of an empty range).

@@ -54,16 +54,6 @@ fn shown(pair: &Pair, node: usize) -> Option<PublicKey> {
     stats.expect("is a peer").public
 }
 
-fn carries(pair: &mut Pair, salt: u8) {
-    for node in [0, 1] {
-        pair.send_frame(node, frame(3000, salt));
-    }
-    pair.run(Duration::from_millis(20));
-    for node in [0, 1] {
-        assert_eq!(pair.frames(node), [frame(3000, salt)], "node {node}");
-    }
-}
-
 fn refused(pair: &Pair, node: usize, why: &Refusal) -> bool {
     let same = |e: &Event| matches!(e, Event::Refused { why: told, .. } if told == why);
     pair.events[node].iter().any(same)
@@ -97,7 +87,7 @@ fn nodes_connect_with_and_without_key_pairs_and_know_whom_they_have() {
             for node in [0, 1] {
                 assert_eq!(shown(&pair, node), file[1 - node].map(public), "{file:?}");
             }
-            carries(&mut pair, 1);
+            pair.carries(1);
             let proof = u8::from(file != [None, None]);
             let is_init = |d: &&Datagram| d.3.len() == INIT_BYTES;
             let init = pair.seen.iter().find(is_init).expect("one began");
@@ -120,7 +110,7 @@ fn nodes_of_which_one_has_an_older_file_connect() {
             let mut pair = pair_of([end(Some(0), left), end(Some(1), right)]);
             pair.run(Duration::from_secs(4));
             pair.assert_up();
-            carries(&mut pair, 1);
+            pair.carries(1);
         }
     }
 }
@@ -186,10 +176,10 @@ fn a_session_goes_on_when_its_peer_gets_a_public_key_and_shows_it() {
                     .unwrap();
                 n.set_peer_public(pair.now, pair.peers[node], Some(theirs));
                 pair.run(Duration::from_millis(pace_ms));
-                carries(&mut pair, salt);
+                pair.carries(salt);
             }
             pair.run(KEY_REMOVED_GRACE * 2);
-            carries(&mut pair, 9);
+            pair.carries(9);
             for node in [0, 1] {
                 assert_eq!(shown(&pair, node), Some(public(1 - node)));
             }
@@ -203,19 +193,12 @@ fn a_session_goes_on_when_its_peer_gets_a_public_key_and_shows_it() {
 fn a_session_ends_when_its_peer_gets_a_public_key_that_it_does_not_hold() {
     let mut pair = pair_of([good(0), good(1)]);
     pair.run(Duration::from_millis(50));
-    carries(&mut pair, 1);
+    pair.carries(1);
     pair.nodes[0].set_peer_public(pair.now, pair.peers[0], Some(public(2)));
     pair.run(KEY_REMOVED_GRACE - Duration::from_secs(1));
-    carries(&mut pair, 2);
+    pair.carries(2);
     pair.run(Duration::from_secs(2));
-    let down = |pair: &Pair, node: usize, reason| {
-        let peer = pair.peers[node];
-        pair.events[node].contains(&Event::PeerDown { peer, reason })
-    };
-    assert!(down(&pair, 0, DownReason::KeyRemoved));
-    assert!(down(&pair, 1, DownReason::Closed { code: 2 }));
-    pair.run(Duration::from_secs(30));
-    assert_eq!([pair.state(0), pair.state(1)], [PeerState::Connecting; 2]);
+    pair.assert_ended_by_key();
     // Its key was replaced there, too: now the two files say the same.
     let node = &mut pair.nodes[1];
     node.set_identity(pair.now, Some(private(2)), Some(public(2)))
@@ -242,7 +225,7 @@ fn keys_are_renewed_under_what_is_carried() {
     pair.events = Default::default();
     let first = pair.nodes[0].peer_stats(pair.peers[0]).unwrap();
     pair.run(crate::crypto::REKEY_AFTER + Duration::from_secs(5));
-    carries(&mut pair, 3);
+    pair.carries(3);
     let last = pair.nodes[0].peer_stats(pair.peers[0]).unwrap();
     assert!(last.session_since > first.session_since);
     let changed = |e: &&Event| matches!(e, Event::PeerDown { .. } | Event::PeerUp { .. });
@@ -266,7 +249,7 @@ fn a_recorded_first_message_with_keys_changes_nothing() {
         assert_eq!(answers.iter().find(full), None);
     }
     pair.run(Duration::from_secs(2));
-    carries(&mut pair, 4);
+    pair.carries(4);
     let after = pair.nodes[1].peer_stats(pair.peers[1]).unwrap();
     assert_eq!(after.session_since, before.session_since);
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::Time;
 use crate::op::Policy;
 use crate::op::limits::{FRAME_LIFETIME, OpLimits};
-use crate::op::queue::{Source, Turn, Written};
+use crate::op::queue::{Source, SourceState, Written};
 use crate::op::shared::Shared;
 use crate::op::unit::Units;
 use crate::segment::{LARGE_BUFFER_BYTES, SMALL_BUFFER_BYTES};
@@ -33,7 +33,7 @@ struct Flow {
     queued_bytes: usize,
     /// Of the next frame to be begun.
     next_sequence: u32,
-    turn: Turn,
+    state: SourceState,
     sojourn: Sojourn,
 }
 
@@ -115,7 +115,7 @@ impl FrameSender {
             .insert(class, Policy::Auto, flow_number, 0, frame);
         to.queue.push_back(Waiting { slot, since: now });
         to.queued_bytes += bytes;
-        shared.turns.wake(Source::Frames(flow), &mut to.turn);
+        shared.turns.wake(Source::Frames(flow), &mut to.state);
     }
 
     /// Drops the oldest frame of a flow of which nothing was sent. Returns whether there was one.
@@ -141,16 +141,16 @@ impl FrameSender {
     fn rest_if_empty(&mut self, index: usize, shared: &mut Shared) {
         let from = &mut self.flows[index];
         if from.queue.is_empty() {
-            shared.turns.rest(&mut from.turn);
+            shared.turns.rest(&mut from.state);
             self.standing -= usize::from(from.sojourn.stands());
             from.sojourn.on_empty();
             shared.turns.set_short(self.stands());
         }
     }
 
-    /// The turn of `flow`.
-    pub fn turn(&mut self, flow: u8) -> &mut Turn {
-        &mut self.flows[usize::from(flow)].turn
+    /// Where `flow` stands.
+    pub fn state(&mut self, flow: u8) -> &mut SourceState {
+        &mut self.flows[usize::from(flow)].state
     }
 
     /// Writes the next new piece of `flow`.

@@ -6,7 +6,7 @@ use super::{TAGGED, UNTAGGED, charge_bytes};
 use crate::op::limits::{
     MESSAGE_DATA_BYTES_MAX, MESSAGE_FLOWS_MAX, MESSAGE_OVERHEAD_BYTES, MESSAGE_TRAILER_BYTES_MAX,
 };
-use crate::op::queue::{Source, Turn, Written};
+use crate::op::queue::{Source, SourceState, Written};
 use crate::op::shared::Shared;
 use crate::op::unit::Units;
 use crate::op::{OpError, OpEvent, Policy};
@@ -24,7 +24,7 @@ struct Flow {
     /// Slots of messages not yet sent completely, in order.
     queue: VecDeque<u32>,
     next_sequence: u32,
-    turn: Turn,
+    state: SourceState,
 }
 
 /// All messages from acceptance until they are acknowledged.
@@ -90,7 +90,7 @@ impl MessageSender {
         self.queues -= to.queue.capacity();
         to.queue.push_back(slot);
         self.queues += to.queue.capacity();
-        shared.turns.wake(Source::Messages(index), &mut to.turn);
+        shared.turns.wake(Source::Messages(index), &mut to.state);
         Ok(())
     }
 
@@ -113,9 +113,9 @@ impl MessageSender {
         Ok(index)
     }
 
-    /// The turn of the flow at `index`.
-    pub fn turn(&mut self, index: u32) -> &mut Turn {
-        &mut self.flows[index as usize].turn
+    /// Where the flow at `index` stands.
+    pub fn state(&mut self, index: u32) -> &mut SourceState {
+        &mut self.flows[index as usize].state
     }
 
     /// Writes the next new piece of the flow at `index`.
@@ -146,7 +146,7 @@ impl MessageSender {
                 self.queues -= from.queue.capacity();
                 from.queue.shrink_to(QUEUE_KEPT);
                 self.queues += from.queue.capacity();
-                shared.turns.rest(&mut from.turn);
+                shared.turns.rest(&mut from.state);
             }
         }
         Written::Content(content)

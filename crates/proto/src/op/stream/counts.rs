@@ -17,7 +17,7 @@ pub(super) struct Counts {
     pub lost: u64,
     /// Bytes written and not known to have arrived.
     pub kept: u64,
-    /// 1 for a stream that this end ended, of whose end the peer is not known to know.
+    /// 1 for a stream whose FIN or RESET the peer has not acknowledged.
     pub ends_owed: u64,
     /// Bytes written beyond what the peer admits.
     pub ahead: u64,
@@ -88,6 +88,7 @@ impl Sums {
     #[inline]
     pub fn count(&mut self, stream: &mut Stream) {
         let (before, after) = (stream.counted, Counts::of(stream));
+        debug_assert!(after.ahead <= after.queued && after.lost <= after.in_flight);
         if before != after {
             self.shift(stream.owner, before, after);
             stream.counted = after;
@@ -123,6 +124,7 @@ impl Sums {
             sums.shift(Counts::default(), counted);
             *streams += 1;
         }
+        debug_assert!(self.is_part_of_all(stream.owner));
         has_room
     }
 
@@ -141,6 +143,15 @@ impl Sums {
         {
             sums.shift(before, after);
         }
+        debug_assert!(self.is_part_of_all(owner));
+    }
+
+    /// Whether nothing is more of an owner's streams than of all.
+    fn is_part_of_all(&self, owner: u32) -> bool {
+        let (mut all, sums) = (self.all, self.of_owner(owner));
+        let mut sums = sums.copied().unwrap_or_default();
+        let mut pairs = all.fields().into_iter().zip(sums.fields());
+        pairs.all(|(all, of_owner)| *of_owner <= *all)
     }
 
     /// `bytes` of a stream were sent for the first time: as [`count`](Sums::count), but this is all
@@ -160,6 +171,7 @@ impl Sums {
         }
         stream.counted = after;
         debug_assert_eq!(after, Counts::of(stream));
+        debug_assert!(self.is_part_of_all(stream.owner));
     }
 
     /// Whether the sums are what `streams` come to.

@@ -353,7 +353,9 @@ impl Streams {
         if let Some(stream) = self.table.get_mut(id)
             && stream.send.has_new()
         {
-            shared.turns.wake(Source::Stream(id), &mut stream.send.turn);
+            shared
+                .turns
+                .wake(Source::Stream(id), &mut stream.send.state);
         }
     }
 
@@ -384,7 +386,7 @@ impl Streams {
     fn give_up_sending(&mut self, id: u64, code: u32, shared: &mut Shared) {
         let given_up = self.change(id, |stream| {
             stream.send.give_up(code, &mut shared.chunks);
-            shared.turns.rest(&mut stream.send.turn);
+            shared.turns.rest(&mut stream.send.state);
         });
         if given_up.is_some() {
             self.tell(id, Control::Reset(id), shared);
@@ -438,7 +440,7 @@ impl Streams {
         if !stream.send.is_done() || !stream.receive.is_done() {
             return;
         }
-        shared.turns.rest(&mut stream.send.turn);
+        shared.turns.rest(&mut stream.send.state);
         self.waiters.take_back(stream);
         self.sums.forget(stream);
         self.unheard -= u64::from(!stream.heard);
@@ -506,7 +508,7 @@ impl Streams {
         self.sums.memory_bytes() == 0 && self.sums.all == Counts::default()
     }
 
-    /// Streams that this end ended, of whose end the peer is not known to know.
+    /// Streams whose FIN or RESET the peer has not acknowledged.
     pub const fn ends_owed(&self) -> u64 {
         self.sums.all.ends_owed
     }

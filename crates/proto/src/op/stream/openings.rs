@@ -2,7 +2,7 @@
 //!
 //! What comes of one tells the peer that all before it were opened, too. So that one packet cannot
 //! make it open very many at once, this end is never more than [`OPENS_MAX`] ahead of the oldest one
-//! of which the peer is not known to know.
+//! whose opening the peer has not acknowledged.
 
 use crate::op::limits::OPENS_MAX;
 use crate::segment::RangeSet;

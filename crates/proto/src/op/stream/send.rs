@@ -6,7 +6,7 @@ use super::bound::QueueBound;
 use crate::Time;
 use crate::op::Policy;
 use crate::op::limits::{OpLimits, STREAM_WINDOW_BYTES_INITIAL, USEFUL_BYTES};
-use crate::op::queue::Turn;
+use crate::op::queue::SourceState;
 use crate::segment::{ChunkPool, Chunks, Content, RangeSet};
 use crate::wire::{Record, StreamSegment, Writer, stream_header_bytes};
 
@@ -14,7 +14,7 @@ use crate::wire::{Record, StreamSegment, Writer, stream_header_bytes};
 #[derive(Debug)]
 pub(super) struct SendHalf {
     pub policy: Policy,
-    pub turn: Turn,
+    pub state: SourceState,
     /// The bytes from the first unacknowledged one to `written`.
     bytes: Chunks,
     /// Behind the last byte the application wrote.
@@ -111,7 +111,7 @@ impl SendHalf {
     pub fn new(policy: Policy, opens: bool) -> SendHalf {
         SendHalf {
             policy,
-            turn: Turn::Idle,
+            state: SourceState::Idle,
             bytes: Chunks::default(),
             written: 0,
             next: 0,

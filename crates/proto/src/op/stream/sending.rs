@@ -1,14 +1,14 @@
 //! Streams in packets: what is written, and what becomes of it.
 
 use super::{Control, OpEvent, Policy, Shared, StreamId, Streams};
-use crate::op::queue::{Turn, Written};
+use crate::op::queue::{SourceState, Written};
 use crate::segment::Content;
 use crate::wire::{Record, Writer};
 
 impl Streams {
-    /// The turn of stream `id`, if it is still there.
-    pub fn turn(&mut self, id: u64) -> Option<&mut Turn> {
-        Some(&mut self.table.get_mut(id)?.send.turn)
+    /// Where stream `id` stands, if it is still there.
+    pub fn state(&mut self, id: u64) -> Option<&mut SourceState> {
+        Some(&mut self.table.get_mut(id)?.send.state)
     }
 
     /// How stream `id` is spread over the paths.
@@ -33,7 +33,7 @@ impl Streams {
         };
         let sent = stream.send.next - before;
         if !stream.send.has_new() {
-            shared.turns.rest(&mut stream.send.turn);
+            shared.turns.rest(&mut stream.send.state);
         }
         let is_dry = stream.send.queued_bytes() == 0;
         let most = shared.limits.stream_queue_bytes;

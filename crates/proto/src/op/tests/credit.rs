@@ -1,18 +1,15 @@
 //! Nobody's back-pressure is another's: streams that nobody reads, beside streams that are read.
 
 use super::*;
-use crate::StreamId;
-
-/// Opens `count` streams.
-fn open(p: &mut Pair, count: usize) -> Vec<StreamId> {
-    (0..count)
-        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
-        .collect()
-}
 
 /// Writes as much as each takes, until none takes any more; returns how much that is.
 fn fill(p: &mut Pair, ids: &[StreamId]) -> u64 {
-    let data = vec![1; 200_000];
+    fill_by(p, ids, 200_000)
+}
+
+/// As [`fill`], so many bytes at a time.
+fn fill_by(p: &mut Pair, ids: &[StreamId], bytes: usize) -> u64 {
+    let data = vec![1; bytes];
     let mut all = 0;
     loop {
         let mut written = 0;
@@ -125,6 +122,24 @@ fn an_owner_leaves_half_of_what_there_is_to_others() {
     p.run(Duration::from_secs(1));
     assert_eq!(p.ends.each_ref().map(|e| e.stats().streams_open), [0, 0]);
     assert!(p.ends[0].streams.sums_are_empty());
+}
+
+#[test]
+fn an_owner_with_many_unread_streams_goes_on_with_one_more() {
+    let mut p = pair();
+    let of_one_owner = |p: &mut Pair, count| {
+        let ids = open(p, count);
+        for id in &ids {
+            p.ends[0].set_stream_owner(*id, 1000).unwrap();
+        }
+        ids
+    };
+    // All of them write a little at a time, so that none takes what the others would.
+    let unread = of_one_owner(&mut p, 2000);
+    fill_by(&mut p, &unread, 2000);
+    let late = of_one_owner(&mut p, 1)[0];
+    let read = progress(&mut p, late, Duration::from_millis(100));
+    assert!(read > 1_000_000, "{read}");
 }
 
 #[test]

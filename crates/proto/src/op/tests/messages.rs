@@ -71,7 +71,7 @@ fn a_reader_that_does_not_read_stops_the_sender_and_loses_nothing() {
             Ok(()) => sent += 1,
             Err(e) => {
                 assert_eq!(e, OpError::Full);
-                if p.ends[0].queued_bytes() > 2_000_000 && p.ends[0].pending() == Pending::None {
+                if p.ends[0].queued_bytes() > 2_000_000 && !p.ends[0].has_pending() {
                     break;
                 }
             }
@@ -103,9 +103,7 @@ fn a_large_message_is_not_starved_by_streams() {
         ..OpLimits::default()
     };
     let mut p = Pair::new(&limits);
-    let ids: Vec<_> = (0..4)
-        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
-        .collect();
+    let ids = open(&mut p, 4);
     let data = vec![1; 1_000_000];
     let mut message_came = false;
     for round in 0..300 {

@@ -10,6 +10,7 @@ mod streams;
 use core::time::Duration;
 
 use super::*;
+use crate::StreamId;
 use crate::segment::{Content, Fate};
 use crate::wire::{Record, Records, Writer};
 
@@ -108,11 +109,7 @@ impl Pair {
         slot.truncate(len);
         if contents.is_empty() {
             assert!(slot.is_empty());
-            assert_eq!(
-                self.ends[end].pending(),
-                Pending::None,
-                "an empty packet had room"
-            );
+            assert!(!self.ends[end].has_pending(), "an empty packet had room");
             return false;
         }
         if self.dice.percent(self.faults.again) || self.ends[end].mirrored(&contents[0]) {
@@ -238,6 +235,13 @@ pub(super) fn give(ops: &mut Ops, now: Time, record: &Record<'_>) -> Result<(), 
 pub(super) fn pattern(key: u64, offset: u64, len: usize) -> Vec<u8> {
     (offset..offset + len as u64)
         .map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ key.wrapping_mul(97)) as u8)
+        .collect()
+}
+
+/// Opens `count` streams.
+fn open(p: &mut Pair, count: usize) -> Vec<StreamId> {
+    (0..count)
+        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
         .collect()
 }
 

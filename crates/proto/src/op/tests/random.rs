@@ -286,7 +286,7 @@ impl World {
         assert!(self.messages.values().all(VecDeque::is_empty));
         assert!(self.frames.values().all(VecDeque::is_empty));
         for ops in &mut self.pair.ends {
-            assert_eq!(ops.pending(), Pending::None);
+            assert!(!ops.has_pending());
             let stats = ops.stats();
             assert_eq!((stats.streams_open, stats.in_flight_bytes), (0, 0));
             assert_eq!(stats.ends_owed, 0);

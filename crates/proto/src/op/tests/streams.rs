@@ -1,5 +1,4 @@
 use super::*;
-use crate::StreamId;
 use crate::wire::StreamSegment;
 
 fn segment(id: u64, offset: u64, fin: bool, data: &[u8]) -> StreamSegment<'_> {
@@ -97,7 +96,7 @@ fn a_slow_reader_holds_the_writer_and_the_writer_is_told_of_room() {
     }
     // What the peer admits, and a little ahead.
     assert_eq!(written, STREAM_WINDOW_BYTES_INITIAL + AHEAD_BYTES_MAX);
-    assert_eq!(p.ends[0].pending(), Pending::None);
+    assert!(!p.ends[0].has_pending());
     assert!(p.ends[1].memory_bytes() < 2 * STREAM_WINDOW_BYTES_INITIAL as usize);
     p.events(0);
     let mut got = read(&mut p, 1, id).0;
@@ -159,8 +158,8 @@ fn memory_is_lent_while_there_is_room_and_what_is_left_of_it_is_known() {
     assert_eq!(p.ends[0].fill_stream(id, 1, |_| 1), Err(OpError::Closed));
 }
 
-#[test]
-fn all_streams_together_are_bounded_too() {
+/// Streams that may keep 300,000 bytes together, and of which nothing is sent yet.
+fn scarce(count: usize) -> (Pair, Vec<StreamId>) {
     let limits = OpLimits {
         streams_send_bytes: 300_000,
         ..OpLimits::default()
@@ -168,9 +167,13 @@ fn all_streams_together_are_bounded_too() {
     let mut p = Pair::new(&limits);
     p.run(Duration::from_millis(5));
     p.underway_max = 0;
-    let ids: Vec<_> = (0..100)
-        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
-        .collect();
+    let ids = open(&mut p, count);
+    (p, ids)
+}
+
+#[test]
+fn all_streams_together_are_bounded_too() {
+    let (mut p, ids) = scarce(100);
     let data = vec![1; 10_000];
     let taken: Vec<_> = ids
         .iter()
@@ -203,16 +206,7 @@ fn all_streams_together_are_bounded_too() {
 
 #[test]
 fn room_that_nobody_takes_is_offered_to_others() {
-    let limits = OpLimits {
-        streams_send_bytes: 300_000,
-        ..OpLimits::default()
-    };
-    let mut p = Pair::new(&limits);
-    p.run(Duration::from_millis(5));
-    p.underway_max = 0;
-    let ids: Vec<_> = (0..200)
-        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
-        .collect();
+    let (mut p, ids) = scarce(200);
     for id in &ids {
         p.ends[0].write_stream(*id, &[1; 10_000]).unwrap();
     }
@@ -382,9 +376,7 @@ fn too_many_are_refused_and_the_opener_is_told() {
     };
     let mut p = pair();
     p.ends[1] = Ops::new(false, &limits);
-    let ids: Vec<_> = (0..15)
-        .map(|_| p.ends[0].open_stream(0, Policy::Stripe).unwrap())
-        .collect();
+    let ids = open(&mut p, 15);
     p.run(Duration::from_millis(5));
     assert_eq!(p.ends[1].stats().streams_refused, 5);
     let refused: Vec<_> = p
