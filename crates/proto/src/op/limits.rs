@@ -54,8 +54,8 @@ pub const STREAM_WINDOW_BYTES_MIN: u64 = 16 * 1024;
 pub const READ_FAST: Duration = Duration::from_millis(500);
 /// …and one who takes longer than this a smaller one.
 pub const READ_SLOW: Duration = Duration::from_secs(1);
-/// What a reader has taken is told after this long, if it is [`REPORT_BYTES`] or more and was not told
-/// for a better reason: the sender counts it as unread until then.
+/// What a reader has taken is told after this long, if it is [`REPORT_BYTES`] or more, or room is scarce,
+/// and was not told for a better reason: the sender counts it as unread until then.
 pub const REPORT_AFTER: Duration = Duration::from_millis(100);
 /// Less read than this is not worth a record.
 pub const REPORT_BYTES: u64 = 4 * 1024;
@@ -64,7 +64,7 @@ pub const REPORT_BYTES: u64 = 4 * 1024;
 pub const READ_LATELY: Duration = Duration::from_secs(1);
 /// One in so many bytes of the bundle's window is kept for streams that are read…
 pub const RESERVE_PART: u64 = 4;
-/// …but for one in so many of what is free: so much a new stream finds, however little there is.
+/// …but for half of these: of what is left of that half, a new stream may have one in so many.
 pub const NEWCOMERS_PART: u64 = 64;
 /// What is written to one stream and not read by the peer may be one in so many bytes of what all others
 /// leave of the bundle's window (the dynamic threshold of Choudhury and Hahne, 1998).
@@ -76,8 +76,8 @@ pub const AHEAD_PART: u64 = 4;
 pub const AHEAD_STREAM_PART: u64 = 8;
 /// …and no more than this: it goes at once when the peer admits more, while the application wakes up.
 pub const AHEAD_BYTES_MAX: u64 = 64 * 1024;
-/// A new stream's first bytes are taken though all streams together keep as much as they may: what
-/// a stream is for is said there.
+/// So much is taken of a stream of which the peer has read all else, though all streams together keep
+/// as much as they may: what a new one is for is said there, and whoever reads it is seen to read.
 pub const STREAM_FIRST_BYTES: u64 = 64;
 /// Room that is offered to one writer at a time, at most.
 pub const OFFER_BYTES_MAX: u64 = 64 * 1024;

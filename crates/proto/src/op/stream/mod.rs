@@ -272,6 +272,7 @@ impl Streams {
         let window_max = shared.limits.stream_window_bytes_max.min(part);
         // While the peer has little left, it must know exactly who reads.
         let is_scarce = window.unused() < window.share() / 4 * 3;
+        let worth = if is_scarce { 1 } else { REPORT_BYTES };
         let Some(stream) = self.table.get_mut(id) else {
             return;
         };
@@ -281,7 +282,7 @@ impl Streams {
             if !core::mem::replace(&mut receive.window_queued, true) {
                 shared.control.push_back(Control::StreamWindow(id));
             }
-        } else if receive.unreported_bytes() >= REPORT_BYTES && !receive.report_queued {
+        } else if receive.unreported_bytes() >= worth && !receive.report_queued {
             receive.report_queued = true;
             self.reports.push_back((shared.now + REPORT_AFTER, id));
         }
@@ -300,7 +301,7 @@ impl Streams {
             };
             let receive = &mut stream.receive;
             receive.report_queued = false;
-            if receive.unreported_bytes() >= REPORT_BYTES
+            if receive.unreported_bytes() > 0
                 && !core::mem::replace(&mut receive.window_queued, true)
             {
                 receive.report();

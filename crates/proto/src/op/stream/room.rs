@@ -108,7 +108,7 @@ impl Streams {
         let own = stream.send.own_room(&shared.limits);
         let (admitted, bound) = self.admitted(stream, shared);
         let pool = (shared.limits.streams_send_bytes as u64).saturating_sub(self.sums.all.kept);
-        let first = STREAM_FIRST_BYTES.saturating_sub(stream.send.written);
+        let first = STREAM_FIRST_BYTES.saturating_sub(stream.send.unread_bytes());
         let all = pool.min(admitted).max(first);
         let room = own.min(all).min(wanted as u64) as usize;
         if room < wanted {
@@ -155,16 +155,21 @@ impl Streams {
         let window = &shared.send_window;
         let promised = all.queued - all.ahead;
         let free = window.available().saturating_sub(promised);
-        let is_read = send.read_at.is_some_and(|at| shared.now < at + READ_LATELY);
-        let free = if is_read {
-            free
-        } else {
-            let reserve = window.bytes() / RESERVE_PART;
-            free.saturating_sub(reserve).max(free / NEWCOMERS_PART)
+        let left = |free| left_to_owner(free, owner.map(|owner| owner.unread_there));
+        let part = |free: u64, unread: u64| {
+            (free / STREAM_PART).saturating_sub(unread) / (STREAM_PART + 1) * STREAM_PART
         };
         let unread = send.unread_bytes().saturating_sub(REPORT_BYTES);
-        let free = left_to_owner(free, owner.map(|owner| owner.unread_there));
-        let share = (free / STREAM_PART).saturating_sub(unread) / (STREAM_PART + 1) * STREAM_PART;
+        let is_read = send.read_at.is_some_and(|at| shared.now < at + READ_LATELY);
+        let share = if is_read {
+            part(left(free), unread)
+        } else {
+            // Half of the reserve is for those that are new, until they are seen to be read.
+            let reserve = window.bytes() / RESERVE_PART;
+            let old = part(left(free.saturating_sub(reserve)), unread);
+            let new = left(free.saturating_sub(reserve / 2)) / NEWCOMERS_PART;
+            old.max(part(new, send.unread_bytes()))
+        };
         let by_window = send.limit.saturating_sub(send.written);
         if share < by_window {
             return (share, Bound::Others);
