@@ -465,9 +465,8 @@ impl Sockets {
 
 /// How many paths to a peer work.
 fn paths_up(node: &Node, peer: PeerId) -> usize {
-    let stats = node.peer_stats(peer);
-    let paths = stats.iter().flat_map(|stats| &stats.paths);
-    paths.filter(|path| path.state == PathState::Up).count()
+    let states = node.path_states(peer);
+    states.filter(|(_, state)| *state == PathState::Up).count()
 }
 
 /// Whether a stream was turned away for good or for now; `None`: it says nothing of that.
