@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tabane_cluster::PublicKey;
 use tabane_engine::LoopTurn;
 use tabane_io::vnic::Backend;
 use tabane_proto::wire::Witness;
@@ -167,6 +168,7 @@ fn peer_status(
         since_s: at.ago.as_secs(),
         why: why(turn.now, daemon, index, &stats),
         session_age_s: stats.session_since.map(|s| turn.now.since(s).as_secs()),
+        public: stats.public.map(|key| PublicKey(key).to_string()),
         memory_bytes: stats.memory_bytes as u64,
         failures: daemon.redundancy.failures(id),
         paths_up: redundancy.paths_up,
