@@ -9,6 +9,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tabane_io::process::raise_descriptor_limit;
 
+use super::figures::Samples;
 use super::helper::PORT;
 use super::machine::resident_bytes;
 use super::transport::{End, Listener, Stream};
@@ -35,8 +36,8 @@ pub struct Load {
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connected {
-    /// How long each took that was made by itself, µs, sorted.
-    pub each_us: Vec<f64>,
+    /// How long each took that was made by itself, µs.
+    pub each_us: Samples,
     /// From the first to the last of those at once, ms.
     pub at_once_ms: f64,
     /// How many of those open together were answered in every round.
@@ -57,10 +58,12 @@ pub fn connect(end: &End, to: &str, load: &Load) -> io::Result<Connected> {
     for _ in 0..load.one_by_one {
         let begin = Instant::now();
         let stream = end.connect(to, PORT)?;
-        connected.each_us.push(begin.elapsed().as_secs_f64() * 1e6);
+        connected
+            .each_us
+            .0
+            .push(begin.elapsed().as_secs_f64() * 1e6);
         drop(stream);
     }
-    connected.each_us.sort_by(f64::total_cmp);
     let begin = Instant::now();
     thread::scope(|scope| {
         let connect = || scope.spawn(|| end.connect(to, PORT));
@@ -151,6 +154,6 @@ mod tests {
         let near = connect(&End::Tcp, &address, &load).expect("connects");
         let far = far.join().expect("ends").expect("accepts");
         assert_eq!((near.answered, far.answered), (30, 30));
-        assert_eq!(near.each_us.len(), 5);
+        assert_eq!(near.each_us.0.len(), 5);
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::figures::Samples;
 use super::transport::{Listener, Stream};
 
 /// Bytes of one message, unless it is told otherwise.
@@ -47,7 +48,7 @@ pub fn echo(listener: &Listener, bytes: usize) -> std::io::Result<()> {
 pub fn ping(mut stream: &Stream, bytes: usize, lasting: Duration) -> std::io::Result<Latency> {
     stream.set_nodelay()?;
     let mut buffer = vec![7; bytes];
-    let mut half_us = Vec::new();
+    let mut half_us = Samples::default();
     let begin = Instant::now();
     // The first ones meet cold caches.
     let warm = begin + lasting / 10;
@@ -57,18 +58,17 @@ pub fn ping(mut stream: &Stream, bytes: usize, lasting: Duration) -> std::io::Re
         stream.read_exact(&mut buffer)?;
         let now = Instant::now();
         if now > warm {
-            half_us.push((now - sent).as_secs_f64() * 1e6 / 2.0);
+            half_us.0.push((now - sent).as_secs_f64() * 1e6 / 2.0);
         }
-        if now > begin + lasting && !half_us.is_empty() {
+        if now > begin + lasting && !half_us.0.is_empty() {
             break;
         }
     }
-    half_us.sort_by(f64::total_cmp);
-    let at = |share: f64| half_us[((half_us.len() - 1) as f64 * share).round() as usize];
+    let at = |share: f64| half_us.quantile(share).unwrap_or(f64::NAN);
     Ok(Latency {
         p50_us: at(0.5),
         p99_us: at(0.99),
-        count: half_us.len(),
+        count: half_us.0.len(),
     })
 }
 

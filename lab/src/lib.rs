@@ -42,6 +42,7 @@ mod inject;
 pub mod interrupt;
 mod lab;
 mod namespace;
+pub mod pattern;
 pub mod peers;
 mod processes;
 mod state;

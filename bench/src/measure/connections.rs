@@ -116,15 +116,9 @@ fn once(stand: &Stand, figures: &mut Figures) -> Result<(), LabError> {
     // The daemons' memory does not shrink when the connections are closed.
     let (near, far): (Connected, Connected) = pair.results()?;
     let daemons_mb = daemons_bytes(stand)?.saturating_sub(before) as f64 / 1e6;
-    let at = |share: f64| {
-        let last = near.each_us.len().checked_sub(1)?;
-        near.each_us
-            .get((last as f64 * share).round() as usize)
-            .copied()
-    };
-    let number = |value: Option<f64>| value.unwrap_or(f64::NAN);
-    figures.each_p50_us.0.push(number(at(0.5)));
-    figures.each_p99_us.0.push(number(at(0.99)));
+    let at = |share: f64| near.each_us.quantile(share).unwrap_or(f64::NAN);
+    figures.each_p50_us.0.push(at(0.5));
+    figures.each_p99_us.0.push(at(0.99));
     figures.at_once_ms.0.push(near.at_once_ms);
     figures
         .answered

@@ -26,8 +26,6 @@ use super::transport::Stream;
 pub const BIN_NS: u64 = 1_000_000;
 /// Shorter pauses between two reads are nothing to note.
 const PAUSE_NOTED_NS: u64 = 2_000_000;
-const BLOCK_WORDS: usize = 16 * 1024;
-const WORD_BYTES: usize = 8;
 
 /// What the receiver saw.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -58,8 +56,7 @@ pub struct Sent {
 /// What a stream is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// 64-bit little-endian numbers, counting up. Any byte lost, doubled or in the wrong place
-    /// shows.
+    /// As [`tabane_lab::pattern`] says: any byte lost, doubled or in the wrong place shows.
     Counted,
     /// Whatever there is: nothing is written or looked at only to be checked.
     Any,
@@ -74,57 +71,11 @@ pub fn exchange(stream: &Stream, lasting: Duration, content: Content) -> Timelin
     })
 }
 
-/// Writes a piece of [`Content::Counted`].
-fn fill(block: &mut [u8], first_word: u64) {
-    for (word, number) in block.chunks_exact_mut(WORD_BYTES).zip(first_word..) {
-        word.copy_from_slice(&number.to_le_bytes());
-    }
-}
-
-/// Where the stream is wrong first, if this piece of it begins at `offset`.
-fn first_wrong(piece: &[u8], offset: u64) -> Option<u64> {
-    let word = |offset: u64| (offset / WORD_BYTES as u64).to_le_bytes();
-    let until_word = (offset.next_multiple_of(WORD_BYTES as u64) - offset) as usize;
-    let (head, rest) = piece.split_at(until_word.min(piece.len()));
-    let wrong_byte = |part: &[u8], from: u64| {
-        let mut offsets = part.iter().zip(from..);
-        offsets.find_map(|(&byte, at)| (word(at)[at as usize % WORD_BYTES] != byte).then_some(at))
-    };
-    if let Some(at) = wrong_byte(head, offset) {
-        return Some(at);
-    }
-    let mut at = offset + head.len() as u64;
-    let words = rest.chunks_exact(WORD_BYTES);
-    let tail = words.remainder();
-    for chunk in words {
-        if chunk != word(at) {
-            return wrong_byte(chunk, at);
-        }
-        at += WORD_BYTES as u64;
-    }
-    wrong_byte(tail, at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::transport::Listener;
     use std::net::{TcpListener, TcpStream};
-
-    #[test]
-    fn a_wrong_byte_is_found_wherever_the_piece_begins() {
-        let mut block = vec![0; 8000];
-        fill(&mut block, 0);
-        for from in 0..20 {
-            for to in [from, from + 3, 4000, 7999, 8000] {
-                assert_eq!(first_wrong(&block[from..to], from as u64), None);
-            }
-        }
-        block[4321] ^= 1;
-        assert_eq!(first_wrong(&block[3..], 3), Some(4321));
-        assert_eq!(first_wrong(&block[4322..], 4322), None);
-        assert_eq!(first_wrong(&block[8..16], 16), Some(16));
-    }
 
     #[test]
     fn both_ends_send_and_receive_at_once() {

@@ -2,9 +2,10 @@
 
 use std::io::{ErrorKind, Read};
 
-use super::{BIN_NS, Content, PAUSE_NOTED_NS, Timeline, first_wrong};
+use super::{BIN_NS, Content, PAUSE_NOTED_NS, Timeline};
 use crate::transport::{Listener, Stream};
 use tabane_lab::monotonic_ns;
+use tabane_lab::pattern::first_wrong;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 

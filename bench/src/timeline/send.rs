@@ -3,8 +3,11 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use super::{BLOCK_WORDS, Content, Sent, WORD_BYTES, fill};
+use super::{Content, Sent};
 use crate::transport::Stream;
+use tabane_lab::pattern::fill;
+
+const BLOCK_BYTES: usize = 128 * 1024;
 
 /// Send as fast as the connection takes it, for this long; then wait until the
 /// receiver has all of it.
@@ -37,11 +40,11 @@ fn write_all(
     content: Content,
     sent: &mut u64,
 ) -> std::io::Result<()> {
-    let mut block = vec![0; BLOCK_WORDS * WORD_BYTES];
+    let mut block = vec![0; BLOCK_BYTES];
     let until = Instant::now() + lasting;
     while Instant::now() < until {
         if content == Content::Counted {
-            fill(&mut block, *sent / WORD_BYTES as u64);
+            fill(&mut block, *sent);
         }
         stream.write_all(&block)?;
         *sent += block.len() as u64;

@@ -14,7 +14,7 @@ use tabane_proto::wire::WireMode;
 use tabane_proto::{ConfigError, Event, LinkId, Node, NodeConfig, Time};
 
 use crate::batch::{Batching, Moved};
-use crate::host::{HOST_TOKENS, Host, Turn};
+use crate::host::{HOST_TOKENS, Host, LoopTurn};
 use crate::link::{LinkSpec, LinkStatus};
 use crate::links::{LinkTable, Links};
 use crate::spin::Spin;
@@ -271,7 +271,7 @@ impl<S: System> Engine<S> {
     fn take_in(&mut self, now: Time, host: &mut impl Host, ready: &[Ready]) {
         for &ready in ready {
             if ready.token >= HOST_TOKENS {
-                let mut turn = Turn {
+                let mut turn = LoopTurn {
                     now,
                     node: &mut self.node,
                     poller: &self.poller,

@@ -19,7 +19,7 @@ pub trait Host {
     fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>);
 
     /// A descriptor that the host registered (with a token from [`HOST_TOKENS`] on) is ready.
-    fn ready(&mut self, turn: &mut Turn<'_>, ready: Ready);
+    fn ready(&mut self, turn: &mut LoopTurn<'_>, ready: Ready);
 
     /// Once a turn, after everything that arrived was taken in: put in what
     /// there is to send (frames read from the virtual NIC). Returns whether it
@@ -37,8 +37,8 @@ pub trait Host {
     fn devices_changed(&mut self, _devices: &[Interface]) {}
 }
 
-/// What the host may see and touch while the loop calls it.
-pub struct Turn<'a> {
+/// What the host may see and touch in one turn of the loop.
+pub struct LoopTurn<'a> {
     /// The time of this turn.
     pub now: Time,
     /// The protocol.
@@ -50,7 +50,7 @@ pub struct Turn<'a> {
     pub busy: Duration,
 }
 
-impl Turn<'_> {
+impl LoopTurn<'_> {
     /// What the operating system says of the links.
     pub fn link_status(&self) -> Vec<LinkStatus> {
         self.links.status()

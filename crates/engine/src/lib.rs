@@ -21,6 +21,6 @@ mod system;
 mod tests;
 
 pub use engine::{Engine, EngineConfig, EngineError, Wait};
-pub use host::{HOST_TOKENS, Host, Turn};
+pub use host::{HOST_TOKENS, Host, LoopTurn};
 pub use link::{LinkSpec, LinkStatus};
 pub use spin::SPIN;

@@ -54,9 +54,12 @@ struct Raised {
     until: Time,
     /// Of 2^this first messages one is taken.
     lot_bits: u32,
-    /// Those that the sieve was made from, ascending, and when.
+    /// Those that the sieve was made from, ascending, their generation, and when.
     sessions: Vec<u32>,
+    generation: u64,
     sieved_at: Time,
+    /// The last generation that was held against them.
+    seen: u64,
     /// Accepts them, and as few others as the kernel has room for.
     sieve: Vec<Instruction>,
     sieve_max: usize,
@@ -70,7 +73,9 @@ impl Raised {
             until: now + HOLD,
             lot_bits,
             sessions: Vec::new(),
+            generation: 0,
             sieved_at: now,
+            seen: 0,
             sieve: Vec::new(),
             sieve_max: FILTER_INSTRUCTIONS_MAX - AROUND_SIEVE,
             is_open: false,
@@ -83,24 +88,27 @@ impl Raised {
         self.sessions.clear();
         self.sessions.extend(node.session_numbers());
         self.sieve = sieve(&self.sessions, self.sieve_max);
+        self.generation = node.sessions_generation();
         self.sieved_at = now;
         self.is_open = false;
     }
 
     /// Whether the filter has to change, as sessions came or went.
     fn follow(&mut self, now: Time, node: &Node) -> bool {
-        if !self.is_open && node.session_numbers().eq(self.sessions.iter().copied()) {
+        let generation = node.sessions_generation();
+        if generation == self.generation {
             return false;
         }
         if now.since(self.sieved_at) >= RENEW_EVERY {
             self.make_sieve(now, node);
             return true;
         }
-        if self.is_open || self.has_all(node.session_numbers()) {
+        if self.is_open || generation == self.seen {
             return false;
         }
-        self.is_open = true;
-        true
+        self.seen = generation;
+        self.is_open = !self.has_all(node.session_numbers());
+        self.is_open
     }
 
     /// Whether the sieve was made from all of these, ascending, and perhaps others.

@@ -4,7 +4,7 @@ use core::task::{Poll, Waker};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use slab::Slab;
-use tabane_engine::{HOST_TOKENS, Host, Turn};
+use tabane_engine::{HOST_TOKENS, Host, LoopTurn};
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::link::PathState;
 use tabane_proto::op::{CODE_REFUSED, OpEvent, Rest};
@@ -465,9 +465,8 @@ impl Sockets {
 
 /// How many paths to a peer work.
 fn paths_up(node: &Node, peer: PeerId) -> usize {
-    let stats = node.peer_stats(peer);
-    let paths = stats.iter().flat_map(|stats| &stats.paths);
-    paths.filter(|path| path.state == PathState::Up).count()
+    let states = node.path_states(peer);
+    states.filter(|(_, state)| *state == PathState::Up).count()
 }
 
 /// Whether a stream was turned away for good or for now; `None`: it says nothing of that.
@@ -497,7 +496,7 @@ impl Host for Sockets {
 
     fn frame(&mut self, _from: PeerId, _frame: &mut Vec<u8>) {}
 
-    fn ready(&mut self, _turn: &mut Turn<'_>, _ready: Ready) {}
+    fn ready(&mut self, _turn: &mut LoopTurn<'_>, _ready: Ready) {}
 
     fn produce(&mut self, _now: Time, _node: &mut Node) -> bool {
         core::mem::take(&mut self.wrote_small)

@@ -142,20 +142,22 @@ struct Task<F> {
     woken: Arc<Woken>,
 }
 
+impl<F: Future> Task<F> {
+    fn poll(&mut self) -> Poll<F::Output> {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        self.call.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+}
+
 /// So many tasks whose calls all wait.
 fn tasks<F: Future>(count: usize, call: impl Fn() -> F) -> Vec<Task<F>> {
     let task = |_| {
-        let woken = Arc::new(Woken::default());
-        let mut call = Box::pin(call());
-        assert!(poll(&mut call, &woken).is_pending());
-        Task { call, woken }
+        let (call, woken) = (Box::pin(call()), Arc::default());
+        let mut task = Task { call, woken };
+        assert!(task.poll().is_pending());
+        task
     };
     (0..count).map(task).collect()
-}
-
-fn poll<F: Future>(call: &mut Pin<Box<F>>, woken: &Arc<Woken>) -> Poll<F::Output> {
-    let waker = Waker::from(Arc::clone(woken));
-    call.as_mut().poll(&mut Context::from_waker(&waker))
 }
 
 /// Waits until so many of them were woken; which.
@@ -183,11 +185,7 @@ fn a_message_wakes_one_of_those_who_wait_and_another_if_that_one_gives_up() {
     assert_eq!(woken(&waiting, 1), [0]);
     drop(waiting.remove(0));
     assert_eq!(woken(&waiting, 1), [0]);
-    let Task {
-        mut call,
-        woken: by,
-    } = waiting.remove(0);
-    let Poll::Ready(message) = poll(&mut call, &by) else {
+    let Poll::Ready(message) = waiting.remove(0).poll() else {
         panic!("it was woken for nothing");
     };
     assert_eq!(message.unwrap().data, b"one");
@@ -200,12 +198,9 @@ fn a_message_wakes_one_of_those_who_wait_and_another_if_that_one_gives_up() {
     let begun = Instant::now();
     for wanted in [&b"two"[..], b"three", b"four"] {
         woken(&waiting, 1);
-        let Task {
-            mut call,
-            woken: by,
-        } = waiting.remove(0);
+        let mut task = waiting.remove(0);
         let message = loop {
-            if let Poll::Ready(message) = poll(&mut call, &by) {
+            if let Poll::Ready(message) = task.poll() {
                 break message;
             }
             // It may have to come yet.
@@ -224,11 +219,7 @@ fn a_stream_wakes_one_of_those_who_accept_and_another_if_that_one_gives_up() {
     assert_eq!(woken(&waiting, 1), [0]);
     drop(waiting.remove(0));
     assert_eq!(woken(&waiting, 1), [0]);
-    let Task {
-        mut call,
-        woken: by,
-    } = waiting.remove(0);
-    assert!(poll(&mut call, &by).is_ready());
+    assert!(waiting.remove(0).poll().is_ready());
     assert_eq!(woken(&waiting, 0), [0; 0]);
 }
 

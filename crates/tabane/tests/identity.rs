@@ -139,6 +139,12 @@ fn who_has_stolen_another_nodes_files_is_not_taken_for_this_one() {
         start(&mut cluster, node);
     }
     wait_up(&cluster, "n1");
+    let table = text(&run(&cluster, 0, &["status"]).stdout);
+    let key = p1.split('"').nth(1).expect("is quoted");
+    assert!(
+        table.contains(&format!("has shown its key: {key}")),
+        "{table}"
+    );
 
     // Machine 2 has all that n2 has, and says that it is n1. Then without any key of its own.
     let with_key: [Entry<'_>; 2] = [("n0", 0, p0), ("n1", 2, p2)];

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::*;
-use tabane_engine::{Engine, EngineConfig, Host, LinkSpec, Turn};
+use tabane_engine::{Engine, EngineConfig, Host, LinkSpec, LoopTurn};
 use tabane_io::poll::{Poller, Ready};
 use tabane_lab::LabConfig;
 use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
@@ -298,7 +298,7 @@ impl Host for Liar {
 
     fn frame(&mut self, _: PeerId, _: &mut Vec<u8>) {}
 
-    fn ready(&mut self, _: &mut Turn<'_>, _: Ready) {}
+    fn ready(&mut self, _: &mut LoopTurn<'_>, _: Ready) {}
 
     fn produce(&mut self, _: Time, _: &mut Node) -> bool {
         false

@@ -13,7 +13,7 @@ use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 
 use super::fake::{Fake, ip};
 use crate::engine::{Engine, EngineConfig};
-use crate::host::{Host, Turn};
+use crate::host::{Host, LoopTurn};
 use crate::link::{LinkSpec, RETRY};
 use crate::system::TOKEN_MONITOR;
 
@@ -46,7 +46,7 @@ impl Host for Program {
 
     fn frame(&mut self, _: PeerId, _: &mut Vec<u8>) {}
 
-    fn ready(&mut self, _: &mut Turn<'_>, _: Ready) {}
+    fn ready(&mut self, _: &mut LoopTurn<'_>, _: Ready) {}
 
     fn produce(&mut self, _: Time, _: &mut Node) -> bool {
         false

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use tabane_engine::{Host, Turn};
+use tabane_engine::{Host, LoopTurn};
 use tabane_io::poll::{Poller, Ready};
 use tabane_proto::op::OpEvent;
 use tabane_proto::{Event, Node, PeerId, StreamId, Time};
@@ -184,7 +184,7 @@ impl Host for Bulk {
 
     fn frame(&mut self, _from: PeerId, _frame: &mut Vec<u8>) {}
 
-    fn ready(&mut self, _turn: &mut Turn<'_>, _ready: Ready) {}
+    fn ready(&mut self, _turn: &mut LoopTurn<'_>, _ready: Ready) {}
 
     fn produce(&mut self, now: Time, node: &mut Node) -> bool {
         let until = self.began.map(|began| began + self.plan.lasting);

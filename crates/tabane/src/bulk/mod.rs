@@ -3,7 +3,6 @@
 //! is the one that drives the loop.
 
 mod host;
-mod pattern;
 mod report;
 mod sending;
 mod taking;

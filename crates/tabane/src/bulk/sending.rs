@@ -1,10 +1,10 @@
 //! The streams this node sends.
 
+use tabane_lab::pattern::{WORD_BYTES, fill};
 use tabane_proto::op::{OpError, Policy};
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::ms;
-use super::pattern::{WORD_BYTES, fill};
 use super::report::{Pinged, Sent, quantile};
 
 /// What a stream is for, as its opener says: to be read to its end …

@@ -1,9 +1,9 @@
 //! The streams of others.
 
+use tabane_lab::pattern::first_wrong;
 use tabane_proto::op::OpError;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
-use super::pattern::first_wrong;
 use super::report::{INTERVAL_MS, INTERVALS_MAX, Taken};
 use super::sending::SERVICE_ECHO;
 

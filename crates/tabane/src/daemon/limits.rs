@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tabane_engine::Turn;
+use tabane_engine::LoopTurn;
 use tabane_io::udp::UdpCounters;
 use tabane_proto::NodeStats;
 use tabane_proto::op::OpStats;
@@ -17,7 +17,7 @@ use crate::vswitch::DropReason;
 type Hit = (&'static str, u64);
 
 /// Those that were hit.
-pub fn hit(daemon: &Daemon, turn: &Turn<'_>) -> BTreeMap<String, u64> {
+pub fn hit(daemon: &Daemon, turn: &LoopTurn<'_>) -> BTreeMap<String, u64> {
     let mut hit = BTreeMap::new();
     let mut add = |hits: &[Hit]| {
         for (name, count) in hits.iter().filter(|(_, count)| *count > 0) {

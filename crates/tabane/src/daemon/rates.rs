@@ -42,12 +42,13 @@ impl RateMeter {
         self.taken = now;
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / elapsed.as_secs_f64();
         for peer in peers {
-            let Some(stats) = node.peer_stats(peer) else {
-                continue;
-            };
-            for path in stats.paths {
-                let seen = self.paths.entry((peer, path.link)).or_default();
-                let (sent, received) = (path.stats.bytes_sent, path.stats.bytes_received);
+            for (link, _) in node.path_states(peer) {
+                // Peers that were never met have none, however many they are.
+                let Some(stats) = node.path_stats(peer, link) else {
+                    continue;
+                };
+                let seen = self.paths.entry((peer, link)).or_default();
+                let (sent, received) = (stats.bytes_sent, stats.bytes_received);
                 seen.rates = Rates {
                     tx_mbps: mbps(sent.saturating_sub(seen.sent)),
                     rx_mbps: mbps(received.saturating_sub(seen.received)),

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, RunSpec, Severity, Wire};
-use tabane_engine::Turn;
+use tabane_engine::LoopTurn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
 use tabane_proto::crypto::public_key;
@@ -21,7 +21,7 @@ use crate::status::ReloadReport;
 impl Daemon {
     /// Reads the cluster file anew and does as it says; with `check`, only says
     /// what that would be. The log tells, too.
-    pub(super) fn reload(&mut self, turn: &mut Turn<'_>, check: bool) -> ReloadReport {
+    pub(super) fn reload(&mut self, turn: &mut LoopTurn<'_>, check: bool) -> ReloadReport {
         if check {
             return match self.plan() {
                 Ok(plan) => plan.report(),
@@ -115,7 +115,7 @@ impl Daemon {
     }
 
     /// Does what was found to be possible.
-    fn apply(&mut self, plan: Plan, turn: &mut Turn<'_>) {
+    fn apply(&mut self, plan: Plan, turn: &mut LoopTurn<'_>) {
         let (new, me) = (plan.new, plan.me);
         if new.keys() != self.cluster.keys()
             && let Err(error) = turn.node.set_keys(turn.now, new.keys())
@@ -364,7 +364,13 @@ fn link(node: &NodeSpec, number: usize) -> Option<IpAddr> {
 }
 
 /// Tells the node where a peer is now.
-fn move_peer(turn: &mut Turn<'_>, peer: PeerId, before: &NodeSpec, after: &NodeSpec, port: u16) {
+fn move_peer(
+    turn: &mut LoopTurn<'_>,
+    peer: PeerId,
+    before: &NodeSpec,
+    after: &NodeSpec,
+    port: u16,
+) {
     for number in 0..LINKS_MAX {
         let address = link(after, number);
         if address != link(before, number) {

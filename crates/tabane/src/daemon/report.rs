@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tabane_engine::Turn;
+use tabane_cluster::PublicKey;
+use tabane_engine::LoopTurn;
 use tabane_io::vnic::Backend;
 use tabane_proto::wire::Witness;
 use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Rejection, Time, link};
@@ -41,7 +42,7 @@ pub fn unix_ms() -> u64 {
 }
 
 /// The state of everything.
-pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
+pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
     let spec = &daemon.cluster.nodes[daemon.me];
     let links: Vec<_> = turn.link_status().into_iter().map(link_status).collect();
     let peer = |(id, index): &_| peer_status(daemon, turn, &links, *id, *index);
@@ -72,7 +73,7 @@ pub fn report(daemon: &Daemon, turn: &Turn<'_>) -> StatusReport {
 }
 
 /// Programs under `tabane run`.
-fn run(daemon: &Daemon, turn: &Turn<'_>) -> RunStatus {
+fn run(daemon: &Daemon, turn: &LoopTurn<'_>) -> RunStatus {
     let agent = daemon.agent.as_ref();
     let status = |agent: &Agent| agent.status(turn.now, turn.node, unix_ms());
     agent.map(status).unwrap_or_default()
@@ -100,7 +101,7 @@ fn refused(daemon: &Daemon, now: Time) -> Vec<RefusedStatus> {
 }
 
 /// Every reason to drop a datagram, if it ever happened.
-fn dropped(turn: &Turn<'_>) -> BTreeMap<String, u64> {
+fn dropped(turn: &LoopTurn<'_>) -> BTreeMap<String, u64> {
     let stats = turn.node.node_stats();
     let counts = Rejection::ALL.map(|reason| (reason.name(), stats.rejected(reason)));
     let mut dropped = BTreeMap::new();
@@ -147,7 +148,7 @@ fn link_status(link: tabane_engine::LinkStatus) -> LinkStatus {
 
 fn peer_status(
     daemon: &Daemon,
-    turn: &Turn<'_>,
+    turn: &LoopTurn<'_>,
     links: &[LinkStatus],
     id: PeerId,
     index: usize,
@@ -167,6 +168,7 @@ fn peer_status(
         since_s: at.ago.as_secs(),
         why: why(turn.now, daemon, index, &stats),
         session_age_s: stats.session_since.map(|s| turn.now.since(s).as_secs()),
+        public: stats.public.map(|key| PublicKey(key).to_string()),
         memory_bytes: stats.memory_bytes as u64,
         failures: daemon.redundancy.failures(id),
         paths_up: redundancy.paths_up,

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
-use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, SPIN, Turn};
+use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::netlink::Interface;
@@ -252,7 +252,7 @@ impl Daemon {
     }
 
     /// Answers a client of the control socket.
-    fn answer(&mut self, turn: &mut Turn<'_>, request: Request, caller: Caller) -> Response {
+    fn answer(&mut self, turn: &mut LoopTurn<'_>, request: Request, caller: Caller) -> Response {
         match request {
             Request::Status => Response::Status(Box::new(super::report::report(self, turn))),
             Request::Nodes => Response::Nodes(NodesReport::of(&self.cluster, self.me)),
@@ -503,7 +503,7 @@ impl Host for Daemon {
         }
     }
 
-    fn ready(&mut self, turn: &mut Turn<'_>, ready: Ready) {
+    fn ready(&mut self, turn: &mut LoopTurn<'_>, ready: Ready) {
         if Agent::owns(ready.token) {
             if let Some(mut agent) = self.agent.take() {
                 agent.ready(turn.now, turn.node, self, ready);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::process::Child;
 
-use tabane_engine::Turn;
+use tabane_engine::LoopTurn;
 use tabane_io::clock;
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::link::PathState;
@@ -152,7 +152,7 @@ impl Daemon {
     }
 
     /// The keeper says something.
-    pub(super) fn steered(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn steered(&mut self, turn: &mut LoopTurn<'_>) {
         let Some(mut steering) = self.helm.steering.take() else {
             return;
         };
@@ -182,7 +182,7 @@ impl Daemon {
     }
 
     /// The cluster file was read anew.
-    pub(super) fn set_helm(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn set_helm(&mut self, turn: &mut LoopTurn<'_>) {
         match (
             self.cluster.mptcp && self.is_for_all(),
             self.helm.is_steering(),
@@ -195,7 +195,7 @@ impl Daemon {
     }
 
     /// Steers no more.
-    pub(super) fn leave_helm(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn leave_helm(&mut self, turn: &mut LoopTurn<'_>) {
         self.helm.stop(turn.poller);
         for (peer, _) in &self.peers {
             turn.node.watch(*peer, false);

@@ -417,6 +417,18 @@ pub const FAMILIES: &[Family] = &[
         samples: |report, out| each_peer(report, out, |peer| peer.session_age_s.map(|s| s as f64)),
     },
     Family {
+        name: "tabane_peer_key_shown",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: PEER,
+        help: "1 if the peer has shown that it holds the key of its `public` in the cluster file, 0 if the cluster key alone. Absent before the first handshake.",
+        samples: |report, out| {
+            each_peer(report, out, |peer| {
+                peer.session_age_s.map(|_| flag(peer.public.is_some()))
+            });
+        },
+    },
+    Family {
         name: "tabane_peer_memory_bytes",
         kind: Kind::Gauge,
         unit: Unit::Bytes,

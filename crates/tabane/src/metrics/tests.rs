@@ -126,7 +126,7 @@ fn a_report_as_metrics() {
     let samples = parse(&render(&example_report()));
     let path = |link| [("peer", "n2"), ("link", link)];
     type Labels<'a> = &'a [(&'a str, &'a str)];
-    let expected: [(&str, Labels<'_>, Option<f64>); 25] = [
+    let expected: [(&str, Labels<'_>, Option<f64>); 28] = [
         (
             "tabane_node_info",
             &[("node", "n0"), ("version", "0.1.0"), ("wire", "encrypted")],
@@ -185,6 +185,13 @@ fn a_report_as_metrics() {
         ),
         (
             "tabane_peer_session_age_seconds",
+            &[("peer", "storage-3.rack2")],
+            None,
+        ),
+        ("tabane_peer_key_shown", &[("peer", "n1")], Some(1.0)),
+        ("tabane_peer_key_shown", &[("peer", "n2")], Some(0.0)),
+        (
+            "tabane_peer_key_shown",
             &[("peer", "storage-3.rack2")],
             None,
         ),

@@ -127,6 +127,10 @@ pub struct PeerStatus {
     pub why: Option<String>,
     /// Seconds since the last handshake; `null` before the first.
     pub session_age_s: Option<u64>,
+    /// Its `public` of the cluster file, if it has shown to be the holder; `null`: it shows the cluster key alone, or
+    /// there is no session.
+    #[serde(default)]
+    pub public: Option<String>,
     /// Memory held for it.
     pub memory_bytes: u64,
     /// How often it was connected and then was no longer, since the daemon started.

@@ -166,6 +166,9 @@ fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut 
     row(out, (&clean(&peer.name), label_width), cells, painted);
     why_line(peer.why.as_deref(), "  ", out);
     redundancy_line(peer, colours, out);
+    if let Some(public) = &peer.public {
+        line(out, &format!("  has shown its key: {}", clean(public)));
+    }
     for path in &peer.paths {
         path_row(path, label_width, colours, out);
         why_line(path.why.as_deref(), "    ", out);

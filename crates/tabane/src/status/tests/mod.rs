@@ -98,6 +98,7 @@ pub(crate) fn example() -> StatusReport {
         since_s: 11_520,
         why: None,
         session_age_s: Some(720),
+        public: None,
         memory_bytes: 4_194_304,
         failures: 0,
         paths_up: paths.len(),
@@ -186,7 +187,10 @@ pub(crate) fn example() -> StatusReport {
             }),
         },
         peers: vec![
-            peer("n1", PeerState::Up, fine),
+            PeerStatus {
+                public: Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned()),
+                ..peer("n1", PeerState::Up, fine)
+            },
             PeerStatus {
                 paths_up: 1,
                 redundancy_lost: true,
