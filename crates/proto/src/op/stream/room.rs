@@ -155,20 +155,19 @@ impl Streams {
         let window = &shared.send_window;
         let promised = all.queued - all.ahead;
         let free = window.available().saturating_sub(promised);
-        let left = |free| left_to_owner(free, owner.map(|owner| owner.unread_there));
-        let part = |free: u64, unread: u64| {
-            (free / STREAM_PART).saturating_sub(unread) / (STREAM_PART + 1) * STREAM_PART
+        let left = left_to_owner(free, owner.map(|owner| owner.unread_there));
+        let part = |of: u64, unread: u64| {
+            (of / STREAM_PART).saturating_sub(unread) / (STREAM_PART + 1) * STREAM_PART
         };
         let unread = send.unread_bytes().saturating_sub(REPORT_BYTES);
         let is_read = send.read_at.is_some_and(|at| shared.now < at + READ_LATELY);
         let share = if is_read {
-            part(left(free), unread)
+            part(left, unread)
         } else {
             // Half of the reserve is for those that are new, until they are seen to be read.
             let reserve = window.bytes() / RESERVE_PART;
-            let old = part(left(free.saturating_sub(reserve)), unread);
-            let new = left(free.saturating_sub(reserve / 2)) / NEWCOMERS_PART;
-            old.max(part(new, send.unread_bytes()))
+            let new = left.saturating_sub(reserve / 2) / NEWCOMERS_PART;
+            part(left.saturating_sub(reserve), unread).max(part(new, send.unread_bytes()))
         };
         let by_window = send.limit.saturating_sub(send.written);
         if share < by_window {
