@@ -215,10 +215,13 @@ impl Streams {
         let Some(stream) = self.table.get(id).filter(waits) else {
             return;
         };
+        // Whoever stands in line was there before; but it is long if many are not read, and while little
+        // is kept they all wait for their own readers.
+        let kept = self.sums.all.kept + self.waiters.offered_bytes;
+        let goes_ahead = self.waiters.to_see == 0 || kept <= all_kept_max(shared) / 2;
         match self.bound(stream, shared) {
             _ if !stream.send.is_open() => self.offer(id, shared),
-            // Whoever stands in line was there before.
-            Bound::None if self.waiters.to_see == 0 => self.offer(id, shared),
+            Bound::None if goes_ahead => self.offer(id, shared),
             Bound::None | Bound::Others => self.wait_in_line(id),
             Bound::Own | Bound::Window => {}
         }

@@ -65,6 +65,40 @@ fn a_stream_that_is_read_goes_on_however_many_are_not() {
     }
 }
 
+/// A writer that comes when it is told of room need not wait for a turn of those that nobody reads.
+#[test]
+fn whoever_fills_its_own_queue_is_told_of_room_however_many_wait_for_others() {
+    let told = |count: usize| {
+        let mut p = pair();
+        let ids = open(&mut p, count + 1);
+        for id in &ids {
+            p.ends[0].set_stream_owner(*id, 1000).unwrap();
+        }
+        let (id, unread) = ids.split_first().unwrap();
+        fill(&mut p, unread);
+        let (data, mut buffer) = (vec![1; 200_000], vec![0; 200_000]);
+        let (until, mut all) = (p.now + Duration::from_millis(300), 0);
+        let mut may_write = true;
+        loop {
+            let events = p.events(0);
+            may_write |= events.contains(&OpEvent::Writable(*id));
+            while may_write {
+                may_write = p.ends[0].write_stream(*id, &data).unwrap() == data.len();
+            }
+            while let Ok(Read { len, .. }) = p.ends[1].read_stream(*id, &mut buffer)
+                && len > 0
+            {
+                all += len;
+            }
+            if !p.step(until) {
+                return all;
+            }
+        }
+    };
+    let (alone, beside) = (told(0), told(1000));
+    assert!(beside > alone / 2, "{beside} of {alone}");
+}
+
 #[test]
 fn readers_that_kept_up_and_then_stand_still_stop_nobody() {
     let mut p = pair();
