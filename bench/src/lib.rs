@@ -130,6 +130,8 @@ pub enum Measurement {
     Connections,
     /// CPU and memory of an idle node with 8 peers
     Idle,
+    /// What a thousand peers cost, simulated, and 1,024 nodes that are not there
+    Peers,
     /// A program that does nothing: by itself and under `tabane run`
     Start,
     /// Downloads by HTTP: nginx and curl

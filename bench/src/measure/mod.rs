@@ -8,6 +8,7 @@ mod flood;
 mod idle;
 pub mod latency;
 mod matrix;
+mod peers;
 mod programs;
 mod race;
 mod start;
@@ -38,6 +39,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Latency => latency::measure(settings),
         Measurement::Choose => choose::measure(settings),
         Measurement::Idle => idle::measure(settings),
+        Measurement::Peers => peers::measure(settings),
         Measurement::Http => programs::http(settings),
         Measurement::Redis => programs::redis(settings),
         Measurement::Connections => connections::measure(settings),

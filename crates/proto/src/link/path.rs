@@ -72,8 +72,17 @@ pub struct Path {
     events: VecDeque<PathEvent>,
     announced_up: Option<bool>,
     since: Time,
-    /// What is counted of arrivals, copies and failures; the rest is counted in `flight`.
-    stats: PathStats,
+    counted: Counted,
+}
+
+/// What is counted here of the path's figures; the rest is counted in its [`Flight`].
+#[derive(Debug, Default)]
+struct Counted {
+    packets_received: u64,
+    bytes_received: u64,
+    duplicates: u64,
+    copies_left_out: u64,
+    failures: u64,
 }
 
 impl Path {
@@ -91,7 +100,7 @@ impl Path {
             events: VecDeque::new(),
             announced_up: None,
             since: now,
-            stats: PathStats::default(),
+            counted: Counted::default(),
         }
     }
 
@@ -128,7 +137,7 @@ impl Path {
 
     /// A copy was to go here that there was no room for.
     pub const fn copy_left_out(&mut self) {
-        self.stats.copies_left_out += 1;
+        self.counted.copies_left_out += 1;
     }
 
     /// The peer is crowded and grants this much, in bytes per second; infinite: it only asks for
@@ -240,11 +249,11 @@ impl Path {
         ack_eliciting: bool,
     ) -> bool {
         if !self.received.on_received(now, number, ack_eliciting) {
-            self.stats.duplicates += 1;
+            self.counted.duplicates += 1;
             return false;
         }
-        self.stats.packets_received += 1;
-        self.stats.bytes_received += datagram_bytes as u64;
+        self.counted.packets_received += 1;
+        self.counted.bytes_received += datagram_bytes as u64;
         let more_sent = self.peer_next > self.received.next_number();
         self.liveness.on_arrival(now, more_sent, self.flight.rtt());
         true
@@ -269,11 +278,11 @@ impl Path {
     pub fn stats(&self) -> PathStats {
         let flight = self.flight.stats();
         PathStats {
-            packets_received: self.stats.packets_received,
-            bytes_received: self.stats.bytes_received,
-            duplicates: self.stats.duplicates,
-            copies_left_out: self.stats.copies_left_out,
-            failures: self.stats.failures,
+            packets_received: self.counted.packets_received,
+            bytes_received: self.counted.bytes_received,
+            duplicates: self.counted.duplicates,
+            copies_left_out: self.counted.copies_left_out,
+            failures: self.counted.failures,
             memory_bytes: flight.memory_bytes + self.received.heap_bytes() + size_of::<Path>(),
             ..flight
         }
@@ -533,7 +542,7 @@ impl Path {
             self.flight.restart(now);
             PathEvent::Up { witness, at: now }
         } else {
-            self.stats.failures += 1;
+            self.counted.failures += 1;
             PathEvent::Down { witness, at: now }
         };
         if self.events.len() == EVENTS_MAX {

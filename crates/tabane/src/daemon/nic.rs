@@ -19,7 +19,7 @@ use crate::vswitch::{DropReason, VSwitch, Verdict, flow_hash};
 pub const NAME: &str = "tab0";
 /// Its MTU: 44 wire pieces of a 1500-byte network less headers, so that a full
 /// packet leaves in one burst. Larger is cut again by the kernel, smaller costs
-/// more calls (measured, docs/measured.md).
+/// more calls.
 const MTU: u32 = 62_000;
 /// Largest packet the kernel hands over uncut (TSO, BIG TCP).
 const GSO_BYTES_MAX: u32 = 350_000;

@@ -1,7 +1,7 @@
 //! How much of what is written to a stream may wait to be sent.
 
 /// What waits behind more than this has left the processor's own cache when it is sent, and costs
-/// more to carry (docs/measured.md).
+/// more to carry.
 const BYTES_MIN: u64 = 1024 * 1024;
 /// So many times its own size must go without it being too little before it shrinks.
 const CALM: u64 = 64;

@@ -26,7 +26,7 @@ const PINGS_LOST_MIN: u32 = 3;
 const USED_MIN: f64 = 0.4;
 /// One that can do less than this share of what its sibling carries is given copies only
 /// (ARCHITECTURE.md, "Do no harm"), so its use says nothing.
-const NEGLECTED_BELOW: f64 = 1.0 / 16.0;
+const STANDBY_BELOW: f64 = 1.0 / 16.0;
 /// Slower than this share of what a sibling carries is slow.
 const SLOW_BELOW: f64 = 0.6;
 /// The same where processor time is short and may keep a path from being filled: such
@@ -232,11 +232,11 @@ fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>, starved: bool) ->
     let carried = carried(&watch);
     let own = capacity(&watch)?.max(carried);
     let in_use = carried >= own * used_min;
-    let neglected = own < best * NEGLECTED_BELOW && !starved;
+    let is_standby = own < best * STANDBY_BELOW && !starved;
     // What did not work all the time carried less for that.
     let works = |p: &PathStatus| matches!(p.state, PathState::Up | PathState::Suspect);
     let was_away = !watch.readings().all(works);
-    if own >= best * below || !(in_use || neglected) || was_away {
+    if own >= best * below || !(in_use || is_standby) || was_away {
         return None;
     }
     let (peer, link, nic) = (&path.peer, path.link, name(facts, path.link));
