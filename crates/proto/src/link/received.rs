@@ -116,10 +116,9 @@ impl Received {
 
     /// The ring becomes long enough for all from the floor to `number`, or for a whole window.
     fn make_room(&mut self, number: u64) {
-        let needed = number / 64 + 1 - self.floor / 64;
-        if needed > self.bits.len() as u64 {
-            let words = (needed.min(WORDS as u64) as usize).next_power_of_two();
-            self.resize(words.max(WORDS_IDLE));
+        let needed = (number / 64 + 1 - self.floor / 64).min(WORDS as u64) as usize;
+        if needed > self.bits.len() {
+            self.resize(needed.next_power_of_two().max(WORDS_IDLE));
         }
     }
 
@@ -330,6 +329,21 @@ mod tests {
             }
         }
         assert!(times[..920].iter().all(|&t| t >= ACK_REPEATS));
+    }
+
+    #[test]
+    fn the_ring_is_laid_out_anew_only_to_grow() {
+        let mut r = Received::new();
+        let mut layouts = 1;
+        let mut ring = r.bits.as_ptr();
+        for n in 0..4 * WINDOW {
+            r.on_received(Time::from_us(n), n, true);
+            layouts += usize::from(core::mem::replace(&mut ring, r.bits.as_ptr()) != ring);
+        }
+        assert!(
+            layouts <= 2 + (WORDS / WORDS_IDLE).ilog2() as usize,
+            "{layouts}"
+        );
     }
 
     #[test]
