@@ -10,6 +10,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tabane_io::process::raise_descriptor_limit;
 
+use super::figures::Samples;
 use super::helper::PORT;
 use super::transport::{End, Listener, Stream};
 
@@ -116,8 +117,8 @@ pub struct Load {
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
-    /// How long each request took, from its connection to its answer, µs, sorted.
-    pub each_us: Vec<f64>,
+    /// How long each request took, from its connection to its answer, µs.
+    pub each_us: Samples,
     /// Of the bulk, Gb/s.
     pub gbps: f64,
 }
@@ -152,18 +153,17 @@ pub fn connect(end: &End, to: &str, load: &Load) -> io::Result<Beside> {
     Ok(beside)
 }
 
-/// Asks so often; returns how long each took, µs, sorted.
-fn requests(end: &End, to: &str, count: usize) -> io::Result<Vec<f64>> {
-    let mut each_us = Vec::with_capacity(count);
+/// Asks so often; returns how long each took, µs.
+fn requests(end: &End, to: &str, count: usize) -> io::Result<Samples> {
+    let mut each_us = Samples::default();
     for _ in 0..count {
         thread::sleep(PAUSE);
         let begin = Instant::now();
         let stream = end.connect(to, PORT)?;
         (&stream).write_all(&[REQUEST])?;
         (&stream).read_exact(&mut [0])?;
-        each_us.push(begin.elapsed().as_secs_f64() * 1e6);
+        each_us.0.push(begin.elapsed().as_secs_f64() * 1e6);
     }
-    each_us.sort_by(f64::total_cmp);
     Ok(each_us)
 }
 

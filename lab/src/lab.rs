@@ -190,6 +190,15 @@ impl Lab {
         command
     }
 
+    /// Has `ip` change something of a node.
+    ///
+    /// # Errors
+    /// There is no such node, or `ip` is missing or refuses; what it said is in the message.
+    pub fn ip(&self, node: usize, arguments: &[&str]) -> Result<(), LabError> {
+        self.check_node(node)?;
+        IP.ask(self.node(node), arguments).map(drop)
+    }
+
     /// A TCP connection that is made on a node and used from here. No call on it waits longer
     /// than `at_most`; `waiting` is asked whenever connecting has waited as long, and ends it
     /// by an error.

@@ -36,7 +36,7 @@ pub struct Tool {
 }
 
 /// iproute2.
-pub const IP: Tool = Tool {
+pub(crate) const IP: Tool = Tool {
     name: "ip",
     package: "iproute2",
     batch: &["-batch", "-"],

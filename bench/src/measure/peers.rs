@@ -138,8 +138,9 @@ fn watch(tabane: &Path) -> Result<[(&'static str, f64, f64); 4], LabError> {
     // Packets to those that are not there leave: a host that asks for addresses first has its own pace.
     for (link, net) in ["10.80.0.0/16", "10.81.0.0/16"].into_iter().enumerate() {
         let device = format!("eth{link}");
-        ip(&cluster, &["link", "set", &device, "arp", "off"])?;
-        ip(&cluster, &["route", "add", net, "dev", &device])?;
+        let lab = cluster.lab();
+        lab.ip(0, &["link", "set", &device, "arp", "off"])?;
+        lab.ip(0, &["route", "add", net, "dev", &device])?;
     }
     let begin = Instant::now();
     cluster.start(0)?;
@@ -167,17 +168,6 @@ fn watch(tabane: &Path) -> Result<[(&'static str, f64, f64); 4], LabError> {
             20.0,
         ),
     ])
-}
-
-fn ip(cluster: &Cluster, args: &[&str]) -> Result<(), LabError> {
-    let mut ip = cluster.lab().command(0, "ip");
-    ip.args(args).stdin(Stdio::null());
-    let said = output("ip", ip, PATIENCE)?;
-    if !said.status.success() {
-        let why = String::from_utf8_lossy(&said.stderr);
-        return Err(LabError::BadInput(format!("ip {}: {why}", args.join(" "))));
-    }
-    Ok(())
 }
 
 /// Packets that node 0 has sent on both links.

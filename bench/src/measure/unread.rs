@@ -161,10 +161,8 @@ fn once(
         let pair = Pair::begin(stand, ("beside", &client), ("beside", &load))?;
         pair.results::<Beside, ()>()
     };
-    let (near, gbps) = if is_library {
-        let (near, ()) = requests()?;
-        let gbps = near.gbps;
-        (near, gbps)
+    let near = if is_library {
+        requests()?.0
     } else {
         let bulk = iperf::Load {
             seconds: settings.seconds,
@@ -174,19 +172,16 @@ fn once(
         };
         thread::scope(|scope| {
             let bulk = scope.spawn(|| iperf::run(stand, bulk));
-            let (near, ()) = requests()?;
+            let (mut near, ()) = requests()?;
             let bulk = bulk.join().expect("iperf3 is run without a panic")?;
-            Ok::<_, LabError>((near, bulk.gbps))
+            near.gbps = bulk.gbps;
+            Ok::<_, LabError>(near)
         })?
     };
-    let at = |share: f64| {
-        let last = near.each_us.len().checked_sub(1)?;
-        let place = (last as f64 * share).round() as usize;
-        near.each_us.get(place).copied()
-    };
-    figures.gbps.0.push(gbps);
-    figures.p50_us.0.push(at(0.5).unwrap_or(f64::NAN));
-    figures.p99_us.0.push(at(0.99).unwrap_or(f64::NAN));
+    let at = |share: f64| near.each_us.quantile(share).unwrap_or(f64::NAN);
+    figures.gbps.0.push(near.gbps);
+    figures.p50_us.0.push(at(0.5));
+    figures.p99_us.0.push(at(0.99));
     Ok(())
 }
 

@@ -1,11 +1,9 @@
 //! Letting faults strike, and undoing them.
 
-use std::process::Command;
-
 use super::fault::{Kind, Strike};
 use super::ledger::Ledger;
 use super::nodes::Nodes;
-use tabane_lab::cluster::{Cluster, PATIENCE, output};
+use tabane_lab::cluster::Cluster;
 use tabane_lab::{Fault, LabError};
 
 /// A fault in force.
@@ -96,18 +94,12 @@ impl Striker<'_> {
             Whose::Own => node,
             Whose::Strange => strange,
         };
-        let mut ip: Command = self.cluster.lab().command(node, "ip");
-        let address = format!("{}/24", self.cluster.lab().address(host, link));
-        ip.args(["address", act, &address, "dev", &format!("eth{link}")]);
-        let done = output("ip", ip, PATIENCE)?;
-        if done.status.success() {
-            return Ok(());
-        }
-        Err(LabError::ToolFailed {
-            tool: "ip",
-            place: format!("n{node}"),
-            message: String::from_utf8_lossy(&done.stderr).into_owned(),
-        })
+        let lab = self.cluster.lab();
+        let address = format!("{}/24", lab.address(host, link));
+        lab.ip(
+            node,
+            &["address", act, &address, "dev", &format!("eth{link}")],
+        )
     }
 }
 

@@ -1,11 +1,9 @@
 //! One program on several ways, in turn, round by round.
 
-use std::process::Command;
-
 use crate::{Report, Samples, Settings, Stand, Table};
-use tabane_lab::cluster::{PATIENCE, Wire, output};
+use tabane_lab::cluster::Wire;
 use tabane_lab::peers::{Congestion, congestion};
-use tabane_lab::tools::{IP, Tool};
+use tabane_lab::tools::Tool;
 use tabane_lab::ways::{Arena, Way};
 use tabane_lab::{LabConfig, LabError};
 
@@ -179,16 +177,7 @@ fn use_cubic(arena: &Arena) -> Result<(), LabError> {
         let route = format!(
             "route change 10.99.0.0/24 dev tab0 proto kernel scope link src {source} congctl cubic"
         );
-        let mut ip: Command = lab.command(node, IP.find()?);
-        ip.args(route.split(' '));
-        let said = output("ip", ip, PATIENCE)?;
-        if !said.status.success() {
-            return Err(LabError::ToolFailed {
-                tool: "ip",
-                place: format!("n{node}"),
-                message: String::from_utf8_lossy(&said.stderr).into_owned(),
-            });
-        }
+        lab.ip(node, &route.split(' ').collect::<Vec<_>>())?;
     }
     Ok(())
 }
