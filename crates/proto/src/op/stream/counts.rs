@@ -28,8 +28,10 @@ pub(super) struct Counts {
     pub unread_here: u64,
     /// Memory of what is known of gaps in what the peer sends.
     pub gaps_bytes: u64,
-    /// Memory outside of the stream itself.
-    pub heap_bytes: u64,
+    /// Memory outside of the stream itself, for what is written to it.
+    pub sending_heap_bytes: u64,
+    /// Memory outside of the stream itself, for what comes of it.
+    pub receiving_heap_bytes: u64,
 }
 
 impl Counts {
@@ -45,11 +47,12 @@ impl Counts {
             unread_there: send.unread_bytes().saturating_sub(REPORT_BYTES),
             unread_here: receive.unread_bytes(),
             gaps_bytes: receive.gaps_bytes() as u64,
-            heap_bytes: (send.heap_bytes() + receive.heap_bytes()) as u64,
+            sending_heap_bytes: send.heap_bytes() as u64,
+            receiving_heap_bytes: receive.heap_bytes() as u64,
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 10] {
+    fn fields(&mut self) -> [&mut u64; 11] {
         [
             &mut self.queued,
             &mut self.in_flight,
@@ -60,7 +63,8 @@ impl Counts {
             &mut self.unread_there,
             &mut self.unread_here,
             &mut self.gaps_bytes,
-            &mut self.heap_bytes,
+            &mut self.sending_heap_bytes,
+            &mut self.receiving_heap_bytes,
         ]
     }
 
@@ -71,6 +75,22 @@ impl Counts {
             debug_assert!(*total >= *before);
             *total = *total - *before + *after;
         }
+    }
+
+    /// As [`shift`](Counts::shift), of what comes.
+    #[inline]
+    fn shift_received(&mut self, before: &Counts, after: &Counts) {
+        let shifted = |total: u64, before: u64, after: u64| {
+            debug_assert!(total >= before);
+            total - before + after
+        };
+        self.unread_here = shifted(self.unread_here, before.unread_here, after.unread_here);
+        self.gaps_bytes = shifted(self.gaps_bytes, before.gaps_bytes, after.gaps_bytes);
+        self.receiving_heap_bytes = shifted(
+            self.receiving_heap_bytes,
+            before.receiving_heap_bytes,
+            after.receiving_heap_bytes,
+        );
     }
 }
 
@@ -171,6 +191,24 @@ impl Sums {
         }
         stream.counted = after;
         debug_assert_eq!(after, Counts::of(stream));
+        debug_assert!(self.is_part_of_all(stream.owner));
+    }
+
+    /// Something of a stream has come: as [`count`](Sums::count), but nothing else has changed.
+    #[inline]
+    pub fn count_received(&mut self, stream: &mut Stream) {
+        let (before, receive) = (stream.counted, &stream.receive);
+        let counted = &mut stream.counted;
+        counted.unread_here = receive.unread_bytes();
+        counted.gaps_bytes = receive.gaps_bytes() as u64;
+        counted.receiving_heap_bytes = receive.heap_bytes() as u64;
+        self.all.shift_received(&before, counted);
+        if stream.owner != 0
+            && let Some((sums, _)) = self.owners.get_mut(&stream.owner)
+        {
+            sums.shift_received(&before, counted);
+        }
+        debug_assert_eq!(stream.counted, Counts::of(stream));
         debug_assert!(self.is_part_of_all(stream.owner));
     }
 

@@ -532,6 +532,6 @@ impl Streams {
             + self.waiters.memory_bytes()
             + self.reports.capacity() * size_of::<(Time, u64)>()
             + self.openings.memory_bytes()
-            + self.sums.all.heap_bytes as usize
+            + (self.sums.all.sending_heap_bytes + self.sums.all.receiving_heap_bytes) as usize
     }
 }

@@ -36,7 +36,7 @@ impl Streams {
             &mut shared.receive_window,
             &mut shared.chunks,
         )?;
-        self.sums.count(stream);
+        self.sums.count_received(stream);
         if self.sums.all.gaps_bytes > STREAM_GAPS_BYTES_MAX {
             return Err(Violation::TooScattered);
         }
