@@ -184,7 +184,22 @@ impl Schedule {
     }
 }
 
-/// The address of a host on a link; with each change of address `epoch` goes up.
+/// The address of a host on a link, where no other host ever is; with each change of address `epoch` goes
+/// up.
 pub fn address(host: usize, link: usize, epoch: usize) -> SocketAddr {
-    SocketAddr::from(([10, 77, link as u8, (host + 1 + 16 * epoch) as u8], 7577))
+    SocketAddr::from(([10, 77 + epoch as u8, link as u8, host as u8 + 1], 7577))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_host_that_moves_takes_nobody_elses_address() {
+        let all = (0..64).flat_map(|host| (0..4).map(move |link| (host, link)));
+        let all = all.flat_map(|(host, link)| (0..8).map(move |epoch| address(host, link, epoch)));
+        assert_eq!(all.clone().collect::<BTreeSet<_>>().len(), all.count());
+    }
 }
