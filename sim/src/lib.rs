@@ -25,4 +25,4 @@ pub mod workload;
 
 pub use random::{Random, mix};
 pub use run::{Options, Outcome, run};
-pub use schedule::Schedule;
+pub use schedule::{Schedule, Size};

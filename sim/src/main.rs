@@ -6,15 +6,15 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
-use tabane_sim::{Options, Schedule, peers, run, runner, snapshot};
+use tabane_sim::{Options, Schedule, Size, peers, run, runner, snapshot};
 
 const USAGE: &str = "\
-sim run --seeds A..B [--threads N]   run the schedules of these seeds
-sim run --seeds A..B --hosts N       the same with N hosts each
-sim replay SEED [--hosts N] [--trace]   run one again and show what it does
+sim run --seeds A..B [--threads N] [SIZE]   run the schedules of these seeds
+sim replay SEED [--trace] [SIZE]     run one again and show what it does
 sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
-sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them";
+sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them
+SIZE: [--hosts N] [--streams N]      N hosts in each schedule; N streams more in each";
 
 /// Counts what is allocated, for `sim peers`.
 #[global_allocator]
@@ -25,10 +25,8 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
         ["run", rest @ ..] => run_many(rest),
-        ["replay", seed] => replay(seed, None, false),
-        ["replay", seed, "--trace"] => replay(seed, None, true),
-        ["replay", seed, "--hosts", n] => replay(seed, Some(n), false),
-        ["replay", seed, "--hosts", n, "--trace"] => replay(seed, Some(n), true),
+        ["replay", seed, "--trace", rest @ ..] => replay(seed, true, rest),
+        ["replay", seed, rest @ ..] => replay(seed, false, rest),
         ["mixed", "--seeds", seeds] => try_mixed(seeds),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
@@ -47,12 +45,12 @@ fn main() -> ExitCode {
 }
 
 fn run_many(args: &[&str]) -> Result<bool, String> {
-    let (seeds, threads, hosts) = match args {
-        ["--seeds", seeds] => (seeds, default_threads(), None),
-        ["--seeds", seeds, "--threads", n] => (seeds, number(n)?, None),
-        ["--seeds", seeds, "--hosts", n] => (seeds, default_threads(), Some(number(n)?)),
+    let (seeds, threads, rest) = match args {
+        ["--seeds", seeds, "--threads", n, rest @ ..] => (seeds, number(n)?, rest),
+        ["--seeds", seeds, rest @ ..] => (seeds, default_threads(), rest),
         _ => return Err(USAGE.to_string()),
     };
+    let size = size(rest)?;
     let seeds = range(seeds)?;
     let count = seeds.end - seeds.start;
     let began = Instant::now();
@@ -60,10 +58,10 @@ fn run_many(args: &[&str]) -> Result<bool, String> {
     let tally = runner::run_seeds(
         seeds,
         threads,
-        |seed| draw(seed, hosts),
+        |seed| Schedule::draw_sized(seed, size),
         |seed, what| {
-            let among = hosts.map_or(String::new(), |n| format!(" --hosts {n}"));
-            println!("seed {seed} failed: {what}\n    replay: sim replay {seed}{among} --trace");
+            let size = rest.join(" ");
+            println!("seed {seed} failed: {what}\n    replay: sim replay {seed} --trace {size}");
         },
         |ran| {
             let rate = ran as f64 / began.elapsed().as_secs_f64();
@@ -100,20 +98,25 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-fn draw(seed: u64, hosts: Option<usize>) -> Schedule {
-    match hosts {
-        Some(hosts) => Schedule::draw_among(seed, hosts),
-        None => Schedule::draw(seed),
+fn size(args: &[&str]) -> Result<Size, String> {
+    let mut size = Size::default();
+    for option in args.chunks(2) {
+        match option {
+            ["--hosts", n] => size.hosts = Some(number(n)?),
+            ["--streams", n] => size.streams = number(n)?,
+            _ => return Err(USAGE.to_string()),
+        }
     }
+    Ok(size)
 }
 
 fn number(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("not a number: {text}"))
 }
 
-fn replay(seed: &str, hosts: Option<&str>, trace: bool) -> Result<bool, String> {
+fn replay(seed: &str, trace: bool, rest: &[&str]) -> Result<bool, String> {
     let seed = seed.parse().map_err(|_| format!("not a seed: {seed}"))?;
-    let schedule = draw(seed, hosts.map(number).transpose()?);
+    let schedule = Schedule::draw_sized(seed, size(rest)?);
     if trace {
         println!("{schedule:#?}");
     }

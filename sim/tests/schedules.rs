@@ -1,6 +1,6 @@
 //! A small set of random fault schedules; `make test` runs ten thousand.
 
-use tabane_sim::{Options, Schedule, run, runner};
+use tabane_sim::{Options, Schedule, Size, run, runner};
 
 #[test]
 fn schedules_pass() {
@@ -16,7 +16,22 @@ fn schedules_pass() {
 /// Everybody has a bundle with everybody: what is wrong only where there are many shows here.
 #[test]
 fn schedules_of_64_hosts_pass() {
-    let draw = |seed| Schedule::draw_among(seed, 64);
+    let size = Size {
+        hosts: Some(64),
+        streams: 0,
+    };
+    let draw = |seed| Schedule::draw_sized(seed, size);
+    assert_all_pass(runner::run_seeds(0..2, 2, draw, |_, _| {}, |_| {}));
+}
+
+/// Room, credit and turns are shared out among many here.
+#[test]
+fn schedules_of_3000_streams_pass() {
+    let size = Size {
+        hosts: None,
+        streams: 3000,
+    };
+    let draw = |seed| Schedule::draw_sized(seed, size);
     assert_all_pass(runner::run_seeds(0..2, 2, draw, |_, _| {}, |_| {}));
 }
 

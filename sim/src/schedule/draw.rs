@@ -1,6 +1,6 @@
 //! Draws the network and the hosts.
 
-use super::{HostPlan, Schedule, draw_faults, draw_identity, draw_plan, draw_reload};
+use super::{HostPlan, Schedule, Size, draw_faults, draw_identity, draw_plan, draw_reload};
 use crate::host::HostTraits;
 use crate::net::{Conditions, MS, Ns, SECOND, US};
 use crate::random::Random;
@@ -9,11 +9,11 @@ use tabane_proto::op::OpLimits;
 const MBIT: u64 = 1_000_000;
 const KB: u64 = 1024;
 
-/// Everything, from the seed; but so many hosts, if that is said.
-pub fn draw(seed: u64, hosts: Option<usize>) -> Schedule {
+/// Everything, from the seed; but of this size.
+pub fn draw(seed: u64, size: Size) -> Schedule {
     let mut r = Random::new(seed);
     let drawn = r.pick(&[2, 2, 2, 2, 3, 4]);
-    let hosts = hosts.unwrap_or(drawn);
+    let hosts = size.hosts.unwrap_or(drawn);
     let links = r.pick(&[1, 2, 2, 2, 2, 3, 4]);
     let mut wires = r.fork(1);
     let mut links_plan: Vec<Conditions> = (0..links).map(|_| draw_link(&mut wires)).collect();
@@ -42,6 +42,9 @@ pub fn draw(seed: u64, hosts: Option<usize>) -> Schedule {
     schedule.faults.extend(changes);
     draw_identity::draw(&mut r.fork(6), &mut schedule);
     schedule.faults.sort_by_key(|(at, _)| *at);
+    let mut crowd = r.fork(7);
+    let crowd = draw_plan::crowd(&mut crowd, schedule.hosts.len(), slowest, size.streams);
+    schedule.plan.streams.extend(crowd);
     schedule
 }
 

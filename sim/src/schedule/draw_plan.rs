@@ -84,6 +84,22 @@ fn unread(r: &mut Random, hosts: usize, budget: u64, plan: &mut Plan) {
     });
 }
 
+/// So many streams: some from the start, the others over the time in which faults happen. All together they
+/// are at most what the slowest link carries in a second.
+pub fn crowd(
+    r: &mut Random,
+    hosts: usize,
+    slowest_bps: u64,
+    count: usize,
+) -> impl Iterator<Item = StreamPlan> {
+    let budget = (slowest_bps / 8 / count.max(1) as u64).clamp(16, 64 * KB);
+    (0..count).map(move |_| {
+        let from = r.below(hosts as u64) as usize;
+        let to = (from + 1 + r.below(hosts as u64 - 1) as usize) % hosts;
+        stream(r, from, to, budget)
+    })
+}
+
 fn policy(r: &mut Random) -> Policy {
     r.pick(&[Policy::Stripe, Policy::Stripe, Policy::Mirror, Policy::Auto])
 }

@@ -133,15 +133,24 @@ pub struct Schedule {
     pub closes: Option<usize>,
 }
 
+/// How large a schedule is drawn.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Size {
+    /// So many hosts, each of which has a bundle with every other; if not said, a few.
+    pub hosts: Option<usize>,
+    /// So many streams beside what is drawn anyway.
+    pub streams: usize,
+}
+
 impl Schedule {
     /// The schedule of `seed`.
     pub fn draw(seed: u64) -> Schedule {
-        draw::draw(seed, None)
+        Schedule::draw_sized(seed, Size::default())
     }
 
-    /// The same with so many hosts, each of which has a bundle with every other.
-    pub fn draw_among(seed: u64, hosts: usize) -> Schedule {
-        draw::draw(seed, Some(hosts))
+    /// The same of another size.
+    pub fn draw_sized(seed: u64, size: Size) -> Schedule {
+        draw::draw(seed, size)
     }
 
     /// A small, good LAN on which nothing goes wrong and nothing is to do, to be

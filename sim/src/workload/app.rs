@@ -112,17 +112,18 @@ impl App {
 
     /// Opens again what is neither complete nor being tried.
     fn replan(&mut self, now: Ns, peer: usize, observer: &Observer) {
-        for (i, plan) in observer.streams.plans().iter().enumerate() {
-            let trying = self.ends.iter().any(|e| {
-                let attempt = &observer.streams.attempts()[e.service as usize];
-                e.opener && attempt.plan == i && !attempt.void
-            });
-            let planned = self.openings.iter().any(|(_, p)| *p == i);
-            if (plan.from, plan.to) == (self.host, peer)
-                && !trying
-                && !planned
-                && !observer.streams.complete(i)
-            {
+        let plans = observer.streams.plans();
+        let mut taken = vec![false; plans.len()];
+        for end in self.ends.iter().filter(|e| e.opener) {
+            let attempt = &observer.streams.attempts()[end.service as usize];
+            taken[attempt.plan] |= !attempt.void;
+        }
+        for (_, plan) in &self.openings {
+            taken[*plan] = true;
+        }
+        for (i, plan) in plans.iter().enumerate() {
+            let ours = (plan.from, plan.to) == (self.host, peer);
+            if ours && !taken[i] && !observer.streams.complete(i) {
                 self.openings.push((plan.start.max(now + RETRY_NS), i));
             }
         }
