@@ -6,9 +6,9 @@ use tabane_program::metrics::http::{Asked, HEAD_BYTES_MAX, parse};
 /// Feeds it `bytes`, first as they would come.
 pub fn run(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-    let all = parse(bytes);
+    let all = parse(bytes, "n0");
     assert!(all.is_some() || bytes.len() < HEAD_BYTES_MAX);
-    if let Some(half) = parse(&bytes[..bytes.len() / 2]) {
+    if let Some(half) = parse(&bytes[..bytes.len() / 2], "n0") {
         assert_eq!(all, Some(half));
     }
     if let Some(Asked::Refused(refusal)) = all {

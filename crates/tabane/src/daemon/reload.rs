@@ -108,7 +108,9 @@ impl Daemon {
         if wanted.map(|address| address.port()) == now.map(|address| address.port()) {
             self.metrics = None;
         }
-        let opened = wanted.map(super::run::serve_metrics).transpose();
+        let own_name = &self.cluster.nodes[self.me].name;
+        let serve = |address| super::run::serve_metrics(address, own_name);
+        let opened = wanted.map(serve).transpose();
         let right = "take another address or port for `metrics`";
         let failed = |what| vec![error(&plan.new, None, what, right)];
         opened.map(Some).map_err(failed)

@@ -167,7 +167,8 @@ impl Daemon {
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
         registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
         let metrics = cluster.metrics_of(me).filter(|_| life.is_for_all());
-        let metrics = metrics.map(serve_metrics).transpose()?;
+        let serve = |address| serve_metrics(address, &spec.name);
+        let metrics = metrics.map(serve).transpose()?;
         let started = engine.now();
         let steers = cluster.mptcp && life.is_for_all();
         let helm = steers.then(|| Helm::start(engine.poller(), TOKEN_KEEPER, started));
@@ -433,9 +434,11 @@ fn open_nic(
     Ok(nic)
 }
 
-pub(super) fn serve_metrics(address: SocketAddr) -> Result<MetricsServer, String> {
+/// Serves the metrics of the node `own_name`.
+pub(super) fn serve_metrics(address: SocketAddr, own_name: &str) -> Result<MetricsServer, String> {
     let ask = || status::ask_report(SOCKET_NAME);
-    MetricsServer::start(address, ask, log::line).map_err(|e| format!("cannot serve metrics: {e}"))
+    MetricsServer::start(address, own_name, ask, log::line)
+        .map_err(|e| format!("cannot serve metrics: {e}"))
 }
 
 /// Which kind of device to make: for measurements the environment may say.

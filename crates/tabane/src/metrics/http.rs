@@ -1,6 +1,8 @@
 //! As much of HTTP/1.1 as a scraper needs (RFC 9112): the head of a GET is
 //! read, everything else is refused, and every answer ends the connection.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use super::exposition::CONTENT_TYPE;
 
 /// Longest head of a request, its request line and all header fields.
@@ -38,29 +40,40 @@ const METHOD: Asked = refused(
     "405 Method Not Allowed",
     "the metrics can only be read (GET)",
 );
+const ANOTHER_HOST: Asked = refused(
+    "421 Misdirected Request",
+    "the metrics are asked for by an address of this node, by localhost, or by the node's name in the cluster file",
+);
 const TOO_LONG: Asked = refused(
     "431 Request Header Fields Too Large",
     "a request has at most 8192 bytes",
 );
 const VERSION: Asked = refused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here");
 
-/// What is asked by the bytes that have arrived; `None` if more must come.
-pub fn parse(head: &[u8]) -> Option<Asked> {
+/// What is asked of the node `own_name` by the bytes that have arrived; `None` if more must come.
+///
+/// A browser on this node that was led to a foreign name's page sends that name along when the
+/// name leads here later (DNS rebinding). So names that are not the node's own are refused.
+pub fn parse(head: &[u8], own_name: &str) -> Option<Asked> {
     let is_complete = contains(head, b"\r\n\r\n") || contains(head, b"\n\n");
     if !is_complete {
         return (head.len() >= HEAD_BYTES_MAX).then_some(TOO_LONG);
     }
-    let line = head.split(|&b| b == b'\n').next().unwrap_or_default();
-    let Ok(line) = str::from_utf8(line) else {
+    let mut lines = head
+        .split(|&b| b == b'\n')
+        .map(|line| line.trim_ascii_end());
+    let Ok(line) = str::from_utf8(lines.next().unwrap_or_default()) else {
         return Some(BAD);
     };
-    let words: Vec<&str> = line.trim_end_matches('\r').split(' ').collect();
+    let words: Vec<&str> = line.split(' ').collect();
     let &[method, target, version] = &words[..] else {
         return Some(BAD);
     };
+    let mut hosts = lines.take_while(|line| !line.is_empty()).filter_map(host);
     Some(match version.strip_prefix("HTTP/") {
         None => BAD,
         Some(number) if !number.starts_with("1.") => VERSION,
+        Some(_) if !hosts.all(|host| leads_here(host, own_name)) => ANOTHER_HOST,
         Some(_) => {
             let path = target.split('?').next();
             match method {
@@ -71,6 +84,30 @@ pub fn parse(head: &[u8]) -> Option<Asked> {
             }
         }
     })
+}
+
+/// What a header field says if it is `Host`.
+fn host(line: &[u8]) -> Option<&[u8]> {
+    let colon = line.iter().position(|&b| b == b':')?;
+    let (name, value) = line.split_at(colon);
+    let is_host = name.trim_ascii().eq_ignore_ascii_case(b"host");
+    is_host.then(|| value[1..].trim_ascii())
+}
+
+/// Whether nobody but this node's operator can have meant this host, with or without a port (RFC 9110
+/// section 7.2).
+fn leads_here(host: &[u8], own_name: &str) -> bool {
+    let Ok(host) = str::from_utf8(host) else {
+        return false;
+    };
+    if let Some((v6, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return v6.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    [own_name, "localhost"]
+        .iter()
+        .any(|own| name.eq_ignore_ascii_case(own))
+        || name.parse::<IpAddr>().is_ok()
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
@@ -153,10 +190,10 @@ mod tests {
             ("\u{16}\u{3}\u{1}\0\0\n\n", Some(BAD)),
         ];
         for (request, expected) in table {
-            assert_eq!(parse(request.as_bytes()), expected, "{request:?}");
+            assert_eq!(parse(request.as_bytes(), "n0"), expected, "{request:?}");
         }
-        assert_eq!(parse(b"\xff\xfe\n\n"), Some(BAD));
-        assert_eq!(parse(&[b'x'; HEAD_BYTES_MAX]), Some(TOO_LONG));
+        assert_eq!(parse(b"\xff\xfe\n\n", "n0"), Some(BAD));
+        assert_eq!(parse(&[b'x'; HEAD_BYTES_MAX], "n0"), Some(TOO_LONG));
         assert!(
             TOO_LONG
                 == refused(
@@ -167,8 +204,50 @@ mod tests {
     }
 
     #[test]
+    fn only_who_asks_for_this_node_is_answered() {
+        let ask = |fields: &str| {
+            let request = format!("GET /metrics HTTP/1.1\r\nAccept: */*\r\n{fields}\r\n");
+            parse(request.as_bytes(), "n0")
+        };
+        let whole = Some(Asked::Metrics { with_body: true });
+        for host in [
+            "127.0.0.1",
+            "10.77.0.2:9577",
+            "[::1]:9577",
+            "[fe80::1]",
+            "localhost",
+            "LocalHost:9577",
+            "n0:9577",
+        ] {
+            assert_eq!(ask(&format!("Host: {host}\r\n")), whole, "{host}");
+            assert_eq!(ask(&format!("hOST:{host} \r\n")), whole, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9577",
+            "n1",
+            "n0.evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[evil.example]:9577",
+            "[::1",
+            "",
+        ] {
+            assert_eq!(
+                ask(&format!("Host: {host}\r\n")),
+                Some(ANOTHER_HOST),
+                "{host}"
+            );
+        }
+        let two = "Host: 127.0.0.1\r\nHost: evil.example\r\n";
+        assert_eq!(ask(two), Some(ANOTHER_HOST));
+        let in_the_body = "Host: n0\r\n\r\nHost: evil.example\r\n";
+        assert_eq!(ask(in_the_body), whole);
+    }
+
+    #[test]
     fn every_answer_tells_its_length_and_closes() {
-        for asked in [BAD, NOT_HERE, METHOD, TOO_LONG, VERSION] {
+        for asked in [BAD, NOT_HERE, METHOD, ANOTHER_HOST, TOO_LONG, VERSION] {
             let Asked::Refused(refusal) = asked else {
                 panic!("no refusal: {asked:?}")
             };

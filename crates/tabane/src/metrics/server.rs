@@ -61,13 +61,14 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves at `address`, with what `ask` says. If the address cannot be had
+    /// Serves the metrics of the node `own_name` at `address`, with what `ask` says. If the address cannot be had
     /// (yet), that is told to `log`, once, and tried again.
     ///
     /// # Errors
     /// No descriptor or no thread is left.
     pub fn start(
         address: SocketAddr,
+        own_name: &str,
         ask: impl FnMut() -> Result<StatusReport, AskError> + Send + 'static,
         log: impl FnMut(String) + Send + 'static,
     ) -> io::Result<MetricsServer> {
@@ -85,6 +86,7 @@ impl MetricsServer {
             slots: Default::default(),
             accepted: 0,
             page: Page {
+                own_name: own_name.to_owned(),
                 ask: Box::new(ask),
                 shown: None,
             },
@@ -254,6 +256,8 @@ impl Service {
 
 /// The metrics as they are shown now.
 struct Page {
+    /// Of this node.
+    own_name: String,
     ask: Box<dyn FnMut() -> Result<StatusReport, AskError> + Send>,
     shown: Option<Shown>,
 }
@@ -324,7 +328,7 @@ impl Client {
     /// It is finished, one way or another.
     fn advance(&mut self, page: &mut Page) -> io::Result<Interest> {
         while self.answer.is_none() {
-            match http::parse(&self.request) {
+            match http::parse(&self.request, &page.own_name) {
                 Some(asked) => self.answer = Some(answer(asked, page)),
                 None if !self.read_request()? => return Ok(Interest::Read),
                 None => {}
