@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::identity;
-use super::key::{self, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
+use super::key::{self, Access, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
 use super::problem::Findings;
 use super::run::{self, RunSpec};
 use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
@@ -48,7 +48,7 @@ const OTHERS_WRITE: u32 = 0o002;
 pub(super) fn read(
     file: &Path,
     text: &str,
-    mode: u32,
+    access: Access,
     findings: &mut Findings,
 ) -> Option<Document> {
     let (root, syntax_errors) = DeTable::parse_recoverable(text);
@@ -67,7 +67,7 @@ pub(super) fn read(
     }
     let root = root.get_ref();
     unknown_keys(root, KEYS, "", findings);
-    check_mode(root, mode, findings);
+    check_access(root, access, findings);
     let (key, second_key) = read_keys(file, root, findings);
     Some(Document {
         key,
@@ -129,25 +129,24 @@ pub(super) fn entry<'a, 'i>(
     Some((value.get_ref(), findings.line_of(&value.span())))
 }
 
-/// ssh refuses a private key others can read, and so do we: a warning in the
-/// log of a machine that starts anyway is a leaked key nobody noticed.
-/// Group access is left to the operator.
-fn check_mode(root: &DeTable<'_>, mode: u32, findings: &mut Findings) {
+/// A file that holds the key is a secret; any other one must at least not be everybody's to write.
+fn check_access(root: &DeTable<'_>, access: Access, findings: &mut Findings) {
     let mut inline = [FIRST_KEY.inline, SECOND_KEY.inline].into_iter();
-    if let Some((_, line)) = inline.find_map(|name| entry(root, name, findings))
-        && mode & (OTHERS_READ | OTHERS_WRITE) != 0
+    let line = inline
+        .find_map(|name| entry(root, name, findings))
+        .map(|it| it.1);
+    let named = "this file, which holds the key";
+    if line.is_some()
+        && let Some((what, right)) = access.wrong_for_secret(named, OTHERS_READ | OTHERS_WRITE)
     {
-        findings.error(
-            line,
-            format!("this file holds the key, and every user of this machine can read or write it (mode {mode:04o})"),
-            "run `chmod 600` on it, or move the key into a key_file of mode 0600",
+        let right = format!("{right}, or move the key into a key_file of mode 0600");
+        findings.error(line, what, right);
+    } else if access.mode & OTHERS_WRITE != 0 {
+        let what = format!(
+            "every user of this machine can write this file (mode {:04o})",
+            access.mode
         );
-    } else if mode & OTHERS_WRITE != 0 {
-        findings.error(
-            None,
-            format!("every user of this machine can write this file (mode {mode:04o})"),
-            "run `chmod 644` on it",
-        );
+        findings.error(None, what, "run `chmod 644` on it");
     }
 }
 
@@ -251,7 +250,7 @@ fn read_key_file(
 ) -> Option<ClusterKey> {
     let path = file.parent().unwrap_or(Path::new("")).join(named);
     let shown = printable(&path.to_string_lossy());
-    let (content, mode) = match key::read_file(&path, KEY_FILE_BYTES_MAX) {
+    let (content, access) = match key::read_file(&path, KEY_FILE_BYTES_MAX) {
         Ok(read) => read,
         Err(error) => {
             let what = format!("{name} {shown} cannot be read: {}", plain(&error));
@@ -259,14 +258,9 @@ fn read_key_file(
             return None;
         }
     };
-    if mode & (OTHERS_READ | OTHERS_WRITE) != 0 {
-        findings.error(
-            line,
-            format!(
-                "every user of this machine can read or write {name} {shown} (mode {mode:04o})"
-            ),
-            "run `chmod 600` on it",
-        );
+    let others = OTHERS_READ | OTHERS_WRITE;
+    if let Some((what, right)) = access.wrong_for_secret(&format!("{name} {shown}"), others) {
+        findings.error(line, what, right);
     }
     let text = String::from_utf8_lossy(&content);
     ClusterKey::from_hex(text.trim_ascii())

@@ -64,7 +64,7 @@ impl NodeKey {
     /// # Errors
     /// It cannot be read, is no such file, or others than owner and group may use it.
     pub fn load(path: &Path) -> Result<Option<NodeKey>, Problem> {
-        let (content, mode) = match read_file(path, KEY_FILE_BYTES_MAX) {
+        let (content, access) = match read_file(path, KEY_FILE_BYTES_MAX) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
@@ -72,11 +72,9 @@ impl NodeKey {
                 return Err(problem(path, None, what, right_for_unreadable(&error)));
             }
         };
-        if mode & OTHERS != 0 {
-            let what = format!(
-                "this is a node's private key, and every user of this machine may use it (mode {mode:04o})"
-            );
-            return Err(problem(path, None, what, "run `chmod 600` on it"));
+        let named = "this file, the private key of a node";
+        if let Some((what, right)) = access.wrong_for_secret(named, OTHERS) {
+            return Err(problem(path, None, what, right));
         }
         let text = String::from_utf8(content).unwrap_or_default();
         let mut words = text.split_whitespace();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Length of the cluster key in bytes.
@@ -108,12 +108,45 @@ impl fmt::Display for BadKey {
 pub(crate) const RIGHT_KEY: &str = "a key is 64 hexadecimal digits (32 bytes), the same on every \
      node; `tabane init` or `openssl rand -hex 32` makes one";
 
-/// Reads a small regular file whole, and its permission bits.
+/// Who may use a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    /// Its permission bits.
+    pub mode: u32,
+    /// The user whose it is.
+    pub owner: u32,
+}
+
+impl Access {
+    /// What is wrong with a file of this access that holds a secret, and what would be right; `named`
+    /// says which file it is. ssh refuses a key that others may use, and so does this: a warning in the log
+    /// of a machine that starts anyway is a leaked key nobody noticed. Group access is left to the operator.
+    pub fn wrong_for_secret(self, named: &str, others: u32) -> Option<(String, String)> {
+        let Access { mode, owner } = self;
+        if mode & others != 0 {
+            let what =
+                format!("every user of this machine can read or write {named} (mode {mode:04o})");
+            return Some((what, "run `chmod 600` on it".to_owned()));
+        }
+        let own = rustix::process::geteuid().as_raw();
+        if owner != own && owner != ROOT {
+            let what = format!("user {owner} can read and write {named}, whose it is");
+            let right = format!("run `chown {own}` on it, or `chown 0` if it is root's");
+            return Some((what, right));
+        }
+        None
+    }
+}
+
+/// Root, who can read and write all files anyway.
+pub(crate) const ROOT: u32 = 0;
+
+/// Reads a small regular file whole, and who may use it.
 ///
 /// # Errors
 /// Those of the system; `InvalidInput` for anything but a regular file (a
 /// pipe would hang the start), `FileTooLarge` beyond `bytes_max`.
-pub(crate) fn read_file(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
+pub(crate) fn read_file(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, Access)> {
     // Asked before opening: opening a pipe waits for its other end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
@@ -122,7 +155,11 @@ pub(crate) fn read_file(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32
         ));
     }
     let file = File::open(path)?;
-    let mode = file.metadata()?.permissions().mode() & 0o7777;
+    let metadata = file.metadata()?;
+    let access = Access {
+        mode: metadata.mode() & 0o7777,
+        owner: metadata.uid(),
+    };
     let mut content = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut content)?;
     if content.len() as u64 > bytes_max {
@@ -131,12 +168,27 @@ pub(crate) fn read_file(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32
             format!("longer than {bytes_max} bytes"),
         ));
     }
-    Ok((content, mode))
+    Ok((content, access))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_its_readers_or_roots_alone() {
+        let own = rustix::process::geteuid().as_raw();
+        let wrong = |owner, mode| Access { mode, owner }.wrong_for_secret("it", 0o007);
+        for mode in [0o600, 0o400, 0o660] {
+            assert_eq!(wrong(own, mode), None);
+            assert_eq!(wrong(ROOT, mode), None);
+        }
+        let (what, right) = wrong(ROOT, 0o604).unwrap();
+        assert!(what.contains("mode 0604") && right.contains("chmod 600"));
+        let (what, right) = wrong(own + 1, 0o600).unwrap();
+        assert!(what.contains(&format!("user {}", own + 1)), "{what}");
+        assert!(right.contains(&format!("chown {own}")), "{right}");
+    }
 
     const GOOD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F";
 

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use here::{InterfaceAddress, check_here, identify};
 pub use identity::{NODE_KEY_FILE, NodeKey, PublicKey};
+use key::Access;
 pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of};
 pub use network::Network;
@@ -166,7 +167,7 @@ impl Cluster {
     pub fn load(path: &Path) -> Result<(Self, Vec<Problem>), ConfigError> {
         let mut findings = Findings::new(path, "");
         let text = match key::read_file(path, FILE_BYTES_MAX) {
-            Ok((bytes, mode)) => String::from_utf8(bytes).map(|text| (text, mode)),
+            Ok((bytes, access)) => String::from_utf8(bytes).map(|text| (text, access)),
             Err(error) => {
                 let right = match error.kind() {
                     io::ErrorKind::NotFound => {
@@ -179,7 +180,7 @@ impl Cluster {
             }
         };
         match text {
-            Ok((text, mode)) => Self::parse(path, &text, mode),
+            Ok((text, access)) => Self::parse_as(path, &text, access),
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let newlines = valid.iter().filter(|&&b| b == b'\n').count();
@@ -195,14 +196,23 @@ impl Cluster {
         self.nodes[me].metrics.or(self.metrics)
     }
 
-    /// Checks `text`, the content of the file at `path`, which has the
+    /// Checks `text`, the content of the file at `path`, which is root's and has the
     /// permission bits `mode`.
     ///
     /// # Errors
     /// Everything that is wrong with it, warnings included.
     pub fn parse(path: &Path, text: &str, mode: u32) -> Result<(Self, Vec<Problem>), ConfigError> {
+        let owner = key::ROOT;
+        Self::parse_as(path, text, Access { mode, owner })
+    }
+
+    fn parse_as(
+        path: &Path,
+        text: &str,
+        access: Access,
+    ) -> Result<(Self, Vec<Problem>), ConfigError> {
         let mut findings = Findings::new(path, text);
-        let Some(document) = document::read(path, text, mode, &mut findings) else {
+        let Some(document) = document::read(path, text, access, &mut findings) else {
             return findings.conclude(None);
         };
         checks::check(&document.nodes, &mut findings);

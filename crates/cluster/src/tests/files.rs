@@ -49,7 +49,7 @@ fn a_key_others_can_read_is_refused() {
     write(&path, fill("# mine\n{KEY}{N0}{N1}"), 0o644);
     assert_eq!(
         load(&dir, &path),
-        "DIR/c:2: this file holds the key, and every user of this machine can read or write it (mode 0644); run `chmod 600` on it, or move the key into a key_file of mode 0600"
+        "DIR/c:2: every user of this machine can read or write this file, which holds the key (mode 0644); run `chmod 600` on it, or move the key into a key_file of mode 0600"
     );
     for good in [0o400, 0o600, 0o640, 0o660] {
         fs::set_permissions(&path, Permissions::from_mode(good)).unwrap();
@@ -127,7 +127,7 @@ fn a_second_key_may_be_there_in_either_way() {
     write(&key, KEY, 0o600);
     assert_eq!(
         load(&dir, &path),
-        "DIR/c:2: this file holds the key, and every user of this machine can read or write it (mode 0644); run `chmod 600` on it, or move the key into a key_file of mode 0600"
+        "DIR/c:2: every user of this machine can read or write this file, which holds the key (mode 0644); run `chmod 600` on it, or move the key into a key_file of mode 0600"
     );
     write(
         &path,
@@ -218,4 +218,33 @@ fn the_private_key_is_where_the_file_says() {
     );
     let (cluster, _) = Cluster::load(&path).unwrap();
     assert_eq!(cluster.node_key_file, Path::new("/a/b"));
+}
+
+/// Only root can give a file away; for others the rule is tested beside it.
+#[test]
+fn a_key_of_another_user_is_refused_wherever_it_is() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (cluster, key) = (dir.path().join("c"), dir.path().join("k"));
+    let give = |path: &Path, owner| std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+    write(&key, KEY, 0o600);
+    write(&cluster, fill("{KEY}{N0}{N1}"), 0o600);
+    give(&cluster, 12345);
+    let said = load(&dir, &cluster);
+    assert!(
+        said.starts_with("DIR/c:1:") && said.contains("user 12345"),
+        "{said}"
+    );
+    give(&cluster, 0);
+    assert_eq!(load(&dir, &cluster), "");
+    write(&cluster, fill("key_file = \"k\"\n{N0}{N1}"), 0o644);
+    assert_eq!(load(&dir, &cluster), "");
+    give(&key, 12345);
+    let said = load(&dir, &cluster);
+    assert!(
+        said.starts_with("DIR/c:1:") && said.contains("user 12345"),
+        "{said}"
+    );
 }
