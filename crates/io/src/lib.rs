@@ -4,7 +4,7 @@
 //! ([`udp`]), frames of a virtual NIC ([`vnic`]), what the kernel says about
 //! links ([`netlink`]), readiness and time ([`poll`], [`notify`], [`clock`]), and the few
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`handover`],
-//! [`credentials`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
+//! [`credentials`], [`privileges`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
 //! ([`probe`], [`ethtool`]); and other programs' connections and datagrams, where they begin
 //! ([`capture`], [`socket_calls`]). All `unsafe` of the program lives here.
 //!
@@ -21,6 +21,7 @@ pub mod namespaces;
 pub mod netlink;
 pub mod notify;
 pub mod poll;
+pub mod privileges;
 pub mod probe;
 pub mod process;
 pub mod signals;

@@ -105,6 +105,123 @@ fn after_a_crash_it_starts_again_with_the_privileges_of_its_unit() {
     assert!(!left.contains("tab0"), "{left}");
 }
 
+/// What `/proc` says of each thread of node 0's daemon under this key.
+fn of_each_thread(cluster: &Cluster, key: &str) -> Vec<String> {
+    let pid = cluster.daemon(0).expect("runs").id();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it has threads");
+    let of_thread = |task: std::io::Result<std::fs::DirEntry>| {
+        let path = task.expect("is read").path().join("status");
+        let status = std::fs::read_to_string(path).expect("is read");
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.expect("is told").trim().to_owned()
+    };
+    tasks.map(of_thread).collect()
+}
+
+/// The four capabilities of its unit.
+const KEPT: u64 = 1 << 2 | 1 << 10 | 1 << 12 | 1 << 13;
+
+fn is_bare(cluster: &Cluster) {
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        for bits in of_each_thread(cluster, set) {
+            let bits = u64::from_str_radix(&bits, 16).expect("a number");
+            assert_eq!(bits & !KEPT, 0, "{set} {bits:x}");
+        }
+    }
+    assert!(
+        of_each_thread(cluster, "NoNewPrivs:")
+            .iter()
+            .all(|it| it == "1")
+    );
+}
+
+/// With threads for metrics and for Multipath TCP.
+#[test]
+fn however_it_is_started_it_has_no_more_privileges_than_its_unit() {
+    let lab = lab(&LabConfig::default());
+    let config = ClusterConfig::default();
+    let mut cluster = Cluster::new(lab, tabane(), config).expect("is written");
+    let text = std::fs::read_to_string(cluster.file()).expect("is read");
+    std::fs::write(
+        cluster.file(),
+        format!("metrics = 9577\nmptcp = true\n{text}"),
+    )
+    .expect("is written");
+    cluster.start(0).expect("starts");
+    cluster.start(1).expect("starts");
+    eventually("pings are answered", || pings(&cluster, 0, 1, 3, 56) == 3);
+    assert!(of_each_thread(&cluster, "Name:").len() > 1);
+    is_bare(&cluster);
+}
+
+/// Only root can become somebody else, and have a machine for itself on which there is this user.
+#[test]
+fn roots_daemon_becomes_its_own_user_if_there_is_one() {
+    if tabane_io::credentials::own_uid() != 0 {
+        return;
+    }
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
+    let file = std::fs::read_to_string(cluster.file()).expect("is read");
+    std::fs::write(cluster.file(), format!("mptcp = true\n{file}")).expect("is written");
+    let users = cluster.directory().join("passwd");
+    let known = std::fs::read_to_string("/etc/passwd").expect("is read");
+    std::fs::write(&users, format!("{known}tabane:x:4711:4712::/:/bin/false\n"))
+        .expect("is written");
+    let alone = format!(
+        "mount --bind {} /etc/passwd && exec \"$@\"",
+        users.display()
+    );
+    let words = ["unshare", "--mount", "sh", "-c", &alone, "sh"];
+    let up = up_behind(&cluster, 0, &words);
+    cluster.start_as(0, up).expect("starts");
+    cluster.start(1).expect("starts");
+    eventually("pings are answered", || pings(&cluster, 0, 1, 3, 56) == 3);
+    is_bare(&cluster);
+    for (key, id) in [("Uid:", "4711"), ("Gid:", "4712")] {
+        let told = of_each_thread(&cluster, key);
+        let is_its = |ids: &String| ids.split_whitespace().all(|it| it == id);
+        assert!(told.iter().all(is_its), "{told:?}");
+    }
+    assert!(
+        of_each_thread(&cluster, "Groups:")
+            .iter()
+            .all(String::is_empty)
+    );
+    assert!(cluster.log(0).contains("goes on as user 4711"));
+
+    // So does the program that it has left to put back what it changes of the kernel's settings.
+    let pid = cluster.daemon(0).expect("runs").id();
+    let children =
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("is read");
+    let keeper =
+        std::fs::read_to_string(format!("/proc/{}/status", children.trim())).expect("it is there");
+    let of_keeper = |key: &str| keeper.lines().find_map(|line| line.strip_prefix(key));
+    assert_eq!(
+        of_keeper("Uid:\t"),
+        Some("4711\t4711\t4711\t4711"),
+        "{keeper}"
+    );
+    assert_eq!(of_keeper("CapEff:\t"), Some("0000000000003404"), "{keeper}");
+
+    // It makes its device anew, and reads a file that is root's alone.
+    let mut ip = cluster.lab().command(0, "ip");
+    ip.args(["link", "delete", "tab0"]);
+    assert!(
+        output("ip", ip, PATIENCE)
+            .expect("ip ends")
+            .status
+            .success()
+    );
+    eventually("pings are answered again", || {
+        pings(&cluster, 0, 1, 3, 56) == 3
+    });
+    let mut reload = cluster.lab().command(0, tabane());
+    reload.arg("reload");
+    let reload = output("tabane", reload, PATIENCE).expect("ends");
+    assert!(reload.status.success(), "{}", text(&reload.stderr));
+}
+
 #[test]
 fn its_unit_has_it_read_its_file_anew() {
     let unit = include_str!("../../../dist/systemd/tabane.service");

@@ -1,5 +1,6 @@
 //! The daemon: an engine with the virtual NIC, the control socket and signals around it.
 
+use core::ffi::CStr;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,6 +10,7 @@ use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller, Ready};
+use tabane_io::privileges;
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::systemd::State;
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
@@ -46,6 +48,9 @@ pub enum Life {
     /// As long as programs of this user run under `tabane run`: for them alone, without a virtual NIC.
     WhileUsed,
 }
+
+/// The user that root's daemon becomes, if the machine has one.
+const OWN_USER: &CStr = c"tabane";
 
 /// Said of a daemon that is not started since there is one.
 pub const ALREADY: &str = "a tabane daemon runs on this machine already";
@@ -166,6 +171,8 @@ impl Daemon {
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
         registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
+        // Not before what only root can make is there, and not after the first thread: each has its own.
+        give_up_privileges();
         let metrics = cluster.metrics_of(me).filter(|_| life.is_for_all());
         let serve = |address| serve_metrics(address, &spec.name);
         let metrics = metrics.map(serve).transpose()?;
@@ -322,6 +329,18 @@ fn control_failure(error: &std::io::Error) -> String {
         return format!("{ALREADY} (see `tabane status`); only one can run in a network namespace");
     }
     format!("cannot open the control socket: {error}")
+}
+
+/// Goes on as bare as under the service manager (`dist/systemd/tabane.service`), whoever has started it.
+fn give_up_privileges() {
+    match privileges::give_up(OWN_USER) {
+        Ok(Some(uid)) => log::line(format!(
+            "goes on as user {uid} ({})",
+            OWN_USER.to_string_lossy()
+        )),
+        Ok(None) => {}
+        Err(error) => log::line(format!("keeps more privileges than it needs: {error}")),
+    }
 }
 
 /// A socket buffer that is too small loses packets whenever the loop is late.
