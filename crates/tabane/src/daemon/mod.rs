@@ -2,6 +2,7 @@
 
 mod events;
 mod limits;
+mod lines;
 pub mod log;
 mod manager;
 mod nic;

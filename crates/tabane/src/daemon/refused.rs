@@ -9,6 +9,7 @@ use core::time::Duration;
 use tabane_proto::crypto::HandshakeError;
 use tabane_proto::{LinkId, Refusal, Time};
 
+use super::lines::{Allowance, Lines};
 use crate::status::RefusedReason;
 
 /// Entries kept: one for each address, link and reason. Beyond that, the one
@@ -18,10 +19,11 @@ pub const REFUSED_MAX: usize = 64;
 const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 /// An entry that has been silent for this long is no longer listed.
 const LISTED: Duration = Duration::from_secs(3600);
-/// Lines of the log at once for all entries together …
-const LINES_BURST: u32 = 16;
-/// … and one more for every such interval that passes.
-const LINE_INTERVAL: Duration = Duration::from_secs(60);
+/// For all entries together.
+const ALLOWANCE: Allowance = Allowance {
+    burst: 16,
+    interval: Duration::from_secs(60),
+};
 
 /// Somebody at an address, refused on a link for one reason.
 #[derive(Debug, Clone)]
@@ -43,8 +45,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Refused {
     entries: Vec<Entry>,
-    lines: u32,
-    refilled: Time,
+    lines: Lines,
 }
 
 impl Refused {
@@ -52,8 +53,7 @@ impl Refused {
     pub fn new(now: Time) -> Refused {
         Refused {
             entries: Vec::new(),
-            lines: LINES_BURST,
-            refilled: now,
+            lines: Lines::new(now, ALLOWANCE),
         }
     }
 
@@ -79,7 +79,7 @@ impl Refused {
         let due = self.entries[index]
             .told
             .is_none_or(|told| now.since(told) >= TOLD_AGAIN);
-        let tell = due && self.take_line(now);
+        let tell = due && self.lines.take(now, ALLOWANCE).is_some();
         let entry = &mut self.entries[index];
         if entry.settled {
             (entry.count, entry.first, entry.settled) = (0, now, false);
@@ -102,18 +102,6 @@ impl Refused {
         if let Some(oldest) = oldest {
             self.entries.swap_remove(oldest);
         }
-    }
-
-    fn take_line(&mut self, now: Time) -> bool {
-        let earned = now.since(self.refilled).as_secs() / LINE_INTERVAL.as_secs();
-        if earned > 0 {
-            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-            self.lines = self.lines.saturating_add(earned).min(LINES_BURST);
-            self.refilled = now;
-        }
-        let has = self.lines > 0;
-        self.lines = self.lines.saturating_sub(1);
-        has
     }
 
     /// Whoever has one of these addresses is connected: what was, is settled.
@@ -196,7 +184,7 @@ mod tests {
         let mut note = |host| refused.note(Time::from_ms(10), LINK, at(host), &Refusal::OwnName);
         assert_eq!(
             (0..100_000).filter(|&host| note(host)).count(),
-            LINES_BURST as usize
+            ALLOWANCE.burst as usize
         );
         assert_eq!(refused.entries.len(), REFUSED_MAX);
         let later = Time::from_ms(10 + 60_000);

@@ -157,6 +157,7 @@ impl Daemon {
                 Ok(peer) => {
                     self.rates.forget(peer);
                     self.redundancy.forget(peer);
+                    self.peer_lines.forget(peer);
                     peers.push((peer, index));
                 }
                 Err(error) => log::line(error),

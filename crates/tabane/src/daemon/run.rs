@@ -20,6 +20,7 @@ use tabane_proto::op::OpEvent;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 
+use super::lines::PeerLines;
 use super::log;
 use super::manager::Manager;
 use super::nic::{Condition, NAME as NIC, Nic};
@@ -123,6 +124,7 @@ pub(super) struct Daemon {
     pub rates: RateMeter,
     pub redundancy: Watch,
     pub refused: Refused,
+    pub peer_lines: PeerLines,
     pub manager: Manager,
     pub helm: Helm,
     control: Option<ControlServer>,
@@ -190,6 +192,7 @@ impl Daemon {
             rates: RateMeter::default(),
             redundancy: Watch::default(),
             refused: Refused::new(started),
+            peer_lines: PeerLines::default(),
             manager: Manager::from_environment(),
             helm: helm.unwrap_or_default(),
             control: Some(control),
@@ -253,9 +256,16 @@ impl Daemon {
         }
     }
 
-    fn tell_redundancy(&self, told: impl IntoIterator<Item = (PeerId, String)>) {
+    fn tell_redundancy(&mut self, now: Time, told: impl IntoIterator<Item = (PeerId, String)>) {
         for (peer, text) in told {
-            log::line(format!("{}: {text}", self.name(peer)));
+            self.tell_of(now, peer, format!("{}: {text}", self.name(peer)));
+        }
+    }
+
+    /// Has the log say something about a peer, unless it has said enough of that one.
+    fn tell_of(&mut self, now: Time, peer: PeerId, text: String) {
+        if let Some(text) = self.peer_lines.take(now, peer, text) {
+            log::line(text);
         }
     }
 
@@ -507,11 +517,14 @@ impl Host for Daemon {
                 |address| self.cluster.node_at(address).map(|node| node.name.clone()),
             )
         {
-            log::line(text);
+            match event.peer() {
+                Some(peer) => self.tell_of(now, peer, text),
+                None => log::line(text),
+            }
         }
         self.helm.event(now, &event);
         let told = self.redundancy.event(now, node, &event);
-        self.tell_redundancy(told);
+        self.tell_redundancy(now, told);
         match (event, &mut self.agent) {
             (Event::Op { peer, event }, _) => self.on_stream(now, node, peer, event),
             (Event::PeerUp { peer, .. }, Some(agent)) => agent.peer_up(now, node, peer),
@@ -567,7 +580,7 @@ impl Host for Daemon {
         self.rates
             .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
         let told = self.redundancy.turn(now, node);
-        self.tell_redundancy(told);
+        self.tell_redundancy(now, told);
         let rules = self.cluster.run;
         let mut said = false;
         if let Some(agent) = &mut self.agent {
