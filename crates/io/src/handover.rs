@@ -17,8 +17,14 @@ pub const DESCRIPTORS_MAX: usize = 16;
 /// Longest message in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
-/// Room for the header of one ancillary message and its descriptors, aligned as the kernel wants.
-const ANCILLARY_WORDS: usize = 2 + DESCRIPTORS_MAX;
+/// Most that anybody can send in one (SCM_MAX_FD of the kernel). There is room for them all: what has none
+/// the kernel closes, in the course of the call that receives, which may take as long as who sent them likes.
+const DESCRIPTORS_ANYBODY: usize = 253;
+
+/// Room for the header of one ancillary message and descriptors, aligned as the kernel wants.
+const fn ancillary_words(descriptors: usize) -> usize {
+    2 + descriptors.div_ceil(2)
+}
 
 /// Waits for others to connect.
 #[derive(Debug)]
@@ -112,7 +118,7 @@ impl Handover {
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut ancillary = [0u64; ANCILLARY_WORDS];
+        let mut ancillary = [0u64; ancillary_words(DESCRIPTORS_MAX)];
         let mut content = libc::iovec {
             iov_base: message.as_ptr().cast_mut().cast(),
             iov_len: message.len(),
@@ -148,10 +154,12 @@ impl Handover {
         Ok(())
     }
 
-    /// The next message and its descriptors, closed on exec. An empty one: the other end is gone.
+    /// The next message and its descriptors, closed on exec. An empty one: the other end is gone, or has
+    /// said more than was agreed on. There may be more descriptors than [`DESCRIPTORS_MAX`]. Whose they
+    /// are decides how long closing them takes.
     ///
     /// # Errors
-    /// `WouldBlock`: none is there. `InvalidData`: more than was agreed on.
+    /// `WouldBlock`: none is there.
     pub fn receive(&self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         self.receive_with(0)
     }
@@ -166,48 +174,72 @@ impl Handover {
 
     fn receive_with(&self, flags: libc::c_int) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         let mut message = vec![0; MESSAGE_BYTES_MAX];
-        let mut ancillary = [MaybeUninit::<u64>::uninit(); ANCILLARY_WORDS];
-        let mut content = libc::iovec {
-            iov_base: message.as_mut_ptr().cast(),
-            iov_len: message.len(),
-        };
-        // SAFETY: integers and pointers; all zero is a value.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_iov = &raw mut content;
-        header.msg_iovlen = 1;
-        header.msg_control = ancillary.as_mut_ptr().cast();
-        header.msg_controllen = size_of_val(&ancillary) as _;
-        let flags = libc::MSG_CMSG_CLOEXEC | flags;
-        let bytes = retry(|| {
-            // SAFETY: `header` names buffers that outlive the call.
-            check_len(unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, flags) })
-        })?;
-        let mut descriptors = Vec::new();
-        // SAFETY: the kernel has filled in `header`; its macros stay within the ancillary data, and
-        // each number of a SCM_RIGHTS message is a descriptor that is ours alone from now on.
-        unsafe {
-            let mut next = libc::CMSG_FIRSTHDR(&raw const header);
-            while let Some(control) = next.as_ref() {
-                if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
-                    let data = libc::CMSG_DATA(next);
-                    let header_bytes = libc::CMSG_LEN(0) as usize;
-                    // musl counts it in 32 bits.
-                    #[allow(clippy::unnecessary_cast)]
-                    let count = (control.cmsg_len as usize - header_bytes) / size_of::<i32>();
-                    for index in 0..count {
-                        let number = data.cast::<i32>().add(index).read_unaligned();
-                        descriptors.push(OwnedFd::from_raw_fd(number));
-                    }
-                }
-                next = libc::CMSG_NXTHDR(&raw const header, next);
-            }
-        }
-        if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
-            return Err(io::ErrorKind::InvalidData.into());
+        let (bytes, descriptors, told) = receive(self.0.as_fd(), &mut message, flags)?;
+        if told & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+            return Ok((Vec::new(), descriptors));
         }
         message.truncate(bytes);
         Ok((message, descriptors))
     }
+}
+
+/// Reads from a stream what is there, as read(2) does, and takes the descriptors that whoever sent it may have
+/// put beside it: a plain read has the kernel close them, which may take as long as who sent them likes. Never
+/// waits.
+///
+/// # Errors
+/// As a read has.
+pub fn read_with_descriptors(
+    stream: impl AsFd,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let (bytes, descriptors, _) = receive(stream.as_fd(), buffer, libc::MSG_DONTWAIT)?;
+    Ok((bytes, descriptors))
+}
+
+/// How many bytes came, the descriptors beside them, closed on exec, and the flags of the message.
+fn receive(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(usize, Vec<OwnedFd>, libc::c_int)> {
+    let mut ancillary = [MaybeUninit::<u64>::uninit(); ancillary_words(DESCRIPTORS_ANYBODY)];
+    let mut content = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: integers and pointers; all zero is a value.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &raw mut content;
+    header.msg_iovlen = 1;
+    header.msg_control = ancillary.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&ancillary) as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | flags;
+    let bytes = retry(|| {
+        // SAFETY: `header` names buffers that outlive the call.
+        check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })
+    })?;
+    let mut descriptors = Vec::new();
+    // SAFETY: the kernel has filled in `header`; its macros stay within the ancillary data, and
+    // each number of a SCM_RIGHTS message is a descriptor that is ours alone from now on.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(&raw const header);
+        while let Some(control) = next.as_ref() {
+            if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(next);
+                let header_bytes = libc::CMSG_LEN(0) as usize;
+                // musl counts it in 32 bits.
+                #[allow(clippy::unnecessary_cast)]
+                let count = (control.cmsg_len as usize - header_bytes) / size_of::<i32>();
+                for index in 0..count {
+                    let number = data.cast::<i32>().add(index).read_unaligned();
+                    descriptors.push(OwnedFd::from_raw_fd(number));
+                }
+            }
+            next = libc::CMSG_NXTHDR(&raw const header, next);
+        }
+    }
+    Ok((bytes, descriptors, header.msg_flags))
 }
 
 /// What another process handed on.

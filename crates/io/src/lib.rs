@@ -4,13 +4,14 @@
 //! ([`udp`]), frames of a virtual NIC ([`vnic`]), what the kernel says about
 //! links ([`netlink`]), readiness and time ([`poll`], [`notify`], [`clock`]), and the few
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`handover`],
-//! [`credentials`], [`privileges`], [`entropy`]); and what diagnosis needs: a look at a link from beside the daemon
+//! [`credentials`], [`privileges`], [`entropy`], [`alarm`]); and what diagnosis needs: a look at a link from beside the daemon
 //! ([`probe`], [`ethtool`]); and other programs' connections and datagrams, where they begin
 //! ([`capture`], [`socket_calls`]). All `unsafe` of the program lives here.
 //!
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
 
+pub mod alarm;
 pub mod capture;
 pub mod clock;
 pub mod credentials;

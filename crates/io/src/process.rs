@@ -1,7 +1,8 @@
 //! Leaving a part of oneself behind before one becomes another program; noticing that one was forked.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::OnceLock;
@@ -197,8 +198,8 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
     }
 }
 
-/// Has this process go on when it is told to end: whoever stops a service tells all its processes,
-/// and those that serve it are to be there until it has ended.
+/// Has this process go on whatever signal it is sent, but for SIGKILL and SIGSTOP: whoever stops a service, or
+/// tells it something, tells all its processes, and those that serve it are to be there until it has ended.
 pub fn ignore_termination() {
     handle_termination(libc::SIG_IGN);
 }
@@ -210,9 +211,40 @@ pub fn heed_termination() {
 }
 
 fn handle_termination(how: libc::sighandler_t) {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        // SAFETY: no handler is called.
+    // Of children that end a process is to be told, and Rust ignores SIGPIPE anyway. Of a fault of its own it
+    // dies all the same.
+    let is_left = |signal: &i32| matches!(*signal, libc::SIGCHLD | libc::SIGPIPE);
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| !is_left(signal)) {
+        // SAFETY: no handler is called. What cannot be had otherwise stays as it is.
         unsafe { libc::signal(signal, how) };
+    }
+}
+
+/// Shows this process under another name, with what is told of it in place of its arguments, to whoever looks
+/// for processes by their command lines: a fork has those of what it is no more. They may be cut to the room
+/// that those had.
+pub fn show_as(name: &str) {
+    // proc_pid_stat(5): fields 48 and 49; the name of the program in parentheses may have spaces.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let numbers: Vec<usize> = fields
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or_default())
+        .collect();
+    let (Some(&begin), Some(&end)) = (numbers.get(45), numbers.get(46)) else {
+        return;
+    };
+    if begin == 0 || end <= begin {
+        return;
+    }
+    // The last byte stays 0.
+    let shown = name.bytes().take(end - begin - 1);
+    let bytes = shown.chain(iter::repeat(0)).take(end - begin);
+    let arguments = ptr::with_exposed_provenance_mut::<u8>(begin);
+    for (at, byte) in bytes.enumerate() {
+        // SAFETY: so many bytes from there on are the arguments that the kernel gave this process: memory of
+        // its own that may be written (as setproctitle(3) does), and that nothing else writes.
+        unsafe { arguments.add(at).write_volatile(byte) };
     }
 }
 

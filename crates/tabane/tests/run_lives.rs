@@ -18,7 +18,7 @@ const PORT: &str = "8080";
 
 /// A program under `tabane run` on a node, and the lines that it prints.
 struct Live {
-    _program: Program,
+    program: Program,
     input: ChildStdin,
     lines: Receiver<String>,
 }
@@ -49,7 +49,7 @@ impl Live {
         });
         Live {
             input: program.take_stdin().expect("is piped"),
-            _program: program,
+            program,
             lines,
         }
     }
@@ -393,9 +393,10 @@ fn all_that_is_called_tabane_may_be_told_to_end() {
     server.says("listens");
     let client = Live::start(&cluster, 0, "connect");
     client.says(HELLO);
-    for _ in 0..2 {
-        for pid in called_tabane(&cluster) {
-            signal(&cluster, 0, "-TERM", pid);
+    let programs = [server.program.id(), client.program.id()];
+    for name in ["-TERM", "-USR1", "-QUIT", "-ALRM"] {
+        for pid in called_tabane(&cluster, &programs) {
+            signal(&cluster, 0, name, pid);
         }
         server.says("server: ECONNRESET");
         client.says("client: ECONNRESET");
@@ -403,16 +404,26 @@ fn all_that_is_called_tabane_may_be_told_to_end() {
     }
 }
 
-/// The processes of `tabane` that have the cluster's file as an argument.
-fn called_tabane(cluster: &Cluster) -> Vec<u64> {
+/// The processes of `tabane` that have the cluster's file as an argument, and those beside these programs.
+fn called_tabane(cluster: &Cluster, programs: &[u32]) -> Vec<u64> {
     let file = cluster.file().display().to_string();
     let processes = fs::read_dir("/proc").expect("is there").flatten();
     let is_meant = |pid: &u64| {
         let of = |what| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
-        text(&of("comm")) == "tabane\n" && text(&of("cmdline")).contains(&file)
+        let words = text(&of("cmdline"));
+        let words = words.trim_end_matches('\0');
+        let is_beside = |program: &u32| {
+            let names = ["finder", "supervisor"].map(|it| format!("tabane: {it} of {program}"));
+            names.iter().any(|name| name == words)
+        };
+        let is_of_cluster = words.contains(&file) || programs.iter().any(is_beside);
+        text(&of("comm")) == "tabane\n" && is_of_cluster
     };
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(is_meant).collect()
+    let found: Vec<u64> = pids.filter(is_meant).collect();
+    // Two beside each program, and the daemons.
+    assert!(found.len() > 2 * programs.len(), "{found:?}");
+    found
 }
 
 #[test]

@@ -50,6 +50,8 @@ const LOOPBACK: u32 = 1;
 /// SYNs that may wait to be looked at: 300 connections at once are more than the default holds,
 /// and one that is lost is repeated only after a second.
 const SYN_BUFFER_BYTES: usize = 16 << 20;
+/// Packets that are no SYN and are passed over on the way to one. The filter lets none pass.
+const OTHER_PACKETS_MAX: usize = 64;
 /// What of a kind may have come while nobody looked: more than the buffers hold.
 const WAITING_MAX: usize = 1 << 17;
 /// Where the listener and the socket for datagrams are bound. Nobody else can have this port: not a
@@ -120,7 +122,8 @@ impl Capture {
     /// Not expected.
     pub fn next_syn(&self) -> io::Result<Option<Syn>> {
         let mut packet = [MaybeUninit::<u8>::uninit(); SYN_BYTES_MAX];
-        loop {
+        // Whoever handed it on may have it receive other packets: of those a few are passed over at a time.
+        for _ in 0..OTHER_PACKETS_MAX {
             // SAFETY: the pointer and the length describe `packet`.
             let received = check(unsafe {
                 libc::recv(
@@ -142,6 +145,7 @@ impl Capture {
                 return Ok(Some(syn));
             }
         }
+        Ok(None)
     }
 
     /// Sends a SYN once more: the connection comes out of [`Capture::accept`].
@@ -277,8 +281,8 @@ impl Capture {
     /// What another process handed on, which may be anybody.
     ///
     /// # Errors
-    /// `InvalidData`: it is something else.
-    pub fn from_descriptors(descriptors: [OwnedFd; DESCRIPTORS]) -> io::Result<Capture> {
+    /// It is something else, and given back.
+    pub fn from_descriptors(descriptors: Vec<OwnedFd>) -> Result<Capture, Vec<OwnedFd>> {
         let kinds = [
             (Domain::PACKET, Type::DGRAM),
             (Domain::IPV4, Type::RAW),
@@ -288,9 +292,11 @@ impl Capture {
             (Domain::IPV6, Type::STREAM),
             (Domain::IPV6, Type::DGRAM),
         ];
-        for (descriptor, kind) in descriptors.iter().zip(kinds) {
-            check_handed_on(descriptor, &[kind])?;
+        let mut known = descriptors.iter().zip(kinds);
+        if !known.all(|(descriptor, kind)| check_handed_on(descriptor, &[kind]).is_ok()) {
+            return Err(descriptors);
         }
+        let descriptors: [OwnedFd; DESCRIPTORS] = descriptors.try_into()?;
         let [
             syns,
             send_v4,
@@ -339,10 +345,12 @@ impl Speaker {
     /// What another process handed on, which may be anybody.
     ///
     /// # Errors
-    /// `InvalidData`: it is something else.
-    pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Speaker> {
-        check_stream(&descriptor)?;
-        Ok(Speaker(descriptor.into()))
+    /// It is something else, and given back.
+    pub fn from_descriptor(descriptor: OwnedFd) -> Result<Speaker, OwnedFd> {
+        match check_stream(&descriptor) {
+            Ok(()) => Ok(Speaker(descriptor.into())),
+            Err(_) => Err(descriptor),
+        }
     }
 
     /// Speaks for `from`, an address of another host, and connects to `to`, where a program of the
@@ -354,9 +362,9 @@ impl Speaker {
     /// [`io::ErrorKind::PermissionDenied`] or [`io::ErrorKind::AddrInUse`]: only a process of the
     /// namespace may speak for the port of `from`; or [`io::ErrorKind::AddrNotAvailable`]: there is a
     /// connection between these ends, or was a moment ago. With these [`connect_as`] may help.
-    pub fn connect(self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    pub fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
         self.0.bind(&from.into())?;
-        begin_connecting(self.0, to)
+        begin_connecting(&self.0, to)
     }
 
     /// Binds, also to a port at which a program of the namespace listens: the address is another
@@ -374,6 +382,13 @@ impl Speaker {
     }
 }
 
+/// Its connection, once it is connected.
+impl From<Speaker> for TcpStream {
+    fn from(speaker: Speaker) -> TcpStream {
+        speaker.0.into()
+    }
+}
+
 impl AsFd for Speaker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -383,10 +398,12 @@ impl AsFd for Speaker {
 /// A connection that another process handed on, which may be anybody.
 ///
 /// # Errors
-/// `InvalidData`: it is something else.
-pub fn connection_from(descriptor: OwnedFd) -> io::Result<TcpStream> {
-    check_stream(&descriptor)?;
-    Ok(descriptor.into())
+/// It is something else, and given back.
+pub fn connection_from(descriptor: OwnedFd) -> Result<TcpStream, OwnedFd> {
+    match check_stream(&descriptor) {
+        Ok(()) => Ok(descriptor.into()),
+        Err(_) => Err(descriptor),
+    }
 }
 
 fn check_stream(descriptor: &OwnedFd) -> io::Result<()> {
@@ -440,13 +457,14 @@ fn send_now(socket: &TcpStream, bytes: &[u8], how: libc::c_int) -> io::Result<us
 pub fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let speaker = Speaker::new(to.is_ipv6())?;
     speaker.bind_in_any_case(from)?;
-    match begin_connecting(speaker.0, to) {
+    match begin_connecting(&speaker.0, to) {
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             let speaker = Speaker::new(to.is_ipv6())?;
             bind_to_address(&speaker.0, from.ip())?;
-            begin_connecting(speaker.0, to)
+            begin_connecting(&speaker.0, to)?;
+            Ok(speaker.into())
         }
-        connected => connected,
+        connected => connected.map(|()| speaker.into()),
     }
 }
 
@@ -472,10 +490,10 @@ pub(super) fn accept(
     Ok(Some((socket.into(), from, to)))
 }
 
-fn begin_connecting(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
+fn begin_connecting(socket: &Socket, to: SocketAddr) -> io::Result<()> {
     match socket.connect(&to.into()) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _ => Ok(socket.into()),
+        _ => Ok(()),
     }
 }
 
@@ -527,10 +545,10 @@ pub fn reset(socket: TcpStream) {
     break_when_closed(&socket);
 }
 
-/// Closes a connection on which everything was said, some of which may be on its way still.
-pub fn finish(socket: TcpStream) {
+/// From now on a connection that is closed ends: everything was said, some of which may be on its way still.
+pub fn end_when_closed(socket: &TcpStream) {
     // Not expected to fail; what is on its way would be lost then, and the other end be told.
-    let _ = SockRef::from(&socket).set_linger(None);
+    let _ = SockRef::from(socket).set_linger(None);
 }
 
 /// IPv4 addresses in the form in which an IPv6 socket has them are IPv4 addresses.

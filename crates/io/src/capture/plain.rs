@@ -63,7 +63,8 @@ pub fn connect_plainly(from: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpSt
     if let Some(from) = from {
         bind_to_address(&socket, from)?;
     }
-    begin_connecting(socket, to)
+    begin_connecting(&socket, to)?;
+    Ok(socket.into())
 }
 
 /// A plain socket of TCP in this thread's network namespace that has a port, and may listen there. Not

@@ -268,7 +268,7 @@ fn what_anybody_hands_on_is_checked_and_never_waited_for() {
                 }
             };
             have_wait();
-            let ours = Capture::from_descriptors(copies()).unwrap();
+            let ours = Capture::from_descriptors(copies().into()).unwrap();
             assert!(ours.next_syn().unwrap().is_none());
             assert!(ours.accept().unwrap().is_none());
             assert!(ours.next_datagram(&mut []).unwrap().is_none());
@@ -279,8 +279,11 @@ fn what_anybody_hands_on_is_checked_and_never_waited_for() {
 
             let mut others = copies();
             others.reverse();
-            let refused = Capture::from_descriptors(others).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::InvalidData);
+            let refused = Capture::from_descriptors(others.into()).unwrap_err();
+            assert_eq!(refused.len(), copies().len());
+            assert!(Capture::from_descriptors(Vec::new()).is_err());
+            let more = [copies(), copies()].into_iter().flatten().collect();
+            assert!(Capture::from_descriptors(more).is_err());
             let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
             assert!(Speaker::from_descriptor(file()).is_err());
             assert!(connection_from(file()).is_err());

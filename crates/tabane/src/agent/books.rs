@@ -6,9 +6,12 @@
 
 use std::collections::HashMap;
 
+use tabane_io::credentials::own_uid;
+
 use super::place::Program;
+use super::rights::ROOT;
 use super::room::PLAIN_DESCRIPTORS;
-use super::{Agent, PLACES_MAX, RELAYS_MAX};
+use super::{Agent, PLACES_MAX, PLACES_OF_USER_MAX, RELAYS_MAX};
 
 /// So many places of one user are owners of streams each by itself; those beyond share these, fewest
 /// first. An owner may hold half of what others leave of a peer's window: a user with twenty thousand
@@ -145,6 +148,11 @@ impl Books {
         self.forget_if_over(number);
     }
 
+    /// Whose a place is; nobody's if it is not known any more.
+    pub fn uid(&self, number: u64) -> u32 {
+        self.get(number).map_or(u32::MAX, |book| book.uid)
+    }
+
     /// Whose streams of a place are, to the bundles.
     pub fn owner(&self, number: u64) -> u32 {
         self.get(number).map_or(0, |book| book.owner)
@@ -171,8 +179,13 @@ impl Agent {
     /// Whether a user may have one more place; if not, that is counted.
     pub(super) fn may_have_place(&mut self, uid: u32) -> bool {
         let of_user = self.places.iter().filter(|(_, place)| place.uid == uid);
+        let of_user = of_user.count();
         let free = PLACES_MAX.saturating_sub(self.places.len());
-        self.is_share(is_within_share(of_user.count(), free, OF_USER))
+        // Root, and the daemon's own user, may end the daemon anyway.
+        let is_bounded = uid != ROOT && uid != own_uid();
+        let is_within = !is_bounded || of_user < PLACES_OF_USER_MAX;
+        let may = is_within && !self.closing.is_behind(uid);
+        self.is_share(may && is_within_share(of_user, free, OF_USER))
     }
 
     /// Whether a place may have one more connection, begun or asked for; if not, that is counted.
@@ -188,11 +201,11 @@ impl Agent {
         let (of_place, of_user) = (of_place + pending, of_user + pending_of_user);
         let free = self.free_descriptors();
         let free = free.min(RELAYS_MAX.saturating_sub(self.relays.len()));
-        let is_within = is_within_share(of_place, free, OF_PLACE);
+        let is_within = is_within_share(of_place, free, OF_PLACE) && !self.closing.is_behind(uid);
         self.is_share(is_within && is_within_share(of_user, free, OF_USER))
     }
 
-    fn is_share(&mut self, is_within: bool) -> bool {
+    pub(super) fn is_share(&mut self, is_within: bool) -> bool {
         self.stats.share_full += u64::from(!is_within);
         is_within
     }

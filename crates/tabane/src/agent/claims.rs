@@ -1,13 +1,14 @@
 //! Ports that programs ask for.
 
 use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 
-use tabane_proto::Time;
+use tabane_proto::{Node, Time};
 
 use super::hosted::{Claimant, Denied};
 use super::place::Place;
 use super::words::{Claim, EACCES, EADDRINUSE, ToSupervisor};
-use super::{Agent, Kind, UNSAID_MAX, token};
+use super::{Agent, Kind, UNREAD_ANSWERS_MAX, UNSAID_MAX, token};
 
 /// Programs that wait until it is known whether another one still has the port they want; further
 /// ones are told that it has.
@@ -32,7 +33,14 @@ pub(super) struct Waiting {
 
 impl Agent {
     /// A program wants a port: this node takes it, so that the program is reached as it would be.
-    pub(super) fn claim(&mut self, now: Time, index: usize, id: u64, claim: Claim) {
+    pub(super) fn claim(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        index: usize,
+        id: u64,
+        claim: Claim,
+    ) {
         match self.take_port(index, &claim) {
             Err(Denied::Taken(other)) if self.asks_whether_taken(index, other) => {
                 self.claims.push(Waiting {
@@ -43,7 +51,12 @@ impl Agent {
                     since: now,
                 });
             }
-            result => self.answer_claim(index, id, result),
+            result => {
+                self.answer_claim(index, id, result);
+                if self.is_returning(now) {
+                    self.ask_returned(now, node);
+                }
+            }
         }
     }
 
@@ -68,16 +81,29 @@ impl Agent {
     }
 
     fn take_port(&mut self, index: usize, claim: &Claim) -> Result<u16, Denied> {
-        let Some(place) = self.places.get(index) else {
+        let Some(who) = self.claimant(index, claim.address.ip()) else {
             return Ok(claim.address.port());
-        };
-        let who = Claimant {
-            place: index,
-            uid: place.uid,
-            has_address: place.has(claim.address.ip()),
         };
         let token = |port| token(Kind::Hosted, port);
         self.hosted.claim(who, claim, &self.poller, token)
+    }
+
+    /// Who it is that wants a port at an address.
+    pub(super) fn claimant(&self, index: usize, address: IpAddr) -> Option<Claimant> {
+        let place = self.places.get(index)?;
+        Some(Claimant {
+            place: index,
+            uid: place.uid,
+            has_address: place.has(address),
+        })
+    }
+
+    /// A program of a place has accepted what came to a port.
+    pub(super) fn lend_port(&mut self, index: usize, to: SocketAddr) {
+        if let Some(who) = self.claimant(index, to.ip()) {
+            let token = |port| token(Kind::Hosted, port);
+            self.hosted.lend(who, to, &self.poller, token);
+        }
     }
 
     /// Those who have waited long enough for a supervisor are told that the port is taken.
@@ -115,5 +141,9 @@ impl Agent {
         };
         // A supervisor that is gone is noticed elsewhere.
         self.tell(index, &ToSupervisor::Claimed { id, port, error });
+        let place = self.places.get(index);
+        if place.is_some_and(|place| place.unread_answers() > UNREAD_ANSWERS_MAX) {
+            self.must_end(index, "it asks for ports and does not read the answers");
+        }
     }
 }

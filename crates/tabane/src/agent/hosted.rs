@@ -1,29 +1,29 @@
 //! Ports of programs, repeated in this node's own network namespace, so that others reach them as if
 //! there were no `tabane run`.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
 use slab::Slab;
 use tabane_io::capture::{Datagrams, Listener, Sharing};
+use tabane_io::credentials::own_uid;
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
 use super::Opening;
 use super::books::{OF_PLACE, OF_USER, is_within_share};
 use super::correspondents::Correspondents;
+use super::rights;
 use super::words::{Claim, EACCES, Transport};
 
 /// Ports of all programs together; further ones are reached by other programs under `tabane run`
 /// alone (TCP), or as through a NAT (UDP).
 pub const HOSTED_MAX: usize = 4096;
-/// Below this a port is root's, if the system does not say.
-const UNPRIVILEGED_PORT_MIN: u16 = 1024;
-const ROOT: u32 = 0;
 /// The [age](Port::age) of what is no longer new: one to two seconds.
 const OLD: u8 = 2;
+/// The age at which a port that nobody has asked for is given back, if no connection has come meanwhile.
+const LENT_MAX: u8 = 10;
 
 /// Whose program it is.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,14 @@ pub struct Claimant {
     pub uid: u32,
     /// Whether the address that it claims is one of its place's own.
     pub has_address: bool,
+}
+
+impl Claimant {
+    /// The virtual NIC is not there, if only this user's programs have a daemon: then no plain program can
+    /// have a port of its address.
+    fn is_alone_there(&self, error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::AddrNotAvailable && self.has_address
+    }
 }
 
 /// A port cannot be had.
@@ -57,7 +65,11 @@ struct Port {
     uid: u32,
     transport: Transport,
     address: SocketAddr,
+    /// One of IPv6 leaves IPv4 to others.
+    only_v6: bool,
     socket: Socket,
+    /// The program has not asked for it, but accepts what comes there.
+    is_lent: bool,
     /// Others reach it: one of TCP may be held only, for a program that does not listen yet.
     is_open: bool,
     /// How often it was looked whether anything is old, since then.
@@ -65,13 +77,23 @@ struct Port {
 }
 
 impl Port {
-    fn is_of_tcp(&self, port: u16) -> bool {
-        self.transport == Transport::Tcp && self.address.port() == port
+    /// Whether it is what `address` is asked for, or one of both cannot be had beside the other.
+    fn meets(&self, transport: Transport, address: SocketAddr, only_v6: bool) -> bool {
+        let (one, other) = (
+            self.address.ip().to_canonical(),
+            address.ip().to_canonical(),
+        );
+        let covers = |any: IpAddr, only_v6: bool, ip: IpAddr| {
+            any.is_unspecified() && (any.is_ipv6() == ip.is_ipv6() || any.is_ipv6() && !only_v6)
+        };
+        (self.transport, self.address.port()) == (transport, address.port())
+            && (one == other || covers(one, self.only_v6, other) || covers(other, only_v6, one))
     }
 
-    /// Its program may be about to listen: the agent does a moment before it.
+    /// Its program may be about to listen: the agent does a moment before it. (One that was lent listened
+    /// before.)
     fn is_new(&self) -> bool {
-        self.age < OLD
+        self.age < OLD && !self.is_lent
     }
 }
 
@@ -100,18 +122,112 @@ impl Hosted {
         poller: &Poller,
         token: impl Fn(usize) -> u64,
     ) -> Result<u16, Denied> {
-        let (transport, mut address) = (claim.transport, claim.address);
+        let (transport, address) = (claim.transport, claim.address);
         if let Some(&index) = self.by_address.get(&(who.place, transport, address)) {
             // It is one of several that share the port, or listens now.
+            self.ports[index].is_lent = false;
             if !claim.is_held {
                 self.open(index, poller, token)
                     .map_err(|error| self.denied(who.place, claim, error))?;
             }
             return Ok(address.port());
         }
+        self.may_claim(who, claim)?;
+        // What was lent to the user is now asked for, perhaps at more addresses.
+        self.retain(|port| {
+            let met = port.meets(transport, address, claim.only_v6);
+            !(port.is_lent && port.uid == who.uid && met)
+        });
+        if !self.has_room(who) {
+            return Ok(address.port());
+        }
+        let socket = match self.bind(who, claim) {
+            Ok(socket) => socket,
+            Err(error) if who.is_alone_there(&error) => return Ok(address.port()),
+            Err(error) => return Err(self.denied(who.place, claim, error)),
+        };
+        self.take(who, claim, socket, poller, token)
+    }
+
+    /// The program of a place accepts what comes to a port that it has not asked for, as far as is known: it
+    /// has the port at this node, as long as it does, and nobody else can have it. If that cannot be, it
+    /// has it not.
+    pub fn lend(
+        &mut self,
+        who: Claimant,
+        to: SocketAddr,
+        poller: &Poller,
+        token: impl Fn(usize) -> u64,
+    ) {
+        let met = self.ports.iter_mut().map(|(_, port)| port);
+        let mut met =
+            met.filter(|port| port.uid == who.uid && port.meets(Transport::Tcp, to, true));
+        if let Some(port) = met.next() {
+            if port.is_lent {
+                port.age = 0;
+            }
+            return;
+        }
+        let claim = exclusive(to);
+        if self.may_claim(who, &claim).is_err() || !self.has_room(who) {
+            return;
+        }
+        if let Ok(socket) = self.bind(who, &claim)
+            && self.take(who, &claim, socket, poller, token).is_ok()
+            && let Some(&index) = self.by_address.get(&(who.place, Transport::Tcp, to))
+        {
+            self.ports[index].is_lent = true;
+        }
+    }
+
+    /// Whether the kernel would let a program of this user listen there: it has the port already, or
+    /// nobody has it, be it under `tabane run` or not.
+    pub fn could_listen(&self, who: Claimant, to: SocketAddr) -> bool {
+        if !rights::may_have(who.uid, to.port()) {
+            return false;
+        }
+        if let Some((uid, _)) = self.holders(to).first() {
+            return *uid == who.uid;
+        }
+        let bound = Listener::bind(to, Sharing::default());
+        match bound.and_then(|listener| listener.listen()) {
+            Ok(()) => true,
+            Err(error) => who.is_alone_there(&error),
+        }
+    }
+
+    /// The users that have the port of TCP that a connection is for, and their places: one user, if the
+    /// kernel had its way.
+    pub fn holders(&self, to: SocketAddr) -> Vec<(u32, usize)> {
+        let ports = self.ports.iter().map(|(_, port)| port);
+        let met = ports.filter(|port| port.meets(Transport::Tcp, to, true));
+        met.map(|port| (port.uid, port.place)).collect()
+    }
+
+    /// Whether this node's kernel could let the claimant have the port, as far as it can be known without it.
+    fn may_claim(&self, who: Claimant, claim: &Claim) -> Result<(), Denied> {
+        let (transport, address) = (claim.transport, claim.address);
+        if !rights::may_have(who.uid, address.port()) {
+            return Err(Denied::Error(io::Error::from_raw_os_error(EACCES)));
+        }
+        // To the kernel all of them are the agent's. Of TCP it would let two have one that nobody listens at
+        // yet.
+        let mut ports = self.ports.iter().map(|(_, port)| port);
+        let others = ports.find(|port| {
+            let met = address.port() != 0 && port.meets(transport, address, claim.only_v6);
+            met && port.uid != who.uid && transport == Transport::Tcp
+        });
+        match others {
+            Some(other) => Err(Denied::Taken(other.place)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there is room for another port of a place; if not, that is counted.
+    fn has_room(&mut self, who: Claimant) -> bool {
         if self.ports.len() >= HOSTED_MAX {
             self.full += 1;
-            return Ok(address.port());
+            return false;
         }
         let count = |is_of: &dyn Fn(&Port) -> bool| {
             let of = self.ports.iter().filter(|(_, port)| is_of(port));
@@ -120,26 +236,30 @@ impl Hosted {
         let of_place = count(&|port| port.place == who.place);
         let of_user = count(&|port| port.uid == who.uid);
         let free = HOSTED_MAX - self.ports.len();
-        if !is_within_share(of_place, free, OF_PLACE) || !is_within_share(of_user, free, OF_USER) {
-            self.share_full += 1;
-            return Ok(address.port());
-        }
-        if who.uid != ROOT && (1..unprivileged_port_min()).contains(&address.port()) {
-            return Err(Denied::Error(io::Error::from_raw_os_error(EACCES)));
-        }
-        let sharing = self.sharing(who, claim);
-        let socket = match transport {
+        let is_share =
+            is_within_share(of_place, free, OF_PLACE) && is_within_share(of_user, free, OF_USER);
+        self.share_full += u64::from(!is_share);
+        is_share
+    }
+
+    fn bind(&self, who: Claimant, claim: &Claim) -> io::Result<Socket> {
+        let (address, sharing) = (claim.address, self.sharing(who, claim));
+        match claim.transport {
             Transport::Tcp => Listener::bind(address, sharing).map(Socket::Listener),
             Transport::Udp => Datagrams::bind(address, sharing).map(Socket::Datagrams),
-        };
-        let socket = match socket {
-            Ok(socket) => socket,
-            // The virtual NIC is not there, if only this user's programs have a daemon.
-            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable && who.has_address => {
-                return Ok(address.port());
-            }
-            Err(error) => return Err(self.denied(who.place, claim, error)),
-        };
+        }
+    }
+
+    /// A port that was bound is that of a place from now on.
+    fn take(
+        &mut self,
+        who: Claimant,
+        claim: &Claim,
+        socket: Socket,
+        poller: &Poller,
+        token: impl Fn(usize) -> u64,
+    ) -> Result<u16, Denied> {
+        let (transport, mut address) = (claim.transport, claim.address);
         let local = match &socket {
             Socket::Listener(listener) => listener.local_address(),
             Socket::Datagrams(datagrams) => datagrams.local_address(),
@@ -150,7 +270,9 @@ impl Hosted {
             uid: who.uid,
             transport,
             address,
+            only_v6: claim.only_v6,
             socket,
+            is_lent: false,
             is_open: false,
             age: 0,
         });
@@ -192,7 +314,9 @@ impl Hosted {
         opened
     }
 
-    /// Ports are shared among the programs of one user: to the kernel, all of them are the agent's.
+    /// Ports are shared among the programs of one user. To the kernel all of them are the agent's: it would let
+    /// a plain program of the daemon's user share one by SO_REUSEPORT with whoever's the agent has, and
+    /// the other way round. So none but that user's are shared this way.
     fn sharing(&self, who: Claimant, claim: &Claim) -> Sharing {
         let is_others = self.ports.iter().any(|(_, port)| {
             port.uid != who.uid
@@ -202,7 +326,7 @@ impl Hosted {
         Sharing {
             only_v6: claim.only_v6,
             by_address: claim.reuse_address && !is_others,
-            by_port: claim.reuse_port && !is_others,
+            by_port: claim.reuse_port && !is_others && who.uid == own_uid(),
         }
     }
 
@@ -308,24 +432,14 @@ impl Hosted {
         self.retain(|it| (it.place, it.transport, it.address.port()) != (place, transport, port));
     }
 
-    /// Nothing listens at a port in a place.
-    pub fn doubt(&mut self, place: usize, port: u16) {
-        let is_it = |it: &Port| it.place == place && it.is_of_tcp(port);
-        self.retain(|it| it.is_new() || !is_it(it));
-    }
-
-    /// The places whose programs have this port.
-    pub fn places_at(&self, transport: Transport, port: u16) -> HashSet<usize> {
-        let ports = self.ports.iter().map(|(_, it)| it);
-        let at = ports.filter(|it| (it.transport, it.address.port()) == (transport, port));
-        at.map(|it| it.place).collect()
-    }
-
-    /// No program listens at this port any more. Returns whether one did.
-    pub fn close_port(&mut self, port: u16) -> bool {
-        let was_there = self.ports.iter().any(|(_, it)| it.is_of_tcp(port));
-        self.retain(|it| it.is_new() || !it.is_of_tcp(port));
-        was_there
+    /// Nothing listens in a place where a connection was for. Returns whether it had that port.
+    pub fn doubt(&mut self, place: usize, to: SocketAddr) -> bool {
+        let is_it = |it: &Port| it.place == place && it.meets(Transport::Tcp, to, true);
+        let had = self.ports.iter().any(|(_, it)| is_it(it));
+        if had {
+            self.retain(|it| it.is_new() || !is_it(it));
+        }
+        had
     }
 
     /// How many there are.
@@ -344,6 +458,7 @@ impl Hosted {
         for (_, port) in &mut self.ports {
             port.age = port.age.saturating_add(1);
         }
+        self.retain(|port| !port.is_lent || port.age < LENT_MAX);
     }
 
     /// Closing a socket takes it out of the poller.
@@ -355,9 +470,14 @@ impl Hosted {
     }
 }
 
-/// ip_unprivileged_port_start (ip-sysctl.rst).
-fn unprivileged_port_min() -> u16 {
-    let said = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-    let number = said.ok().and_then(|said| said.trim().parse().ok());
-    number.unwrap_or(UNPRIVILEGED_PORT_MIN)
+/// A port of TCP at one address that is not shared, and listens.
+const fn exclusive(address: SocketAddr) -> Claim {
+    Claim {
+        transport: Transport::Tcp,
+        address,
+        only_v6: true,
+        reuse_address: false,
+        reuse_port: false,
+        is_held: false,
+    }
 }

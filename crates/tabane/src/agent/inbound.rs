@@ -3,24 +3,26 @@
 
 use core::time::Duration;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use tabane_io::capture::reset;
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
+use super::books::{OF_PLACE, is_within_share};
 use super::opening::{
     CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, CODE_RESET, OPENING_BYTES_MAX, Opening,
 };
-use super::relay::{Far, give_up, reset_far};
-use super::words::{ToSupervisor, Transport};
-use super::{Agent, Directory, Kind, Owner, token};
+use super::relay::{Far, Near, give_up, reset_far};
+use super::words::ToSupervisor;
+use super::{Agent, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
 
 /// How long after its start an agent refuses nobody: those whom the one before had are on their way
 /// back.
 const RETURNING_MAX: Duration = Duration::from_secs(2);
 
-/// How long a supervisor is waited for that was asked to connect: it has nothing else to do.
+/// How long a supervisor is waited for that was asked to connect, or another node's agent that opened a
+/// stream: it has nothing else to do.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// No question has this number.
 const ANSWERED: u64 = 0;
@@ -33,6 +35,8 @@ pub(super) struct Inbound {
     opening: Option<Opening>,
     /// Places to be asked still, the last first.
     places: Vec<usize>,
+    /// One that was asked had the port, and listens there no more.
+    had_port: bool,
     /// The number of the last question: the answer to another is not for this connection, which may
     /// have the place of one that was given up.
     question: u64,
@@ -69,20 +73,41 @@ impl Agent {
         peer: PeerId,
         stream: StreamId,
     ) {
-        if !self.has_room() {
+        if !self.has_room() || !self.may_open(peer) {
             return give_up(now, node, peer, stream, CODE_BUSY);
         }
+        *self.openings.entry(peer).or_default() += 1;
         let index = self.inbound.insert(Inbound {
             far: Far::Stream(peer, stream),
             bytes: Vec::new(),
             opening: None,
             places: Vec::new(),
+            had_port: false,
             question: ANSWERED,
             asked_at: now,
             near: None,
         });
         self.owners.insert((peer, stream), Owner::Inbound(index));
         self.read_opening(now, node, directory, index);
+    }
+
+    /// Whether a node may open one more connection that nobody here has accepted yet; if not, that is
+    /// counted. None has all of what there is room for.
+    fn may_open(&mut self, peer: PeerId) -> bool {
+        let of_peer = self.openings.get(&peer).copied().unwrap_or_default();
+        let free = self.free_descriptors();
+        self.is_share(is_within_share(of_peer, free, OF_PLACE))
+    }
+
+    /// Refuses those of which the first bytes, which say what is wanted, do not come.
+    pub(super) fn refuse_unsaid(&mut self, now: Time, node: &mut Node) {
+        let is_late = |it: &Inbound| it.opening.is_none() && now.since(it.asked_at) >= ANSWER_MAX;
+        let late = self.inbound.iter().filter(|(_, it)| is_late(it));
+        let late: Vec<usize> = late.map(|(index, _)| index).collect();
+        for index in late {
+            self.stats.unanswered += 1;
+            self.refuse(now, node, index, CODE_MALFORMED);
+        }
     }
 
     /// A plain connection has come to a listener of a place.
@@ -102,6 +127,7 @@ impl Agent {
             bytes: Vec::new(),
             opening: Some(opening),
             places: vec![place],
+            had_port: false,
             question: ANSWERED,
             asked_at: now,
             near: None,
@@ -142,13 +168,36 @@ impl Agent {
             return self.refuse(now, node, index, CODE_REFUSED);
         }
         inbound.opening = Some(Opening { from, to });
+        self.ask_anew(now, node, index);
+    }
+
+    /// Who may be asked for a connection to a port of this node, the last first: the places of the user
+    /// that has the port, and among them first those that have said that they listen there. If it is
+    /// nobody's, all (each of them only if it [could have it](Agent::may_be_asked)), but none while those whom the
+    /// agent before this one had are on their way back: one of them may have it.
+    fn places_for(&self, now: Time, to: SocketAddr) -> Vec<usize> {
+        let holders = self.hosted.holders(to);
+        let user = holders.first().map(|(uid, _)| *uid);
+        if user.is_none() && self.is_returning(now) {
+            return Vec::new();
+        }
         let begun = self.places.iter().filter(|(_, place)| place.has_begun());
-        let mut places: Vec<_> = begun.map(|(index, _)| index).collect();
-        // Those that have said that they listen there are asked first.
-        let listening = self.hosted.places_at(Transport::Tcp, to.port());
-        places.sort_by_key(|place| listening.contains(place));
-        inbound.places = places;
-        self.ask(now, node, index);
+        let of_user = begun.filter(|(_, place)| user.is_none_or(|uid| place.uid == uid));
+        let mut places: Vec<_> = of_user.map(|(index, _)| index).collect();
+        places.sort_by_key(|place| holders.iter().any(|(_, holder)| holder == place));
+        places
+    }
+
+    /// Whether a connection from another node may be offered to a place: only if its user has the port at
+    /// this node, or could have it. (What came to a port of this node is for the place that has it.)
+    fn may_be_asked(&self, place: usize, to: SocketAddr) -> bool {
+        let who = self.claimant(place, to.ip());
+        who.is_some_and(|who| self.hosted.could_listen(who, to))
+    }
+
+    /// Whether those whom the agent before this one had may still be on their way back.
+    pub(super) fn is_returning(&self, now: Time) -> bool {
+        now.since(self.started) < RETURNING_MAX
     }
 
     /// Asks the last of the places whether a program there listens.
@@ -166,19 +215,27 @@ impl Agent {
             to: opening.to,
         };
         while let Some(place) = self.inbound[index].asks() {
+            if self.inbound[index].is_carried() && !self.may_be_asked(place, opening.to) {
+                self.pass_user_over(index, place);
+                continue;
+            }
             match self.connect_spare(place, opening) {
                 Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     self.pass_over(index);
                 }
-                Some(near) => return self.asked(now, node, (index, self.questions), near),
+                Some(near) => {
+                    let uid = self.places.get(place).map_or(u32::MAX, |place| place.uid);
+                    return self.asked(now, node, (index, self.questions), near, uid);
+                }
                 None if self.tell(place, &asked) => return,
                 None => self.pass_over(index),
             }
         }
-        if now.since(self.started) < RETURNING_MAX && self.inbound[index].is_carried() {
+        if self.is_returning(now) && self.inbound[index].is_carried() {
             return;
         }
-        let code = match self.hosted.close_port(opening.to.port()) {
+        let had_port = self.inbound[index].had_port;
+        let code = match had_port || !self.hosted.holders(opening.to).is_empty() {
             true => CODE_NOBODY,
             false => CODE_REFUSED,
         };
@@ -188,14 +245,24 @@ impl Agent {
     /// Connects to a program of a place; `None`: its supervisor has to be asked.
     fn connect_spare(&mut self, place: usize, opening: Opening) -> Option<io::Result<TcpStream>> {
         let speaker = self.take_spare(place, opening.to.is_ipv6())?;
-        let connected = speaker.connect(opening.from, opening.to);
-        match connected.as_ref().map_err(io::Error::kind) {
-            Err(
-                io::ErrorKind::PermissionDenied
-                | io::ErrorKind::AddrInUse
-                | io::ErrorKind::AddrNotAvailable,
-            ) => None,
-            _ => Some(connected),
+        let connect = || speaker.connect(opening.from, opening.to);
+        let error = match self.alarm.bounds(WAIT_MAX, connect) {
+            Ok(()) => return Some(Ok(speaker.into())),
+            Err(error) => error,
+        };
+        if let Some(uid) = self.places.get(place).map(|place| place.uid) {
+            self.closing.close(uid, speaker);
+        }
+        match error.kind() {
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::AddrInUse
+            | io::ErrorKind::AddrNotAvailable => None,
+            // It was made to wait.
+            io::ErrorKind::Interrupted => {
+                self.must_end(place, WAITS);
+                Some(Err(io::ErrorKind::ConnectionRefused.into()))
+            }
+            _ => Some(Err(error)),
         }
     }
 
@@ -204,27 +271,41 @@ impl Agent {
         let Some(inbound) = self.inbound.get_mut(index) else {
             return;
         };
-        let place = inbound.places.pop();
-        if let (Some(place), Some(opening), Far::Plain(_)) = (place, inbound.opening, &inbound.far)
-        {
-            self.hosted.doubt(place, opening.to.port());
+        if let (Some(place), Some(opening)) = (inbound.places.pop(), inbound.opening) {
+            inbound.had_port |= self.hosted.doubt(place, opening.to);
         }
     }
 
-    /// A place is there (again): perhaps somebody has waited for it.
-    pub(super) fn ask_returned(&mut self, now: Time, node: &mut Node, place: usize) {
+    /// The user of this place could not have the port: nor could others of its places.
+    fn pass_user_over(&mut self, index: usize, place: usize) {
+        let user = |place: usize| self.places.get(place).map(|place| place.uid);
+        let passed_over = user(place);
+        if let Some(inbound) = self.inbound.get_mut(index) {
+            inbound
+                .places
+                .retain(|it| *it != place && user(*it) != passed_over);
+        }
+    }
+
+    /// A place has a port (again): perhaps somebody has waited for it.
+    pub(super) fn ask_returned(&mut self, now: Time, node: &mut Node) {
         for index in self.waiting_for_place() {
-            self.inbound[index].places.push(place);
-            self.ask(now, node, index);
+            self.ask_anew(now, node, index);
         }
     }
 
-    /// Nobody comes back any more.
+    /// Nobody comes back any more: who waits is refused, if nobody that is there accepts.
     pub(super) fn refuse_waiting(&mut self, now: Time, node: &mut Node) {
-        if now.since(self.started) >= RETURNING_MAX {
-            for index in self.waiting_for_place() {
-                self.ask(now, node, index);
-            }
+        if !self.is_returning(now) {
+            self.ask_returned(now, node);
+        }
+    }
+
+    fn ask_anew(&mut self, now: Time, node: &mut Node, index: usize) {
+        let opening = self.inbound.get(index).and_then(|it| it.opening);
+        if let Some(opening) = opening {
+            self.inbound[index].places = self.places_for(now, opening.to);
+            self.ask(now, node, index);
         }
     }
 
@@ -233,17 +314,18 @@ impl Agent {
         waiting.map(|(index, _)| index).collect()
     }
 
-    /// A place has a socket that is connected or being connected, or an error.
+    /// A place, of this user, has a socket that is connected or being connected, or an error.
     pub(super) fn asked(
         &mut self,
         now: Time,
         node: &mut Node,
         (index, question): (usize, u64),
         near: io::Result<TcpStream>,
+        uid: u32,
     ) {
         let inbound = self.inbound.get_mut(index);
         let Some(inbound) = inbound.filter(|it| it.question == question) else {
-            return;
+            return self.close_aside(uid, near.ok());
         };
         // There is one answer.
         inbound.question = ANSWERED;
@@ -251,13 +333,13 @@ impl Agent {
             Ok(near) => near,
             Err(error) => return self.is_not_reached(now, node, index, &error),
         };
-        let Some(asked) = inbound.asks().filter(|place| self.may_connect(*place)) else {
+        let token = token(Kind::Inbound, index);
+        let asked = inbound.asks().filter(|place| self.may_connect(*place));
+        let watched = |_: &usize| self.poller.register(&near, token, Interest::Write).is_ok();
+        let Some(asked) = asked.filter(watched) else {
+            self.closing.close(uid, near);
             return self.refuse(now, node, index, CODE_BUSY);
         };
-        let token = token(Kind::Inbound, index);
-        if self.poller.register(&near, token, Interest::Write).is_err() {
-            return self.refuse(now, node, index, CODE_BUSY);
-        }
         let inbound = &mut self.inbound[index];
         inbound.near = Some(near);
         let place = &mut self.places[asked];
@@ -339,17 +421,28 @@ impl Agent {
             Ok(Some(error)) | Err(error) => Err(error),
         };
         if let Err(error) = stands {
+            let place = self.inbound.get(index).and_then(Inbound::asks);
+            let uid = place
+                .and_then(|place| self.places.get(place))
+                .map(|it| it.uid);
+            self.closing.close(uid.unwrap_or(u32::MAX), near);
             return self.is_not_reached(now, node, index, &error);
         }
-        let place = self.inbound.get(index).and_then(Inbound::asks);
-        let (Some(place), Some(far)) = (place, self.forget_inbound(index)) else {
+        let inbound = self.inbound.get(index);
+        let asked = inbound.and_then(|it| Some((it.asks()?, it.opening?.to)));
+        let (Some((place, to)), Some(far)) = (asked, self.forget_inbound(index)) else {
             return;
         };
         if let Far::Stream(peer, stream) = far {
             // A stream that was just opened takes a byte, or is broken, of which an event tells.
             let _ = node.write_stream(now, peer, stream, &[0]);
             self.stats.accepted += 1;
+            self.lend_port(place, to);
         }
+        let near = Near {
+            socket: near,
+            is_shared: true,
+        };
         self.begin(now, node, place, near, far);
     }
 
@@ -360,10 +453,18 @@ impl Agent {
     }
 
     pub(super) fn forget_inbound(&mut self, index: usize) -> Option<Far> {
-        drop(self.take_near(index));
+        let place = self.inbound.get(index).and_then(Inbound::asks);
+        let uid = place
+            .and_then(|place| self.places.get(place))
+            .map(|it| it.uid);
+        let near = self.take_near(index);
+        self.close_aside(uid.unwrap_or(u32::MAX), near);
         let inbound = self.inbound.try_remove(index)?;
         if let Far::Stream(peer, stream) = inbound.far {
             self.owners.remove(&(peer, stream));
+            if let Some(openings) = self.openings.get_mut(&peer) {
+                *openings -= 1;
+            }
         }
         Some(inbound.far)
     }

@@ -20,6 +20,7 @@ mod pipe;
 mod place;
 mod relay;
 mod relays;
+mod rights;
 mod room;
 mod stats;
 mod turns;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use slab::Slab;
 use tabane_cluster::RunSpec;
+use tabane_io::alarm::Alarm;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::{Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller, Ready};
@@ -59,6 +61,8 @@ use room::Room;
 use turns::Turns;
 use unread::Unread;
 use urgent::SERVICE_URGENT;
+
+use crate::daemon::closing::Closing;
 
 /// Where supervisors connect to.
 pub const SOCKET_NAME: &str = "tabane-run";
@@ -92,8 +96,16 @@ pub fn is_trusted(uid: u32) -> bool {
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Places at once; further ones are turned away.
 pub const PLACES_MAX: usize = 1024;
+/// Places of one user at once that is neither root nor the daemon's; further ones are turned away.
+pub const PLACES_OF_USER_MAX: usize = 64;
 /// Words to a supervisor that wait until it has room for them; further ones are not said.
 const UNSAID_MAX: usize = 65_536;
+/// Answers to a supervisor that wait until it has room for them. One that asks more, and reads none, has ended.
+const UNREAD_ANSWERS_MAX: usize = 256;
+/// How long a call of the loop waits at most, of a descriptor that its user has set to wait.
+const WAIT_MAX: Duration = Duration::from_millis(1);
+/// Why a place has ended; its supervisor is told.
+const WAITS: &str = "a socket that was handed over has been set to wait";
 /// Connections at once over all places; further ones are refused.
 pub const RELAYS_MAX: usize = 65_536;
 /// How often that is looked at.
@@ -187,6 +199,14 @@ pub struct Agent {
     hosted: Hosted,
     claims: Vec<Waiting>,
     room: Room,
+    /// Connections of each node that nobody here has accepted yet.
+    openings: HashMap<PeerId, usize>,
+    closing: Closing,
+    alarm: Alarm,
+    /// Places that have ended by what they did, by their numbers too, and why.
+    ending: Vec<(usize, u64, &'static str)>,
+    /// Nobody is welcome until the next look.
+    is_shut: bool,
     owners: HashMap<(PeerId, StreamId), Owner>,
     /// What other agents have begun to say of urgent bytes.
     announcements: HashMap<(PeerId, StreamId), Vec<u8>>,
@@ -240,6 +260,11 @@ impl Agent {
             hosted: Hosted::default(),
             claims: Vec::new(),
             room: Room::new(),
+            openings: HashMap::new(),
+            closing: Closing::default(),
+            alarm: Alarm::new()?,
+            ending: Vec::new(),
+            is_shut: false,
             owners: HashMap::new(),
             announcements: HashMap::new(),
             early_marks: HashMap::new(),
@@ -282,11 +307,13 @@ impl Agent {
             return;
         };
         match kind {
-            Kind::Listener => self.welcome(),
+            Kind::Listener => self.welcome(now),
             Kind::Supervisor => {
                 self.go_on_saying(index, ready.writable);
                 self.hear(now, node, index);
             }
+            Kind::Syn | Kind::Accept | Kind::Datagrams
+                if ready.failed && self.is_failing(index) => {}
             Kind::Syn => {
                 // It waits for the answer.
                 self.said = true;
@@ -302,8 +329,10 @@ impl Agent {
             Kind::Near | Kind::Plain => {
                 let is_near = kind == Kind::Near;
                 self.said |= is_near;
-                let relay = self.relays.get(index).filter(|_| ready.failed);
-                if relay.is_some_and(|relay| relay.has_failed(is_near)) {
+                let relay = self.relays.get_mut(index).filter(|_| ready.failed);
+                if relay.is_some_and(|relay| {
+                    relay.has_failed(is_near) || !relay.in_line && relay.is_failing()
+                }) {
                     return self.reset(now, node, index);
                 }
                 self.relay(now, node, index, Told::by(is_near, ready));
@@ -382,6 +411,7 @@ impl Agent {
     /// more to do at once.
     pub fn turn(&mut self, now: Time, node: &mut Node, rules: RunSpec) -> bool {
         self.rules = rules;
+        self.end_misbehaved(now, node);
         self.take_turns(now, node);
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;
@@ -402,6 +432,10 @@ impl Agent {
         self.give_peers_up(now);
         self.refuse_waiting(now, node);
         self.pass_silent_over(now, node);
+        self.refuse_unsaid(now, node);
+        self.openings.retain(|_, openings| *openings > 0);
+        self.closing.forget_idle();
+        self.look_at_places(now, node);
         self.give_claims_up(now);
         for (_, place) in &mut self.places {
             place.held.retain(|_, held| {

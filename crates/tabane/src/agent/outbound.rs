@@ -1,5 +1,6 @@
 //! Connections that begin here: held until it is known what the far end says.
 
+use core::cell::Cell;
 use core::time::Duration;
 use std::io;
 use std::net::IpAddr;
@@ -11,8 +12,9 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, CODE_RESET, Opening, SERVICE_TCP};
 use super::place::{Awaited, Ends, Held, Place};
-use super::relay::Far;
-use super::{Agent, Attempt, Directory, Kind, Owner, token};
+use super::relay::{Far, Near};
+use super::rights;
+use super::{Agent, Attempt, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
 
 /// A peer that has never been there and has been looked for for so long is not just being connected to:
 /// its node is away, or runs without tabane.
@@ -86,16 +88,17 @@ impl Agent {
     /// for; one that has not been there since this one began is gone to plainly, or, if that may not be,
     /// waited for as a host that does not answer.
     fn ask_peer(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends, peer: PeerId) {
-        let number = self.places.get(place).map_or(0, |place| place.number);
-        let owner = self.books.owner(number);
-        let Some(held) = self
-            .places
-            .get_mut(place)
-            .and_then(|p| p.held.get_mut(&ends))
-        else {
+        let Some(asking) = self.places.get_mut(place) else {
             return;
         };
-        let (from, to) = ends;
+        let owner = self.books.owner(asking.number);
+        let opening = Opening {
+            from: rights::shown(asking.uid, ends.0),
+            to: ends.1,
+        };
+        let Some(held) = asking.held.get_mut(&ends) else {
+            return;
+        };
         if !node.has_been_connected(peer) {
             let since = node.peer_stats(peer).map(|stats| stats.since);
             let is_new = since.is_some_and(|at| now.since(at) < PEER_NEW_MAX);
@@ -103,7 +106,7 @@ impl Agent {
                 held.awaited = Awaited::Peer(peer);
                 return;
             }
-        } else if let Some(stream) = open(now, node, peer, &Opening { from, to }, owner) {
+        } else if let Some(stream) = open(now, node, peer, &opening, owner) {
             // If it is away, the stream waits for it to be back, and the program with it.
             held.awaited = Awaited::Stream(peer, stream);
             let owner = Owner::Held(place, ends);
@@ -290,19 +293,33 @@ impl Agent {
 
     /// Admitted connections have come through. Returns whether there may be more.
     pub(super) fn accept(&mut self, now: Time, node: &mut Node, index: usize) -> bool {
+        let has_waited = Cell::new(false);
         let accept = |agent: &Agent| {
             let place = agent.places.get(index);
             let capture = place.and_then(|place| place.capture.as_ref());
-            capture.map_or(Ok(None), Capture::accept)
+            let accept = || capture.map_or(Ok(None), Capture::accept);
+            let accepted = agent.alarm.bounds(WAIT_MAX, accept);
+            let is_late = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
+            has_waited.set(accepted.as_ref().is_err_and(is_late));
+            accepted
         };
         for _ in 0..TURN_CONNECTIONS {
             let accepted = self.accepted(accept, |(near, ..)| reset(near));
             let Some((near, source, destination)) = accepted else {
+                if has_waited.get() {
+                    self.must_end(index, WAITS);
+                }
                 return false;
             };
             let held = self.places[index].held.remove(&(source, destination));
             match held.map(|held| held.awaited) {
-                Some(Awaited::Admitted(far)) => self.begin(now, node, index, near, far),
+                Some(Awaited::Admitted(far)) => {
+                    let near = Near {
+                        socket: near,
+                        is_shared: false,
+                    };
+                    self.begin(now, node, index, near, far);
+                }
                 // Whoever was to carry it is gone.
                 _ => reset(near),
             }

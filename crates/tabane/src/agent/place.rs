@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,7 +16,7 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::opening::CODE_RESET;
 use super::relay::{Far, give_up};
 use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor};
-use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, token};
+use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, WAIT_MAX, token};
 
 /// An admitted connection comes at once, or the program has given up.
 const ADMITTED_MAX: Duration = Duration::from_secs(5);
@@ -28,6 +29,12 @@ const SYN_LATE_MAX: Duration = Duration::from_secs(1);
 const LAST_TURNS: usize = 256;
 /// Sockets of each kind that a place has ready.
 const SPARES: usize = 8;
+/// How long a program may take to begin that has connected.
+const BEGIN_MAX: Duration = Duration::from_secs(5);
+/// How often the sockets of a place may fail from one look to the next.
+const FAILURES_MAX: u32 = 64;
+/// Addresses of a place.
+const OWN_MAX: usize = 64;
 /// Words of one supervisor, and programs that begin, before others have their turn.
 const TURN_WORDS: usize = 64;
 
@@ -112,19 +119,33 @@ pub struct Place {
     pub number: u64,
     /// Whose program it is.
     pub uid: u32,
+    /// Who connected: the program itself, before it became that, or a process that stays beside it.
+    pid: i32,
     /// What its supervisor says it is for, once it has.
     pub program: Option<Program>,
     /// Its sockets, once its supervisor has handed them over.
     pub capture: Option<Capture>,
     /// The addresses it has, with the lengths of their networks' prefixes.
     own: Vec<(IpAddr, u8)>,
+    /// When it was welcomed.
+    since: Time,
     /// What its supervisor had no room for.
-    pub unsaid: VecDeque<Vec<u8>>,
+    pub unsaid: VecDeque<Unsaid>,
+    /// How often a socket of its has failed since the last look.
+    failures: u32,
     pub held: HashMap<Ends, Held>,
     /// Sockets that are being connected to programs here.
     pub reaching: usize,
     /// Sockets of IPv4 and of IPv6 that can speak for programs of other nodes.
     spares: [Spares; 2],
+}
+
+/// Words that wait.
+#[derive(Debug)]
+pub struct Unsaid {
+    words: Vec<u8>,
+    /// They answer something.
+    is_answer: bool,
 }
 
 /// Sockets that are ready to be connected to a program, so that its supervisor need not be asked.
@@ -143,11 +164,14 @@ pub struct Program {
 }
 
 impl Place {
-    fn new(supervisor: Handover, who: Credentials, number: u64) -> Place {
+    fn new(now: Time, supervisor: Handover, who: Credentials, number: u64) -> Place {
         Place {
             supervisor,
             number,
             uid: who.uid,
+            pid: who.pid,
+            since: now,
+            failures: 0,
             program: None,
             capture: None,
             own: Vec::new(),
@@ -161,12 +185,17 @@ impl Place {
     /// Says what is left to be said, as far as there is room; `false`: the supervisor is gone.
     pub fn say(&mut self) -> bool {
         while let Some(said) = self.unsaid.front() {
-            match self.supervisor.send(said, &[]) {
+            match self.supervisor.send(&said.words, &[]) {
                 Ok(()) => drop(self.unsaid.pop_front()),
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
         true
+    }
+
+    /// How many answers wait until its supervisor has room.
+    pub fn unread_answers(&self) -> usize {
+        self.unsaid.iter().filter(|unsaid| unsaid.is_answer).count()
     }
 
     /// Descriptors of its connections that nobody has accepted yet.
@@ -211,13 +240,19 @@ fn watched(capture: &Capture) -> [(BorrowedFd<'_>, Kind); 3] {
 }
 
 impl Agent {
-    pub(super) fn welcome(&mut self) {
+    /// Takes in programs that begin. (What they have said already may have descriptors with it: it is not
+    /// closed here.)
+    pub(super) fn welcome(&mut self, now: Time) {
         let accept = |agent: &Agent| agent.listener.accept();
         for _ in 0..TURN_WORDS {
+            if self.closing.is_full() {
+                return self.shut(true);
+            }
             let Some((supervisor, who)) = self.accepted(accept, drop) else {
                 return;
             };
             if self.only_of.is_some_and(|uid| uid != who.uid) {
+                self.closing.close(who.uid, supervisor);
                 continue;
             }
             let is_full = self.places.len() >= PLACES_MAX;
@@ -225,6 +260,7 @@ impl Agent {
             if is_full || !self.may_have_place(who.uid) {
                 // One that does not hear it finds the connection closed.
                 let _ = supervisor.send(&ToSupervisor::Full.encode(), &[]);
+                self.closing.close(who.uid, supervisor);
                 continue;
             }
             let entry = self.places.vacant_entry();
@@ -233,7 +269,7 @@ impl Agent {
             if registered.is_ok() {
                 self.places_begun += 1;
                 self.books.open(self.places_begun, who.uid);
-                entry.insert(Place::new(supervisor, who, self.places_begun));
+                entry.insert(Place::new(now, supervisor, who, self.places_begun));
             }
         }
     }
@@ -247,7 +283,10 @@ impl Agent {
         if place.unsaid.len() >= UNSAID_MAX {
             return false;
         }
-        place.unsaid.push_back(words.encode());
+        place.unsaid.push_back(Unsaid {
+            words: words.encode(),
+            is_answer: matches!(words, ToSupervisor::Claimed { .. }),
+        });
         let waits = place.unsaid.len() > 1;
         let is_there = waits || place.say();
         if !waits && !place.unsaid.is_empty() {
@@ -274,75 +313,119 @@ impl Agent {
 
     /// The supervisor of a place says something, or is gone.
     pub(super) fn hear(&mut self, now: Time, node: &mut Node, index: usize) {
-        for said in 0.. {
-            if said == TURN_WORDS {
-                // The poller tells of the rest.
-                return;
-            }
-            let Some(place) = self.places.get_mut(index) else {
+        for _ in 0..TURN_WORDS {
+            let Some(place) = self.places.get(index) else {
                 return;
             };
-            let (message, descriptors) = match place.supervisor.receive() {
-                Ok(received) if received.0.is_empty() => break,
+            let uid = place.uid;
+            let received = || place.supervisor.receive();
+            let (message, mut descriptors) = match self.alarm.bounds(WAIT_MAX, received) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => break,
+                Err(_) => return self.end_place(now, node, index),
             };
-            match ToAgent::parse(&message) {
-                Some(ToAgent::Begin { own, pid, command }) => {
-                    let command = command.chars().take(COMMAND_CHARS_MAX).collect();
-                    let program = Program { pid, command };
-                    self.books.name(place.number, program.clone());
-                    place.program = Some(program);
-                    place.own = own;
-                    if self.begin_place(index, descriptors).is_err() {
-                        break;
-                    }
-                    self.ask_returned(now, node, index);
-                }
-                Some(ToAgent::Claim { id, claim }) => self.claim(now, index, id, claim),
-                Some(ToAgent::Released { transport, port }) => {
-                    self.hosted.close(index, transport, port);
-                }
-                Some(ToAgent::Looked) => self.looked(index),
-                Some(ToAgent::Spares { is_v6 }) => {
-                    let spares = &mut place.spares[usize::from(is_v6)];
-                    spares.asked = false;
-                    let speakers = descriptors.into_iter().map(Speaker::from_descriptor);
-                    let speakers = speakers.flatten();
-                    let room = SPARES.saturating_sub(spares.speakers.len());
-                    spares.speakers.extend(speakers.take(room));
-                }
-                Some(ToAgent::Connected {
-                    id,
-                    question,
-                    error,
-                }) => {
-                    let near = descriptors.into_iter().next();
-                    let near = near.and_then(|near| connection_from(near).ok());
-                    let error = error.map(io::Error::from_raw_os_error);
-                    let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionRefused.into());
-                    self.asked(now, node, (id, question), near.ok_or(error));
-                }
-                None => break,
+            // More than it may have closed may not come of one user.
+            let may_hand_over = descriptors.is_empty() || !self.closing.is_behind(uid);
+            let said = ToAgent::parse(&message).filter(|_| may_hand_over);
+            let is_heard = said.map(|said| self.heard(now, node, index, said, &mut descriptors));
+            if !descriptors.is_empty() {
+                self.closing.close(uid, descriptors);
+            }
+            match is_heard {
+                Some(Ok(())) => {}
+                Some(Err(why)) => return self.end_for(now, node, index, why),
+                None => return self.end_place(now, node, index),
             }
         }
-        self.end_place(now, node, index);
+        // The poller tells of the rest.
+    }
+
+    /// Does what the supervisor of a place wants. Takes of the descriptors those that are wanted.
+    ///
+    /// # Errors
+    /// Why the place has to end.
+    fn heard(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        index: usize,
+        said: ToAgent,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), &'static str> {
+        let uid = self.places[index].uid;
+        match said {
+            ToAgent::Begin { own, pid, command } => {
+                self.begin_place(index, own, descriptors)?;
+                self.name_place(index, pid, &command);
+            }
+            ToAgent::Claim { id, claim } => self.claim(now, node, index, id, claim),
+            ToAgent::Released { transport, port } => self.hosted.close(index, transport, port),
+            ToAgent::Looked => self.looked(index),
+            ToAgent::Spares { is_v6 } => {
+                let spares = &mut self.places[index].spares[usize::from(is_v6)];
+                spares.asked = false;
+                for descriptor in core::mem::take(descriptors) {
+                    if spares.speakers.len() >= SPARES {
+                        descriptors.push(descriptor);
+                        continue;
+                    }
+                    match Speaker::from_descriptor(descriptor) {
+                        Ok(speaker) => spares.speakers.push(speaker),
+                        Err(other) => descriptors.push(other),
+                    }
+                }
+            }
+            ToAgent::Connected {
+                id,
+                question,
+                error,
+            } => {
+                let error = error.map(io::Error::from_raw_os_error);
+                let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionRefused.into());
+                let near = match descriptors.pop().map(connection_from) {
+                    Some(Ok(near)) => Ok(near),
+                    Some(Err(other)) => {
+                        descriptors.push(other);
+                        Err(error)
+                    }
+                    None => Err(error),
+                };
+                self.asked(now, node, (id, question), near, uid);
+            }
+        }
+        Ok(())
     }
 
     /// The sockets of a place are watched from now on: the program may begin.
-    fn begin_place(&mut self, index: usize, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    fn begin_place(
+        &mut self,
+        index: usize,
+        own: Vec<(IpAddr, u8)>,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), &'static str> {
         let place = &mut self.places[index];
-        let descriptors = descriptors.try_into();
-        let descriptors = descriptors.map_err(|_| io::ErrorKind::InvalidData)?;
-        let capture = place
-            .capture
-            .insert(Capture::from_descriptors(descriptors)?);
-        for (descriptor, kind) in watched(capture) {
-            self.poller
-                .register(descriptor, token(kind, index), Interest::Read)?;
+        if place.has_begun() {
+            return Err("it has begun already");
         }
-        place.supervisor.send(&ToSupervisor::Go.encode(), &[])?;
+        if own.len() > OWN_MAX {
+            return Err("it has more addresses than a node can have");
+        }
+        let capture = match Capture::from_descriptors(core::mem::take(descriptors)) {
+            Ok(capture) => capture,
+            Err(others) => {
+                *descriptors = others;
+                return Err("what it hands over is not what catches connections");
+            }
+        };
+        place.own = own;
+        let capture = place.capture.insert(capture);
+        for (descriptor, kind) in watched(capture) {
+            let token = token(kind, index);
+            let registered = self.poller.register(descriptor, token, Interest::Read);
+            registered.map_err(|_| "its sockets cannot be watched")?;
+        }
+        let went = place.supervisor.send(&ToSupervisor::Go.encode(), &[]);
+        went.map_err(|_| "it does not listen")?;
         for is_v6 in [false, true] {
             let place = &self.places[index];
             if place.own.iter().any(|(own, _)| own.is_ipv6() == is_v6) {
@@ -350,6 +433,92 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    /// What a place is said to be for. The process is the one that is said if the kernel says that it is the
+    /// same user's, and else the one that has connected.
+    fn name_place(&mut self, index: usize, said_pid: u32, command: &str) {
+        let place = &mut self.places[index];
+        let connected = u32::try_from(place.pid).unwrap_or_default();
+        let is_its = said_pid == connected || user_of(said_pid) == Some(place.uid);
+        let command = command.chars().filter(|c| !c.is_control());
+        let program = Program {
+            pid: if is_its { said_pid } else { connected },
+            command: command.take(COMMAND_CHARS_MAX).collect(),
+        };
+        self.books.name(place.number, program.clone());
+        place.program = Some(program);
+    }
+
+    /// Something is wrong with the sockets of a place that are watched, of which reading them would tell
+    /// nothing, if it is so again and again: who else has them does not fetch their errors. Returns
+    /// whether it has to end.
+    pub(super) fn is_failing(&mut self, index: usize) -> bool {
+        let Some(place) = self.places.get_mut(index) else {
+            return true;
+        };
+        place.failures += 1;
+        let is_failing = place.failures > FAILURES_MAX;
+        if is_failing {
+            self.must_end(
+                index,
+                "a socket that was handed over is in error, and stays so",
+            );
+        }
+        is_failing
+    }
+
+    /// A place is to end, before anything else is done.
+    pub(super) fn must_end(&mut self, index: usize, why: &'static str) {
+        if let Some(place) = self.places.get(index) {
+            self.ending.push((index, place.number, why));
+        }
+    }
+
+    /// Ends the places that are to.
+    pub(super) fn end_misbehaved(&mut self, now: Time, node: &mut Node) {
+        for (index, number, why) in core::mem::take(&mut self.ending) {
+            let place = self.places.get(index);
+            if place.is_some_and(|place| place.number == number) {
+                self.end_for(now, node, index, why);
+            }
+        }
+    }
+
+    /// Ends a place by what it has done, and tells its supervisor.
+    fn end_for(&mut self, now: Time, node: &mut Node, index: usize, why: &'static str) {
+        self.stats.ended += 1;
+        let why = why.to_owned();
+        self.tell(index, &ToSupervisor::Ended { why });
+        self.end_place(now, node, index);
+    }
+
+    /// Once in a while: ends the places that do not begin; programs may begin again.
+    pub(super) fn look_at_places(&mut self, now: Time, node: &mut Node) {
+        self.shut(false);
+        for (_, place) in &mut self.places {
+            place.failures = 0;
+        }
+        let is_idle = |place: &Place| !place.has_begun() && now.since(place.since) >= BEGIN_MAX;
+        let idle = self.places.iter().filter(|(_, place)| is_idle(place));
+        let idle: Vec<usize> = idle.map(|(index, _)| index).collect();
+        for index in idle {
+            self.end_for(now, node, index, "it has not begun within five seconds");
+        }
+    }
+
+    /// Programs that begin wait, or do no more.
+    fn shut(&mut self, shut: bool) {
+        if self.is_shut != shut {
+            let interest = if shut {
+                Interest::Nothing
+            } else {
+                Interest::Read
+            };
+            let token = token(Kind::Listener, 0);
+            let set = self.poller.modify(&self.listener, token, interest);
+            self.is_shut = shut && set.is_ok();
+        }
     }
 
     /// A socket to connect to a program of a place, if there is one. There soon will be others.
@@ -382,20 +551,23 @@ impl Agent {
         self.begin_reached(now, node, index);
         let mut turns = 0..LAST_TURNS;
         while turns.next().is_some() && self.send_datagrams_on(now, index) {}
-        let Some(place) = self.places.try_remove(index) else {
+        let Some(mut place) = self.places.try_remove(index) else {
             return;
         };
+        let _ = self.poller.deregister(&place.supervisor);
         for (descriptor, _) in place.capture.iter().flat_map(watched) {
             // The supervisor may have them still, so that closing them is not enough.
             let _ = self.poller.deregister(descriptor);
         }
-        for held in place.held.into_values() {
+        for held in core::mem::take(&mut place.held).into_values() {
             if let Some((peer, stream)) = held.stream() {
                 self.owners.remove(&(peer, stream));
                 give_up(now, node, peer, stream, CODE_RESET);
             }
         }
         self.books.close(place.number);
+        self.closing
+            .close(place.uid, (place.supervisor, place.capture, place.spares));
         self.attempts.retain(|_, attempt| attempt.place != index);
         self.flows.forget_place(index);
         self.hosted.forget_place(index);
@@ -405,4 +577,12 @@ impl Agent {
             self.ask_next(now, node, id);
         }
     }
+}
+
+/// Whose process that is, if the system tells.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mut lines = status.lines();
+    let users = lines.find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
 }

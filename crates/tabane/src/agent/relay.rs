@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 
 use tabane_io::capture::{
-    break_when_closed, finish, is_at_mark, keep_little_unsent, read_now, reset, write_more,
-    write_now, write_urgent,
+    break_when_closed, end_when_closed, is_at_mark, keep_little_unsent, read_now, reset,
+    write_more, write_now, write_urgent,
 };
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -19,6 +19,9 @@ use crate::status::Reader;
 /// What one connection moves in a turn, each way; then others have theirs.
 const TURN_BYTES: usize = 1024 * 1024;
 
+/// How often a socket may fail and nothing come of it.
+const FAILURES_MAX: u32 = 256;
+
 /// What is read of a program at once, if the stream takes so much.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -29,6 +32,15 @@ pub enum Far {
     Stream(PeerId, StreamId),
     /// A plain connection.
     Plain(TcpStream),
+}
+
+/// The side that is the program's.
+#[derive(Debug)]
+pub struct Near {
+    /// It does not block.
+    pub socket: TcpStream,
+    /// Its user's processes may have it, too: they handed it over.
+    pub is_shared: bool,
 }
 
 /// How a connection stands.
@@ -105,6 +117,7 @@ impl Told {
 pub struct Relay {
     place: u64,
     near: TcpStream,
+    is_shared: bool,
     far: Far,
     out: Pipe,
     /// The stream takes nothing more now, and the poller is not to say what the program has.
@@ -120,6 +133,8 @@ pub struct Relay {
     plain_interest: Interest,
     /// What its last turn moved, both ways.
     moved: usize,
+    /// How often its sockets have failed since it last moved anything.
+    failures: u32,
     /// It waits for a turn.
     pub in_line: bool,
     /// Whether it waits for somebody to read.
@@ -140,7 +155,11 @@ enum Moved {
 impl Relay {
     /// For a socket of the program of this place, which does not block. Unless it [finishes](Relay::finish), both
     /// sides are reset, also when this process is killed.
-    pub fn new(place: u64, near: TcpStream, far: Far) -> Relay {
+    pub fn new(place: u64, near: Near, far: Far) -> Relay {
+        let Near {
+            socket: near,
+            is_shared,
+        } = near;
         let sockets = [
             Some(&near),
             match &far {
@@ -155,6 +174,7 @@ impl Relay {
         Relay {
             place,
             near,
+            is_shared,
             far,
             out: Pipe::default(),
             is_out_full: false,
@@ -164,6 +184,7 @@ impl Relay {
             near_interest: Interest::Nothing,
             plain_interest: Interest::Nothing,
             moved: 0,
+            failures: 0,
             in_line: false,
             stands: Stands::default(),
             unread_at: None,
@@ -218,6 +239,9 @@ impl Relay {
     fn look(&mut self, now: Time, before: (u64, u64)) {
         let moved = (self.out.taken() - before.0, self.back.taken() - before.1);
         self.moved = (moved.0 + moved.1) as usize;
+        if self.moved > 0 {
+            self.failures = 0;
+        }
         let since = |waits: bool, has_moved: bool, before: Option<Time>| match (waits, has_moved) {
             (false, _) => None,
             (true, true) => Some(now),
@@ -422,21 +446,33 @@ impl Relay {
         )
     }
 
-    /// Both sides have said everything.
-    pub fn finish(self) {
-        finish(self.near);
+    /// Both sides have said everything. Returns the program's socket if it is to be closed aside; it ends
+    /// then.
+    pub fn finish(self) -> Option<TcpStream> {
+        end_when_closed(&self.near);
         if let Far::Plain(plain) = self.far {
-            finish(plain);
+            end_when_closed(&plain);
         }
+        self.is_shared.then_some(self.near)
     }
 
-    /// Ends both sides as a reset does.
-    pub fn reset(self, now: Time, node: &mut Node) {
+    /// Ends both sides as a reset does. Returns the program's socket if it is to be closed aside; it is
+    /// reset then.
+    pub fn reset(self, now: Time, node: &mut Node) -> Option<TcpStream> {
         if let (Some(urgent), Some((peer, _))) = (self.announcement(), self.stream()) {
             give_up(now, node, peer, urgent, CODE_RESET);
         }
         reset_far(self.far, now, node, CODE_RESET);
-        reset(self.near);
+        break_when_closed(&self.near);
+        self.is_shared.then_some(self.near)
+    }
+
+    /// The poller says that a socket has failed. Returns whether it has so often, though nothing came of it,
+    /// that it wakes the loop for nothing: who else has it does not fetch what it has to tell (its error
+    /// queue).
+    pub fn is_failing(&mut self) -> bool {
+        self.failures += 1;
+        self.failures > FAILURES_MAX
     }
 }
 

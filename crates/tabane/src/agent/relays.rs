@@ -3,30 +3,23 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 
 use tabane_proto::link::PathState;
 use tabane_proto::{Node, PeerId, Time};
 
-use super::relay::{Far, Relay, Standing, Told};
+use super::relay::{Far, Near, Relay, Standing, Told};
 use super::{Agent, Kind, Owner, token};
 use crate::daemon::log;
 
 impl Agent {
     /// Both sides stand: carries what they say.
-    pub(super) fn begin(
-        &mut self,
-        now: Time,
-        node: &mut Node,
-        place: usize,
-        near: TcpStream,
-        far: Far,
-    ) {
+    pub(super) fn begin(&mut self, now: Time, node: &mut Node, place: usize, near: Near, far: Far) {
         let number = self.places.get(place).map_or(0, |place| place.number);
         let mut relay = Relay::new(number, near, far);
         let index = self.relays.vacant_key();
         if !self.has_room_to_carry() {
-            return relay.reset(now, node);
+            let uid = self.books.uid(number);
+            return self.close_aside(uid, relay.reset(now, node));
         }
         match relay.stream() {
             Some(stream) => {
@@ -75,8 +68,8 @@ impl Agent {
                 }
             }
             Standing::Over => {
-                if let Some(relay) = self.remove(index) {
-                    relay.finish();
+                if let Some((relay, uid)) = self.remove(index) {
+                    self.close_aside(uid, relay.finish());
                 }
             }
             Standing::Reset => self.reset(now, node, index),
@@ -85,8 +78,15 @@ impl Agent {
 
     /// One side is broken: so is the other.
     pub(super) fn reset(&mut self, now: Time, node: &mut Node, index: usize) {
-        if let Some(relay) = self.remove(index) {
-            relay.reset(now, node);
+        if let Some((relay, uid)) = self.remove(index) {
+            self.close_aside(uid, relay.reset(now, node));
+        }
+    }
+
+    /// Closes what a user has handed over, if it is anything.
+    pub(super) fn close_aside(&mut self, uid: u32, thing: Option<impl Send + 'static>) {
+        if let Some(thing) = thing {
+            self.closing.close(uid, thing);
         }
     }
 
@@ -120,8 +120,10 @@ impl Agent {
         }
     }
 
-    fn remove(&mut self, index: usize) -> Option<Relay> {
+    /// Takes a relay out; whose it is, too.
+    fn remove(&mut self, index: usize) -> Option<(Relay, u32)> {
         let relay = self.relays.try_remove(index)?;
+        let uid = self.books.uid(relay.place());
         self.books.end(relay.place(), relay.stream().is_none());
         if let Some(at) = relay.unread_at {
             self.unread.remove(&mut self.relays, at);
@@ -137,7 +139,7 @@ impl Agent {
                 self.owners.remove(&(peer, urgent));
             }
         }
-        Some(relay)
+        Some((relay, uid))
     }
 }
 

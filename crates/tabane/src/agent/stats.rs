@@ -33,13 +33,15 @@ pub struct AgentStats {
     pub descriptors_full: u64,
     /// How often a place, or a user, was denied something of which it has all that one may have.
     pub share_full: u64,
+    /// Programs that are served no more by what was handed over or said for them.
+    pub ended: u64,
     /// How often a supervisor was asked something and did not answer.
     pub unanswered: u64,
 }
 
 impl Agent {
     /// How often each limit was hit; their names are those of `limits_hit` in docs/status.md.
-    pub fn limits_hit(&self) -> [(&'static str, u64); 7] {
+    pub fn limits_hit(&self) -> [(&'static str, u64); 8] {
         [
             ("run_programs_full", self.stats.places_full),
             ("run_connections_full", self.stats.connections_full),
@@ -49,6 +51,7 @@ impl Agent {
                 self.stats.share_full + self.hosted.share_full,
             ),
             ("run_unanswered", self.stats.unanswered),
+            ("run_ended", self.stats.ended),
             ("run_flows_full", self.flows.full),
             ("run_ports_full", self.hosted.full),
         ]

@@ -96,6 +96,11 @@ pub enum ToSupervisor {
     Go,
     /// There are as many programs as may be.
     Full,
+    /// It has done what no supervisor does, and is no longer served.
+    Ended {
+        /// What, in words.
+        why: String,
+    },
     /// The answer to [`ToAgent::Claim`].
     Claimed {
         /// That of the question.

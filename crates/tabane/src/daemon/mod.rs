@@ -1,5 +1,6 @@
 //! `tabane up`: this node, in the foreground, until it is told to stop.
 
+pub mod closing;
 mod events;
 mod limits;
 mod lines;

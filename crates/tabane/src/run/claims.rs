@@ -18,6 +18,9 @@ const TRIES_MAX: u32 = 8;
 /// A program that was given a port uses it at once, or its call has failed. One of TCP that it was given by
 /// bind it may use to connect: then it is missed by nobody who listens, and given back as well.
 const USED_WITHIN: Duration = Duration::from_secs(10);
+/// A new agent is asked for so many ports before it has answered: it does not serve who does not read its
+/// answers.
+const UNANSWERED_MAX: usize = 64;
 /// Addresses of a port that a new agent is asked for.
 const CLAIMS_OF_PORT_MAX: usize = 16;
 
@@ -47,6 +50,9 @@ pub struct Claims<'a> {
     waiting: HashMap<u64, Waiting>,
     asked: u64,
     taken: HashMap<(Transport, u16), Taken>,
+    /// What a new agent is still to be asked for, and how much of it it has not answered.
+    again: Vec<Claim>,
+    unanswered: usize,
 }
 
 impl<'a> Claims<'a> {
@@ -57,6 +63,8 @@ impl<'a> Claims<'a> {
             waiting: HashMap::new(),
             asked: 0,
             taken: HashMap::new(),
+            again: Vec::new(),
+            unanswered: 0,
         }
     }
 
@@ -124,6 +132,7 @@ impl<'a> Claims<'a> {
 
     /// The agent is gone.
     pub fn agent_lost(&mut self) {
+        self.again.clear();
         for (_, waiting) in core::mem::take(&mut self.waiting) {
             self.go_on(&waiting);
         }
@@ -136,9 +145,19 @@ impl<'a> Claims<'a> {
     pub fn agent_found(&mut self, agent: &Handover) -> io::Result<()> {
         self.forget_unused()?;
         let taken = self.taken.values().flat_map(|taken| &taken.claims);
-        for claim in taken.copied().collect::<Vec<_>>() {
-            // What it answers is nobody's: the programs go on if they cannot be reached any more.
+        self.again = taken.copied().collect();
+        self.unanswered = 0;
+        self.ask_again(agent)
+    }
+
+    /// Asks a new agent for what it is still to be asked for. What it answers is nobody's: the programs go on
+    /// if they cannot be reached any more.
+    fn ask_again(&mut self, agent: &Handover) -> io::Result<()> {
+        while self.unanswered < UNANSWERED_MAX
+            && let Some(claim) = self.again.pop()
+        {
             self.tell(Some(agent), claim)?;
+            self.unanswered += 1;
         }
         Ok(())
     }
@@ -146,6 +165,9 @@ impl<'a> Claims<'a> {
     /// The agent has answered.
     pub fn answered(&mut self, agent: &Handover, id: u64, port: u16, error: Option<i32>) {
         let Some(waiting) = self.waiting.remove(&id) else {
+            self.unanswered = self.unanswered.saturating_sub(1);
+            // If it is gone, that is noticed elsewhere.
+            let _ = self.ask_again(agent);
             return;
         };
         let (call, mut claim) = (waiting.call, waiting.claim);

@@ -18,7 +18,7 @@ use std::time::Instant;
 use tabane_cluster::plain;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
-use tabane_io::process::{heed_termination, ignore_termination, leave_behind};
+use tabane_io::process::{heed_termination, ignore_termination, leave_behind, show_as};
 
 use super::known::Known;
 use crate::agent;
@@ -28,6 +28,8 @@ use crate::daemon::ALREADY;
 const START: &[u8] = b"start";
 /// The same if the last one was such a one; else the daemon of the node, if it is back.
 const AGAIN: &[u8] = b"again";
+/// To be told, without an answer: the last one, which was found without this process, was such a one.
+const OWN: &[u8] = b"own";
 /// The answer with an agent; any other says why there is none.
 const FOUND: &[u8] = b"found";
 
@@ -51,7 +53,11 @@ impl Finder {
             file: known.file.clone(),
             node: known.own().name.clone(),
         };
-        leave_behind(&[theirs.as_fd()], || search.serve(&theirs))?;
+        let name = format!("tabane: finder of {}", std::process::id());
+        leave_behind(&[theirs.as_fd()], || {
+            show_as(&name);
+            search.serve(&theirs);
+        })?;
         Ok(Finder(ours))
     }
 
@@ -63,6 +69,14 @@ impl Finder {
         let lost = |error: io::Error| format!("the search for the daemon broke: {}", plain(&error));
         self.0.send(START, &[]).map_err(lost)?;
         self.found().map_err(lost)?
+    }
+
+    /// Tells it that the agent, which was found without it, is one of this user's programs.
+    ///
+    /// # Errors
+    /// The finder is gone.
+    pub fn is_own(&self) -> io::Result<()> {
+        self.0.send(OWN, &[])
     }
 
     /// Has the agent be looked for; [`Finder::found`] tells when this is readable.
@@ -109,6 +123,10 @@ impl Search {
         while let Ok((question, _)) = asker.receive()
             && !question.is_empty()
         {
+            if question == OWN {
+                may_start = true;
+                continue;
+            }
             let told = match self.find(may_start || question == START) {
                 Ok((agent, is_own)) => {
                     may_start = is_own;

@@ -26,8 +26,9 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use tabane_cluster::{ConfigError, InterfaceAddress, plain};
 use tabane_io::capture::{Capture, Namespace, is_inside};
+use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
-use tabane_io::process::{Watched, leave_behind};
+use tabane_io::process::{Watched, ignore_termination, leave_behind, show_as};
 use tabane_io::socket_calls::SocketCalls;
 
 use crate::agent::{self, ToAgent, ToSupervisor};
@@ -131,6 +132,9 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     // Before this process leaves the network namespace in which the agent has its name.
     let finder = Finder::leave(known)
         .map_err(|error| format!("no process can be left behind: {}", plain(&error)))?;
+    // By this process, so that the kernel tells the agent whose program it is; and from here, where it is
+    // found. If that is not possible, the finder says why.
+    let agent = find_agent(&finder).map_or_else(|| finder.start(), Ok);
     // Those that are not there yet have no network.
     let own = addresses_for_programs(known.own(), &known.here);
     let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
@@ -143,7 +147,7 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
         format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy)")
     })?;
     let begin = ToAgent::begin(own, std::process::id(), &args.program[0]);
-    let agent = take_part(&finder, &capture, &begin)?;
+    let agent = take_part(agent?, &finder, &capture, &begin)?;
     let program = Watched::new(std::process::id())
         .map_err(|error| format!("this process cannot be watched: {}", plain(&error)))?;
     let mut kept = vec![agent.as_fd(), finder.as_fd(), program.as_fd()];
@@ -180,7 +184,13 @@ fn leave_supervisor(
     let trouble = |error: io::Error| format!("no supervisor can be left behind: {}", plain(&error));
     let (ours, supervisors) = Handover::pair().map_err(trouble)?;
     let kept = [kept, &[supervisors.as_fd()]].concat();
-    leave_behind(&kept, || work(taken_over(&supervisors))).map_err(trouble)?;
+    let name = format!("tabane: supervisor of {}", std::process::id());
+    let works = || {
+        ignore_termination();
+        show_as(&name);
+        work(taken_over(&supervisors));
+    };
+    leave_behind(&kept, works).map_err(trouble)?;
     Ok(ours)
 }
 
@@ -198,23 +208,46 @@ fn taken_over(from: &Handover) -> Option<SocketCalls> {
     Some(SocketCalls::from_descriptor(calls))
 }
 
-/// The agent that watches the sockets of the namespace from now on.
-fn take_part(finder: &Finder, capture: &Capture, begin: &ToAgent) -> Result<Handover, String> {
+/// The agent of this node, or that of this user's programs, if there is one.
+fn find_agent(finder: &Finder) -> Option<Handover> {
+    if let Ok(agent) = agent::find_daemon(agent::SOCKET_NAME) {
+        return Some(agent);
+    }
+    let agent = agent::find_daemon(&agent::socket_of_user(own_uid())).ok()?;
+    finder.is_own().ok()?;
+    Some(agent)
+}
+
+/// The agent that watches the sockets of the namespace from now on; `found`: where to try first.
+fn take_part(
+    found: Handover,
+    finder: &Finder,
+    capture: &Capture,
+    begin: &ToAgent,
+) -> Result<Handover, String> {
     let until = Instant::now() + ENDING_MAX;
+    let mut agent = found;
     loop {
-        let agent = finder.start()?;
         match hand_over(&agent, capture, begin) {
             Ok(Some(ToSupervisor::Go)) => return Ok(agent),
             Ok(Some(ToSupervisor::Full)) => {
                 return Err(format!(
-                    "the daemon has no room for another program of this user (there may be {}, seven of \
-                     eight of one user); end some of them",
-                    agent::PLACES_MAX
+                    "the daemon has no room for another program of this user (there may be {} in all, seven \
+                     of eight of root, {} of any other user); end some of them, or start several by one \
+                     `tabane run`",
+                    agent::PLACES_MAX,
+                    agent::PLACES_OF_USER_MAX
                 ));
+            }
+            Ok(Some(ToSupervisor::Ended { why })) => {
+                return Err(format!("the daemon does not serve this program: {why}"));
             }
             Ok(_) => return Err("the daemon is of another version; restart it".to_owned()),
             // It has ended just now: another one is to be found, or to be started.
-            Err(_) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(_) if Instant::now() < until => {
+                std::thread::sleep(PAUSE);
+                agent = finder.start()?;
+            }
             Err(error) => return Err(format!("the daemon does not take part: {}", plain(&error))),
         }
     }

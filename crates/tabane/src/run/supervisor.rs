@@ -16,7 +16,7 @@ use std::time::Instant;
 use tabane_io::capture::{Capture, Speaker, connect_as};
 use tabane_io::handover::{DESCRIPTORS_MAX, Handover};
 use tabane_io::poll::{Interest, Poller};
-use tabane_io::process::{Watched, ignore_termination};
+use tabane_io::process::Watched;
 use tabane_io::socket_calls::SocketCalls;
 
 use super::claims::Claims;
@@ -54,7 +54,6 @@ pub struct Left<'a> {
 /// # Errors
 /// The system has no descriptors or no memory left.
 pub fn supervise(left: &Left<'_>, agent: &Handover) -> io::Result<()> {
-    ignore_termination();
     let poller = Poller::new()?;
     let agent = agent.as_fd().try_clone_to_owned()?.into();
     let mut supervisor = Supervisor {
@@ -273,7 +272,10 @@ impl Supervisor<'_> {
                         claims.agent_found(agent)?;
                     }
                 }
-                Some(ToSupervisor::Full) => return Err(ErrorKind::ResourceBusy.into()),
+                // If it was not its own doing, the next agent, or this one, may serve it.
+                Some(ToSupervisor::Full | ToSupervisor::Ended { .. }) => {
+                    return Err(ErrorKind::ResourceBusy.into());
+                }
                 None => {}
             }
         }

@@ -1,11 +1,12 @@
 //! The control protocol, daemon's side: one JSON line asks, one JSON line
 //! answers, then the daemon closes. Never blocks and starts no thread.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
+use tabane_io::handover::read_with_descriptors;
 
 use super::nodes::NodesReport;
 use super::report::StatusReport;
@@ -109,6 +110,8 @@ pub struct Client {
     answer: Vec<u8>,
     /// How much of it is sent.
     sent: usize,
+    /// What whoever asks has handed over.
+    handed: Vec<OwnedFd>,
 }
 
 impl Client {
@@ -123,7 +126,19 @@ impl Client {
             request: Vec::new(),
             answer: Vec::new(),
             sent: 0,
+            handed: Vec::new(),
         })
+    }
+
+    /// Reads what is there. Whoever hands descriptors over has nothing to ask: closing them is not for the
+    /// daemon's loop.
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        let (length, descriptors) = read_with_descriptors(&self.stream, chunk)?;
+        self.handed.extend(descriptors);
+        match self.handed.is_empty() {
+            true => Ok(length),
+            false => Err(ErrorKind::InvalidData.into()),
+        }
     }
 
     /// Does what can be done now without waiting; `answer`, which gives the answer's line, is called
@@ -149,7 +164,7 @@ impl Client {
     fn read_request(&mut self) -> io::Result<Option<Result<Request, Response>>> {
         let mut chunk = [0; 512];
         loop {
-            let length = match self.stream.read(&mut chunk) {
+            let length = match self.read(&mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -172,7 +187,7 @@ impl Client {
     /// Whether the client closed while its answer waits; what else it says is ignored.
     fn is_gone(&mut self) -> bool {
         let mut ignored = [0; 512];
-        match self.stream.read(&mut ignored) {
+        match self.read(&mut ignored) {
             Ok(length) => length == 0,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }

@@ -10,6 +10,7 @@ use tabane_io::credentials::{own_uid, peer};
 use tabane_io::poll::{Interest, Poller};
 
 use super::control::{Client, Progress, Request, Response};
+use crate::daemon::closing::Closing;
 
 /// Name of the abstract Unix socket, `@tabane`. Such names belong to a network
 /// namespace: daemons in different ones never meet.
@@ -82,6 +83,7 @@ pub struct ControlServer {
     shown: Shown,
     /// Given up to turn a client away when there is no descriptor to serve it with.
     spare: Option<File>,
+    closing: Closing,
     /// Whether the last client was turned away.
     exhausted: bool,
 }
@@ -111,6 +113,7 @@ impl ControlServer {
             accepted: 0,
             shown: Shown::default(),
             spare: File::open(SPARE).ok(),
+            closing: Closing::default(),
             exhausted: false,
         })
     }
@@ -133,6 +136,7 @@ impl ControlServer {
         poller: &Poller,
         mut answer: impl FnMut(Request, Caller) -> Response,
     ) -> io::Result<()> {
+        self.closing.forget_idle();
         let accepted = self.accept(poller);
         let now = Instant::now();
         self.shown.forget_old(now);
@@ -148,8 +152,7 @@ impl ControlServer {
             match client.advance(line) {
                 Progress::WaitReadable => {}
                 Progress::WaitWritable => poller.modify(&*client, token, Interest::ReadWrite)?,
-                // Closing it takes it out of the poller.
-                Progress::Done => *slot = None,
+                Progress::Done => close(poller, &mut self.closing, slot.take()),
             }
         }
         accepted
@@ -172,7 +175,8 @@ impl ControlServer {
                 Err(error) => return Err(error),
             };
             self.exhausted = false;
-            let is_owner = peer(&stream).is_ok_and(|who| who.uid == 0 || who.uid == own_uid());
+            let uid = peer(&stream).map(|who| who.uid);
+            let is_owner = uid.is_ok_and(|uid| uid == 0 || uid == own_uid());
             let caller = match is_owner {
                 true => Caller::Owner,
                 false => Caller::Anyone,
@@ -180,11 +184,12 @@ impl ControlServer {
             let occupants = self.slots.each_ref();
             let occupants =
                 occupants.map(|slot| slot.as_ref().map(|(_, caller, came)| (*caller, *came)));
+            let client = Client::new(stream)?;
             let Some(index) = place_for(caller, occupants) else {
+                close(poller, &mut self.closing, Some((client, caller, 0)));
                 continue;
             };
-            let client = Client::new(stream)?;
-            self.slots[index] = None;
+            close(poller, &mut self.closing, self.slots[index].take());
             let token = self.first_token + 1 + index as u64;
             poller.register(&client, token, Interest::Read)?;
             self.accepted += 1;
@@ -199,6 +204,20 @@ impl ControlServer {
         drop(self.spare.take());
         drop(self.listener.accept());
         self.spare = File::open(SPARE).ok();
+    }
+}
+
+/// Closes a connection, and with it what its user may have handed over that nobody has read: not here, if
+/// it is just anybody.
+fn close(poller: &Poller, closing: &mut Closing, slot: Slot) {
+    let Some((client, caller, _)) = slot else {
+        return;
+    };
+    // One that never had a place was never in it.
+    let _ = poller.deregister(&client);
+    if caller == Caller::Anyone {
+        let uid = peer(&client).map_or(u32::MAX, |who| who.uid);
+        closing.close(uid, client);
     }
 }
 

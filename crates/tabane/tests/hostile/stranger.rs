@@ -1,13 +1,12 @@
 //! A stranger on the switch floods a node with whatever it can make or has heard.
 
-mod common;
-
-use common::{Stream, eventually, lab, tabane};
 use serde_json::Value;
 use tabane_bench::machine::resident_bytes;
 use tabane_lab::LabConfig;
 use tabane_lab::cluster::{Cluster, ClusterConfig, path_state};
 use tabane_lab::flood::{Flood, FloodConfig, Kind, Recorder, port_counters};
+
+use crate::common::{Stream, eventually, lab, tabane};
 
 /// Node 0 and node 1 have a bundle; node 2 is the stranger's.
 const STRANGER: usize = 2;
