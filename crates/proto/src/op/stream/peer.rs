@@ -155,7 +155,9 @@ impl Streams {
         if let Some(stream) = self.table.get_mut(id) {
             stream.send.on_window(now, limit, window);
             self.sums.count(stream);
-            if stream.owner != 0 {
+            // Its owner's others have more room now, too; and if it stands in line itself, nothing else may come
+            // that has the line looked at.
+            if stream.owner != 0 || stream.send.in_line {
                 self.waiters.see_all();
             }
         }

@@ -211,8 +211,7 @@ impl Streams {
     /// Tells the writer of stream `id` if there is room and it waits for it.
     #[inline]
     pub(super) fn offer_room_to(&mut self, id: u64, shared: &mut Shared) {
-        let waits = |stream: &&Stream| stream.send.was_full && !stream.send.in_line;
-        let Some(stream) = self.table.get(id).filter(waits) else {
+        let Some(stream) = self.table.get(id).filter(|s| s.send.was_full) else {
             return;
         };
         // Whoever stands in line was there before; but it is long if many are not read, and while little

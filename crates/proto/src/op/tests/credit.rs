@@ -99,6 +99,43 @@ fn whoever_fills_its_own_queue_is_told_of_room_however_many_wait_for_others() {
     assert!(beside > alone / 2, "{beside} of {alone}");
 }
 
+/// Alone it stands in line, too, where little may be unread for all streams together.
+#[test]
+fn whoever_comes_only_when_told_of_room_is_told_whatever_the_limits() {
+    let kb = [64, 256, 1024, 8192].map(|kb| kb * 1024);
+    let all = kb.iter().flat_map(|window| kb.map(|kept| (*window, kept)));
+    for (bundle_window_bytes, streams_send_bytes) in all {
+        for owner in [0, 1000] {
+            let limits = OpLimits {
+                bundle_window_bytes,
+                streams_send_bytes: streams_send_bytes as usize,
+                ..OpLimits::default()
+            };
+            let mut p = Pair::new(&limits);
+            let id = open(&mut p, 1)[0];
+            p.ends[0].set_stream_owner(id, owner).unwrap();
+            let (data, mut buffer) = (vec![1; 64 * 1024], vec![0; 64 * 1024]);
+            let (until, mut left) = (p.now + Duration::from_secs(2), 500_000);
+            let mut may_write = true;
+            while p.step(until) {
+                may_write |= p.events(0).contains(&OpEvent::Writable(id));
+                while may_write {
+                    may_write = p.ends[0].write_stream(id, &data).unwrap() == data.len();
+                }
+                while let Ok(Read { len, .. }) = p.ends[1].read_stream(id, &mut buffer)
+                    && len > 0
+                {
+                    left -= len.min(left);
+                }
+            }
+            assert_eq!(
+                left, 0,
+                "{owner} {bundle_window_bytes} {streams_send_bytes}"
+            );
+        }
+    }
+}
+
 #[test]
 fn readers_that_kept_up_and_then_stand_still_stop_nobody() {
     let mut p = pair();
