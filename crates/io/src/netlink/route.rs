@@ -17,6 +17,9 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const ADDR_GEN_MODE_NONE: u8 = 1;
+const IFLA_INET_CONF: u16 = 1;
+// linux/ip.h
+const IPV4_DEVCONF_ACCEPT_REDIRECTS: u16 = 4;
 /// The largest packet that is no BIG TCP (linux/netdevice.h).
 const GSO_LEGACY_MAX_SIZE: u32 = 65_536;
 
@@ -129,6 +132,19 @@ impl Socket {
         request.nested(libc::IFLA_AF_SPEC, |families| {
             families.nested(libc::AF_INET6 as u16, |ipv6| {
                 ipv6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
+            });
+        });
+        self.execute(request)
+    }
+
+    /// Has the device take no redirects of ICMP for IPv4.
+    pub(crate) fn refuse_redirects(&mut self, index: u32) -> Result<(), Refused> {
+        let mut request = Request::new(libc::RTM_SETLINK, ACK, &link_header(index, 0, 0));
+        request.nested(libc::IFLA_AF_SPEC, |families| {
+            families.nested(libc::AF_INET as u16, |ipv4| {
+                ipv4.nested(IFLA_INET_CONF, |settings| {
+                    settings.number(IPV4_DEVCONF_ACCEPT_REDIRECTS, 0);
+                });
             });
         });
         self.execute(request)

@@ -15,6 +15,8 @@
 mod error;
 mod packet;
 mod queues;
+mod routers;
+mod tagged;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -102,6 +104,7 @@ pub struct Vnic {
     hidden: bool,
     truncated: u64,
     packet_drops: u64,
+    believes: Vec<String>,
 }
 
 /// A device with its other end, not yet set up.
@@ -153,6 +156,7 @@ impl Vnic {
             hidden: made.hidden,
             truncated: 0,
             packet_drops: 0,
+            believes: Vec::new(),
         };
         // From here on dropping `vnic` removes the device.
         vnic.set_up(options)?;
@@ -176,6 +180,8 @@ impl Vnic {
             .map_err(VnicError::step("set the largest packet"))?;
         crate::ethtool::switch_off(&self.route, options.name, |feature| !is_carried(feature))
             .map_err(VnicError::step("choose the offloads"))?;
+        // Before it is on: then the first advertisement may come.
+        self.believes = routers::disbelieve(&mut self.route, index, options.name);
         for (address, prefix) in options.addresses {
             self.route
                 .add_address(index, *address, *prefix)
@@ -219,6 +225,13 @@ impl Vnic {
     #[must_use]
     pub fn gso_bytes_max(&self) -> u32 {
         self.gso_bytes_max
+    }
+
+    /// Settings by which the host may still take routers and routes from what comes over the device,
+    /// each with the reason why it could not be changed. Usually none.
+    #[must_use]
+    pub fn believes(&self) -> &[String] {
+        &self.believes
     }
 
     /// Whether the other end of a veth pair is out of sight in a namespace of

@@ -3,20 +3,22 @@
 //! The kernel drops what has no room in its socket. So UDP, the one protocol whose senders need not
 //! measure what they send, is spread over sockets of its own, by its ports; all else has the first.
 //! They are read by turns: a ping or a TCP beside a flood waits for its turn and is not dropped, nor
-//! is another flow of UDP, unless it shares the queue (one time in 14).
+//! is another flow of UDP, unless it shares the queue (one time in 14). Frames with a VLAN tag have one
+//! too, so that no other is read in the slower way that tells of tags ([`tagged`]).
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use super::tagged;
 use crate::poll::{Interest, Poller, Ready};
 use crate::sys::{
     check_fd, check_len, get_option, grow_buffer, retry, set_option, set_program, step,
 };
 
 /// How many there are.
-pub const QUEUES: usize = u16::BITS as usize;
+pub const QUEUES: usize = 17;
 
 /// What the first may hold for us to read, bytes: what fills it, in short packets, is read in some 10 ms.
 pub const QUEUE_BYTES: usize = 16 << 20;
@@ -44,17 +46,22 @@ const PACKET_FANOUT_FLAG_UNIQUEID: u32 = 0x2000;
 const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 
 /// The queue of UDP whose ports are not at hand: fragments, and packets with options.
-const WITHOUT_PORTS: u32 = QUEUES as u32 - 1;
+const WITHOUT_PORTS: u32 = QUEUES as u32 - 2;
+
+/// The queue of frames with a VLAN tag, whatever is behind it.
+const TAGGED: u32 = QUEUES as u32 - 1;
 
 /// Which queue takes a packet, as a program of the kernel's classic BPF (linux/filter.h): the first,
-/// or for UDP one of the others, by its ports.
-const CHOOSE: [libc::sock_filter; 23] = {
+/// or for UDP one of the others, by its ports, or the last for what has a tag.
+const CHOOSE: [libc::sock_filter; 26] = {
     use libc::{BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JA, BPF_JEQ, BPF_JMP};
     use libc::{BPF_JSET, BPF_K, BPF_LD, BPF_MISC, BPF_MOD, BPF_RET, BPF_RSH, BPF_TAX, BPF_W};
     use libc::{BPF_X, BPF_XOR};
     /// The protocol, and where the network's header is (SKF_AD_OFF, SKF_NET_OFF).
     const PROTOCOL: u32 = -0x1000_i32 as u32;
     const NETWORK: u32 = -0x10_0000_i32 as u32;
+    /// Whether the kernel keeps a VLAN tag beside the frame (SKF_AD_VLAN_TAG_PRESENT).
+    const HAS_TAG: u32 = PROTOCOL + 48;
     const UDP: u32 = libc::IPPROTO_UDP as u32;
     const fn load(size: u32, at: u32) -> libc::sock_filter {
         step(BPF_LD | size | BPF_ABS, 0, 0, at)
@@ -66,6 +73,9 @@ const CHOOSE: [libc::sock_filter; 23] = {
         step(BPF_ALU | how, 0, 0, k)
     }
     [
+        load(BPF_B, HAS_TAG),
+        is(0, 1, 0),
+        step(BPF_RET | BPF_K, 0, 0, TAGGED),
         load(BPF_H, PROTOCOL),
         is(libc::ETH_P_IP as u32, 3, 0),
         is(libc::ETH_P_IPV6 as u32, 0, 18),
@@ -103,11 +113,13 @@ const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 pub(super) struct Queues {
     /// One alone where the kernel spreads nothing.
     sockets: Vec<OwnedFd>,
+    /// The one which gets frames with a tag.
+    tagged: usize,
     /// Of them all.
     poller: Poller,
     events: Vec<Ready>,
     /// Those that may have something to be read, a bit each.
-    waiting: u16,
+    waiting: u32,
     /// The one that was read last.
     last: usize,
     /// Frames until it is looked who waits.
@@ -141,10 +153,12 @@ impl Queues {
             poller.register(&socket, index as u64, Interest::Read)?;
             sockets.push(socket);
         }
+        tagged::ask_for_tags(&sockets[TAGGED as usize])?;
         let (force, plain) = (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
         grow_buffer(sockets[0].as_fd(), force, plain, SEND_BUFFER_BYTES)?;
         Ok(Queues {
             sockets,
+            tagged: TAGGED as usize,
             poller,
             events: Vec::new(),
             waiting: 0,
@@ -166,7 +180,9 @@ impl Queues {
             .and_then(|()| set_program(first, libc::SOL_PACKET, PACKET_FANOUT_DATA, &CHOOSE))
             .and_then(|()| get_option(first, libc::SOL_PACKET, PACKET_FANOUT, 0i32));
         let Ok(group) = group else {
+            tagged::ask_for_tags(first)?;
             self.sockets.truncate(1);
+            self.tagged = 0;
             return Ok(());
         };
         for other in others {
@@ -193,12 +209,13 @@ impl Queues {
             self.look()?;
         }
         while let Some(index) = self.next() {
-            let socket = self.sockets[index].as_raw_fd();
-            let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-            // SAFETY: pointer and length describe `buffer`. MSG_TRUNC has the kernel tell the
-            // frame's true length, not write beyond the buffer.
-            let receive = || check_len(unsafe { libc::recv(socket, at, length, libc::MSG_TRUNC) });
-            match retry(receive) {
+            let socket = &self.sockets[index];
+            let received = if index == self.tagged {
+                tagged::receive(socket, buffer)
+            } else {
+                receive(socket, buffer)
+            };
+            match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.waiting &= !(1 << index);
                 }
@@ -216,16 +233,17 @@ impl Queues {
     fn look(&mut self) -> io::Result<()> {
         self.poller.wait(Some(Duration::ZERO), &mut self.events)?;
         let bits = self.events.iter().map(|ready| 1 << ready.token);
-        self.waiting = bits.fold(0, |all, bit: u16| all | bit);
+        self.waiting = bits.fold(0, |all, bit: u32| all | bit);
         self.look_in = LOOK_EVERY;
         Ok(())
     }
 
     /// The first one after that which was read last.
     fn next(&self) -> Option<usize> {
-        let after = (self.last + 1) % QUEUES;
-        let in_turn = self.waiting.rotate_right(after as u32);
-        (in_turn != 0).then(|| (after + in_turn.trailing_zeros() as usize) % QUEUES)
+        // The bits wrap later than the queues, but none is set between.
+        let after = self.last as u32 + 1;
+        let in_turn = self.waiting.rotate_right(after);
+        (in_turn != 0).then(|| ((after + in_turn.trailing_zeros()) % u32::BITS) as usize)
     }
 
     /// The frames they had no room for since the last call.
@@ -238,6 +256,16 @@ impl Queues {
             .map(|s| drops(s).map(|s| u64::from(s[1])));
         drops.sum()
     }
+}
+
+/// Takes one frame; its true length, which may be beyond that of `buffer`.
+fn receive(socket: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    retry(|| {
+        // SAFETY: pointer and length describe `buffer`. MSG_TRUNC has the kernel tell the frame's
+        // true length, not write beyond the buffer.
+        check_len(unsafe { libc::recv(socket.as_raw_fd(), at, length, libc::MSG_TRUNC) })
+    })
 }
 
 impl AsFd for Queues {

@@ -342,6 +342,99 @@ fn beside_a_flood_that_nobody_reads_other_flows_come_through() {
     });
 }
 
+/// The kernel has a first tag beside the frame.
+#[test]
+fn frames_keep_their_vlan_tags() {
+    isolated("vnic::tests::frames_keep_their_vlan_tags", || {
+        for backend in backends() {
+            let mut vnic = open(backend, 9).unwrap();
+            let host = packet_socket(vnic.index());
+            for types in [
+                &[0x88, 0xb5][..],
+                &[0x81, 0, 0xe0, 5, 0x88, 0xb5],
+                &[0x88, 0xa8, 0, 7, 0x88, 0xb5],
+                &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 5, 0x88, 0xb5],
+                // A priority, and no VLAN.
+                &[0x81, 0, 0xe0, 0, 0x88, 0xb5],
+            ] {
+                let frame = [&MACS, types, &[7; 100]].concat();
+                let sent = [&[0; HEADER_BYTES][..], &frame].concat();
+                host.send(&sent).unwrap();
+                let got = next_of(&mut vnic, 0x88b5);
+                assert_eq!(got[HEADER_BYTES..], frame, "read from {backend:?}");
+            }
+        }
+    });
+}
+
+/// What is left to the device stands as far behind the tag as it does in the frame.
+#[test]
+fn a_frame_to_be_cut_keeps_its_vlan_tag() {
+    isolated("vnic::tests::a_frame_to_be_cut_keeps_its_vlan_tag", || {
+        for backend in backends() {
+            let mut vnic = open(backend, 9).unwrap();
+            let host = packet_socket(vnic.index());
+            for tags in [&[][..], &[0x81, 0, 0xe0, 5]] {
+                // A TCP over IPv4 of 3000 bytes, to be cut into pieces of 1000.
+                let start = (14 + tags.len() + 20) as u16;
+                let words = [start + 20, 1000, start, 16].map(u16::to_ne_bytes);
+                let header = [&[1, 1], words.as_flattened()].concat();
+                let mut packet = vec![0; 20 + 20 + 3000];
+                packet[..4].copy_from_slice(&[0x45, 0, 0x0b, 0xe0]);
+                packet[8..10].copy_from_slice(&[64, 6]);
+                packet[12..20].copy_from_slice(&[10, 9, 9, 9, 10, 9, 9, 1]);
+                packet[32] = 5 << 4;
+                let frame = [&MACS, tags, &[8, 0], &packet].concat();
+                host.send(&[&header[..], &frame].concat()).unwrap();
+                let got = next_of(&mut vnic, 0x0800);
+                let (got_header, got_frame) = got.split_at(HEADER_BYTES);
+                assert!(got_frame == frame, "read from {backend:?} behind {tags:x?}");
+                // How much of it is headers is but a hint.
+                assert_eq!(got_header[..2], header[..2]);
+                assert_eq!(got_header[4..], header[4..], "{backend:?} {tags:x?}");
+            }
+        }
+    });
+}
+
+/// To host 1, from host 9.
+const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9];
+
+/// Those that can be made here.
+fn backends() -> Vec<Backend> {
+    let tap = has_tap().then_some(Backend::Tap);
+    tap.into_iter().chain([Backend::Packet]).collect()
+}
+
+/// A packet socket of this host at a device, which sends frames behind their `virtio_net_hdr`.
+fn packet_socket(device: u32) -> socket2::Socket {
+    const PACKET_VNET_HDR: libc::c_int = 15;
+    let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None).unwrap();
+    crate::sys::set_option(&socket, libc::SOL_PACKET, PACKET_VNET_HDR, 1).unwrap();
+    socket.bind(&crate::sys::packet_address(device, 0)).unwrap();
+    socket
+}
+
+/// The next frame with this type behind its tags. IPv6 says something by itself now and then.
+fn next_of(vnic: &mut Vnic, ethertype: u16) -> Vec<u8> {
+    let mut buffer = vec![0; vnic.frame_bytes_max()];
+    for _ in 0..1000 {
+        let Some(bytes) = vnic.read(&mut buffer).unwrap() else {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        // Behind none, one and two tags.
+        let places = [12, 16, 20].map(|at| HEADER_BYTES + at);
+        if places
+            .iter()
+            .any(|at| buffer[*at..at + 2] == ethertype.to_be_bytes())
+        {
+            return buffer[..bytes].to_vec();
+        }
+    }
+    panic!("no such frame");
+}
+
 /// Ours and those made by tests; the kernel may add some of its own.
 fn names() -> Vec<String> {
     let links = crate::netlink::interfaces().unwrap().into_iter();
@@ -397,6 +490,17 @@ fn the_device_is_as_asked_for_alone_and_gone_in_the_end() {
                 assert!(
                     ips.contains(&("10.9.9.3".into(), 24)) && ips.contains(&("fd00::3".into(), 64))
                 );
+                assert_eq!(vnic.believes(), [""; 0]);
+                for setting in [
+                    "ipv4/conf/tab0/accept_redirects",
+                    "ipv6/conf/tab0/accept_redirects",
+                    "ipv6/conf/tab0/accept_ra",
+                    "ipv6/conf/tab0/autoconf",
+                ] {
+                    let path = format!("/proc/sys/net/{setting}");
+                    let value = std::fs::read_to_string(path).unwrap();
+                    assert_eq!(value.trim(), "0", "{setting}");
+                }
                 let on = crate::ethtool::switched_on(&vnic.route, NAME).unwrap();
                 assert!(on.contains(&"tx-tcp-segmentation".into()), "{on:?}");
                 assert!(on.iter().all(|feature| is_carried(feature)), "{on:?}");

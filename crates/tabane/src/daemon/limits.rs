@@ -11,7 +11,7 @@ use tabane_proto::op::OpStats;
 use super::nic::NicCounters;
 use super::run::Daemon;
 use crate::agent::Agent;
-use crate::vswitch::DropReason;
+use crate::vswitch::{DropReason, Refusal};
 
 /// A limit's name, and how often it was hit.
 type Hit = (&'static str, u64);
@@ -74,12 +74,13 @@ fn of_link(counters: &UdpCounters) -> [Hit; 3] {
 
 fn of_nic(counters: &NicCounters) -> Vec<Hit> {
     let dropped = |reason: DropReason| (reason.name(), counters.dropped[reason.index()]);
+    let refused = |refusal: Refusal| (refusal.name(), counters.refused[refusal.index()]);
     let mut hits = vec![
         ("vnic_overrun", counters.overrun),
         ("vnic_queue_full", counters.queue_full),
-        ("vnic_frames_refused", counters.refused),
         ("vnic_writes_failed", counters.write_failed),
     ];
+    hits.extend(Refusal::ALL.map(refused));
     hits.extend(DropReason::ALL.map(dropped));
     hits
 }

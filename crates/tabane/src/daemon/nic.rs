@@ -13,7 +13,7 @@ use tabane_proto::{Node, PeerId, Time};
 
 use super::ports::Ports;
 use super::read_ahead::{QUEUE_BYTES, ReadAhead};
-use crate::vswitch::{DropReason, VSwitch, Verdict, flow_hash};
+use crate::vswitch::{DropReason, Refusal, VSwitch, Verdict, flow_hash};
 
 /// Its name.
 pub const NAME: &str = "tab0";
@@ -40,8 +40,8 @@ pub struct NicCounters {
     pub overrun: u64,
     /// For a peer whose queue was full while others were being served.
     pub queue_full: u64,
-    /// From a peer that may not send them (not its address).
-    pub refused: u64,
+    /// From a peer that may not send them, by [`Refusal::index`].
+    pub refused: [u64; Refusal::ALL.len()],
     /// The kernel did not take them (queue full, device down).
     pub write_failed: u64,
 }
@@ -281,9 +281,11 @@ impl Nic {
 
     /// A frame from `peer` for this host.
     pub fn deliver(&mut self, peer: PeerId, frame: &[u8]) {
-        match self.ports.place(peer) {
-            Some(place) if self.switch.accept(frame, place) => self.write(frame),
-            _ => self.counters.refused += 1,
+        // One without a virtual NIC has no MAC.
+        let place = self.ports.place(peer).ok_or(Refusal::Frame);
+        match place.and_then(|place| self.switch.accept(frame, place)) {
+            Ok(()) => self.write(frame),
+            Err(refusal) => self.counters.refused[refusal.index()] += 1,
         }
     }
 

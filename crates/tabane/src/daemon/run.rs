@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Once;
 
 use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN};
@@ -460,6 +461,16 @@ fn open_nic(
         address.1,
         nic.vnic().mtu()
     ));
+    // Once: the next device is no different.
+    static TOLD: Once = Once::new();
+    if !nic.vnic().believes().is_empty() {
+        let settings = nic.vnic().believes().join(", ");
+        TOLD.call_once(|| {
+            log::line(format!(
+                "{NIC}: could not set to 0: {settings}; what peers say of routers is dropped all the same"
+            ));
+        });
+    }
     Ok(nic)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tabane_proto::Time;
 
-use super::frame::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, FlowKey, bytes_at};
+use super::frame::{Ethernet, FlowKey, Packet, bytes_at};
 
 /// A number is given to another flow when its own has sent nothing for so long: then what
 /// it sent has arrived, or is given up.
@@ -76,11 +76,7 @@ pub fn flow_hash(frame: &[u8]) -> u64 {
     let Some(ethernet) = Ethernet::parse(frame) else {
         return 0;
     };
-    let key = match ethernet.ethertype {
-        ETHERTYPE_IPV4 => FlowKey::of_ipv4(ethernet.payload),
-        ETHERTYPE_IPV6 => FlowKey::of_ipv6(ethernet.payload),
-        _ => None,
-    };
+    let key = Packet::of(&ethernet).map(|packet| FlowKey::of(&packet));
     let mut hash = Mix(u64::from(ethernet.ethertype));
     match key {
         Some(key) => {

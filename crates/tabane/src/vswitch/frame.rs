@@ -15,9 +15,12 @@ pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const ETHERTYPE_QINQ: u16 = 0x88a8;
 
-/// Most VLAN tags looked behind.
+/// Most VLAN tags of a frame: as many as IEEE 802.1ad has.
 const TAGS_MAX: usize = 2;
 
+const PROTOCOL_ICMP: u8 = 1;
+pub(super) const PROTOCOL_TCP: u8 = 6;
+pub(super) const PROTOCOL_UDP: u8 = 17;
 pub(super) const PROTOCOL_ICMPV6: u8 = 58;
 
 /// An Ethernet frame, tags skipped.
@@ -25,26 +28,29 @@ pub(super) const PROTOCOL_ICMPV6: u8 = 58;
 pub(super) struct Ethernet<'a> {
     pub(super) destination: Mac,
     pub(super) source: Mac,
-    /// Of the payload, behind any tags.
+    /// Of the payload, behind any tags; never that of a tag.
     pub(super) ethertype: u16,
     /// Has it a VLAN tag? Then it is not of the network of the vnic addresses.
     pub(super) tagged: bool,
+    /// Length of the Ethernet header, tags included.
+    pub(super) header_bytes: usize,
     pub(super) payload: &'a [u8],
 }
 
 impl<'a> Ethernet<'a> {
-    /// `None` if `frame` (with its `virtio_net_hdr`) is too short.
+    /// `None` if `frame` (with its `virtio_net_hdr`) is too short, or has more than [`TAGS_MAX`]
+    /// tags: the kernel takes off as many as there are, if they have the number 0.
     pub(super) fn parse(frame: &'a [u8]) -> Option<Self> {
         let frame = frame.get(VNET_HDR_BYTES..)?;
         let (destination, rest) = frame.split_first_chunk()?;
         let (source, mut rest) = rest.split_first_chunk()?;
         let mut ethertype = take_u16(&mut rest)?;
-        let mut tagged = false;
-        for _ in 0..TAGS_MAX {
-            if ethertype != ETHERTYPE_VLAN && ethertype != ETHERTYPE_QINQ {
-                break;
+        let mut tags = 0;
+        while ethertype == ETHERTYPE_VLAN || ethertype == ETHERTYPE_QINQ {
+            tags += 1;
+            if tags > TAGS_MAX {
+                return None;
             }
-            tagged = true;
             take_u16(&mut rest)?;
             ethertype = take_u16(&mut rest)?;
         }
@@ -52,7 +58,8 @@ impl<'a> Ethernet<'a> {
             destination: *destination,
             source: *source,
             ethertype,
-            tagged,
+            tagged: tags > 0,
+            header_bytes: frame.len() - rest.len(),
             payload: rest,
         })
     }
@@ -116,13 +123,13 @@ impl Arp {
     }
 }
 
-/// A message of IPv6 neighbour discovery (RFC 4861).
+/// A question or an answer of IPv6 neighbour discovery (RFC 4861).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Neighbour {
     pub(super) kind: NeighbourKind,
     /// The IPv6 source; unspecified for duplicate address detection.
-    pub(super) source: Ipv6Addr,
-    /// What is asked for or advertised; unspecified for other kinds.
+    source: Ipv6Addr,
+    /// What is asked for or advertised.
     pub(super) target: Ipv6Addr,
 }
 
@@ -130,38 +137,29 @@ pub(super) struct Neighbour {
 pub(super) enum NeighbourKind {
     Solicitation,
     Advertisement,
-    Redirect,
-    /// Router solicitation or advertisement.
-    Router,
 }
 
 /// Length of a neighbour advertisement with one link-layer address option.
 const ADVERTISEMENT_BYTES: u8 = 32;
 
 impl Neighbour {
-    /// `None` for everything that is not neighbour discovery. The checksum is
-    /// not looked at: in a frame of our own kernel it may be left to offload.
-    pub(super) fn parse(ipv6: &[u8]) -> Option<Self> {
-        let header: [u8; 40] = bytes_at(ipv6, 0)?;
-        if header[0] >> 4 != 6 || header[6] != PROTOCOL_ICMPV6 {
+    /// `None` for everything else. The checksum is not looked at: in a frame of our own kernel it
+    /// may be left to offload.
+    pub(super) fn of(packet: &Packet<'_>) -> Option<Self> {
+        let (IpAddr::V6(source), PROTOCOL_ICMPV6, Piece::Whole) =
+            (packet.source, packet.protocol, packet.piece)
+        else {
             return None;
-        }
-        let icmp = &ipv6[40..];
-        let kind = match icmp.first()? {
-            133 | 134 => NeighbourKind::Router,
+        };
+        let kind = match packet.content.first()? {
             135 => NeighbourKind::Solicitation,
             136 => NeighbourKind::Advertisement,
-            137 => NeighbourKind::Redirect,
             _ => return None,
-        };
-        let target = match kind {
-            NeighbourKind::Router => Ipv6Addr::UNSPECIFIED,
-            _ => bytes_at::<16>(icmp, 8)?.into(),
         };
         Some(Self {
             kind,
-            source: bytes_at::<16>(ipv6, 8)?.into(),
-            target,
+            source,
+            target: bytes_at::<16>(packet.content, 8)?.into(),
         })
     }
 
@@ -226,6 +224,107 @@ pub(super) fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u
     !(sum as u16)
 }
 
+/// Which piece of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// All of it.
+    Whole,
+    /// A fragment that begins where the packet does, and may be all of it.
+    First,
+    /// A fragment of what comes later.
+    Later,
+}
+
+/// An IP packet, or a fragment of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packet<'a> {
+    pub(super) source: IpAddr,
+    destination: IpAddr,
+    /// What the content is, behind the extension headers; for [`Piece::Later`], and where these
+    /// headers are cut off or too many, the last that is named.
+    pub(super) protocol: u8,
+    pub(super) piece: Piece,
+    /// Length of the headers in front of the content.
+    pub(super) header_bytes: usize,
+    /// What the packet carries, with the padding of Ethernet, if there is any.
+    pub(super) content: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// What a frame carries; `None` if that is not IP, or cut off.
+    pub(super) fn of(ethernet: &Ethernet<'a>) -> Option<Self> {
+        match ethernet.ethertype {
+            ETHERTYPE_IPV4 => Self::of_ipv4(ethernet.payload),
+            ETHERTYPE_IPV6 => Self::of_ipv6(ethernet.payload),
+            _ => None,
+        }
+    }
+
+    /// RFC 791.
+    fn of_ipv4(packet: &'a [u8]) -> Option<Self> {
+        let header: [u8; 20] = bytes_at(packet, 0)?;
+        let header_bytes = usize::from(header[0] & 0xf) * 4;
+        if header[0] >> 4 != 4 || header_bytes < header.len() {
+            return None;
+        }
+        let place = u16::from_be_bytes(bytes_at(&header, 6)?);
+        let (more, offset) = (place & 0x2000 != 0, place & 0x1fff);
+        Some(Self {
+            source: Ipv4Addr::from(bytes_at::<4>(&header, 12)?).into(),
+            destination: Ipv4Addr::from(bytes_at::<4>(&header, 16)?).into(),
+            protocol: header[9],
+            piece: match (offset, more) {
+                (0, false) => Piece::Whole,
+                (0, true) => Piece::First,
+                _ => Piece::Later,
+            },
+            header_bytes,
+            content: packet.get(header_bytes..)?,
+        })
+    }
+
+    /// RFC 8200.
+    fn of_ipv6(packet: &'a [u8]) -> Option<Self> {
+        let header: [u8; 40] = bytes_at(packet, 0)?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let (protocol, header_bytes, piece) = behind_extensions(packet, header[6]);
+        Some(Self {
+            source: Ipv6Addr::from(bytes_at::<16>(&header, 8)?).into(),
+            destination: Ipv6Addr::from(bytes_at::<16>(&header, 24)?).into(),
+            protocol,
+            piece,
+            header_bytes,
+            content: packet.get(header_bytes..).unwrap_or_default(),
+        })
+    }
+
+    /// Would it tell this host of a router or a better route, or of an address if it comes in
+    /// fragments (which is to be ignored, RFC 6980)? Also if it may, for all that can be seen.
+    pub(super) fn is_of_routers(&self) -> bool {
+        const ICMP_REDIRECT: u8 = 5;
+        const ROUTER_ADVERTISEMENT: u8 = 134;
+        const REDIRECT: u8 = 137;
+        // Nothing comes of the later ones without the first.
+        if self.piece == Piece::Later {
+            return false;
+        }
+        match (self.protocol, self.content.first()) {
+            (PROTOCOL_ICMP, kind) if self.source.is_ipv4() => {
+                kind.is_none_or(|kind| *kind == ICMP_REDIRECT)
+            }
+            (PROTOCOL_ICMPV6, Some(&kind)) if self.source.is_ipv6() => match self.piece {
+                Piece::Whole => kind == ROUTER_ADVERTISEMENT || kind == REDIRECT,
+                _ => (133..=REDIRECT).contains(&kind),
+            },
+            (PROTOCOL_ICMPV6, None) => self.source.is_ipv6(),
+            // More than are looked behind, or cut off.
+            (protocol, _) => self.source.is_ipv6() && EXTENSIONS.contains(&protocol),
+        }
+    }
+}
+
 /// What tells one flow from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FlowKey {
@@ -238,74 +337,61 @@ pub(super) struct FlowKey {
 }
 
 /// Protocols whose first four bytes are the ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
-const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+const WITH_PORTS: [u8; 5] = [PROTOCOL_TCP, PROTOCOL_UDP, 33, 132, 136];
 
 impl FlowKey {
-    /// RFC 791.
-    pub(super) fn of_ipv4(packet: &[u8]) -> Option<Self> {
-        let header: [u8; 20] = bytes_at(packet, 0)?;
-        let header_bytes = usize::from(header[0] & 0xf) * 4;
-        if header[0] >> 4 != 4 || header_bytes < header.len() {
-            return None;
+    /// Of all fragments of a packet the same.
+    pub(super) fn of(packet: &Packet<'_>) -> Self {
+        let is_fragment = packet.piece != Piece::Whole;
+        let has_ports = !is_fragment && WITH_PORTS.contains(&packet.protocol);
+        let ports = has_ports.then(|| bytes_at(packet.content, 0));
+        Self {
+            source: packet.source,
+            destination: packet.destination,
+            // Of IPv6, only the first fragment shows what is behind further extension headers.
+            protocol: match packet.source {
+                IpAddr::V6(_) if is_fragment => FRAGMENT,
+                _ => packet.protocol,
+            },
+            ports: ports.flatten().unwrap_or_default(),
         }
-        // More fragments, or an offset.
-        let is_fragment = header[6] & 0x3f != 0 || header[7] != 0;
-        let protocol = header[9];
-        Some(Self {
-            source: Ipv4Addr::from(bytes_at::<4>(&header, 12)?).into(),
-            destination: Ipv4Addr::from(bytes_at::<4>(&header, 16)?).into(),
-            protocol,
-            ports: ports(packet, header_bytes, protocol, is_fragment),
-        })
-    }
-
-    /// RFC 8200.
-    pub(super) fn of_ipv6(packet: &[u8]) -> Option<Self> {
-        let header: [u8; 40] = bytes_at(packet, 0)?;
-        if header[0] >> 4 != 6 {
-            return None;
-        }
-        let (protocol, offset, is_fragment) = behind_extensions(packet, header[6]);
-        Some(Self {
-            source: Ipv6Addr::from(bytes_at::<16>(&header, 8)?).into(),
-            destination: Ipv6Addr::from(bytes_at::<16>(&header, 24)?).into(),
-            protocol,
-            ports: ports(packet, offset, protocol, is_fragment),
-        })
     }
 }
 
-fn ports(packet: &[u8], offset: usize, protocol: u8, is_fragment: bool) -> [u8; 4] {
-    if is_fragment || !WITH_PORTS.contains(&protocol) {
-        return [0; 4];
-    }
-    bytes_at(packet, offset).unwrap_or_default()
-}
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+/// The extension headers that the kernel looks behind unasked.
+const EXTENSIONS: [u8; 4] = [HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION];
 
-/// Most extension headers looked behind.
-const EXTENSIONS_MAX: usize = 4;
+/// Most of them looked behind; a packet with all that RFC 8200 has, in its order, has six.
+const EXTENSIONS_MAX: usize = 8;
 
-/// The protocol behind the extension headers, its offset, and whether the packet is a fragment.
-fn behind_extensions(packet: &[u8], first: u8) -> (u8, usize, bool) {
-    const HOP_BY_HOP: u8 = 0;
-    const ROUTING: u8 = 43;
-    const FRAGMENT: u8 = 44;
-    const DESTINATION: u8 = 60;
-    let (mut protocol, mut offset, mut is_fragment) = (first, 40, false);
+/// The protocol behind the extension headers, its offset, and which piece of a packet this is. Of a
+/// later one nothing is looked at behind the header that says so. If the headers are cut off, or too
+/// many, the protocol is that of one of them.
+fn behind_extensions(packet: &[u8], first: u8) -> (u8, usize, Piece) {
+    let (mut protocol, mut offset, mut piece) = (first, 40, Piece::Whole);
     for _ in 0..EXTENSIONS_MAX {
-        if ![HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION].contains(&protocol) {
+        if !EXTENSIONS.contains(&protocol) {
             break;
         }
-        let Some([next, length]) = bytes_at(packet, offset) else {
+        let Some([next, length, place @ ..]) = bytes_at::<4>(packet, offset) else {
             break;
         };
-        if protocol == FRAGMENT {
-            is_fragment = true;
-            offset += 8;
-        } else {
+        if protocol != FRAGMENT {
             offset += 8 + 8 * usize::from(length);
+            protocol = next;
+            continue;
         }
+        offset += 8;
         protocol = next;
+        piece = Piece::First;
+        if u16::from_be_bytes(place) & !0b111 != 0 {
+            piece = Piece::Later;
+            break;
+        }
     }
-    (protocol, offset, is_fragment)
+    (protocol, offset, piece)
 }

@@ -12,18 +12,21 @@
 
 mod flow;
 mod frame;
+mod offload;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use tabane_cluster::{Mac, mac_of};
 
 pub use flow::{FlowNumbers, flow_hash};
 pub use frame::VNET_HDR_BYTES;
 
-use frame::{Arp, ETHERTYPE_ARP, ETHERTYPE_IPV6, Ethernet, Neighbour, NeighbourKind};
+use frame::{
+    Arp, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, Neighbour, NeighbourKind, Packet,
+};
 
 /// A peer, by the caller's numbering.
 pub type PeerIndex = usize;
@@ -81,6 +84,54 @@ impl DropReason {
     }
 }
 
+/// Why a frame from a peer is not written to the virtual NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// It is not from the peer's MAC, or not for this node, or makes no sense.
+    Frame,
+    /// It comes from, or claims by ARP or neighbour discovery, the address of another node or of
+    /// this one.
+    ForeignAddress,
+    /// It tells of routers or routes, or may, for all that can be seen: a router advertisement, a
+    /// redirect (RFC 4861, RFC 792).
+    Routing,
+    /// What its `virtio_net_hdr` asks for makes no sense.
+    Offload,
+}
+
+impl Refusal {
+    /// All of them, in the order of [`Refusal::index`].
+    pub const ALL: [Self; 4] = [
+        Self::Frame,
+        Self::ForeignAddress,
+        Self::Routing,
+        Self::Offload,
+    ];
+
+    /// For an array of counters.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name in the status report's `limits_hit`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Frame => "vnic_frames_refused",
+            Self::ForeignAddress => "vnic_refused_foreign_address",
+            Self::Routing => "vnic_refused_routing",
+            Self::Offload => "vnic_refused_offload",
+        }
+    }
+}
+
+/// Whose an address is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// This node's.
+    Own,
+    Peer(PeerIndex),
+}
+
 /// The switch of one node's virtual NIC. Made anew when peers come or go.
 #[derive(Debug, Clone)]
 pub struct VSwitch {
@@ -88,7 +139,16 @@ pub struct VSwitch {
     own_ip: IpAddr,
     by_mac: HashMap<Mac, PeerIndex>,
     by_ip: HashMap<IpAddr, PeerIndex>,
-    mac_of_peer: HashMap<PeerIndex, Mac>,
+    peers: HashMap<PeerIndex, (Mac, IpAddr)>,
+    /// Of all addresses that are a node's, those that a kernel makes from its MAC included.
+    owners: HashMap<IpAddr, Owner>,
+}
+
+/// The link-local address that a kernel makes from a MAC (RFC 4291, appendix A).
+fn link_local_of(mac: Mac) -> IpAddr {
+    let [a, b, c, d, e, f] = mac.map(u16::from);
+    let (first, last) = ((a ^ 2) << 8 | b, e << 8 | f);
+    Ipv6Addr::new(0xfe80, 0, 0, 0, first, c << 8 | 0xff, 0xfe00 | d, last).into()
 }
 
 impl VSwitch {
@@ -99,12 +159,19 @@ impl VSwitch {
     /// refused otherwise.
     pub fn new(own_mac: Mac, own_ip: IpAddr, peers: &[(PeerIndex, IpAddr)]) -> Self {
         let all = peers.iter().copied();
+        let nodes = all
+            .clone()
+            .map(|(peer, ip)| (Owner::Peer(peer), mac_of(ip), ip))
+            .chain([(Owner::Own, own_mac, own_ip)]);
         Self {
             own_mac,
             own_ip,
             by_mac: all.clone().map(|(peer, ip)| (mac_of(ip), peer)).collect(),
             by_ip: all.clone().map(|(peer, ip)| (ip, peer)).collect(),
-            mac_of_peer: all.map(|(peer, ip)| (peer, mac_of(ip))).collect(),
+            peers: all.map(|(peer, ip)| (peer, (mac_of(ip), ip))).collect(),
+            owners: nodes
+                .flat_map(|(owner, mac, ip)| [(ip, owner), (link_local_of(mac), owner)])
+                .collect(),
         }
     }
 
@@ -144,7 +211,7 @@ impl VSwitch {
                     .then(|| self.answer_for(arp.target.into(), reply))?
             }
             ETHERTYPE_IPV6 => {
-                let neighbour = Neighbour::parse(ethernet.payload)?;
+                let neighbour = Neighbour::of(&Packet::of(ethernet)?)?;
                 let reply = |mac| neighbour.reply_frame(ethernet.source, mac);
                 let is_question = neighbour.kind == NeighbourKind::Solicitation;
                 is_question.then(|| self.answer_for(neighbour.target.into(), reply))?
@@ -157,43 +224,56 @@ impl VSwitch {
         if target == self.own_ip {
             return Some(Verdict::Drop(DropReason::OwnAddress));
         }
-        let peer = self.by_ip.get(&target)?;
-        Some(Verdict::Reply(reply(*self.mac_of_peer.get(peer)?)))
+        let (mac, _) = self.peers.get(self.by_ip.get(&target)?)?;
+        Some(Verdict::Reply(reply(*mac)))
     }
 
     /// May `frame`, which came from `from`, be written to the virtual NIC?
     ///
-    /// Not if its source is another MAC than that peer's (this node's own would
-    /// be a loop), if its destination is neither this node nor several, or if it
-    /// claims another node's address by ARP or neighbour discovery. Never
-    /// panics, whatever the bytes.
-    pub fn accept(&self, frame: &[u8], from: PeerIndex) -> bool {
-        let Some(ethernet) = Ethernet::parse(frame) else {
-            return false;
-        };
+    /// Never panics, whatever the bytes. Behind VLAN tags the same holds as without: the kernel takes
+    /// some of them off.
+    ///
+    /// # Errors
+    /// [`Refusal`] says why not. An address that no node of the file has is anybody's: of a service
+    /// that moves between nodes, or of a network behind one.
+    pub fn accept(&self, frame: &[u8], from: PeerIndex) -> Result<(), Refusal> {
+        let ethernet = Ethernet::parse(frame).ok_or(Refusal::Frame)?;
+        let (mac, ip) = self.peers.get(&from).ok_or(Refusal::Frame)?;
         let is_for_us = ethernet.destination == self.own_mac || ethernet.is_multicast();
-        let is_from_peer = self.mac_of_peer.get(&from) == Some(&ethernet.source);
-        is_for_us && is_from_peer && self.claims_are_true(&ethernet, from)
-    }
-
-    /// Does the frame leave alone the addresses of all nodes but `from`?
-    fn claims_are_true(&self, ethernet: &Ethernet<'_>, from: PeerIndex) -> bool {
+        if !is_for_us || ethernet.source != *mac {
+            return Err(Refusal::Frame);
+        }
+        if !offload::is_sound(frame, &ethernet) {
+            return Err(Refusal::Offload);
+        }
+        // Most come from the one address that needs no search.
         let may_claim = |address: IpAddr| {
-            address != self.own_ip && self.by_ip.get(&address).is_none_or(|&p| p == from)
+            let owner = || self.owners.get(&address);
+            let is_true = address == *ip || owner().is_none_or(|o| *o == Owner::Peer(from));
+            is_true.then_some(()).ok_or(Refusal::ForeignAddress)
         };
         match ethernet.ethertype {
-            ETHERTYPE_ARP => Arp::parse(ethernet.payload).is_some_and(|arp| {
-                arp.sender_mac == ethernet.source && may_claim(arp.sender.into())
-            }),
-            ETHERTYPE_IPV6 => Neighbour::parse(ethernet.payload).is_none_or(|neighbour| {
-                let target_is_true = match neighbour.kind {
-                    NeighbourKind::Advertisement => may_claim(neighbour.target.into()),
-                    NeighbourKind::Redirect => false,
-                    NeighbourKind::Solicitation | NeighbourKind::Router => true,
-                };
-                target_is_true && may_claim(neighbour.source.into())
-            }),
-            _ => true,
+            ETHERTYPE_ARP => {
+                let arp = Arp::parse(ethernet.payload).ok_or(Refusal::Frame)?;
+                if arp.sender_mac != ethernet.source {
+                    return Err(Refusal::ForeignAddress);
+                }
+                may_claim(arp.sender.into())
+            }
+            ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => {
+                let packet = Packet::of(&ethernet).ok_or(Refusal::Frame)?;
+                may_claim(packet.source)?;
+                if packet.is_of_routers() {
+                    return Err(Refusal::Routing);
+                }
+                match Neighbour::of(&packet) {
+                    Some(neighbour) if neighbour.kind == NeighbourKind::Advertisement => {
+                        may_claim(neighbour.target.into())
+                    }
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
         }
     }
 }

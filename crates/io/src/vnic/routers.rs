@@ -1,0 +1,37 @@
+//! Keeps the host from believing what comes over the device about routers and routes.
+
+use std::io;
+use std::path::Path;
+
+use crate::netlink::RouteSocket;
+
+/// Settings of IPv6 that are to be 0: the default router and addresses that a router advertises,
+/// better routes.
+const SETTINGS: [&str; 3] = ["accept_ra", "autoconf", "accept_redirects"];
+
+/// Switches all of it off on the device with this index and name. The settings for which that could not
+/// be done, as sysctl(8) names them, with the reason: /proc/sys may be there to be read only. No IPv6 on
+/// the device is no reason.
+pub(super) fn disbelieve(route: &mut RouteSocket, index: u32, name: &str) -> Vec<String> {
+    let mut failed = Vec::new();
+    if let Err(error) = route.refuse_redirects(index) {
+        let error = io::Error::from(error);
+        failed.push(format!("net.ipv4.conf.{name}.accept_redirects ({error})"));
+    }
+    for setting in SETTINGS {
+        let path = Path::new("/proc/sys/net/ipv6/conf")
+            .join(name)
+            .join(setting);
+        let is_off = std::fs::read(&path).is_ok_and(|value| value.trim_ascii() == b"0");
+        if is_off {
+            continue;
+        }
+        match std::fs::write(&path, "0") {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                failed.push(format!("net.ipv6.conf.{name}.{setting} ({error})"));
+            }
+            _ => {}
+        }
+    }
+    failed
+}
