@@ -11,6 +11,7 @@ use super::identity;
 use super::key::{self, Access, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
 use super::problem::Findings;
 use super::run::{self, RunSpec};
+use super::vnic::{self, VnicSpec};
 use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
 
 /// The entries of a cluster file; whatever was wrong is already reported.
@@ -23,6 +24,7 @@ pub(super) struct Document {
     pub(super) metrics: Option<SocketAddr>,
     pub(super) mptcp: bool,
     pub(super) run: RunSpec,
+    pub(super) vnic: VnicSpec,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
@@ -37,6 +39,7 @@ const KEYS: &[&str] = &[
     "metrics",
     "mptcp",
     "run",
+    "vnic",
     "node",
 ];
 
@@ -78,6 +81,7 @@ pub(super) fn read(
         metrics: metrics::read(root, findings),
         mptcp: read_mptcp(root, findings),
         run: run::read(root, findings),
+        vnic: vnic::read(root, findings),
         nodes: read_nodes(root, findings),
     })
 }

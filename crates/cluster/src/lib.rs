@@ -18,6 +18,7 @@ mod problem;
 mod run;
 #[cfg(test)]
 mod tests;
+mod vnic;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +34,7 @@ pub use mac::{Mac, mac_of};
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
 pub use run::{ALL_LINKS_DOWN, RunSpec};
+pub use vnic::{VNIC_MTU_BYTES, VnicSpec};
 
 use problem::Findings;
 
@@ -80,6 +82,8 @@ pub struct Cluster {
     pub mptcp: bool,
     /// What becomes of the connections of programs under `tabane run`.
     pub run: RunSpec,
+    /// What all virtual NICs have in common.
+    pub vnic: VnicSpec,
     /// All nodes, at least two, in the order of the file.
     pub nodes: Vec<NodeSpec>,
 }
@@ -227,6 +231,7 @@ impl Cluster {
             metrics: document.metrics,
             mptcp: document.mptcp,
             run: document.run,
+            vnic: document.vnic,
             nodes: document.nodes,
         });
         findings.conclude(cluster)

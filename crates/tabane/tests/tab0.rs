@@ -2,12 +2,16 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind, IoSlice};
 use std::process::{ChildStdout, Stdio};
 
 use common::*;
+use serde_json::Value;
+use tabane_cluster::mac_of;
+use tabane_io::vnic::{Backend, Vnic, VnicOptions};
 use tabane_lab::LabConfig;
 use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
+use tabane_program::vswitch::{VNET_HDR_BYTES, VSwitch};
 
 /// Begins scripts of Python that send frames as they are, by `frame(to, type, packet)`.
 const FRAMES: &str = r#"
@@ -156,7 +160,7 @@ fn a_peer_becomes_no_router_by_saying_so() {
         assert!(!addresses.contains("fd55:"), "{addresses}");
     }
     let log = cluster.log(0);
-    assert!(!log.contains("could not set"), "{log}");
+    assert!(!log.contains("could not be set"), "{log}");
 }
 
 /// Duplicate address detection, neighbours that are in no file, and packets in fragments.
@@ -230,4 +234,221 @@ fn vlans_are_networks_of_their_own() {
             }
         }
     }
+}
+
+/// What a node says of its virtual NIC.
+fn vnic(cluster: &Cluster, node: usize) -> Value {
+    cluster.status(node).expect("status")["node"]["vnic"].take()
+}
+
+/// The cluster file with this MTU; the nodes read it anew.
+fn reload_with_mtu(cluster: &Cluster, plain: &str, mtu: u32, nodes: &[usize]) {
+    let file = format!("{plain}[vnic]\nmtu = {mtu}\n");
+    std::fs::write(cluster.file(), file).expect("is written");
+    for node in nodes {
+        let mut reload = cluster.tabane(*node);
+        reload.arg("reload");
+        let done = output("reload", reload, PATIENCE).expect("ends");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+}
+
+#[test]
+fn the_mtu_is_as_the_file_or_somebody_says() {
+    let cluster = cluster();
+    let plain = std::fs::read_to_string(cluster.file()).expect("is there");
+    assert_eq!(vnic(&cluster, 0)["mtu_bytes"], 62_000);
+    // By hand on one node: what is longer does not come in, and that is counted.
+    ip(&cluster, 0, "link set tab0 mtu 1500");
+    eventually("the MTU is noticed", || {
+        vnic(&cluster, 0)["mtu_bytes"] == 1500
+    });
+    assert_eq!(hits(&cluster, 0, "vnic_refused_too_long"), 0);
+    assert_eq!(pings(&cluster, 0, 1, 1, 1000), 1);
+    let mut ping = cluster.lab().command(1, "ping");
+    ping.args(["-c", "3", "-i", "0.2", "-W", "1", "-s", "8000", "10.99.0.1"]);
+    output("ping", ping, PATIENCE).expect("ends");
+    assert_eq!(hits(&cluster, 0, "vnic_refused_too_long"), 3);
+    // By the file on both, down and up.
+    for mtu in [1500, 9000] {
+        reload_with_mtu(&cluster, &plain, mtu, &[0, 1]);
+        for node in [0, 1] {
+            assert_eq!(vnic(&cluster, node)["mtu_bytes"], mtu);
+            let device = ip(&cluster, node, "link show dev tab0");
+            assert!(device.contains(&format!("mtu {mtu} ")), "{device}");
+        }
+        assert_eq!(pings(&cluster, 0, 1, 3, 30_000), 3);
+        assert_eq!(pings(&cluster, 1, 0, 3, 30_000), 3);
+    }
+    assert_eq!(hits(&cluster, 0, "vnic_refused_too_long"), 3);
+}
+
+#[test]
+fn a_device_that_somebody_renames_goes_on() {
+    let cluster = cluster();
+    ip(&cluster, 0, "link set tab0 down");
+    ip(&cluster, 0, "link set tab0 name lan0");
+    ip(&cluster, 0, "link set lan0 up");
+    eventually("the name is noticed", || {
+        let vnic = vnic(&cluster, 0);
+        vnic["name"] == "lan0" && vnic["trouble"].is_null()
+    });
+    assert_eq!(pings(&cluster, 0, 1, 3, 56), 3);
+    let mut doctor = tabane_behind(&cluster, 0, &[], "doctor");
+    doctor.args(["--json", "--seconds", "0.5"]);
+    let said = output("doctor", doctor, PATIENCE).expect("ends");
+    let said = text(&said.stdout);
+    assert!(
+        said.contains("findings") && !said.contains("vnic_changed"),
+        "{said}"
+    );
+}
+
+/// As in a container, and under the systemd unit.
+#[test]
+fn settings_that_cannot_be_changed_are_told_once_and_stop_nothing() {
+    let mut cluster = Cluster::new(
+        lab(&LabConfig::default()),
+        tabane(),
+        ClusterConfig::default(),
+    )
+    .expect("a file");
+    let script =
+        "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$@\"";
+    cluster.start(1).expect("starts");
+    start_behind(
+        &mut cluster,
+        0,
+        &["unshare", "-m", "sh", "-c", script, "sh"],
+    );
+    // One that is made again is no news.
+    ip(&cluster, 0, "link delete tab0");
+    eventually("it is made again", || pings(&cluster, 0, 1, 1, 56) == 1);
+    let log = cluster.log(0);
+    let told: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("could not be set to 0"))
+        .collect();
+    assert_eq!(told.len(), 1, "{log}");
+    assert!(
+        told[0].contains("net.ipv6.conf.tab0.accept_ra,"),
+        "{told:?}"
+    );
+    // That of IPv4 needs no file.
+    assert!(!told[0].contains("ipv4"), "{told:?}");
+}
+
+/// Has this test run by itself, in a node's namespace.
+const INSIDE: &str = "TABANE_TEST_INSIDE";
+
+#[test]
+fn the_kernel_takes_every_header_that_a_peer_may_send() {
+    if std::env::var_os(INSIDE).is_some() {
+        for backend in backends() {
+            send_headers(match backend {
+                "tap" => Backend::Tap,
+                _ => Backend::Packet,
+            });
+        }
+        return;
+    }
+    let lab = lab(&LabConfig::default());
+    let own = std::env::current_exe().expect("is there");
+    let mut test = lab.command(0, own);
+    let name = "the_kernel_takes_every_header_that_a_peer_may_send";
+    test.args(["--exact", name, "--nocapture"]).env(INSIDE, "1");
+    let done = output("the test", test, PATIENCE).expect("ends");
+    assert!(
+        done.status.success(),
+        "{}{}",
+        text(&done.stdout),
+        text(&done.stderr)
+    );
+}
+
+/// Headers with some bytes drawn at random, before frames of all kinds: those that the switch lets
+/// through go to the kernel.
+fn send_headers(backend: Backend) {
+    const ROUNDS: usize = 200_000;
+    let node = |host| std::net::IpAddr::from([10, 99, 0, host]);
+    let switch = VSwitch::new(mac_of(node(1)), node(1), &[(0, node(2))]);
+    let mut vnic = Vnic::open(&VnicOptions {
+        name: "tab0",
+        mac: mac_of(node(1)),
+        mtu: 9000,
+        addresses: &[(node(1), 24)],
+        gso_bytes_max: 65_536,
+        tx_queue_length: 100,
+        backend,
+    })
+    .expect("a device");
+    let frames = frames_with_offloads(mac_of(node(1)), mac_of(node(2)));
+    let (mut random, mut drawn) = (Random::new(), [0; 16]);
+    let mut taken = 0;
+    for round in 0..ROUNDS {
+        let mut frame = frames[round % frames.len()].clone();
+        random.fill(&mut drawn);
+        for change in drawn[..6].chunks(2).take(1 + usize::from(drawn[6] % 3)) {
+            // Small numbers are near what is right.
+            let value = if drawn[7] & 1 == 0 {
+                change[1] % 64
+            } else {
+                change[1]
+            };
+            frame[usize::from(change[0]) % VNET_HDR_BYTES] = value;
+        }
+        if switch.accept(&frame, 0).is_err() {
+            continue;
+        }
+        match vnic.write(&[IoSlice::new(&frame)]) {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                panic!("{:?} of {backend:?}: {error}", &frame[..VNET_HDR_BYTES])
+            }
+            // No room at the moment.
+            _ => taken += 1,
+        }
+    }
+    assert!(taken > ROUNDS / 20 && taken < ROUNDS, "{taken} of {ROUNDS}");
+}
+
+/// Frames of TCP and UDP over both versions of IP, with and without a tag, with headers that leave to
+/// the kernel what can be left.
+fn frames_with_offloads(to: [u8; 6], from: [u8; 6]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for (version, protocol, tag) in [
+        (4, 6, &[][..]),
+        (4, 17, &[]),
+        (6, 6, &[]),
+        (6, 17, &[]),
+        (4, 6, &[0x81, 0, 0, 5]),
+        (6, 17, &[0x81, 0, 0, 0]),
+    ] {
+        // Few enough segments for every kernel, however short they are.
+        const CONTENT: u16 = 60;
+        let (gso_type, header_bytes, sum_at) = match (protocol, version) {
+            (6, 4) => (1, 20, 16),
+            (6, _) => (4, 20, 16),
+            _ => (5, 8, 6),
+        };
+        let length = header_bytes + CONTENT;
+        let (kind, mut packet) = if version == 4 {
+            let [high, low] = (20 + length).to_be_bytes();
+            let ends = [10, 99, 0, 2, 10, 99, 0, 1];
+            let fixed = [0x45, 0, high, low, 0, 0, 0, 0, 64, protocol, 0, 0];
+            ([8, 0], [&fixed[..], &ends].concat())
+        } else {
+            let [high, low] = length.to_be_bytes();
+            let mut packet = vec![0x60, 0, 0, 0, high, low, protocol, 64];
+            packet.extend([0xfd; 32]);
+            ([0x86, 0xdd], packet)
+        };
+        let start = (14 + tag.len() + packet.len()) as u16;
+        packet.resize(packet.len() + usize::from(length), 0);
+        let transport = packet.len() - usize::from(length);
+        packet[transport + 12] = 5 << 4;
+        let words = [start + header_bytes, 10, start, sum_at].map(u16::to_le_bytes);
+        let header = [&[1, gso_type], words.as_flattened()].concat();
+        frames.push([&header[..], &to, &from, tag, &kind, &packet].concat());
+    }
+    frames
 }

@@ -60,7 +60,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}colour = \"red\"\n{N0}{N1}",
-            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, node",
+            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, node",
         ),
         (
             "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
@@ -72,11 +72,11 @@ fn unknown_keys() {
         ),
         (
             "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
-            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, node",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, node",
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
-            "c:8: unknown key `mesh`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, node",
+            "c:8: unknown key `mesh`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, node",
         ),
     ]);
 }
@@ -280,6 +280,36 @@ fn run() {
         (
             "{KEY}run.all_links_down = 900\n{N0}{N1}",
             "c:2: unknown key `all_links_down`; did you mean `all_links_down_s`?",
+        ),
+    ]);
+}
+
+#[test]
+fn mtu_of_the_virtual_nics() {
+    let right = "write one from 1280 to 65521 without quotes, or leave it out for 62000";
+    for value in [
+        "1279",
+        "65522",
+        "-1",
+        "1.5",
+        "\"1500\"",
+        "true",
+        "99999999999999999999",
+    ] {
+        assert_table(&[(
+            &format!("{{KEY}}{{N0}}{{N1}}[vnic]\nmtu = {value}\n"),
+            &format!("c:9: mtu is not a number of bytes that a packet could have; {right}"),
+        )]);
+    }
+    assert_table(&[
+        (
+            "{KEY}vnic = \"10.99.0.1/24\"\n{N0}{N1}",
+            "c:2: `vnic` is not a table; write `[vnic]` on a line of its own, and `mtu = 1500` below it; \
+             a node's address stands below its `[[node]]`",
+        ),
+        (
+            "{KEY}vnic.mut = 1500\n{N0}{N1}",
+            "c:2: unknown key `mut`; did you mean `mtu`?",
         ),
     ]);
 }

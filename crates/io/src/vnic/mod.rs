@@ -46,6 +46,9 @@ const ETHERNET_HEADER_BYTES: usize = 14;
 /// header, VLAN tags, and some to spare.
 const FRAME_OVERHEAD_BYTES: usize = 64;
 
+/// No device of ours has a larger MTU.
+const MTU_BYTES_MAX: u32 = 65_535;
+
 /// Marks a device as made by us, so that one left behind by a daemon that
 /// crashed is told from someone else's of the same name.
 const ALIAS: &str = "virtual NIC of tabane";
@@ -215,10 +218,24 @@ impl Vnic {
         self.link.index
     }
 
-    /// The largest IP packet of the device, bytes.
+    /// The largest IP packet of the device, bytes, as it was made or set here.
     #[must_use]
     pub fn mtu(&self) -> u32 {
         self.link.mtu
+    }
+
+    /// Gives the device another MTU, bytes, as [`VnicOptions::mtu`].
+    ///
+    /// # Errors
+    /// The kernel refuses: it is out of range, or the device is gone.
+    pub fn set_mtu(&mut self, bytes: u32) -> io::Result<()> {
+        let settings = LinkSettings {
+            mtu: Some(bytes),
+            ..LinkSettings::default()
+        };
+        self.route.set_link(self.link.index, settings)?;
+        self.link.mtu = bytes;
+        Ok(())
     }
 
     /// The largest packet the kernel hands over uncut, bytes, as granted.
@@ -227,8 +244,8 @@ impl Vnic {
         self.gso_bytes_max
     }
 
-    /// Settings by which the host may still take routers and routes from what comes over the device,
-    /// each with the reason why it could not be changed. Usually none.
+    /// Settings by which the host may still take routers and routes from what comes over the device, as
+    /// sysctl(8) names them: they could not be changed, since /proc/sys can only be read. Usually none.
     #[must_use]
     pub fn believes(&self) -> &[String] {
         &self.believes
@@ -255,7 +272,8 @@ impl Vnic {
     /// The room [`Vnic::read`] needs, bytes, header included.
     #[must_use]
     pub fn frame_bytes_max(&self) -> usize {
-        self.link.mtu.max(self.gso_bytes_max) as usize + FRAME_OVERHEAD_BYTES + HEADER_BYTES
+        // Somebody else may set the MTU, too.
+        self.gso_bytes_max.max(MTU_BYTES_MAX) as usize + FRAME_OVERHEAD_BYTES + HEADER_BYTES
     }
 
     /// Takes one frame the host sends: [`HEADER_BYTES`] of `virtio_net_hdr`

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::queues::Queues;
-use super::{End, Made, VnicError, VnicOptions};
+use super::{End, MTU_BYTES_MAX, Made, VnicError, VnicOptions};
 use crate::netlink::RouteSocket;
 use crate::netlink::route::LinkSettings;
 use crate::sys::{check, check_fd};
@@ -36,7 +36,7 @@ pub(super) fn make(near: &mut RouteSocket, options: &VnicOptions<'_>) -> Result<
     near.add_veth(options.name, &peer, namespace.as_ref().map(AsFd::as_fd))
         .map_err(VnicError::step("make a veth pair"))?;
     let gso_bytes_max = options.gso_bytes_max.min(GSO_BYTES_MAX);
-    let made = set_up_far_end(&mut far, &peer, options.mtu, gso_bytes_max);
+    let made = set_up_far_end(&mut far, &peer, gso_bytes_max);
     if let Err(error) = made {
         if let Ok(Some(link)) = near.link(options.name) {
             let _ = near.delete_link(link.index);
@@ -50,12 +50,7 @@ pub(super) fn make(near: &mut RouteSocket, options: &VnicOptions<'_>) -> Result<
     })
 }
 
-fn set_up_far_end(
-    far: &mut FarSide,
-    peer: &str,
-    mtu: u32,
-    gso_bytes_max: u32,
-) -> Result<(), VnicError> {
+fn set_up_far_end(far: &mut FarSide, peer: &str, gso_bytes_max: u32) -> Result<(), VnicError> {
     let link = super::find(&mut far.route, peer)?;
     // Fails where there is no IPv6; then there is nothing to silence.
     let _ = far.route.silence_ipv6(link.index);
@@ -63,7 +58,8 @@ fn set_up_far_end(
         .set_offload_bytes(link.index, gso_bytes_max)
         .map_err(VnicError::step("set the largest packet"))?;
     let settings = LinkSettings {
-        mtu: Some(mtu),
+        // Whatever the host's end is set to.
+        mtu: Some(MTU_BYTES_MAX),
         up: true,
         ..LinkSettings::default()
     };

@@ -9,14 +9,13 @@ use crate::netlink::RouteSocket;
 /// better routes.
 const SETTINGS: [&str; 3] = ["accept_ra", "autoconf", "accept_redirects"];
 
-/// Switches all of it off on the device with this index and name. The settings for which that could not
-/// be done, as sysctl(8) names them, with the reason: /proc/sys may be there to be read only. No IPv6 on
-/// the device is no reason.
+/// Switches all of it off on the device with this index and name. Returns the settings for which that
+/// could not be done, as sysctl(8) names them: /proc/sys may be there to be read only. Where there is no
+/// IPv6, there is nothing to be done.
 pub(super) fn disbelieve(route: &mut RouteSocket, index: u32, name: &str) -> Vec<String> {
     let mut failed = Vec::new();
-    if let Err(error) = route.refuse_redirects(index) {
-        let error = io::Error::from(error);
-        failed.push(format!("net.ipv4.conf.{name}.accept_redirects ({error})"));
+    if route.refuse_redirects(index).is_err() {
+        failed.push(format!("net.ipv4.conf.{name}.accept_redirects"));
     }
     for setting in SETTINGS {
         let path = Path::new("/proc/sys/net/ipv6/conf")
@@ -28,7 +27,7 @@ pub(super) fn disbelieve(route: &mut RouteSocket, index: u32, name: &str) -> Vec
         }
         match std::fs::write(&path, "0") {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                failed.push(format!("net.ipv6.conf.{name}.{setting} ({error})"));
+                failed.push(format!("net.ipv6.conf.{name}.{setting}"));
             }
             _ => {}
         }

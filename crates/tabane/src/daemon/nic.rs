@@ -17,10 +17,6 @@ use crate::vswitch::{DropReason, Refusal, VSwitch, Verdict, flow_hash};
 
 /// Its name.
 pub const NAME: &str = "tab0";
-/// Its MTU: 44 wire pieces of a 1500-byte network less headers, so that a full
-/// packet leaves in one burst. Larger is cut again by the kernel, smaller costs
-/// more calls.
-const MTU: u32 = 62_000;
 /// Largest packet the kernel hands over uncut (TSO, BIG TCP).
 const GSO_BYTES_MAX: u32 = 350_000;
 /// Frames a TAP holds while the loop is busy; fewer lose packets.
@@ -80,6 +76,9 @@ impl Condition {
 /// The virtual NIC and what is switched over it.
 pub struct Nic {
     vnic: Vnic,
+    /// Its name and MTU now: somebody may have changed them.
+    name: String,
+    mtu_bytes: u32,
     address: IpAddr,
     condition: Condition,
     switch: VSwitch,
@@ -97,19 +96,22 @@ pub struct Nic {
     token: u64,
 }
 
-fn switch(own: IpAddr, peers: &[(PeerId, IpAddr)]) -> VSwitch {
+fn switch(own: IpAddr, mtu_bytes: u32, peers: &[(PeerId, IpAddr)]) -> VSwitch {
     let peers = peers.iter().enumerate();
     let indexed: Vec<_> = peers.map(|(i, (_, ip))| (i, *ip)).collect();
-    VSwitch::new(mac_of(own), own, &indexed)
+    let mut switch = VSwitch::new(mac_of(own), own, &indexed);
+    switch.set_mtu(mtu_bytes);
+    switch
 }
 
 impl Nic {
-    /// Makes the device. `peers` are the nodes with a virtual NIC.
+    /// Makes the device, with this MTU in bytes. `peers` are the nodes with a virtual NIC.
     ///
     /// # Errors
     /// [`VnicError`].
     pub fn open(
         address: (IpAddr, u8),
+        mtu_bytes: u32,
         peers: &[(PeerId, IpAddr)],
         backend: Backend,
         token: u64,
@@ -118,7 +120,7 @@ impl Nic {
         let vnic = Vnic::open(&VnicOptions {
             name: NAME,
             mac,
-            mtu: MTU,
+            mtu: mtu_bytes,
             addresses: &[address],
             gso_bytes_max: GSO_BYTES_MAX,
             tx_queue_length: TX_QUEUE_LENGTH,
@@ -128,9 +130,11 @@ impl Nic {
         ports.set(peers.iter().map(|(peer, _)| *peer));
         Ok(Nic {
             vnic,
+            name: NAME.to_owned(),
+            mtu_bytes,
             address: address.0,
             condition: Condition::Sound,
-            switch: switch(address.0, peers),
+            switch: switch(address.0, mtu_bytes, peers),
             ports,
             counters: NicCounters::default(),
             looked_at: Time::ZERO,
@@ -145,13 +149,38 @@ impl Nic {
 
     /// Other nodes have virtual NICs now.
     pub fn set_peers(&mut self, own: IpAddr, peers: &[(PeerId, IpAddr)]) {
-        self.switch = switch(own, peers);
+        self.switch = switch(own, self.mtu_bytes, peers);
         self.ports.set(peers.iter().map(|(peer, _)| *peer));
     }
 
     /// The device.
     pub fn vnic(&self) -> &Vnic {
         &self.vnic
+    }
+
+    /// What the device is called now.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The MTU that the device has now, bytes.
+    pub const fn mtu_bytes(&self) -> u32 {
+        self.mtu_bytes
+    }
+
+    /// Gives the device another MTU.
+    ///
+    /// # Errors
+    /// As [`Vnic::set_mtu`].
+    pub fn set_mtu(&mut self, bytes: u32) -> io::Result<()> {
+        self.vnic.set_mtu(bytes)?;
+        self.note_mtu(bytes);
+        Ok(())
+    }
+
+    fn note_mtu(&mut self, bytes: u32) {
+        self.mtu_bytes = bytes;
+        self.switch.set_mtu(bytes);
     }
 
     /// What became of the device.
@@ -169,6 +198,10 @@ impl Nic {
             Some(device) if !has(device) => Condition::WithoutAddress,
             Some(_) => Condition::Sound,
         };
+        if let Some(device) = device {
+            self.name.clone_from(&device.name);
+            self.note_mtu(device.mtu);
+        }
         core::mem::replace(&mut self.condition, now) != now
     }
 

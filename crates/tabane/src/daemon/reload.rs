@@ -74,7 +74,8 @@ impl Daemon {
         problems.extend(new.read_node_key(me, public_key).err());
         match cli::own_addresses() {
             Ok(mut own) => {
-                own.retain(|address| address.interface != nic::NAME);
+                let name = self.nic.as_ref().map_or(nic::NAME, |nic| nic.name());
+                own.retain(|address| address.interface != name);
                 problems.extend(tabane_cluster::check_here(&new, me, &own));
             }
             Err(failed) => {
@@ -166,6 +167,15 @@ impl Daemon {
         peers.sort_by_key(|(_, index)| *index);
         if let (Some(nic), Some((own, _))) = (&mut self.nic, new.nodes[me].vnic) {
             nic.set_peers(own, &super::run::peers_with_nic(&new, &peers));
+            let mtu_bytes = new.vnic.mtu_bytes;
+            if mtu_bytes != self.cluster.vnic.mtu_bytes
+                && let Err(error) = nic.set_mtu(mtu_bytes)
+            {
+                log::line(format!(
+                    "{}: cannot set its MTU to {mtu_bytes}: {error}",
+                    nic.name()
+                ));
+            }
         }
         (self.cluster, self.me, self.peers) = (new, me, peers);
         self.set_helm(turn);
@@ -319,6 +329,10 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
         });
     }
     words.extend(run_words(old.run, new.run));
+    let mtu_bytes = new.vnic.mtu_bytes;
+    if old.vnic.mtu_bytes != mtu_bytes {
+        words.push(format!("the MTU of the virtual NIC is {mtu_bytes}"));
+    }
     let link_words = |before: &NodeSpec, after: &NodeSpec| {
         let both = (0..LINKS_MAX).map(|i| (i, link(before, i), link(after, i)));
         let changed = both.filter_map(|(i, before, after)| match (before, after) {
@@ -457,6 +471,11 @@ links = ["10.77.0.3"]
         assert_eq!(
             told(&cluster(&run)),
             ["plain TCP carries no more connections between nodes under `tabane run`"]
+        );
+        let vnic = format!("{OLD}[vnic]\nmtu = 1500\n");
+        assert_eq!(
+            told(&cluster(&vnic)),
+            ["the MTU of the virtual NIC is 1500"]
         );
     }
 

@@ -11,7 +11,7 @@ use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Rejection, Time,
 
 use super::events;
 use super::limits;
-use super::nic::{self, Nic};
+use super::nic::Nic;
 use super::redundancy::Redundancy;
 use super::refused::Entry;
 use super::run::Daemon;
@@ -117,9 +117,9 @@ fn dropped(turn: &LoopTurn<'_>) -> BTreeMap<String, u64> {
 
 fn vnic_status(nic: &Nic, address: (std::net::IpAddr, u8)) -> Option<VnicStatus> {
     Some(VnicStatus {
-        name: nic::NAME.to_owned(),
+        name: nic.name().to_owned(),
         address: format!("{}/{}", address.0, address.1),
-        mtu_bytes: nic.vnic().mtu(),
+        mtu_bytes: nic.mtu_bytes(),
         backend: match nic.vnic().backend() {
             Backend::Tap => "tap",
             _ => "veth",

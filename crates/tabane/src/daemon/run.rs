@@ -453,13 +453,15 @@ fn open_nic(
     peers: &[(PeerId, usize)],
 ) -> Result<Nic, String> {
     let others = peers_with_nic(cluster, peers);
-    let nic = Nic::open(address, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
+    let mtu_bytes = cluster.vnic.mtu_bytes;
+    let nic =
+        Nic::open(address, mtu_bytes, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
     log::line(format!(
         "{} is up with {}/{}, MTU {}",
         NIC,
         address.0,
         address.1,
-        nic.vnic().mtu()
+        nic.mtu_bytes()
     ));
     // Once: the next device is no different.
     static TOLD: Once = Once::new();
@@ -467,7 +469,8 @@ fn open_nic(
         let settings = nic.vnic().believes().join(", ");
         TOLD.call_once(|| {
             log::line(format!(
-                "{NIC}: could not set to 0: {settings}; what peers say of routers is dropped all the same"
+                "{NIC}: {settings} could not be set to 0 (can /proc/sys only be read?); what peers say of \
+                 routers is dropped all the same"
             ));
         });
     }

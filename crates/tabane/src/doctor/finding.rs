@@ -17,6 +17,10 @@ pub enum Cause {
     PortTaken,
     /// Somebody has changed or removed the virtual NIC.
     VnicChanged,
+    /// Frames of another MAC than the virtual NIC's are sent over it.
+    ForeignMac,
+    /// Peers send longer packets than the virtual NIC's MTU lets pass.
+    VnicMtu,
     /// The two ends have different cluster keys.
     WrongKey,
     /// One of the two ends does not hold the key that the other one's file has for it.

@@ -99,11 +99,11 @@ pub struct LinkStatus {
 /// A virtual NIC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VnicStatus {
-    /// The device: `tab0`.
+    /// The device: `tab0`, unless somebody has renamed it.
     pub name: String,
     /// Address and prefix length: `10.99.0.1/24`.
     pub address: String,
-    /// Its MTU.
+    /// Its MTU now.
     pub mtu_bytes: u32,
     /// What it is made of: `tap` or `veth`.
     pub backend: String,

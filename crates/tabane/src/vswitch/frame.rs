@@ -15,6 +15,10 @@ pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const ETHERTYPE_QINQ: u16 = 0x88a8;
 
+/// An Ethernet header without tags, and a tag.
+pub(super) const ETHERNET_BYTES: usize = 14;
+pub(super) const TAG_BYTES: usize = 4;
+
 /// Most VLAN tags of a frame: as many as IEEE 802.1ad has.
 const TAGS_MAX: usize = 2;
 

@@ -25,7 +25,8 @@ pub use flow::{FlowNumbers, flow_hash};
 pub use frame::VNET_HDR_BYTES;
 
 use frame::{
-    Arp, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, Neighbour, NeighbourKind, Packet,
+    Arp, ETHERNET_BYTES, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, Neighbour,
+    NeighbourKind, Packet, TAG_BYTES,
 };
 
 /// A peer, by the caller's numbering.
@@ -97,15 +98,18 @@ pub enum Refusal {
     Routing,
     /// What its `virtio_net_hdr` asks for makes no sense.
     Offload,
+    /// It is longer than the virtual NIC's MTU lets pass; the kernel would lose it without a word.
+    TooLong,
 }
 
 impl Refusal {
     /// All of them, in the order of [`Refusal::index`].
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Frame,
         Self::ForeignAddress,
         Self::Routing,
         Self::Offload,
+        Self::TooLong,
     ];
 
     /// For an array of counters.
@@ -120,6 +124,7 @@ impl Refusal {
             Self::ForeignAddress => "vnic_refused_foreign_address",
             Self::Routing => "vnic_refused_routing",
             Self::Offload => "vnic_refused_offload",
+            Self::TooLong => "vnic_refused_too_long",
         }
     }
 }
@@ -137,6 +142,8 @@ enum Owner {
 pub struct VSwitch {
     own_mac: Mac,
     own_ip: IpAddr,
+    /// The longest frame that the virtual NIC takes from a peer, without its `virtio_net_hdr`.
+    frame_bytes_max: usize,
     by_mac: HashMap<Mac, PeerIndex>,
     by_ip: HashMap<IpAddr, PeerIndex>,
     peers: HashMap<PeerIndex, (Mac, IpAddr)>,
@@ -166,6 +173,7 @@ impl VSwitch {
         Self {
             own_mac,
             own_ip,
+            frame_bytes_max: usize::MAX,
             by_mac: all.clone().map(|(peer, ip)| (mac_of(ip), peer)).collect(),
             by_ip: all.clone().map(|(peer, ip)| (ip, peer)).collect(),
             peers: all.map(|(peer, ip)| (peer, (mac_of(ip), ip))).collect(),
@@ -173,6 +181,12 @@ impl VSwitch {
                 .flat_map(|(owner, mac, ip)| [(ip, owner), (link_local_of(mac), owner)])
                 .collect(),
         }
+    }
+
+    /// The virtual NIC has this MTU, bytes.
+    pub fn set_mtu(&mut self, bytes: u32) {
+        // As the kernel counts: with an Ethernet header and a tag, whether there is one or not.
+        self.frame_bytes_max = bytes as usize + ETHERNET_BYTES + TAG_BYTES;
     }
 
     /// Where `frame`, read from the virtual NIC, has to go. Never panics,
@@ -245,6 +259,10 @@ impl VSwitch {
         }
         if !offload::is_sound(frame, &ethernet) {
             return Err(Refusal::Offload);
+        }
+        let frame_bytes = frame.len() - VNET_HDR_BYTES;
+        if frame_bytes > self.frame_bytes_max && !offload::is_to_be_cut(frame) {
+            return Err(Refusal::TooLong);
         }
         // Most come from the one address that needs no search.
         let may_claim = |address: IpAddr| {

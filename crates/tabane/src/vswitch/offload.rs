@@ -78,6 +78,11 @@ pub(super) fn is_sound(frame: &[u8], ethernet: &Ethernet<'_>) -> bool {
     sum_is_sound && (!cuts || segments_are_sound(&header, ethernet, frame_bytes).is_some())
 }
 
+/// Is the frame to be cut, so that its own length says nothing?
+pub(super) fn is_to_be_cut(frame: &[u8]) -> bool {
+    frame.get(1).is_some_and(|gso_type| *gso_type != GSO_NONE)
+}
+
 /// Does the checksum begin behind the headers in front of it, and end within the frame?
 fn sum_is_within(header: &Header, ethernet: &Ethernet<'_>, frame_bytes: usize) -> bool {
     let least = match (ethernet.ethertype, Packet::of(ethernet)) {

@@ -11,11 +11,8 @@ use std::time::Duration;
 
 use tabane_proto::Time;
 
-use super::frame::icmpv6_checksum;
+use super::frame::{ETHERNET_BYTES, icmpv6_checksum};
 use super::*;
-
-/// An Ethernet header without tags.
-const ETHERNET_BYTES: usize = 14;
 
 const BROADCAST: Mac = [0xff; 6];
 

@@ -18,8 +18,9 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// What is looked for, in words, for the one to whom nothing is wrong.
-pub const CHECKED: [&str; 16] = [
+pub const CHECKED: [&str; 17] = [
     "the daemon and its cluster file",
+    "the virtual NIC, and what is dropped of its frames",
     "interfaces, addresses and carrier",
     "key, version, wire and names",
     "firewalls here and there",

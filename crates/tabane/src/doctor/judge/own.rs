@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 use tabane_cluster::mac_of;
 
-use super::words::mac;
-use crate::doctor::facts::{Facts, VnicFacts};
+use super::words::{count, mac};
+use crate::doctor::facts::{Facts, VnicFacts, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
+use crate::status::NodeStatus;
+use crate::vswitch::{DropReason, Refusal};
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     match (&facts.daemon, &facts.daemon_trouble) {
@@ -54,7 +56,9 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
         finding.evidence.clone_from(&facts.file_problems);
         found.push(finding);
     }
-    found.extend(vnic(facts));
+    // Where the address was changed, what the host sends has a foreign one.
+    found.extend(vnic(facts).or_else(|| foreign_mac(facts)));
+    found.extend(vnic_mtu(facts));
     let taken = facts.links.iter().filter(|l| l.port_taken);
     for link in taken {
         let address = link.address.map(|a| a.to_string()).unwrap_or_default();
@@ -90,6 +94,68 @@ fn vnic(facts: &Facts) -> Option<Finding> {
     );
     let tell = |finding: Finding, (what, mend)| finding.seen(what).mend(mend);
     (!changes.is_empty()).then(|| changes.into_iter().fold(finding, tell))
+}
+
+/// By how much a limit of the daemon grew meanwhile, if it did.
+fn grown(facts: &Facts, limit: &str) -> Option<u64> {
+    let daemon = facts.daemon.as_ref()?;
+    let hits = |node: &NodeStatus| node.limits_hit.get(limit).copied().unwrap_or(0);
+    let grown = since(hits(&daemon.first.node), hits(&daemon.last.node));
+    (grown > 0).then_some(grown)
+}
+
+/// What is not this host's own, as of a bridge, goes nowhere.
+fn foreign_mac(facts: &Facts) -> Option<Finding> {
+    let limit = DropReason::ForeignSource.name();
+    let frames = count(grown(facts, limit)?, "frame");
+    let name = &facts.daemon.as_ref()?.last.node.vnic.as_ref()?.name;
+    let finding = Finding::new(
+        Cause::ForeignMac,
+        Severity::Note,
+        format!("Something sends over {name} with an Ethernet address that is not {name}'s"),
+    );
+    let finding = finding
+        .seen(format!(
+            "`{limit}` in `tabane status` grew by {frames} meanwhile"
+        ))
+        .costs(
+            0.0,
+            "these frames go nowhere; what the host itself sends arrives",
+        )
+        .mend(format!(
+            "`ip -d link` names what is on {name}: the bridge that is its `master`, a macvlan `…@{name}` \
+             (keepalived's `use_vmac` makes one); have it use the address of {name}, or route"
+        ));
+    Some(finding)
+}
+
+/// The nodes' MTUs differ.
+fn vnic_mtu(facts: &Facts) -> Option<Finding> {
+    let limit = Refusal::TooLong.name();
+    let frames = count(grown(facts, limit)?, "frame");
+    let vnic = facts.daemon.as_ref()?.last.node.vnic.as_ref()?;
+    let finding = Finding::new(
+        Cause::VnicMtu,
+        Severity::Slow,
+        format!(
+            "Peers send longer packets than the MTU of {} lets pass, {} bytes",
+            vnic.name, vnic.mtu_bytes
+        ),
+    );
+    let finding = finding
+        .seen(format!(
+            "`{limit}` in `tabane status` grew by {frames} meanwhile"
+        ))
+        .costs(
+            0.1,
+            "these packets are lost; UDP and long pings are concerned, TCP is not",
+        )
+        .mend("the same `mtu` of `[vnic]` in the cluster file of every node, and `tabane reload`")
+        .mend(format!(
+            "`ip link show {}` on every node tells what somebody has set by hand",
+            vnic.name
+        ));
+    Some(finding)
 }
 
 /// How the virtual NIC is not as the daemon made it, and what mends that.

@@ -65,10 +65,18 @@ fn udp() -> Vec<u8> {
 
 /// What the switch says of this frame of peer 2.
 fn accept(offload: Offload, ethertype: u16, packet: &[u8]) -> Result<(), Refusal> {
-    let switch = match ethertype {
-        0x86dd => switch_v6(),
-        _ => switch(),
-    };
+    match ethertype {
+        0x86dd => accept_by(&switch_v6(), offload, ethertype, packet),
+        _ => accept_by(&switch(), offload, ethertype, packet),
+    }
+}
+
+fn accept_by(
+    switch: &VSwitch,
+    offload: Offload,
+    ethertype: u16,
+    packet: &[u8],
+) -> Result<(), Refusal> {
     let mut frame = frame(switch.own_mac, switch.peers[&2].0, ethertype, packet);
     frame[0] = offload.flags;
     frame[1] = offload.gso_type;
@@ -300,4 +308,23 @@ fn what_is_to_be_cut_must_be_what_it_is_said_to_be() {
         ..TCP_V4
     };
     assert_eq!(accept(hint_aside, 0x0800, &ipv4(6, 0, 2, &cut)), REFUSED);
+}
+
+#[test]
+fn what_is_longer_than_the_mtu_lets_pass_is_refused_unless_it_is_to_be_cut() {
+    let packet = ipv4(6, 0, 2, &tcp());
+    let length = packet.len() as u32;
+    for (mtu, whole) in [
+        (length, Ok(())),
+        // A tag's worth is let pass, by the kernel as well.
+        (length - 4, Ok(())),
+        (length - 5, Err(Refusal::TooLong)),
+        (1500, Err(Refusal::TooLong)),
+    ] {
+        let mut switch = switch();
+        switch.set_mtu(mtu);
+        let said = accept_by(&switch, NOTHING, 0x0800, &packet);
+        assert_eq!(said, whole, "MTU {mtu}");
+        assert_eq!(accept_by(&switch, TCP_V4, 0x0800, &packet), Ok(()));
+    }
 }

@@ -1,0 +1,66 @@
+//! `[vnic]`: what the virtual NICs of all nodes have in common.
+
+use toml::de::{DeTable, DeValue};
+
+use super::document::{entry, unknown_keys};
+use super::problem::Findings;
+
+/// The MTU of the virtual NICs, bytes, if the file does not say: 44 wire pieces of a 1500-byte network less
+/// headers, so that a full packet leaves in one burst. Larger is cut again by the kernel, smaller costs
+/// more calls.
+pub const VNIC_MTU_BYTES: u32 = 62_000;
+/// What IPv6 needs (RFC 8200, section 5).
+const MTU_BYTES_MIN: u32 = 1280;
+/// What a TAP of Linux can have.
+const MTU_BYTES_MAX: u32 = 65_521;
+
+const KEYS: &[&str] = &["mtu"];
+
+/// `[vnic]` of the cluster file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VnicSpec {
+    /// The longest IP packet of a virtual NIC, bytes, 1280 to 65521.
+    pub mtu_bytes: u32,
+}
+
+impl Default for VnicSpec {
+    fn default() -> Self {
+        Self {
+            mtu_bytes: VNIC_MTU_BYTES,
+        }
+    }
+}
+
+/// Reads the table, if it is there. What is wrong is reported and left out.
+pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> VnicSpec {
+    let mut vnic = VnicSpec::default();
+    let Some((value, line)) = entry(root, "vnic", findings) else {
+        return vnic;
+    };
+    let DeValue::Table(table) = value else {
+        let right = "write `[vnic]` on a line of its own, and `mtu = 1500` below it; \
+                     a node's address stands below its `[[node]]`";
+        findings.error(line, "`vnic` is not a table", right);
+        return vnic;
+    };
+    unknown_keys(table, KEYS, " of `[vnic]`", findings);
+    let Some((value, line)) = entry(table, "mtu", findings) else {
+        return vnic;
+    };
+    let number = value
+        .as_integer()
+        .and_then(|n| u32::from_str_radix(n.as_str(), n.radix()).ok())
+        .filter(|bytes| (MTU_BYTES_MIN..=MTU_BYTES_MAX).contains(bytes));
+    match number {
+        Some(bytes) => vnic.mtu_bytes = bytes,
+        None => findings.error(
+            line,
+            "mtu is not a number of bytes that a packet could have",
+            format!(
+                "write one from {MTU_BYTES_MIN} to {MTU_BYTES_MAX} without quotes, or leave it out \
+                 for {VNIC_MTU_BYTES}"
+            ),
+        ),
+    }
+    vnic
+}
