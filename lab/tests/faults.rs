@@ -157,17 +157,9 @@ fn mtu_swallows_longer_packets_and_passes_the_rest() {
         assert_eq!(tcp_bytes(&lab), 0);
         // And shorter ones pass, though the packet they are offloaded as is longer.
         for node in 0..2 {
-            let mut route = lab.command(node, "ip");
-            route.args([
-                "route",
-                "replace",
-                "10.77.0.0/24",
-                "dev",
-                "eth0",
-                "advmss",
-                "1300",
-            ]);
-            assert!(run(route).status.success());
+            let route = "route replace 10.77.0.0/24 dev eth0 advmss 1300";
+            let words: Vec<_> = route.split(' ').collect();
+            lab.ip(node, &words).expect("is replaced");
         }
         assert_eq!(tcp_bytes(&lab), 1_000_000);
         lab.heal(0).expect("heals");

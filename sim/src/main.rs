@@ -25,8 +25,10 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
         ["run", rest @ ..] => run_many(rest),
-        ["replay", seed, "--trace", rest @ ..] => replay(seed, true, rest),
-        ["replay", seed, rest @ ..] => replay(seed, false, rest),
+        ["replay", seed, "--trace", size @ ..] | ["replay", seed, size @ .., "--trace"] => {
+            replay(seed, true, size)
+        }
+        ["replay", seed, size @ ..] => replay(seed, false, size),
         ["mixed", "--seeds", seeds] => try_mixed(seeds),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
@@ -45,12 +47,11 @@ fn main() -> ExitCode {
 }
 
 fn run_many(args: &[&str]) -> Result<bool, String> {
-    let (seeds, threads, rest) = match args {
-        ["--seeds", seeds, "--threads", n, rest @ ..] => (seeds, number(n)?, rest),
-        ["--seeds", seeds, rest @ ..] => (seeds, default_threads(), rest),
+    let (seeds, threads, size) = match args {
+        ["--seeds", seeds, "--threads", n, size @ ..] => (seeds, number(n)?, read_size(size)?),
+        ["--seeds", seeds, size @ ..] => (seeds, default_threads(), read_size(size)?),
         _ => return Err(USAGE.to_string()),
     };
-    let size = size(rest)?;
     let seeds = range(seeds)?;
     let count = seeds.end - seeds.start;
     let began = Instant::now();
@@ -58,10 +59,10 @@ fn run_many(args: &[&str]) -> Result<bool, String> {
     let tally = runner::run_seeds(
         seeds,
         threads,
-        |seed| Schedule::draw_sized(seed, size),
+        size,
         |seed, what| {
-            let size = rest.join(" ");
-            println!("seed {seed} failed: {what}\n    replay: sim replay {seed} --trace {size}");
+            let replay = runner::how_to_replay(seed, size);
+            println!("seed {seed} failed: {what}\n    {replay}");
         },
         |ran| {
             let rate = ran as f64 / began.elapsed().as_secs_f64();
@@ -98,7 +99,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-fn size(args: &[&str]) -> Result<Size, String> {
+fn read_size(args: &[&str]) -> Result<Size, String> {
     let mut size = Size::default();
     for option in args.chunks(2) {
         match option {
@@ -114,9 +115,9 @@ fn number(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("not a number: {text}"))
 }
 
-fn replay(seed: &str, trace: bool, rest: &[&str]) -> Result<bool, String> {
+fn replay(seed: &str, trace: bool, size: &[&str]) -> Result<bool, String> {
     let seed = seed.parse().map_err(|_| format!("not a seed: {seed}"))?;
-    let schedule = Schedule::draw_sized(seed, size(rest)?);
+    let schedule = Schedule::draw_sized(seed, read_size(size)?);
     if trace {
         println!("{schedule:#?}");
     }

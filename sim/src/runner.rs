@@ -1,6 +1,6 @@
 //! Runs many seeds on all cores and reports the ones that fail.
 
-use crate::{Options, Outcome, Schedule, mix, run};
+use crate::{Options, Outcome, Schedule, Size, mix, run};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,6 +51,11 @@ pub fn run_one(schedule: &Schedule, options: &Options) -> Result<Outcome, String
     }
 }
 
+/// How a schedule is looked at again.
+pub fn how_to_replay(seed: u64, size: Size) -> String {
+    format!("replay: sim replay {seed} --trace{size}")
+}
+
 /// Keeps the message of a panic instead of printing it.
 pub fn keep_panics() {
     std::panic::set_hook(Box::new(|info| {
@@ -58,13 +63,13 @@ pub fn keep_panics() {
     }));
 }
 
-/// Runs what `draw` makes of all seeds of a range on `threads` threads. `on_failure` is called for each
+/// Runs the schedules of this size of all seeds of a range on `threads` threads. `on_failure` is called for each
 /// that fails, as soon as it does; `on_progress` from time to time, with how many
 /// have run.
 pub fn run_seeds(
     seeds: Range<u64>,
     threads: usize,
-    draw: impl Fn(u64) -> Schedule + Sync,
+    size: Size,
     on_failure: impl Fn(u64, &str) + Sync,
     on_progress: impl Fn(u64),
 ) -> Tally {
@@ -78,7 +83,7 @@ pub fn run_seeds(
                 break;
             }
             *slot.lock().expect("no panic while locked") = Some(Busy { seed, looks: 0 });
-            let result = run_one(&draw(seed), &Options::default());
+            let result = run_one(&Schedule::draw_sized(seed, size), &Options::default());
             if let Err(what) = &result {
                 on_failure(seed, what);
             }
@@ -92,7 +97,7 @@ pub fn run_seeds(
         let mut looks = 0u32;
         while workers.iter().any(|w| !w.is_finished()) {
             std::thread::sleep(LOOK);
-            watch(&busy);
+            watch(&busy, size);
             looks += 1;
             if looks.is_multiple_of(50) {
                 let ran = next.load(Ordering::Relaxed).min(seeds.end) - seeds.start;
@@ -138,7 +143,7 @@ struct Busy {
     looks: u32,
 }
 
-fn watch(busy: &[Mutex<Option<Busy>>]) {
+fn watch(busy: &[Mutex<Option<Busy>>], size: Size) {
     for slot in busy {
         let mut slot = slot.lock().expect("no panic while locked");
         let Some(Busy { seed, looks }) = slot.as_mut() else {
@@ -147,7 +152,10 @@ fn watch(busy: &[Mutex<Option<Busy>>]) {
         *looks += 1;
         if *looks > HANGS_AFTER_LOOKS {
             let waited = LOOK * HANGS_AFTER_LOOKS;
-            println!("seed {seed} hangs: {waited:?} and no end. Replay: sim replay {seed} --trace");
+            println!(
+                "seed {seed} hangs: {waited:?} and no end. {}",
+                how_to_replay(*seed, size)
+            );
             std::process::exit(1);
         }
     }

@@ -1,45 +1,49 @@
 //! A small set of random fault schedules; `make test` runs ten thousand.
 
+use std::ops::Range;
+
 use tabane_sim::{Options, Schedule, Size, run, runner};
 
 #[test]
 fn schedules_pass() {
-    assert_all_pass(runner::run_seeds(
-        0..300,
-        2,
-        Schedule::draw,
-        |_, _| {},
-        |_| {},
-    ));
+    all_pass(0..300, Size::default());
 }
 
 /// Everybody has a bundle with everybody: what is wrong only where there are many shows here.
 #[test]
 fn schedules_of_64_hosts_pass() {
-    let size = Size {
-        hosts: Some(64),
-        streams: 0,
-    };
-    let draw = |seed| Schedule::draw_sized(seed, size);
-    assert_all_pass(runner::run_seeds(0..2, 2, draw, |_, _| {}, |_| {}));
+    let hosts = Some(64);
+    all_pass(
+        0..2,
+        Size {
+            hosts,
+            ..Size::default()
+        },
+    );
 }
 
 /// Room, credit and turns are shared out among many here.
 #[test]
 fn schedules_of_3000_streams_pass() {
-    let size = Size {
-        hosts: None,
-        streams: 3000,
-    };
-    let draw = |seed| Schedule::draw_sized(seed, size);
-    assert_all_pass(runner::run_seeds(0..2, 2, draw, |_, _| {}, |_| {}));
+    let streams = 3000;
+    all_pass(
+        0..2,
+        Size {
+            streams,
+            ..Size::default()
+        },
+    );
 }
 
-fn assert_all_pass(tally: runner::Tally) {
+fn all_pass(seeds: Range<u64>, size: Size) {
+    let tally = runner::run_seeds(seeds, 2, size, |_, _| {}, |_| {});
     let failed: Vec<String> = tally
         .failed
         .iter()
-        .map(|(seed, what)| format!("seed {seed}: {what}\n  replay: sim replay {seed} --trace"))
+        .map(|(seed, what)| {
+            let replay = runner::how_to_replay(*seed, size);
+            format!("seed {seed}: {what}\n  {replay}")
+        })
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -8,7 +8,7 @@ use super::two_nodes;
 use crate::helper::{Pair, target};
 use crate::timeline::{Failover, Recorded, Sent, Timeline, judge};
 use crate::{Bound, Build, Entrant, Goal, Report, Samples, Settings, Table};
-use tabane_lab::cluster::{PATIENCE, Wire, output};
+use tabane_lab::cluster::Wire;
 use tabane_lab::ways::{Arena, Way};
 use tabane_lab::{Fault, Injection, LabError, LinkSpec, monotonic_ns};
 
@@ -84,11 +84,11 @@ impl Failure {
 }
 
 fn address(arena: &Arena, link: usize, action: &str) -> Result<u64, LabError> {
-    let mut ip = arena.lab().command(0, "ip");
-    let address = format!("{}/24", arena.lab().address(0, link));
-    ip.args(["address", action, &address, "dev", &format!("eth{link}")]);
+    let lab = arena.lab();
+    let address = format!("{}/24", lab.address(0, link));
+    let device = format!("eth{link}");
     let begun_ns = monotonic_ns();
-    output("ip", ip, PATIENCE)?;
+    lab.ip(0, &["address", action, &address, "dev", &device])?;
     Ok(begun_ns)
 }
 

@@ -162,9 +162,8 @@ fn an_address_that_cannot_be_had_is_told_and_no_reason_to_stop() {
             .log(0)
             .contains("warning: metrics cannot be served at 10.9.9.9:9577")
     });
-    let mut ip = cluster.lab().command(0, "ip");
-    ip.args(["address", "add", "10.9.9.9/32", "dev", "lo"]);
-    assert!(output("ip", ip, PATIENCE).expect("ends").status.success());
+    let add = ["address", "add", "10.9.9.9/32", "dev", "lo"];
+    cluster.lab().ip(0, &add).expect("is added");
     eventually("they are served once it can be had", || {
         cluster
             .log(0)

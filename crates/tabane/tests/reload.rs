@@ -207,14 +207,8 @@ fn a_link_gets_another_address_under_a_stream() {
     ip.args(["-brief", "address", "show", "to", &old]);
     let shown = text(&output("ip", ip, PATIENCE).expect("ip ends").stdout);
     let device = shown.split(['@', ' ']).next().expect("has the address");
-    let mut ip = cluster.lab().command(1, "ip");
-    ip.args(["address", "add", &format!("{new}/24"), "dev", device]);
-    assert!(
-        output("ip", ip, PATIENCE)
-            .expect("ip ends")
-            .status
-            .success()
-    );
+    let add = ["address", "add", &format!("{new}/24"), "dev", device];
+    cluster.lab().ip(1, &add).expect("is added");
 
     words.nodes[1].1[1] = new.clone();
     let said = format!("n1: link 1 is now {new}, was {old}\n");

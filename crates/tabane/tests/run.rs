@@ -299,17 +299,7 @@ fn a_server_is_reached_at_every_address_of_its_node() {
         (1, &["address", "add", OTHER, "dev", "eth0"][..]),
         (0, &["route", "add", OTHER, "via", &via]),
     ] {
-        let mut ip = cluster.lab().command(node, "ip");
-        let done = output(
-            "ip",
-            {
-                ip.args(arguments);
-                ip
-            },
-            PATIENCE,
-        )
-        .expect("ends");
-        assert!(done.status.success(), "{}", text(&done.stderr));
+        cluster.lab().ip(node, arguments).expect("is added");
     }
     for client in [Way::Plain, Way::Bundle] {
         let ways = [Way::Bundle, client];

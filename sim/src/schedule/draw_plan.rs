@@ -17,8 +17,7 @@ pub fn draw(r: &mut Random, hosts: usize, slowest_bps: u64) -> Plan {
     // At most about a second on the slowest link, and never more than this.
     let budget = (slowest_bps / 8 / items).min(600 * KB);
     for _ in 0..items {
-        let from = r.below(hosts as u64) as usize;
-        let to = (from + 1 + r.below(hosts as u64 - 1) as usize) % hosts;
+        let (from, to) = two_of(r, hosts);
         if r.percent(50) {
             plan.streams.push(stream(r, from, to, budget));
         } else {
@@ -58,8 +57,7 @@ fn small_and_many(r: &mut Random, flow: u32, slowest_bps: u64) -> FlowPlan {
 
 /// Hundreds of streams that nobody reads for a while, and one beside them that is read.
 fn unread(r: &mut Random, hosts: usize, budget: u64, plan: &mut Plan) {
-    let from = r.below(hosts as u64) as usize;
-    let to = (from + 1 + r.below(hosts as u64 - 1) as usize) % hosts;
+    let (from, to) = two_of(r, hosts);
     let (count, start) = (r.between(100, 400), start(r));
     let since = start + r.between(500, 2000) * MS;
     let late = StreamPlan {
@@ -84,8 +82,8 @@ fn unread(r: &mut Random, hosts: usize, budget: u64, plan: &mut Plan) {
     });
 }
 
-/// So many streams: some from the start, the others over the time in which faults happen. All together they
-/// are at most what the slowest link carries in a second.
+/// So many streams: some from the start, the others over the time in which faults happen. Each way they
+/// have at most what the slowest link carries in a second, or 16 bytes each if that is more.
 pub fn crowd(
     r: &mut Random,
     hosts: usize,
@@ -94,10 +92,16 @@ pub fn crowd(
 ) -> impl Iterator<Item = StreamPlan> {
     let budget = (slowest_bps / 8 / count.max(1) as u64).clamp(16, 64 * KB);
     (0..count).map(move |_| {
-        let from = r.below(hosts as u64) as usize;
-        let to = (from + 1 + r.below(hosts as u64 - 1) as usize) % hosts;
+        let (from, to) = two_of(r, hosts);
         stream(r, from, to, budget)
     })
+}
+
+/// Two of so many hosts.
+fn two_of(r: &mut Random, hosts: usize) -> (usize, usize) {
+    let from = r.below(hosts as u64) as usize;
+    let to = (from + 1 + r.below(hosts as u64 - 1) as usize) % hosts;
+    (from, to)
 }
 
 fn policy(r: &mut Random) -> Policy {

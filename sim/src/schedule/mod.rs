@@ -10,6 +10,7 @@ use crate::host::HostTraits;
 use crate::net::{Conditions, Ns, SECOND, US};
 use crate::processor::Shortage;
 use crate::workload::Plan;
+use std::fmt;
 use std::net::SocketAddr;
 use tabane_proto::op::OpLimits;
 
@@ -140,6 +141,19 @@ pub struct Size {
     pub hosts: Option<usize>,
     /// So many streams beside what is drawn anyway.
     pub streams: usize,
+}
+
+/// As options of `sim`, each behind a space.
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(hosts) = self.hosts {
+            write!(f, " --hosts {hosts}")?;
+        }
+        if self.streams > 0 {
+            write!(f, " --streams {}", self.streams)?;
+        }
+        Ok(())
+    }
 }
 
 impl Schedule {

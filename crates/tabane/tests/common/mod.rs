@@ -54,11 +54,9 @@ pub fn cluster_of_ipv6(config: ClusterConfig) -> Cluster {
         for link in [0, 1] {
             let (old, address) = (cluster.lab().address(node, link), link_v6(link, host));
             file = file.replace(&format!("\"{old}\""), &format!("\"{address}\""));
-            let mut ip = cluster.lab().command(node, "ip");
-            ip.args(["address", "add", &format!("{address}/64"), "nodad"]);
-            ip.args(["dev", &format!("eth{link}")]);
-            let done = output("ip", ip, PATIENCE).expect("ends");
-            assert!(done.status.success(), "{}", text(&done.stderr));
+            let (address, device) = (format!("{address}/64"), format!("eth{link}"));
+            let add = ["address", "add", &address, "nodad", "dev", &device];
+            cluster.lab().ip(node, &add).expect("is added");
         }
     }
     std::fs::write(cluster.file(), file).expect("can be written");
@@ -192,11 +190,9 @@ pub fn iperf_to(cluster: &Cluster, address: &str, args: &[&str]) -> Value {
 
 /// `ip address ACTION` with the address of node 0's link 1.
 pub fn address(cluster: &Cluster, action: &str) {
-    let mut ip = cluster.lab().command(0, "ip");
     let address = format!("{}/24", cluster.lab().address(0, 1));
-    ip.args(["address", action, &address, "dev", "eth1"]);
-    let done = output("ip", ip, PATIENCE).expect("ip ends");
-    assert!(done.status.success(), "{}", text(&done.stderr));
+    let change = ["address", action, &address, "dev", "eth1"];
+    cluster.lab().ip(0, &change).expect("is changed");
 }
 
 /// Wait until node 0 says this of its path to node 1 over a link.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Stream;
+use super::receive::ReceiveHalf;
 use crate::op::limits::{OWNERS_MAX, REPORT_BYTES};
 
 /// What is counted of a stream; or the sums over many.
@@ -36,8 +37,8 @@ pub(super) struct Counts {
 
 impl Counts {
     fn of(stream: &Stream) -> Counts {
-        let (send, receive) = (&stream.send, &stream.receive);
-        Counts {
+        let send = &stream.send;
+        let mut counts = Counts {
             queued: send.queued_bytes(),
             in_flight: send.in_flight_bytes(),
             lost: send.lost.covered(),
@@ -45,11 +46,19 @@ impl Counts {
             ends_owed: u64::from(send.owes_end()),
             ahead: send.ahead_bytes(),
             unread_there: send.unread_bytes().saturating_sub(REPORT_BYTES),
-            unread_here: receive.unread_bytes(),
-            gaps_bytes: receive.gaps_bytes() as u64,
             sending_heap_bytes: send.heap_bytes() as u64,
-            receiving_heap_bytes: receive.heap_bytes() as u64,
-        }
+            ..Counts::default()
+        };
+        counts.see_received(&stream.receive);
+        counts
+    }
+
+    /// What is counted of what comes on a stream.
+    #[inline]
+    fn see_received(&mut self, receive: &ReceiveHalf) {
+        self.unread_here = receive.unread_bytes();
+        self.gaps_bytes = receive.gaps_bytes() as u64;
+        self.receiving_heap_bytes = receive.heap_bytes() as u64;
     }
 
     fn fields(&mut self) -> [&mut u64; 11] {
@@ -68,29 +77,31 @@ impl Counts {
         ]
     }
 
-    /// What was `before` is `after` now.
-    fn shift(&mut self, mut before: Counts, mut after: Counts) {
-        let changes = before.fields().into_iter().zip(after.fields());
-        for (total, (before, after)) in self.fields().into_iter().zip(changes) {
-            debug_assert!(*total >= *before);
-            *total = *total - *before + *after;
-        }
+    /// Those of them that are [seen of what comes](Counts::see_received).
+    fn received(&mut self) -> [&mut u64; 3] {
+        [
+            &mut self.unread_here,
+            &mut self.gaps_bytes,
+            &mut self.receiving_heap_bytes,
+        ]
     }
 
-    /// As [`shift`](Counts::shift), of what comes.
-    #[inline]
-    fn shift_received(&mut self, before: &Counts, after: &Counts) {
-        let shifted = |total: u64, before: u64, after: u64| {
-            debug_assert!(total >= before);
-            total - before + after
-        };
-        self.unread_here = shifted(self.unread_here, before.unread_here, after.unread_here);
-        self.gaps_bytes = shifted(self.gaps_bytes, before.gaps_bytes, after.gaps_bytes);
-        self.receiving_heap_bytes = shifted(
-            self.receiving_heap_bytes,
-            before.receiving_heap_bytes,
-            after.receiving_heap_bytes,
-        );
+    /// What was `before` is `after` now.
+    fn shift(&mut self, mut before: Counts, mut after: Counts) {
+        shift_each(self.fields(), before.fields(), after.fields());
+    }
+}
+
+/// As [`Counts::shift`], of these fields.
+#[inline]
+fn shift_each<const FIELDS: usize>(
+    totals: [&mut u64; FIELDS],
+    before: [&mut u64; FIELDS],
+    after: [&mut u64; FIELDS],
+) {
+    for (total, (before, after)) in totals.into_iter().zip(before.into_iter().zip(after)) {
+        debug_assert!(*total >= *before);
+        *total = *total - *before + *after;
     }
 }
 
@@ -157,11 +168,17 @@ impl Sums {
     }
 
     fn shift(&mut self, owner: u32, before: Counts, after: Counts) {
-        self.all.shift(before, after);
+        self.change(owner, |sums| sums.shift(before, after));
+    }
+
+    /// Changes the sums over all streams, and those over the streams of `owner`, if it is somebody.
+    #[inline]
+    fn change(&mut self, owner: u32, mut change: impl FnMut(&mut Counts)) {
+        change(&mut self.all);
         if owner != 0
             && let Some((sums, _)) = self.owners.get_mut(&owner)
         {
-            sums.shift(before, after);
+            change(sums);
         }
         debug_assert!(self.is_part_of_all(owner));
     }
@@ -178,38 +195,25 @@ impl Sums {
     /// that has changed.
     #[inline]
     pub fn count_sent(&mut self, stream: &mut Stream, bytes: u64) {
-        let mut after = stream.counted;
-        after.queued -= bytes;
-        after.in_flight += bytes;
-        self.all.queued -= bytes;
-        self.all.in_flight += bytes;
-        if stream.owner != 0
-            && let Some((sums, _)) = self.owners.get_mut(&stream.owner)
-        {
-            sums.queued -= bytes;
-            sums.in_flight += bytes;
-        }
-        stream.counted = after;
-        debug_assert_eq!(after, Counts::of(stream));
-        debug_assert!(self.is_part_of_all(stream.owner));
+        let send = |counts: &mut Counts| {
+            counts.queued -= bytes;
+            counts.in_flight += bytes;
+        };
+        send(&mut stream.counted);
+        self.change(stream.owner, send);
+        debug_assert_eq!(stream.counted, Counts::of(stream));
     }
 
     /// Something of a stream has come: as [`count`](Sums::count), but nothing else has changed.
     #[inline]
     pub fn count_received(&mut self, stream: &mut Stream) {
-        let (before, receive) = (stream.counted, &stream.receive);
-        let counted = &mut stream.counted;
-        counted.unread_here = receive.unread_bytes();
-        counted.gaps_bytes = receive.gaps_bytes() as u64;
-        counted.receiving_heap_bytes = receive.heap_bytes() as u64;
-        self.all.shift_received(&before, counted);
-        if stream.owner != 0
-            && let Some((sums, _)) = self.owners.get_mut(&stream.owner)
-        {
-            sums.shift_received(&before, counted);
-        }
+        let mut before = stream.counted;
+        stream.counted.see_received(&stream.receive);
+        let mut after = stream.counted;
+        self.change(stream.owner, |sums| {
+            shift_each(sums.received(), before.received(), after.received());
+        });
         debug_assert_eq!(stream.counted, Counts::of(stream));
-        debug_assert!(self.is_part_of_all(stream.owner));
     }
 
     /// Whether the sums are what `streams` come to.
