@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tabane_io::netlink::{DeviceChange, Devices};
 use tabane_io::process::Watched;
+use tabane_io::sockets;
 
 use crate::config::{LabConfig, LinkSpec, address};
 use crate::emulator::{self, Cable, Delay};
@@ -245,11 +246,16 @@ impl Lab {
         let mut programs = processes::marked(&self.summary.token);
         let inside = processes::inside(&inodes);
         // Without the holder the namespaces' numbers may be those of another lab by now.
-        if !holder.ends_within(Duration::ZERO) {
+        let is_there = !holder.ends_within(Duration::ZERO);
+        if is_there {
             programs.extend(inside);
         }
         programs.retain(|&pid| pid != holder_pid);
         processes::end(&programs);
+        if is_there {
+            // What daemons left that had to be killed.
+            inodes.into_iter().for_each(sockets::remove_all_of);
+        }
         self.devices.clear();
         let emulator = self.summary.emulator.and_then(|pid| Watched::new(pid).ok());
         let _ = holder.signal(libc::SIGKILL);

@@ -1,10 +1,10 @@
-//! Handing descriptors to another process: unix sockets of messages (SOCK_SEQPACKET) with
-//! abstract names. Those belong to a network namespace, and nothing is left of them by who crashed.
+//! Handing descriptors to another process: unix sockets of messages (SOCK_SEQPACKET).
 
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -35,13 +35,13 @@ pub struct HandoverListener(Socket);
 pub struct Handover(Socket);
 
 impl HandoverListener {
-    /// Takes the abstract name `name` in this network namespace. Not blocking.
+    /// Listens at a path where nothing is. Not blocking.
     ///
     /// # Errors
-    /// `AddrInUse` when another process has the name.
-    pub fn bind(name: &str) -> io::Result<HandoverListener> {
+    /// `AddrInUse`: something is there. Those of the file system.
+    pub fn bind(path: &Path) -> io::Result<HandoverListener> {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None)?;
-        socket.bind(&address(name)?)?;
+        socket.bind(&SockAddr::unix(path)?)?;
         socket.listen(64)?;
         Ok(HandoverListener(socket))
     }
@@ -64,13 +64,13 @@ impl HandoverListener {
 }
 
 impl Handover {
-    /// Connects to the process that has the abstract name in this network namespace. Blocking.
+    /// Connects to the process that listens at a path. Blocking.
     ///
     /// # Errors
-    /// `ConnectionRefused` when no process has the name.
-    pub fn connect(name: &str) -> io::Result<Handover> {
+    /// `NotFound`, `ConnectionRefused`: nobody does.
+    pub fn connect(path: &Path) -> io::Result<Handover> {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
-        socket.connect(&address(name)?)?;
+        socket.connect(&SockAddr::unix(path)?)?;
         Ok(Handover(socket))
     }
 
@@ -261,11 +261,6 @@ impl AsFd for Handover {
     }
 }
 
-/// An abstract address: the name behind a zero byte.
-fn address(name: &str) -> io::Result<SockAddr> {
-    SockAddr::unix(format!("\0{name}"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
@@ -276,8 +271,10 @@ mod tests {
     #[test]
     fn descriptors_arrive_open_with_their_message() {
         let name = format!("tabane-handover-{}", std::process::id());
-        let listener = HandoverListener::bind(&name).unwrap();
-        let client = Handover::connect(&name).unwrap();
+        let path = std::env::temp_dir().join(name);
+        let listener = HandoverListener::bind(&path).unwrap();
+        let client = Handover::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
         let (server, who) = listener.accept().unwrap().unwrap();
         assert_eq!(who.pid, std::process::id() as i32);
         let none = server.receive().unwrap_err();

@@ -27,6 +27,7 @@ pub mod probe;
 pub mod process;
 pub mod signals;
 pub mod socket_calls;
+pub mod sockets;
 mod sys;
 pub mod systemd;
 pub mod udp;

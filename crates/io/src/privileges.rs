@@ -28,11 +28,15 @@ const ENTRY_BYTES: usize = 16 * 1024;
 /// of the user may read (`PR_SET_DUMPABLE`). To be called while there is no other thread: those keep what
 /// they have.
 ///
-/// Root becomes the user `user`, if the machine has one. Returns that user's number if so.
+/// Root becomes the user `user`, if the machine has one; `hand_over` gives that user, by its number, what
+/// is to be its own. Returns that number if so.
 ///
 /// # Errors
 /// The system refuses any of it. What it did not refuse is given up.
-pub fn give_up(user: &CStr) -> io::Result<Option<u32>> {
+pub fn give_up(
+    user: &CStr,
+    hand_over: impl FnOnce(u32) -> io::Result<()>,
+) -> io::Result<Option<u32>> {
     set_no_new_privs(true)?;
     let other = if geteuid().is_root() {
         forbid_others();
@@ -41,6 +45,7 @@ pub fn give_up(user: &CStr) -> io::Result<Option<u32>> {
         None
     };
     if let Some((uid, gid)) = other {
+        hand_over(uid.as_raw())?;
         set_keep_capabilities(true)?;
         set_thread_groups(&[])?;
         set_thread_res_gid(gid, gid, gid)?;
@@ -120,7 +125,7 @@ mod tests {
     fn no_more_than_four_capabilities_are_left() {
         std::thread::spawn(|| {
             let before = capabilities(None).unwrap();
-            assert_eq!(give_up(c"there-is-no-such-user").unwrap(), None);
+            assert_eq!(give_up(c"there-is-no-such-user", |_| Ok(())).unwrap(), None);
             let after = capabilities(None).unwrap();
             assert_eq!(after.permitted, before.permitted & KEPT);
             assert_eq!(after.effective, after.permitted);

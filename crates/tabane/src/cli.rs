@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use tabane_cluster::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
 };
+use tabane_io::sockets::{Audience, Sockets};
 use tabane_proto::crypto::public_key;
 
 use crate::bulk::{self, BulkArgs};
@@ -350,7 +351,7 @@ fn run_status(args: &StatusArgs) -> u8 {
 }
 
 fn run_reload(args: &ReloadArgs) -> u8 {
-    let report = match status::ask_here(|name| status::ask_reload(name, args.check)) {
+    let report = match status::ask_here(|sockets| status::ask_reload(sockets, args.check)) {
         Ok(report) => report,
         Err(error) => {
             failure(&error);
@@ -404,10 +405,8 @@ fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
         let is_left = own.iter().any(|a| a.interface == daemon::NIC_NAME);
         // A daemon can be asked before it makes the device, so one that cannot has none.
         let no_daemon = || {
-            matches!(
-                status::ask_status(status::SOCKET_NAME),
-                Err(AskError::NoDaemon)
-            )
+            let everybodys = Sockets::of(Audience::Everybody);
+            matches!(status::ask_status(&everybodys), Err(AskError::NoDaemon))
         };
         if !is_left || Instant::now() > until || !no_daemon() {
             return Ok(own);

@@ -37,9 +37,9 @@ use std::sync::Arc;
 use slab::Slab;
 use tabane_cluster::RunSpec;
 use tabane_io::alarm::Alarm;
-use tabane_io::credentials::own_uid;
 use tabane_io::handover::{Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller, Ready};
+use tabane_io::sockets::{Audience, Sockets};
 use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
@@ -64,32 +64,15 @@ use urgent::SERVICE_URGENT;
 
 use crate::daemon::closing::Closing;
 
-/// Where supervisors connect to.
-pub const SOCKET_NAME: &str = "tabane-run";
-/// The same of a daemon that runs for programs of this user alone.
-pub fn socket_of_user(uid: u32) -> String {
-    format!("{SOCKET_NAME}-{uid}")
-}
+/// What the socket that supervisors connect to is called among those of a daemon.
+pub const SOCKET_NAME: &str = "run";
 
-/// Connects to the daemon that has a name, not to somebody else who took it: such names are
-/// anybody's to take. Blocking.
+/// Connects to the daemon for everybody, or to that of this user's programs. Blocking.
 ///
 /// # Errors
-/// `ConnectionRefused`: there is none.
-pub fn find_daemon(name: &str) -> io::Result<Handover> {
-    let daemon = Handover::connect(name)?;
-    match daemon.credentials()?.uid {
-        uid if is_trusted(uid) => Ok(daemon),
-        _ => Err(io::ErrorKind::ConnectionRefused.into()),
-    }
-}
-
-/// Whether a daemon of this user may carry what programs of this one say: root, this user, and those
-/// that no person logs in as (systemd: "Users, Groups, UIDs and GIDs on systemd Systems").
-pub fn is_trusted(uid: u32) -> bool {
-    const OF_THE_SYSTEM: core::ops::Range<u32> = 0..1000;
-    const DYNAMIC: core::ops::RangeInclusive<u32> = 61_184..=65_519;
-    uid == own_uid() || OF_THE_SYSTEM.contains(&uid) || DYNAMIC.contains(&uid)
+/// `NotFound`: there is none.
+pub fn find_daemon(audience: Audience) -> io::Result<Handover> {
+    Sockets::of(audience).connect(SOCKET_NAME, Handover::connect)
 }
 
 /// What a read from a program takes at once.

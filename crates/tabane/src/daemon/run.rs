@@ -13,6 +13,7 @@ use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::privileges;
 use tabane_io::signals::{Signal, Signals};
+use tabane_io::sockets::{Audience, Lease, Sockets};
 use tabane_io::systemd::State;
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
 use tabane_io::vnic::Backend;
@@ -33,7 +34,7 @@ use crate::agent::{self, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
-use crate::status::{self, Caller, ControlServer, NodesReport, Request, Response, SOCKET_NAME};
+use crate::status::{self, Caller, ControlServer, NodesReport, Request, Response};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
 const TOKEN_SIGNALS: u64 = HOST_TOKENS;
@@ -68,14 +69,10 @@ impl Life {
         self == Life::UntilTold
     }
 
-    /// The names of its sockets: for questions, and for `tabane run`.
-    fn sockets(self) -> (String, String) {
+    fn audience(self) -> Audience {
         match self {
-            Life::UntilTold => (SOCKET_NAME.into(), agent::SOCKET_NAME.into()),
-            Life::WhileUsed => (
-                status::socket_of_user(own_uid()),
-                agent::socket_of_user(own_uid()),
-            ),
+            Life::UntilTold => Audience::Everybody,
+            Life::WhileUsed => Audience::User,
         }
     }
 
@@ -129,6 +126,7 @@ pub(super) struct Daemon {
     pub manager: Manager,
     pub helm: Helm,
     control: Option<ControlServer>,
+    _lease: Lease,
     pub metrics: Option<MetricsServer>,
     signals: Signals,
     life: Life,
@@ -148,10 +146,13 @@ impl Daemon {
         let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
         // First of all that is visible: only one daemon can have them, and whoever
         // has them may remove a device that another one left behind. They go last of all.
-        let (control, handover) = life.sockets();
-        let handover = HandoverListener::bind(&handover).map_err(|e| control_failure(&e))?;
+        let sockets = Sockets::of(life.audience());
+        let mut lease = sockets.take().map_err(|e| control_failure(&e))?;
         let (mut engine, words) = engine(cluster, me)?;
-        let control = ControlServer::bind(&control, engine.poller(), TOKEN_CONTROL)
+        let control = ControlServer::bind(&mut lease, engine.poller(), TOKEN_CONTROL)
+            .map_err(|e| control_failure(&e))?;
+        let handover = lease
+            .bind(agent::SOCKET_NAME, HandoverListener::bind)
             .map_err(|e| control_failure(&e))?;
         life.check(&engine, &words)?;
         words.iter().for_each(log::line);
@@ -175,7 +176,7 @@ impl Daemon {
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
         registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
         // Not before what only root can make is there, and not after the first thread: each has its own.
-        give_up_privileges();
+        give_up_privileges(&lease);
         let metrics = cluster.metrics_of(me).filter(|_| life.is_for_all());
         let serve = |address| serve_metrics(address, &spec.name);
         let metrics = metrics.map(serve).transpose()?;
@@ -197,6 +198,7 @@ impl Daemon {
             manager: Manager::from_environment(),
             helm: helm.unwrap_or_default(),
             control: Some(control),
+            _lease: lease,
             metrics,
             signals,
             life,
@@ -296,7 +298,7 @@ impl Daemon {
         {
             self.used_at = now;
         }
-        let is_superseded = find_daemon(agent::SOCKET_NAME).is_ok();
+        let is_superseded = find_daemon(Audience::Everybody).is_ok();
         if is_superseded {
             log::line("a daemon for everybody runs here now: this one ends");
         }
@@ -339,12 +341,12 @@ fn control_failure(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::AddrInUse {
         return format!("{ALREADY} (see `tabane status`); only one can run in a network namespace");
     }
-    format!("cannot open the control socket: {error}")
+    format!("cannot open the sockets for `tabane status` and `tabane run`: {error}")
 }
 
 /// Goes on as bare as under the service manager (`dist/systemd/tabane.service`), whoever has started it.
-fn give_up_privileges() {
-    match privileges::give_up(OWN_USER) {
+fn give_up_privileges(lease: &Lease) {
+    match privileges::give_up(OWN_USER, |uid| lease.give_to(uid)) {
         Ok(Some(uid)) => log::line(format!(
             "goes on as user {uid} ({})",
             OWN_USER.to_string_lossy()
@@ -479,7 +481,7 @@ fn open_nic(
 
 /// Serves the metrics of the node `own_name`.
 pub(super) fn serve_metrics(address: SocketAddr, own_name: &str) -> Result<MetricsServer, String> {
-    let ask = || status::ask_report(SOCKET_NAME);
+    let ask = || status::ask_report(&Sockets::of(Audience::Everybody));
     MetricsServer::start(address, own_name, ask, log::line)
         .map_err(|e| format!("cannot serve metrics: {e}"))
 }

@@ -16,9 +16,9 @@ use std::thread;
 use std::time::Instant;
 
 use tabane_cluster::plain;
-use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
 use tabane_io::process::{heed_termination, ignore_termination, leave_behind, show_as};
+use tabane_io::sockets::Audience;
 
 use super::known::Known;
 use crate::agent;
@@ -143,15 +143,14 @@ impl Search {
     /// The daemon of this node, or that of this user's programs (and whether it is that one), which
     /// is started if need be.
     fn find(&self, may_start: bool) -> Result<(Handover, bool), String> {
-        let own = agent::socket_of_user(own_uid());
         let until = Instant::now() + SETTLED_MAX;
         loop {
-            for (name, is_own) in [(agent::SOCKET_NAME, false), (&own, true)] {
+            for audience in [Audience::Everybody, Audience::User] {
                 let trouble = |error| format!("the daemon cannot be asked: {}", plain(&error));
-                match agent::find_daemon(name) {
-                    Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                match agent::find_daemon(audience) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => return Err(trouble(error)),
-                    Ok(agent) => return Ok((agent, is_own)),
+                    Ok(agent) => return Ok((agent, audience == Audience::User)),
                 }
             }
             if !may_start {

@@ -26,10 +26,10 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use tabane_cluster::{ConfigError, InterfaceAddress, plain};
 use tabane_io::capture::{Capture, Namespace, is_inside};
-use tabane_io::credentials::own_uid;
 use tabane_io::handover::Handover;
 use tabane_io::process::{Watched, ignore_termination, leave_behind, show_as};
 use tabane_io::socket_calls::SocketCalls;
+use tabane_io::sockets::Audience;
 
 use crate::agent::{self, ToAgent, ToSupervisor};
 use crate::cli;
@@ -210,10 +210,10 @@ fn taken_over(from: &Handover) -> Option<SocketCalls> {
 
 /// The agent of this node, or that of this user's programs, if there is one.
 fn find_agent(finder: &Finder) -> Option<Handover> {
-    if let Ok(agent) = agent::find_daemon(agent::SOCKET_NAME) {
+    if let Ok(agent) = agent::find_daemon(Audience::Everybody) {
         return Some(agent);
     }
-    let agent = agent::find_daemon(&agent::socket_of_user(own_uid())).ok()?;
+    let agent = agent::find_daemon(Audience::User).ok()?;
     finder.is_own().ok()?;
     Some(agent)
 }

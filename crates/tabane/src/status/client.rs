@@ -2,19 +2,17 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde_json::Value;
 use tabane_cluster::plain;
-use tabane_io::credentials::{own_uid, peer};
+use tabane_io::sockets::{Audience, Sockets};
 
 use super::control::{ReloadReport, Request, Response};
 use super::nodes::NodesReport;
 use super::report::StatusReport;
-use super::server::{SOCKET_NAME, socket_of_user};
-use crate::agent::is_trusted;
+use super::server::SOCKET_NAME;
 use crate::exit_codes;
 
 /// How long a daemon may be silent before it counts as hung.
@@ -87,53 +85,48 @@ impl From<io::Error> for AskError {
 }
 
 /// Asks the daemon that is here: the one for everybody, or, if none is, the one that runs for
-/// programs of this user (`tabane run`). `ask` is given its name.
+/// programs of this user (`tabane run`). `ask` is given its sockets.
 ///
 /// # Errors
 /// Those of `ask`.
-pub fn ask_here<T>(ask: impl Fn(&str) -> Result<T, AskError>) -> Result<T, AskError> {
-    match ask(SOCKET_NAME) {
-        Err(AskError::NoDaemon) => ask(&socket_of_user(own_uid())),
+pub fn ask_here<T>(ask: impl Fn(&Sockets) -> Result<T, AskError>) -> Result<T, AskError> {
+    match ask(&Sockets::of(Audience::Everybody)) {
+        Err(AskError::NoDaemon) => ask(&Sockets::of(Audience::User)),
         answer => answer,
     }
 }
 
-/// Asks the daemon that listens at the abstract socket `name` for its status:
+/// Asks the daemon that has these sockets for its status:
 /// the JSON of a [`StatusReport`], as it came.
 ///
 /// # Errors
 /// As [`AskError`] says.
-pub fn ask_status(name: &str) -> Result<Value, AskError> {
-    ask_for(name, &Request::Status, "status")
+pub fn ask_status(sockets: &Sockets) -> Result<Value, AskError> {
+    ask_for(sockets, &Request::Status, "status")
 }
 
-/// Has the daemon that listens at the abstract socket `name` read its cluster file
+/// Has the daemon that has these sockets read its cluster file
 /// anew; with `check`, it only says what it would do.
 ///
 /// # Errors
 /// As [`AskError`] says. A file that cannot be used is none: the report says so.
-pub fn ask_reload(name: &str, check: bool) -> Result<ReloadReport, AskError> {
-    let report = ask_for(name, &Request::Reload { check }, "reload")?;
+pub fn ask_reload(sockets: &Sockets, check: bool) -> Result<ReloadReport, AskError> {
+    let report = ask_for(sockets, &Request::Reload { check }, "reload")?;
     serde_json::from_value(report).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
-/// The nodes that the daemon at the abstract socket `name` knows. Programs are led by it, so
-/// somebody else who has taken the name counts as no daemon.
+/// The nodes that the daemon that has these sockets knows.
 ///
 /// # Errors
 /// As [`AskError`] says.
-pub fn ask_nodes(name: &str) -> Result<NodesReport, AskError> {
-    let stream = connect(name)?;
-    if !is_trusted(peer(&stream)?.uid) {
-        return Err(AskError::NoDaemon);
-    }
-    let nodes = read_line(&ask_over(stream, &Request::Nodes)?, "nodes")?;
+pub fn ask_nodes(sockets: &Sockets) -> Result<NodesReport, AskError> {
+    let nodes = ask_for(sockets, &Request::Nodes, "nodes")?;
     serde_json::from_value(nodes).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
 /// Sends `request`; returns what the answer has under `what`.
-fn ask_for(name: &str, request: &Request, what: &str) -> Result<Value, AskError> {
-    let line = ask(name, request)?;
+fn ask_for(sockets: &Sockets, request: &Request, what: &str) -> Result<Value, AskError> {
+    let line = ask(sockets, request)?;
     read_line(&line, what)
 }
 
@@ -162,8 +155,8 @@ fn read_line(line: &[u8], what: &str) -> Result<Value, AskError> {
 ///
 /// # Errors
 /// As [`AskError`] says.
-pub fn ask_report(name: &str) -> Result<StatusReport, AskError> {
-    let line = ask(name, &Request::Status)?;
+pub fn ask_report(sockets: &Sockets) -> Result<StatusReport, AskError> {
+    let line = ask(sockets, &Request::Status)?;
     match serde_json::from_slice(&line) {
         Ok(Response::Status(report)) => Ok(*report),
         Ok(Response::Error(words)) => Err(AskError::Refused(words)),
@@ -173,15 +166,8 @@ pub fn ask_report(name: &str) -> Result<StatusReport, AskError> {
 }
 
 /// The line that answers `request`.
-fn ask(name: &str, request: &Request) -> Result<Vec<u8>, AskError> {
-    ask_over(connect(name)?, request)
-}
-
-fn connect(name: &str) -> io::Result<UnixStream> {
-    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
-}
-
-fn ask_over(mut stream: UnixStream, request: &Request) -> Result<Vec<u8>, AskError> {
+fn ask(sockets: &Sockets, request: &Request) -> Result<Vec<u8>, AskError> {
+    let mut stream = sockets.connect(SOCKET_NAME, |path| UnixStream::connect(path))?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     stream.write_all(&request.to_line())?;

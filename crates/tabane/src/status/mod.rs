@@ -32,7 +32,7 @@ pub use run::{
     UnreadOfUser, UnreadStatus,
 };
 pub(crate) use server::is_exhausted;
-pub use server::{CLIENTS_MAX, Caller, ControlServer, SOCKET_NAME, socket_of_user};
+pub use server::{CLIENTS_MAX, Caller, ControlServer};
 pub use table::{Colours, render};
 pub(crate) use table::{clean, duration, metric, round_trip};
 pub(crate) use unread::program as unread_program;

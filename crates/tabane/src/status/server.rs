@@ -2,24 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use tabane_io::credentials::{own_uid, peer};
 use tabane_io::poll::{Interest, Poller};
+use tabane_io::sockets::Lease;
 
 use super::control::{Client, Progress, Request, Response};
 use crate::daemon::closing::Closing;
 
-/// Name of the abstract Unix socket, `@tabane`. Such names belong to a network
-/// namespace: daemons in different ones never meet.
-pub const SOCKET_NAME: &str = "tabane";
-
-/// The same of a daemon that runs for programs of this user alone.
-pub fn socket_of_user(uid: u32) -> String {
-    format!("{SOCKET_NAME}-{uid}")
-}
+/// What the socket is called among those of a daemon.
+pub const SOCKET_NAME: &str = "control";
 
 /// Most clients at a time; the one that came first goes for the next, but no owner for anyone.
 pub const CLIENTS_MAX: usize = 8;
@@ -96,14 +90,13 @@ impl ControlServer {
     /// How many tokens of the poller it uses, from the first one on.
     pub const TOKENS: u64 = 1 + CLIENTS_MAX as u64;
 
-    /// Listens at [`SOCKET_NAME`] (`name`), registered with `poller` under the
+    /// Listens at [`SOCKET_NAME`] of the daemon that has the lease, registered with `poller` under the
     /// tokens `first_token..first_token + TOKENS`.
     ///
     /// # Errors
-    /// `AddrInUse` if another daemon runs in this network namespace.
-    pub fn bind(name: &str, poller: &Poller, first_token: u64) -> io::Result<Self> {
-        let address = SocketAddr::from_abstract_name(name)?;
-        let listener = UnixListener::bind_addr(&address)?;
+    /// Those of the file system and of the poller.
+    pub fn bind(lease: &mut Lease, poller: &Poller, first_token: u64) -> io::Result<Self> {
+        let listener = lease.bind(SOCKET_NAME, |path| UnixListener::bind(path))?;
         listener.set_nonblocking(true)?;
         poller.register(&listener, first_token, Interest::Read)?;
         Ok(Self {

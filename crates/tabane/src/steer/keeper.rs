@@ -3,11 +3,11 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use tabane_io::signals::{Signal, Signals};
+use tabane_io::sockets::{Audience, Listening, Sockets};
 
 use super::kernel::Kernel;
 use super::{Picture, Report};
@@ -19,8 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the last endpoint can go.
 const LINGER_EVERY: Duration = Duration::from_millis(200);
-/// The name (of this network namespace) of the one that lingers.
-const NAME: &str = "tabane-keeper";
+/// What the socket of the one that lingers is called, among those of its daemon.
+const NAME: &str = "keeper";
 /// How long the predecessor has to go.
 const SUCCESSION_MAX: Duration = Duration::from_secs(2);
 
@@ -78,7 +78,10 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
     }
     let mut is_needed = kernel.put_back();
     let _ = daemon.shutdown(std::net::Shutdown::Both);
-    let is_succeeded = || heir.as_ref().is_some_and(|heir| heir.accept().is_ok());
+    let is_succeeded = || {
+        heir.as_ref()
+            .is_some_and(|heir| heir.listener.accept().is_ok())
+    };
     // The manager of services waits for all processes: what is left is left to the next daemon.
     while is_needed && !is_succeeded() && !told.is_to_end() {
         std::thread::sleep(LINGER_EVERY);
@@ -168,17 +171,14 @@ fn read_picture(
 }
 
 /// Has a predecessor go that waits for connections to end: its endpoints are this one's now.
-fn succeed() -> Option<UnixListener> {
-    let name = SocketAddr::from_abstract_name(NAME).ok()?;
+fn succeed() -> Option<Listening> {
+    let sockets = Sockets::of(Audience::Everybody);
     let until = Instant::now() + SUCCESSION_MAX;
     loop {
-        match UnixListener::bind_addr(&name) {
-            Ok(listener) => {
-                listener.set_nonblocking(true).ok()?;
-                return Some(listener);
-            }
+        match sockets.listen(NAME) {
+            Ok(listening) => return Some(listening),
             Err(_) if Instant::now() > until => return None,
-            Err(_) => drop(UnixStream::connect_addr(&name)),
+            Err(_) => drop(sockets.connect(NAME, |path| UnixStream::connect(path))),
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -30,7 +30,7 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
                 Severity::Unreachable,
                 "No daemon runs here",
             )
-            .seen("nobody listens at the control socket @tabane of this network namespace")
+            .seen("nobody listens at a control socket of this network namespace (`/run/tabane/net-…`)")
             .costs(1.0, "this node is not in the cluster")
             .mend("start it: `tabane up`, or `systemctl start tabane`"),
         ),

@@ -1,16 +1,16 @@
 //! The control socket: questions, answers, and bad clients.
 
 use std::io::{Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tabane_io::poll::Poller;
+use tabane_io::sockets::Sockets;
 
 use super::super::control::{Client, Progress, REQUEST_BYTES_MAX, Request, Response};
-use super::super::server::{Shown, place_for};
+use super::super::server::{SOCKET_NAME, Shown, place_for};
 use super::super::*;
 use super::example;
 
@@ -133,11 +133,13 @@ fn a_reader_that_goes_while_its_answer_waits_is_dropped() {
     assert_eq!(client.advance(ok), Progress::Done);
 }
 
-/// Runs a control server called after `name` while `body` runs with that name.
-fn with_server(name: &str, body: impl FnOnce(&str)) {
-    let name = format!("tabane-test-{name}-{}", std::process::id());
+/// Runs a control server while `body` runs with its sockets.
+fn with_server(body: impl FnOnce(&Sockets)) {
+    let base = tempfile::tempdir().unwrap();
+    let sockets = Sockets::at(base.path().join("net"));
+    let mut lease = sockets.take().unwrap();
     let poller = Poller::new().unwrap();
-    let mut server = ControlServer::bind(&name, &poller, 100).unwrap();
+    let mut server = ControlServer::bind(&mut lease, &poller, 100).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -153,7 +155,7 @@ fn with_server(name: &str, body: impl FnOnce(&str)) {
             }
         });
         // The server is to end also if `body` fails.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(&name)));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(&sockets)));
         done.store(true, Ordering::Relaxed);
         if let Err(panic) = result {
             std::panic::resume_unwind(panic);
@@ -163,9 +165,9 @@ fn with_server(name: &str, body: impl FnOnce(&str)) {
 
 #[test]
 fn the_daemon_answers_again_and_again() {
-    with_server("again", |name| {
+    with_server(|sockets| {
         for _ in 0..3 * CLIENTS_MAX {
-            let value = ask_status(name).unwrap();
+            let value = ask_status(sockets).unwrap();
             let report: StatusReport = serde_json::from_value(value).unwrap();
             assert_eq!(report, example());
         }
@@ -174,14 +176,12 @@ fn the_daemon_answers_again_and_again() {
 
 #[test]
 fn clients_that_say_nothing_do_not_lock_others_out() {
-    with_server("mute", |name| {
-        let address = SocketAddr::from_abstract_name(name).unwrap();
-        let mute: Vec<UnixStream> = (0..5 * CLIENTS_MAX)
-            .map(|_| UnixStream::connect_addr(&address).unwrap())
-            .collect();
-        assert!(ask_status(name).is_ok());
+    with_server(|sockets| {
+        let connect = || sockets.connect(SOCKET_NAME, |path| UnixStream::connect(path));
+        let mute: Vec<UnixStream> = (0..5 * CLIENTS_MAX).map(|_| connect().unwrap()).collect();
+        assert!(ask_status(sockets).is_ok());
         drop(mute);
-        assert!(ask_status(name).is_ok());
+        assert!(ask_status(sockets).is_ok());
     });
 }
 
@@ -223,17 +223,10 @@ fn who_may_only_ask_has_no_report_made_for_each_time() {
 }
 
 #[test]
-fn two_daemons_do_not_share_a_name() {
-    with_server("two", |name| {
-        let poller = Poller::new().unwrap();
-        let error = ControlServer::bind(name, &poller, 0).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
-    });
-}
-
-#[test]
 fn without_a_daemon_the_error_says_so() {
-    let error = ask_status("tabane-test-nobody").unwrap_err();
+    let base = tempfile::tempdir().unwrap();
+    let nobodys = Sockets::at(base.path().join("net"));
+    let error = ask_status(&nobodys).unwrap_err();
     assert_eq!(error.exit_code(), crate::exit_codes::NO_DAEMON);
     assert_eq!(
         error.to_string(),
