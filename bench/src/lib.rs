@@ -243,7 +243,10 @@ fn show_again(args: &BenchArgs) -> Result<(), String> {
 
 fn keep(args: &BenchArgs, file: &output::File) -> Result<(), String> {
     let pictures = match &args.plots {
-        Some(directory) => plots::write(directory, &file.report)?,
+        Some(directory) => {
+            let page = args.out.as_deref().unwrap_or(directory);
+            plots::write(directory, page, &file.report)?
+        }
         None => Vec::new(),
     };
     match &args.out {

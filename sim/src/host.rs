@@ -287,7 +287,10 @@ impl Host {
             let link = transmit.link.index();
             self.check_transmit(&transmit, w)?;
             self.check_flight(node, &transmit, w.now)?;
-            for _ in 0..self.tap.copies() {
+            for copy in 0..self.tap.copies(&self.buffer[..transmit.bytes]) {
+                if copy > 0 {
+                    self.tap.copy(&mut self.buffer[..transmit.bytes]);
+                }
                 self.send(&transmit, w)?;
             }
             if let Some(limit) = self.traits.blocks_at_bytes

@@ -6,7 +6,7 @@ use crate::net::{MS, Ns};
 use crate::workload::Reader;
 use tabane_proto::crypto::PublicKey;
 use tabane_proto::op::Message;
-use tabane_proto::wire::Witness;
+use tabane_proto::wire::{Kind, Witness};
 use tabane_proto::{Event, LinkId, PathStats, PeerId, Time, Transmit};
 
 /// A way to be broken.
@@ -62,6 +62,8 @@ pub enum Mutant {
     Divert,
     /// Sends packets twice.
     RepeatPackets,
+    /// Begins a hundred handshakes for one.
+    CallAnew,
     /// Takes whoever has the cluster key for the one it says it is.
     TrustAnybody,
 }
@@ -263,8 +265,22 @@ impl Tap {
     }
 
     /// How often a transmit is sent.
-    pub fn copies(&self) -> usize {
-        1 + usize::from(self.is(Mutant::RepeatPackets))
+    pub fn copies(&self, datagrams: &[u8]) -> usize {
+        let is_first = datagrams.first() == Some(&(Kind::Init as u8));
+        match self.mutant {
+            Some(Mutant::RepeatPackets) if self.is(Mutant::RepeatPackets) => 2,
+            // From the beginning: later there may be no more of them.
+            Some(Mutant::CallAnew) if is_first => 100,
+            _ => 1,
+        }
+    }
+
+    /// What of a transmit goes out that is sent once more.
+    pub fn copy(&self, datagrams: &mut [u8]) {
+        if self.mutant == Some(Mutant::CallAnew) {
+            // The last byte of the session's number.
+            datagrams[5] = datagrams[5].wrapping_add(1);
+        }
     }
 
     /// When the node is said to want its timer.

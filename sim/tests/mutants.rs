@@ -109,6 +109,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::Oversize, Rule::Contract),
         (Mutant::Divert, Rule::Amplification),
         (Mutant::RepeatPackets, Rule::Numbers),
+        (Mutant::CallAnew, Rule::Calls),
         (Mutant::TrustAnybody, Rule::Identity),
     ];
     for (mutant, rule) in expected {

@@ -11,7 +11,7 @@ mod heat;
 mod lines;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Report;
 pub use figures::{Who, position, samples};
@@ -68,14 +68,16 @@ const PLOTS: [Plot; 7] = [
 ];
 
 /// Write every picture there are figures for into this directory; what is left
-/// out is told. Returns the pictures as lines of a page beside the directory.
+/// out is told. Returns the pictures as lines of a page in the
+/// directory `page`.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(directory: &Path, report: &Report) -> Result<Vec<String>, String> {
+pub fn write(directory: &Path, page: &Path, report: &Report) -> Result<Vec<String>, String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let figures = Figures(report);
-    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let way = way(page, directory)?;
+    let way = way.display();
     let mut lines = Vec::new();
     for plot in PLOTS {
         let path = directory.join(plot.file);
@@ -88,9 +90,23 @@ pub fn write(directory: &Path, report: &Report) -> Result<Vec<String>, String> {
             eprintln!("bench: {shown} is large: {size} bytes, {SIZE_MAX_BYTES} wanted");
         }
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
-        lines.push(format!("![{}]({name}/{})", plot.shows, plot.file));
+        lines.push(format!("![{}]({way}/{})", plot.shows, plot.file));
     }
     Ok(lines)
+}
+
+/// The relative way from one directory to another.
+fn way(from: &Path, to: &Path) -> Result<PathBuf, String> {
+    let whole = |path: &Path| {
+        let whole = std::path::absolute(path);
+        whole.map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let (from, to) = (whole(from)?, whole(to)?);
+    let common = from.ancestors().find(|above| to.starts_with(above));
+    let common = common.unwrap_or(Path::new("/"));
+    let below = |path: &Path| path.strip_prefix(common).unwrap_or(path).to_owned();
+    let up = below(&from).components().map(|_| "..").collect::<PathBuf>();
+    Ok(up.join(below(&to)))
 }
 
 #[cfg(test)]
@@ -154,6 +170,14 @@ mod tests {
             assert_eq!(svg.matches("<g").count(), svg.matches("</g>").count());
             assert!(svg.len() < SIZE_MAX_BYTES);
         }
+    }
+
+    #[test]
+    fn a_page_finds_its_pictures() {
+        let way = |from: &str, to: &str| way(Path::new(from), Path::new(to)).unwrap();
+        assert_eq!(way("figures", "docs/plots"), Path::new("../docs/plots"));
+        assert_eq!(way("figures", "figures/plots"), Path::new("plots"));
+        assert_eq!(way("/a/b", "/c"), Path::new("../../c"));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What must never happen. Each checker knows the truth and holds it against what
 //! the nodes do and say.
 
+mod calls;
 mod observer;
 mod progress;
 mod streams;
 mod units;
 mod window;
 
+pub use calls::Calls;
 pub use observer::{HostView, Observer};
 pub use progress::{Progress, agreement};
 pub use streams::{Attempt, StreamLedger};
@@ -65,6 +67,8 @@ pub enum Rule {
     Window,
     /// An address at which no peer has answered is sent no more than three times what came from it.
     Amplification,
+    /// A node does not begin handshakes without a pause, whatever becomes of them.
+    Calls,
     /// A packet number is used once under a session's keys.
     Numbers,
     /// What a node sends keeps to the driver contract: existing links, not blocked
@@ -98,6 +102,7 @@ impl Rule {
         Rule::Calm,
         Rule::Window,
         Rule::Amplification,
+        Rule::Calls,
         Rule::Numbers,
         Rule::Contract,
     ];

@@ -1,7 +1,7 @@
 //! The observer: sees the whole network from outside, and holds what the nodes
 //! say and do against it.
 
-use super::{Checked, Rule, StreamLedger, UnitLedger, Violation};
+use super::{Calls, Checked, Rule, StreamLedger, UnitLedger, Violation};
 use crate::attack::is_strangers;
 use crate::net::{During, MS, Network, Ns, Packet, Quality, WORKING_DELAY_MAX_NS};
 use crate::workload::{Plan, UnitKind};
@@ -81,6 +81,8 @@ pub struct Observer {
     strangers: BTreeMap<(usize, SocketAddr), (u64, u64)>,
     /// The last packet number used: by sender, session, path.
     numbers: BTreeMap<(usize, u32, u8), u64>,
+    /// Of each host.
+    calls: Vec<Calls>,
     traces: bool,
 }
 
@@ -118,6 +120,7 @@ impl Observer {
             handled: BTreeMap::new(),
             strangers: BTreeMap::new(),
             numbers: BTreeMap::new(),
+            calls: vec![Calls::default(); hosts],
             traces,
         }
     }
@@ -132,6 +135,7 @@ impl Observer {
     /// A host's process starts.
     pub fn started(&mut self, now: Ns, host: usize) {
         self.hosts[host].incarnation += 1;
+        self.calls[host] = Calls::default();
         self.hosts[host].poses_since = None;
         self.hosts[host].runs_since = Some(now);
     }
@@ -218,8 +222,10 @@ impl Observer {
         Ok(())
     }
 
-    /// A node sends a datagram: its number must not have been used under its keys.
+    /// A node sends a datagram: its number must not have been used under its keys, nor is it one handshake too many.
     pub fn sends(&mut self, now: Ns, host: usize, datagram: &[u8]) -> Checked {
+        let peers = self.hosts.len() - 1;
+        self.calls[host].sent(now, peers, datagram)?;
         let Some((&[0x10, path, s0, s1, s2, s3, ref number @ ..], _)) =
             datagram.split_first_chunk::<12>()
         else {

@@ -49,7 +49,8 @@ const KEYS_SPREAD: Duration = Duration::from_secs(1);
 /// this time, if no new handshake succeeds.
 pub const KEY_REMOVED_GRACE: Duration = Duration::from_secs(30);
 /// Keys that the peer answered for and then never used are given up after this
-/// long: it has forgotten them (it restarted, or took another handshake).
+/// long: it has forgotten them (it restarted, or took another handshake). Nor does a
+/// handshake follow another one sooner because nothing works.
 const UNHEARD_MAX: Duration = Duration::from_secs(1);
 
 /// What the peer showed when it was admitted.
@@ -310,7 +311,8 @@ impl Sessions {
     /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
     pub fn install(&mut self, now: Time, session: Session, fresh: bool) -> [Option<u32>; 2] {
         self.asked_since = None;
-        self.not_before = now;
+        // Where nothing works even so, another handshake would come through as this one did, again and again.
+        self.not_before = now + UNHEARD_MAX;
         let old = self.current.replace(Box::new(session));
         if fresh {
             return [

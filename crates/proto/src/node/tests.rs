@@ -31,6 +31,8 @@ struct Pair {
     deaf: bool,
     /// Links that lose everything.
     dead: u8,
+    /// Handshakes pass, and nothing else.
+    passes_handshakes_only: bool,
     /// Everything that was ever sent.
     seen: Vec<Datagram>,
 }
@@ -88,6 +90,7 @@ impl Pair {
             peers,
             events: Default::default(),
             dead: 0,
+            passes_handshakes_only: false,
             seen: Vec::new(),
         }
     }
@@ -135,7 +138,8 @@ impl Pair {
                     any = true;
                     self.seen.push(datagram.clone());
                     let (link, from, to, mut bytes) = datagram;
-                    if self.dead & (1 << link.0) == 0 && to == address(1 - node, link.0) {
+                    let dies = self.passes_handshakes_only && bytes[0] == Kind::Data as u8;
+                    if self.dead & (1 << link.0) == 0 && !dies && to == address(1 - node, link.0) {
                         self.nodes[1 - node].handle_datagram(self.now, link, from, &mut bytes);
                     }
                 }

@@ -1,5 +1,7 @@
 //! Peers that are not there are asked ever more rarely, and met at once when they are.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 const BOTH: u8 = 0b11;
@@ -163,4 +165,21 @@ fn states_of_paths_and_changes_of_sessions_are_told_without_a_look_at_everything
     pair.run(Duration::from_secs(20));
     assert_eq!(pair.nodes[1].sessions_generation(), after);
     assert_eq!(pair.nodes[0].path_states(PeerId(7)).count(), 0);
+}
+
+/// A firewall, say, or a peer that cannot answer on the link on which it hears.
+#[test]
+fn handshakes_after_which_nothing_works_are_made_once_a_second() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.passes_handshakes_only = true;
+    pair.run(Duration::from_secs(10));
+    pair.seen.clear();
+    pair.run(Duration::from_secs(20));
+    let firsts = pair.seen.iter().map(|(_, _, _, bytes)| bytes);
+    let firsts = firsts.filter(|bytes| bytes[0] == Kind::Init as u8);
+    let numbers: BTreeSet<&[u8]> = firsts.map(|bytes| &bytes[2..6]).collect();
+    assert!((5..=45).contains(&numbers.len()), "{}", numbers.len());
+    pair.passes_handshakes_only = false;
+    pair.run(Duration::from_secs(3));
+    pair.assert_up();
 }
