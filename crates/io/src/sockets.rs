@@ -137,7 +137,9 @@ impl Drop for Listening {
     fn drop(&mut self) {
         // Before it is closed: who finds that nobody listens takes the path.
         let _ = remove(&self.path);
-        let _ = self.path.parent().map(fs::remove_dir);
+        if let Some(directory) = self.path.parent() {
+            remove_empty(directory);
+        }
     }
 }
 
@@ -158,16 +160,15 @@ impl Lease {
         } else {
             0o700
         };
-        make(base, mode)?;
-        if !is_trusted(directory) {
-            let message = format!("{} is not this user's alone", base.display());
-            return Err(io::Error::new(ErrorKind::PermissionDenied, message));
-        }
         let lock = loop {
-            make(directory, 0o755)?;
+            make(base, mode)?;
+            if !is_trusted(directory) {
+                let message = format!("{} is not this user's alone", base.display());
+                return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+            }
             let path = directory.join(LOCK);
-            let lock = match open_lock(&path) {
-                // Who had it has just ended, and has taken its directory away.
+            let lock = match make(directory, 0o755).and_then(|()| open_lock(&path)) {
+                // Who had it has just ended, and has taken its directories away.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 opened => opened?,
             };
@@ -228,7 +229,7 @@ impl Drop for Lease {
         }
         // Last: whoever has the lock has the directory.
         let _ = remove(&self.directory.join(LOCK));
-        let _ = fs::remove_dir(&self.directory);
+        remove_empty(&self.directory);
     }
 }
 
@@ -239,7 +240,14 @@ pub fn remove_all_of(namespace: u64) {
         for directory in [format!("net-{namespace}"), format!("net-{namespace}-own")] {
             let _ = fs::remove_dir_all(base.join(directory));
         }
+        let _ = fs::remove_dir(base);
     }
+}
+
+/// Takes away a directory and its base, as far as nothing is in them.
+fn remove_empty(directory: &Path) {
+    let _ = fs::remove_dir(directory);
+    let _ = directory.parent().map(fs::remove_dir);
 }
 
 /// Takes away the directories of daemons that were killed, but for `own`: their network namespaces are gone,

@@ -12,7 +12,7 @@ use crate::users::*;
 const BEGUN: &str = "\
 place = agent()
 control = socket.socket(socket.AF_UNIX)
-control.connect('\\0tabane')
+control.connect(daemon('control'))
 alone()
 sockets = capture()
 begin(place, sockets)

@@ -34,9 +34,11 @@ def enter(pid):
         fd = os.open(f'/proc/{pid}/ns/{kind}', os.O_RDONLY)
         if libc.setns(fd, 0) != 0:
             raise OSError(ctypes.get_errno(), 'setns')
+def daemon(name):
+    return f'/run/tabane/net-{os.stat(\"/proc/self/ns/net\").st_ino}/{name}'
 def agent():
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    s.connect('\\0tabane-run')
+    s.connect(daemon('run'))
     return s
 def tell(agent, message, sockets=()):
     fds = array.array('i', [s.fileno() for s in sockets])
