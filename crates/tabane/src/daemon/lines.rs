@@ -38,7 +38,7 @@ impl Lines {
         let earned = now.since(self.refilled).as_secs() / allowance.interval.as_secs();
         if let Ok(earned) = u32::try_from(earned) {
             self.left = self.left.saturating_add(earned).min(allowance.burst);
-            self.refilled = self.refilled + allowance.interval * earned;
+            self.refilled += allowance.interval * earned;
         }
         if self.left == 0 {
             self.left_out += 1;
