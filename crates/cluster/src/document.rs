@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::identity;
 use super::key::{self, Access, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
 use super::problem::Findings;
-use super::run::{self, RunSpec};
+use super::run::{self, RunSpec, RunUsers};
 use super::vnic::{self, VnicSpec};
 use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
 
@@ -24,6 +24,7 @@ pub(super) struct Document {
     pub(super) metrics: Option<SocketAddr>,
     pub(super) mptcp: bool,
     pub(super) run: RunSpec,
+    pub(super) run_users: RunUsers,
     pub(super) vnic: VnicSpec,
     pub(super) nodes: Vec<NodeSpec>,
 }
@@ -72,6 +73,7 @@ pub(super) fn read(
     unknown_keys(root, KEYS, "", findings);
     check_access(root, access, findings);
     let (key, second_key) = read_keys(file, root, findings);
+    let (run, run_users) = run::read(root, findings);
     Some(Document {
         key,
         second_key,
@@ -80,7 +82,8 @@ pub(super) fn read(
         port: read_port(root, findings),
         metrics: metrics::read(root, findings),
         mptcp: read_mptcp(root, findings),
-        run: run::read(root, findings),
+        run,
+        run_users,
         vnic: vnic::read(root, findings),
         nodes: read_nodes(root, findings),
     })

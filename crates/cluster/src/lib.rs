@@ -33,7 +33,7 @@ pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of};
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
-pub use run::{ALL_LINKS_DOWN, RunSpec};
+pub use run::{ALL_LINKS_DOWN, RunSpec, RunUsers};
 pub use vnic::{VNIC_MTU_BYTES, VnicSpec};
 
 use problem::Findings;
@@ -82,6 +82,8 @@ pub struct Cluster {
     pub mptcp: bool,
     /// What becomes of the connections of programs under `tabane run`.
     pub run: RunSpec,
+    /// Who may use the daemon for programs under `tabane run`.
+    pub run_users: RunUsers,
     /// What all virtual NICs have in common.
     pub vnic: VnicSpec,
     /// All nodes, at least two, in the order of the file.
@@ -231,6 +233,7 @@ impl Cluster {
             metrics: document.metrics,
             mptcp: document.mptcp,
             run: document.run,
+            run_users: document.run_users,
             vnic: document.vnic,
             nodes: document.nodes,
         });

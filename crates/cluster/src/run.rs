@@ -13,7 +13,7 @@ pub const ALL_LINKS_DOWN: Duration = Duration::from_secs(900);
 /// A year: who wants them to wait for ever gets that.
 const ALL_LINKS_DOWN_S_MAX: u32 = 31_536_000;
 
-const KEYS: &[&str] = &["all_links_down_s", "plain_tcp"];
+const KEYS: &[&str] = &["all_links_down_s", "group", "off", "plain_tcp", "users"];
 
 /// `[run]` of the cluster file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,17 @@ pub struct RunSpec {
     pub all_links_down: Duration,
     /// May plain TCP, in the clear, carry a connection to another node that the bundle cannot carry?
     pub plain_tcp: bool,
+}
+
+/// Who may use the daemon of `tabane up` for `tabane run`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunUsers {
+    /// Nobody may.
+    pub off: bool,
+    /// Root and these may, names or numbers …
+    pub users: Option<Vec<String>>,
+    /// … and the members of this group, a name or a number. Without both everybody may.
+    pub group: Option<String>,
 }
 
 impl Default for RunSpec {
@@ -34,20 +45,53 @@ impl Default for RunSpec {
 }
 
 /// Reads the table, if it is there. What is wrong is reported and left out.
-pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> RunSpec {
-    let mut run = RunSpec::default();
+pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> (RunSpec, RunUsers) {
+    let (mut run, mut users) = (RunSpec::default(), RunUsers::default());
     let Some((value, line)) = entry(root, "run", findings) else {
-        return run;
+        return (run, users);
     };
     let DeValue::Table(table) = value else {
         let right = "write `[run]` on a line of its own, and `all_links_down_s = 900` below it";
         findings.error(line, "`run` is not a table", right);
-        return run;
+        return (run, users);
     };
     unknown_keys(table, KEYS, " of `[run]`", findings);
     read_all_links_down(table, &mut run, findings);
     read_plain_tcp(table, &mut run, findings);
-    run
+    read_users(table, &mut users, findings);
+    (run, users)
+}
+
+fn read_users(table: &DeTable<'_>, users: &mut RunUsers, findings: &mut Findings) {
+    const RIGHT_OFF: &str =
+        "write `off = true` to have nobody use this daemon for `tabane run`, or leave it out";
+    const RIGHT_USERS: &str =
+        "write `users = [\"alice\", \"1000\"]`, or leave it out for everybody";
+    const RIGHT_GROUP: &str = "write `group = \"hpc\"`, or leave it out for everybody";
+    users.off = read_bool(table, "off", RIGHT_OFF, findings).unwrap_or(false);
+    let name = |value: &DeValue<'_>| value.as_str().filter(|it| is_name(it)).map(str::to_owned);
+    if let Some((value, line)) = entry(table, "group", findings) {
+        users.group = name(value);
+        if users.group.is_none() {
+            findings.error(line, "group is not the name of a group", RIGHT_GROUP);
+        }
+    }
+    if let Some((value, line)) = entry(table, "users", findings) {
+        let all = value.as_array().and_then(|array| {
+            let names = array.iter().map(|item| name(item.get_ref()));
+            names.collect::<Option<Vec<String>>>()
+        });
+        if all.is_none() {
+            findings.error(line, "users is not a list of names of users", RIGHT_USERS);
+        }
+        // Nobody else, also if it cannot be read: then the file is refused anyway.
+        users.users = Some(all.unwrap_or_default());
+    }
+}
+
+/// Whether it may be looked up: no longer than a name can be, and without what ends one in C.
+fn is_name(text: &str) -> bool {
+    (1..=256).contains(&text.len()) && !text.contains(['\0', ':', '\n'])
 }
 
 fn read_all_links_down(table: &DeTable<'_>, run: &mut RunSpec, findings: &mut Findings) {

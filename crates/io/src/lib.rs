@@ -31,6 +31,7 @@ pub mod sockets;
 mod sys;
 pub mod systemd;
 pub mod udp;
+pub mod users;
 pub mod vnic;
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! Giving up what a daemon that root has started does not need.
 
-use std::ffi::{CStr, c_char};
 use std::io;
-use std::mem::MaybeUninit;
-use std::ptr;
 
 use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
 use rustix::thread::{
@@ -13,15 +10,14 @@ use rustix::thread::{
     set_thread_res_uid,
 };
 
+use crate::users;
+
 /// What the daemon keeps, as far as it has it: the virtual NIC and large socket buffers; its far end's
 /// packet socket; the cluster file at a reload, which may be root's alone; ports of root's programs.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::NET_BIND_SERVICE);
-
-/// Room for an entry of the user database, bytes.
-const ENTRY_BYTES: usize = 16 * 1024;
 
 /// From now on this thread, and all threads and programs that it starts, have no more than the daemon needs: four capabilities
 /// at most (capabilities(7)), no new privileges (`PR_SET_NO_NEW_PRIVS`), and no memory that another process
@@ -34,18 +30,19 @@ const ENTRY_BYTES: usize = 16 * 1024;
 /// # Errors
 /// The system refuses any of it. What it did not refuse is given up.
 pub fn give_up(
-    user: &CStr,
+    user: &str,
     hand_over: impl FnOnce(u32) -> io::Result<()>,
 ) -> io::Result<Option<u32>> {
     set_no_new_privs(true)?;
     let other = if geteuid().is_root() {
         forbid_others();
-        find_user(user)?
+        users::user(user)?
     } else {
         None
     };
     if let Some((uid, gid)) = other {
-        hand_over(uid.as_raw())?;
+        hand_over(uid)?;
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         set_keep_capabilities(true)?;
         set_thread_groups(&[])?;
         set_thread_res_gid(gid, gid, gid)?;
@@ -65,7 +62,7 @@ pub fn give_up(
     }
     // Last: changing users has set it anew.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    Ok(other.map(|(uid, _)| uid.as_raw()))
+    Ok(other.map(|(uid, _)| uid))
 }
 
 /// Takes the other capabilities out of reach of programs that this one may start. Whoever may not do so has
@@ -76,48 +73,9 @@ fn forbid_others() {
     }
 }
 
-/// The user of this name, and its group.
-fn find_user(name: &CStr) -> io::Result<Option<(Uid, Gid)>> {
-    let mut entry = MaybeUninit::<libc::passwd>::zeroed();
-    let mut strings = vec![0 as c_char; ENTRY_BYTES];
-    let mut found = ptr::null_mut();
-    // SAFETY: the name ends with a zero; the entry and `found` may be written, and the strings for as many bytes as
-    // is said.
-    let error = unsafe {
-        libc::getpwnam_r(
-            name.as_ptr(),
-            entry.as_mut_ptr(),
-            strings.as_mut_ptr(),
-            strings.len(),
-            &mut found,
-        )
-    };
-    // Some databases answer with these that there is none (getpwnam(3)).
-    let is_none = [0, libc::ENOENT, libc::ESRCH, libc::EBADF, libc::EPERM].contains(&error);
-    if found.is_null() {
-        return if is_none {
-            Ok(None)
-        } else {
-            Err(io::Error::from_raw_os_error(error))
-        };
-    }
-    // SAFETY: `found` is not null, so the entry was written; zeros are valid for all of its fields anyway.
-    let entry = unsafe { entry.assume_init() };
-    Ok(Some((
-        Uid::from_raw(entry.pw_uid),
-        Gid::from_raw(entry.pw_gid),
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn users_are_found() {
-        assert_eq!(find_user(c"root").unwrap(), Some((Uid::ROOT, Gid::ROOT)));
-        assert_eq!(find_user(c"there-is-no-such-user").unwrap(), None);
-    }
 
     /// In a thread of its own: what it gives up is gone for good. (Whether the process can be dumped is the
     /// process's; no test asks.)
@@ -125,7 +83,7 @@ mod tests {
     fn no_more_than_four_capabilities_are_left() {
         std::thread::spawn(|| {
             let before = capabilities(None).unwrap();
-            assert_eq!(give_up(c"there-is-no-such-user", |_| Ok(())).unwrap(), None);
+            assert_eq!(give_up("there-is-no-such-user", |_| Ok(())).unwrap(), None);
             let after = capabilities(None).unwrap();
             assert_eq!(after.permitted, before.permitted & KEPT);
             assert_eq!(after.effective, after.permitted);

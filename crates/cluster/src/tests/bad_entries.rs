@@ -272,6 +272,19 @@ fn run() {
              nodes carried in the clear, or leave it out",
         )]);
     }
+    for (key, value) in [
+        ("users", "\"alice\""),
+        ("users", "[1000]"),
+        ("users", "[\"\"]"),
+        ("group", "[\"hpc\"]"),
+        ("group", "\"a:b\""),
+        ("off", "\"yes\""),
+    ] {
+        let found = said(parse(&format!(
+            "{{KEY}}{{N0}}{{N1}}[run]\n{key} = {value}\n"
+        )));
+        assert!(found.starts_with(&format!("c:9: {key} is n")), "{found}");
+    }
     assert_table(&[
         (
             "{KEY}run = 900\n{N0}{N1}",

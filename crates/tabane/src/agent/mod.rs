@@ -7,6 +7,7 @@
 //! far end has accepted, or is refused as the far end refuses. What comes from another node's
 //! agent is an [`Inbound`] until a program here has accepted it.
 
+mod access;
 mod books;
 mod claims;
 mod correspondents;
@@ -43,6 +44,7 @@ use tabane_io::sockets::{Audience, Sockets};
 use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
+pub use access::Access;
 pub use opening::{CODE_REFUSED, Opening, SERVICE_TCP};
 pub use relay::give_up;
 pub use stats::AgentStats;
@@ -169,6 +171,8 @@ pub struct Agent {
     listener: HandoverListener,
     /// The user whose programs it is for, if it is not for all.
     only_of: Option<u32>,
+    /// Who may begin.
+    access: Access,
     started: Time,
     places: Slab<Place>,
     attempts: Slab<Attempt>,
@@ -224,6 +228,7 @@ impl Agent {
         poller: &Arc<Poller>,
         listener: HandoverListener,
         only_of: Option<u32>,
+        access: Access,
         rules: RunSpec,
         now: Time,
     ) -> io::Result<Agent> {
@@ -232,6 +237,7 @@ impl Agent {
             poller: Arc::clone(poller),
             listener,
             only_of,
+            access,
             started: now,
             places: Slab::new(),
             attempts: Slab::new(),
@@ -267,6 +273,11 @@ impl Agent {
     /// Is this token one of its own? Then call [`Agent::ready`].
     pub fn owns(token: u64) -> bool {
         kind_of(token).is_some()
+    }
+
+    /// Who may begin from now on; programs that have begun go on.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
     }
 
     /// How many programs there are (with all they started).

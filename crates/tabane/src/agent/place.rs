@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use tabane_io::capture::{Capture, Speaker, Syn, connection_from, source_for};
-use tabane_io::credentials::Credentials;
+use tabane_io::credentials::{Credentials, peer_groups};
 use tabane_io::handover::Handover;
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -35,6 +35,8 @@ const BEGIN_MAX: Duration = Duration::from_secs(5);
 const FAILURES_MAX: u32 = 64;
 /// Addresses of a place.
 const OWN_MAX: usize = 64;
+/// What a program is told whose user may not use the daemon.
+const NOT_HERE: &str = "`[run]` of the cluster file does not let this user use `tabane run` here";
 /// Words of one supervisor, and programs that begin, before others have their turn.
 const TURN_WORDS: usize = 64;
 
@@ -252,6 +254,14 @@ impl Agent {
                 return;
             };
             if self.only_of.is_some_and(|uid| uid != who.uid) {
+                self.closing.close(who.uid, supervisor);
+                continue;
+            }
+            let groups = || peer_groups(&supervisor).unwrap_or_default();
+            if !self.access.has(who, groups) {
+                self.stats.forbidden += 1;
+                let why = NOT_HERE.to_owned();
+                let _ = supervisor.send(&ToSupervisor::Ended { why }.encode(), &[]);
                 self.closing.close(who.uid, supervisor);
                 continue;
             }

@@ -35,13 +35,15 @@ pub struct AgentStats {
     pub share_full: u64,
     /// Programs that are served no more by what was handed over or said for them.
     pub ended: u64,
+    /// Programs that were turned away, for their users may not use the daemon.
+    pub forbidden: u64,
     /// How often a supervisor was asked something and did not answer.
     pub unanswered: u64,
 }
 
 impl Agent {
     /// How often each limit was hit; their names are those of `limits_hit` in docs/status.md.
-    pub fn limits_hit(&self) -> [(&'static str, u64); 8] {
+    pub fn limits_hit(&self) -> [(&'static str, u64); 9] {
         [
             ("run_programs_full", self.stats.places_full),
             ("run_connections_full", self.stats.connections_full),
@@ -52,6 +54,7 @@ impl Agent {
             ),
             ("run_unanswered", self.stats.unanswered),
             ("run_ended", self.stats.ended),
+            ("run_forbidden", self.stats.forbidden),
             ("run_flows_full", self.flows.full),
             ("run_ports_full", self.hosted.full),
         ]

@@ -165,6 +165,11 @@ impl Daemon {
             }
         }
         peers.sort_by_key(|(_, index)| *index);
+        if new.run_users != self.cluster.run_users
+            && let Some(agent) = &mut self.agent
+        {
+            agent.set_access(super::run::access(&new, self.is_for_all()));
+        }
         if let (Some(nic), Some((own, _))) = (&mut self.nic, new.nodes[me].vnic) {
             nic.set_peers(own, &super::run::peers_with_nic(&new, &peers));
             let mtu_bytes = new.vnic.mtu_bytes;
@@ -329,6 +334,9 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
         });
     }
     words.extend(run_words(old.run, new.run));
+    if old.run_users != new.run_users {
+        words.push("other users may begin programs under `tabane run`".to_owned());
+    }
     let mtu_bytes = new.vnic.mtu_bytes;
     if old.vnic.mtu_bytes != mtu_bytes {
         words.push(format!("the MTU of the virtual NIC is {mtu_bytes}"));

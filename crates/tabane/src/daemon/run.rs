@@ -1,6 +1,5 @@
 //! The daemon: an engine with the virtual NIC, the control socket and signals around it.
 
-use core::ffi::CStr;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
@@ -30,7 +29,7 @@ use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
 use super::steering::Helm;
-use crate::agent::{self, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
+use crate::agent::{self, Access, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
 use crate::metrics::MetricsServer;
@@ -53,7 +52,7 @@ pub enum Life {
 }
 
 /// The user that root's daemon becomes, if the machine has one.
-const OWN_USER: &CStr = c"tabane";
+const OWN_USER: &str = "tabane";
 
 /// Said of a daemon that is not started since there is one.
 pub const ALREADY: &str = "a tabane daemon runs on this machine already";
@@ -167,6 +166,7 @@ impl Daemon {
             engine.poller(),
             handover,
             life.only_of(),
+            access(cluster, life.is_for_all()),
             cluster.run,
             engine.now(),
         )
@@ -344,13 +344,20 @@ fn control_failure(error: &std::io::Error) -> String {
     format!("cannot open the sockets for `tabane status` and `tabane run`: {error}")
 }
 
+/// Who may use this daemon for `tabane run`; the log tells whom this machine does not know.
+pub(super) fn access(cluster: &Cluster, is_for_all: bool) -> Access {
+    if !is_for_all {
+        return Access::Everybody;
+    }
+    let (access, unknown) = Access::of(&cluster.run_users);
+    unknown.iter().for_each(log::line);
+    access
+}
+
 /// Goes on as bare as under the service manager (`dist/systemd/tabane.service`), whoever has started it.
 fn give_up_privileges(lease: &Lease) {
     match privileges::give_up(OWN_USER, |uid| lease.give_to(uid)) {
-        Ok(Some(uid)) => log::line(format!(
-            "goes on as user {uid} ({})",
-            OWN_USER.to_string_lossy()
-        )),
+        Ok(Some(uid)) => log::line(format!("goes on as user {uid} ({})", OWN_USER)),
         Ok(None) => {}
         Err(error) => log::line(format!("keeps more privileges than it needs: {error}")),
     }

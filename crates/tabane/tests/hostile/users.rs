@@ -101,7 +101,7 @@ impl ForAll {
 }
 
 /// A program of a user on a node.
-fn of_user(cluster: &Cluster, node: usize, uid: u32, program: &Path) -> Command {
+pub fn of_user(cluster: &Cluster, node: usize, uid: u32, program: &Path) -> Command {
     let mut command = cluster.lab().command(node, "setpriv");
     let id = uid.to_string();
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
