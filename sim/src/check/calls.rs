@@ -5,7 +5,7 @@ use crate::net::{MS, Ns};
 use std::collections::VecDeque;
 use tabane_proto::wire::Kind;
 
-const WINDOW_NS: Ns = 1_000 * MS;
+const WINDOW_NS: Ns = 2_500 * MS;
 /// With each other host, in that time: one at a start, and some more for what changes meanwhile (keys, links, a peer
 /// that starts anew).
 const PER_PEER_MAX: usize = 8;
@@ -35,7 +35,7 @@ impl Calls {
         if count <= peers * PER_PEER_MAX {
             return Ok(());
         }
-        let what = format!("{count} handshakes are begun within a second, with {peers} others");
+        let what = format!("{count} handshakes are begun within 2.5 s, with {peers} others");
         Err(Violation::new(Rule::Calls, now, what))
     }
 }
