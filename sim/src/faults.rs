@@ -308,6 +308,7 @@ fn cut(switch: &mut Switch, pair: (usize, usize), on: bool) {
 fn alter(c: &mut Conditions, original: &Conditions, change: Change) {
     match change {
         Change::Dead => c.dead = true,
+        Change::HandshakesOnly => c.handshakes_only = true,
         Change::Loss(ppm) => c.loss_ppm = ppm,
         Change::Bursts(begins, ends) => {
             c.burst_begins_ppm = begins;

@@ -266,12 +266,14 @@ impl Tap {
 
     /// How often a transmit is sent.
     pub fn copies(&self, datagrams: &[u8]) -> usize {
-        let is_first = datagrams.first() == Some(&(Kind::Init as u8));
-        match self.mutant {
-            Some(Mutant::RepeatPackets) if self.is(Mutant::RepeatPackets) => 2,
+        let is_call = datagrams.first() == Some(&(Kind::Init as u8));
+        if self.is(Mutant::RepeatPackets) {
+            2
+        } else if self.mutant == Some(Mutant::CallAnew) && is_call {
             // From the beginning: later there may be no more of them.
-            Some(Mutant::CallAnew) if is_first => 100,
-            _ => 1,
+            100
+        } else {
+            1
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::events::{Ns, SECOND, US};
 use crate::random::Random;
+use tabane_proto::wire::Kind;
 
 /// Bytes that a datagram costs on an Ethernet beyond its payload: UDP and IPv4
 /// headers, Ethernet header and check sequence, preamble and gap.
@@ -37,6 +38,8 @@ pub struct Conditions {
     pub datagram_bytes_max: usize,
     /// Nothing passes, and nobody is told.
     pub dead: bool,
+    /// Handshakes pass, and nothing else: a firewall that knows these alone, say.
+    pub handshakes_only: bool,
 }
 
 impl Conditions {
@@ -56,6 +59,7 @@ impl Conditions {
             corrupt_ppm: 0,
             datagram_bytes_max: 1472,
             dead: false,
+            handshakes_only: false,
         }
     }
 
@@ -162,6 +166,15 @@ impl Channel {
             wait.max(self.free_at.saturating_sub(now))
         } else {
             self.free_at.saturating_sub(now)
+        }
+    }
+
+    /// As [`Channel::send`], for what is in the datagram.
+    pub fn send_datagram(&mut self, now: Ns, datagram: &[u8]) -> Passage {
+        let is_data = datagram.first() == Some(&(Kind::Data as u8));
+        match self.conditions.handshakes_only && is_data {
+            true => Passage::Lost(Loss::Dead),
+            false => self.send(now, datagram.len()),
         }
     }
 

@@ -263,7 +263,7 @@ impl Network {
     ) -> Result<(), Loss> {
         let port = self.ports[host].get_mut(link).ok_or(Loss::Dead)?;
         let source = port.address.filter(|_| port.carrier).ok_or(Loss::Dead)?;
-        let (at, again_at, corrupt) = match port.up.send(now, datagram.len()) {
+        let (at, again_at, corrupt) = match port.up.send_datagram(now, datagram) {
             Passage::Lost(why) => return Err(why),
             Passage::Passes {
                 at,
@@ -313,7 +313,7 @@ impl Network {
                 && from.is_none_or(|from| !switch.cut.contains(&(from, *host)))
         });
         let passage = match to {
-            Some(to) if !switch.dead => self.ports[to][link].down.send(now, bytes),
+            Some(to) if !switch.dead => self.ports[to][link].down.send_datagram(now, &packet.bytes),
             _ => Passage::Lost(Loss::Dead),
         };
         let (to, at, again_at, corrupt) = match (to, passage) {

@@ -32,7 +32,7 @@ pub const WORKING_RATE_MIN_BPS: u64 = 1_000_000;
 pub fn quality_one_way(up: &Channel, down: &Channel) -> Quality {
     let (u, d) = (&up.conditions, &down.conditions);
     let smallest = tabane_proto::limits::DATAGRAM_BYTES_MIN;
-    if u.dead || d.dead {
+    if u.dead || d.dead || u.handshakes_only || d.handshakes_only {
         return Quality::Dead;
     }
     let lost = lost_ppm(u, d);

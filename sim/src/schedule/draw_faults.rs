@@ -5,6 +5,9 @@ use super::{Change, Fault, Schedule, Side};
 use crate::net::{MS, Ns, US};
 use crate::random::Random;
 
+/// A peer counts as gone after ten seconds without a packet; then it is called.
+const FIREWALL_NS: Ns = 13_000 * MS;
+
 /// Draws the faults for a schedule whose network and work are settled.
 pub fn draw(r: &mut Random, s: &Schedule) -> Vec<(Ns, Fault)> {
     let mut faults = Vec::new();
@@ -16,8 +19,24 @@ pub fn draw(r: &mut Random, s: &Schedule) -> Vec<(Ns, Fault)> {
         let lasts = r.pick(&[3, 10, 30, 60, 120, 300, 900]) * MS + r.below(10 * MS);
         draw_one(r, s, at, lasts, &mut faults);
     }
+    if r.percent(3) {
+        let at = begins + r.below(length);
+        draw_firewall(r, s, at, &mut faults);
+    }
     faults.sort_by_key(|(at, _)| *at);
     faults
+}
+
+/// Of what a host sends, or of what comes to it, nothing passes on any link but handshakes: long enough for its peers to
+/// count as gone, and to be called again and again.
+fn draw_firewall(r: &mut Random, s: &Schedule, at: Ns, faults: &mut Vec<(Ns, Fault)>) {
+    let host = r.below(s.hosts.len() as u64) as usize;
+    let side = side(r);
+    for link in 0..s.links {
+        let change = |change| Fault::Wire(host, link, side, change);
+        faults.push((at, change(Change::HandshakesOnly)));
+        faults.push((at + FIREWALL_NS, change(Change::Restore)));
+    }
 }
 
 fn draw_one(r: &mut Random, s: &Schedule, at: Ns, lasts: Ns, faults: &mut Vec<(Ns, Fault)>) {

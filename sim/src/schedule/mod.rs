@@ -30,6 +30,8 @@ pub enum Side {
 pub enum Change {
     /// Nothing passes.
     Dead,
+    /// Handshakes pass, and nothing else.
+    HandshakesOnly,
     /// Random loss, of a million packets.
     Loss(u32),
     /// Loss in bursts: packets of a million at which one begins and ends.
