@@ -1,7 +1,7 @@
 //! Files with a wrong entry outside of the nodes, or no TOML at all.
 
 use super::super::{Cluster, NODES_MAX};
-use super::{KEY, assert_table, fill, said};
+use super::{KEY, assert_table, fill, parse, said};
 
 #[test]
 fn not_toml() {

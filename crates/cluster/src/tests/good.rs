@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::super::{ALL_LINKS_DOWN, Cluster, DEFAULT_PORT, Wire};
+use super::super::{ALL_LINKS_DOWN, Cluster, DEFAULT_PORT, RunUsers, Wire};
 use super::{assert_table, parse};
 
 fn good(template: &str) -> Cluster {

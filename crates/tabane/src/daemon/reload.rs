@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, RunSpec, Severity, Wire};
+use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
 use tabane_engine::LoopTurn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
@@ -165,10 +165,11 @@ impl Daemon {
             }
         }
         peers.sort_by_key(|(_, index)| *index);
+        let is_for_all = self.is_for_all();
         if new.run_users != self.cluster.run_users
             && let Some(agent) = &mut self.agent
         {
-            agent.set_access(super::run::access(&new, self.is_for_all()));
+            agent.set_access(super::run::access(&new, is_for_all));
         }
         if let (Some(nic), Some((own, _))) = (&mut self.nic, new.nodes[me].vnic) {
             nic.set_peers(own, &super::run::peers_with_nic(&new, &peers));
@@ -276,7 +277,8 @@ fn vnic(node: &NodeSpec) -> String {
 }
 
 /// What changes for programs under `tabane run`, in words.
-fn run_words(old: RunSpec, new: RunSpec) -> impl Iterator<Item = String> {
+fn run_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> {
+    let (old, new) = (before.run, after.run);
     let plain_tcp = match new.plain_tcp {
         true => "plain TCP may carry connections under `tabane run`",
         false => "plain TCP carries no more connections between nodes under `tabane run`",
@@ -285,7 +287,9 @@ fn run_words(old: RunSpec, new: RunSpec) -> impl Iterator<Item = String> {
     let waits = format!("connections under `tabane run` wait {wait_s} s for a link");
     let plain_tcp = (old.plain_tcp != new.plain_tcp).then(|| plain_tcp.to_owned());
     let waits = (old.all_links_down != new.all_links_down).then_some(waits);
-    plain_tcp.into_iter().chain(waits)
+    let users = "other users may begin programs under `tabane run`";
+    let users = (before.run_users != after.run_users).then(|| users.to_owned());
+    plain_tcp.into_iter().chain(waits).chain(users)
 }
 
 /// What changes about who this node is, in words.
@@ -333,10 +337,7 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
             false => "Multipath TCP is steered no more".to_owned(),
         });
     }
-    words.extend(run_words(old.run, new.run));
-    if old.run_users != new.run_users {
-        words.push("other users may begin programs under `tabane run`".to_owned());
-    }
+    words.extend(run_words(old, new));
     let mtu_bytes = new.vnic.mtu_bytes;
     if old.vnic.mtu_bytes != mtu_bytes {
         words.push(format!("the MTU of the virtual NIC is {mtu_bytes}"));
