@@ -76,12 +76,14 @@ fn forbid_others() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isolated::isolated;
 
-    /// In a thread of its own: what it gives up is gone for good. (Whether the process can be dumped is the
-    /// process's; no test asks.)
+    /// In a process of its own: what it gives up is gone for good, and one that cannot be dumped makes no user
+    /// namespaces for other tests.
     #[test]
     fn no_more_than_four_capabilities_are_left() {
-        std::thread::spawn(|| {
+        let name = "privileges::tests::no_more_than_four_capabilities_are_left";
+        isolated(name, || {
             let before = capabilities(None).unwrap();
             assert_eq!(give_up("there-is-no-such-user", |_| Ok(())).unwrap(), None);
             let after = capabilities(None).unwrap();
@@ -89,8 +91,6 @@ mod tests {
             assert_eq!(after.effective, after.permitted);
             assert_eq!(after.inheritable, after.permitted);
             assert!(rustix::thread::no_new_privs().unwrap());
-        })
-        .join()
-        .unwrap();
+        });
     }
 }

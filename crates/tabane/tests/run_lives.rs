@@ -548,7 +548,8 @@ fn there_are_so_many_programs_of_a_user_and_no_more() {
 import glob, os, resource, socket, sys
 net = f'net-{os.stat(\"/proc/self/ns/net\").st_ino}'
 # Where the daemon of root is, or that of another user.
-[path] = glob.glob(f'/run/tabane/{net}/run') + glob.glob(f'/tmp/tabane-*/{net}/run')
+own = os.environ.get('XDG_RUNTIME_DIR', '/none') + '/tabane'
+[path] = [p for base in ('/run/tabane', own, '/tmp/tabane-*') for p in glob.glob(f'{base}/{net}/run')]
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 def connect():

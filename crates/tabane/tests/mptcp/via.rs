@@ -124,23 +124,22 @@ fn within_a_bundle_it_is_the_bundles() {
 #[test]
 fn the_supervisor_ends_with_the_last_of_what_the_program_started() {
     let cluster = cluster_without_daemons();
-    let mark = format!("mark-{}", std::process::id());
-    let supervisors = || {
-        let mut list = cluster.lab().command(0, "pgrep");
-        list.args(["-fc", &format!("^{}.*{mark}", tabane().display())]);
-        let done = output("pgrep", list, PATIENCE).expect("ends");
-        text(&done.stdout).trim().to_owned()
-    };
     let mut shell = cluster.run_by_mptcp(0, "sh");
     shell.args([
         "-c",
         "exec 3<&0; (read go <&3; exec python3 -c \"$0\") & exit 0",
         ONE_MORE,
-        &mark,
     ]);
     let mut shell = {
         shell.stdin(Stdio::piped()).stdout(Stdio::piped());
         Program::start("sh", shell).expect("starts")
+    };
+    let name = format!("^tabane: supervisor of {}$", shell.id());
+    let supervisors = || {
+        let mut list = cluster.lab().command(0, "pgrep");
+        list.args(["-fc", &name]);
+        let done = output("pgrep", list, PATIENCE).expect("ends");
+        text(&done.stdout).trim().to_owned()
     };
     let input = shell.take_stdin().expect("is a pipe");
     let mut said = BufReader::new(shell.take_stdout().expect("is a pipe"));
