@@ -5,11 +5,13 @@
 //! first. A path below `/run` was made by root, or by whom root let.
 
 use std::env;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -19,6 +21,10 @@ use crate::credentials::own_uid;
 const OF_THE_HOST: &str = "/run/tabane";
 /// Locked by the daemon that has a directory, as long as it lives.
 const LOCK: &str = "lock";
+/// A daemon that starts or ends elsewhere has a lock, or takes a directory away, for a moment: so long it is
+/// tried again.
+const PASSING_MAX: Duration = Duration::from_millis(500);
+const TRY_EVERY: Duration = Duration::from_millis(5);
 /// The longest path of a socket (`sun_path` of unix(7)), bytes.
 const PATH_BYTES_MAX: usize = 107;
 /// What comes behind a base: the longest names of a directory and of a socket.
@@ -160,24 +166,16 @@ impl Lease {
         } else {
             0o700
         };
+        let until = Instant::now() + PASSING_MAX;
         let lock = loop {
-            make(base, mode)?;
-            if !is_trusted(directory) {
-                let message = format!("{} is not this user's alone", base.display());
-                return Err(io::Error::new(ErrorKind::PermissionDenied, message));
-            }
-            let path = directory.join(LOCK);
-            let lock = match make(directory, 0o755).and_then(|()| open_lock(&path)) {
-                // Who had it has just ended, and has taken its directories away.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                opened => opened?,
-            };
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(ErrorKind::AddrInUse.into()),
-                locked => locked?,
-            }
-            if is_at(&lock, &path) {
-                break lock;
+            match Lease::lock(base, directory, mode) {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::NotFound)
+                        && Instant::now() < until =>
+                {
+                    thread::sleep(TRY_EVERY);
+                }
+                locked => break locked?,
             }
         };
         remove_left(base, directory);
@@ -186,6 +184,32 @@ impl Lease {
             _lock: lock,
             sockets: Vec::new(),
         })
+    }
+
+    /// Makes a directory, if it is not there, and locks it.
+    ///
+    /// # Errors
+    /// `AddrInUse`: somebody has it. `NotFound`: somebody who had it, or another one in its base, has taken it
+    /// away just now.
+    fn lock(base: &Path, directory: &Path, mode: u32) -> io::Result<File> {
+        make(base, mode)?;
+        // It may be gone again.
+        let there = fs::symlink_metadata(base)?;
+        if base != Path::new(OF_THE_HOST) && !is_of_own(&there) {
+            let message = format!("{} is not this user's alone", base.display());
+            return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+        }
+        let path = directory.join(LOCK);
+        make(directory, 0o755)?;
+        let lock = open_lock(&path)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(ErrorKind::AddrInUse.into()),
+            locked => locked?,
+        }
+        match is_at(&lock, &path) {
+            true => Ok(lock),
+            false => Err(ErrorKind::NotFound.into()),
+        }
     }
 
     /// Where to listen under this name: `bind` makes a socket at the path that it is given, at which nothing is.
@@ -331,9 +355,12 @@ fn is_trusted(directory: &Path) -> bool {
 
 /// Whether a directory (not a link to one) is this user's, and nobody else may write there.
 fn is_own(directory: &Path) -> bool {
-    fs::symlink_metadata(directory).is_ok_and(|it| {
-        it.is_dir() && it.uid() == own_uid() && it.permissions().mode() & 0o022 == 0
-    })
+    fs::symlink_metadata(directory).is_ok_and(|it| is_of_own(&it))
+}
+
+/// The same of what is known of one.
+fn is_of_own(it: &Metadata) -> bool {
+    it.is_dir() && it.uid() == own_uid() && it.permissions().mode() & 0o022 == 0
 }
 
 /// The directory for directories of this user.
@@ -410,6 +437,21 @@ mod tests {
         drop((listener, lease));
         assert!(!base.0.join("net-7").exists());
         assert!(sockets.take().is_ok());
+    }
+
+    #[test]
+    fn daemons_that_start_and_end_at_once_elsewhere_are_in_nobodys_way() {
+        let base = Base::new("at-once");
+        thread::scope(|scope| {
+            for namespace in 0..4 {
+                let sockets = base.sockets(namespace);
+                scope.spawn(move || {
+                    for _ in 0..500 {
+                        drop(sockets.take().unwrap());
+                    }
+                });
+            }
+        });
     }
 
     #[test]
