@@ -146,3 +146,20 @@ fn a_frame_may_stray_to_a_far_path_while_the_near_one_is_blocked() {
 fn what_a_failed_path_owes_is_paid_in_time() {
     holds(&Schedule::draw(937_792));
 }
+
+/// What the true host had sent to one that stood still was taken for what the impostor in its place said.
+#[test]
+fn what_waits_for_a_host_to_go_on_is_of_who_sent_it() {
+    for step in 0..40 {
+        let mut s = Schedule::quiet(2, 1);
+        s.identities = vec![true; 2];
+        s.faults = vec![
+            (step * 50 * US, Fault::Pause(0)),
+            (500 * MS, Fault::Impostor(1, true)),
+            (600 * MS, Fault::Resume(0)),
+            (900 * MS, Fault::Crash(1)),
+            (950 * MS, Fault::Start(1)),
+        ];
+        holds(&s);
+    }
+}

@@ -259,9 +259,11 @@ impl Observer {
             network.longest_ns(host, peer, link) + wait_ns
         };
         let last_ns = (0..network.links()).map(way_ns).max().unwrap_or(0);
+        // Or have waited for this host to go on.
+        let runs_since = self.hosts[host].runs_since;
         let poses = |host: usize| {
             let since = self.hosts[host].poses_since;
-            since.is_some_and(|since| now > since + last_ns)
+            since.is_some_and(|since| now > since.max(runs_since.unwrap_or(0)) + last_ns)
         };
         if poses(peer) || poses(host) {
             let what =

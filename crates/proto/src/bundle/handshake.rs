@@ -174,6 +174,7 @@ impl Bundle {
         };
         let (response, keys) = responder.respond(&answer);
         let session = Session::new(now, local, &hello, keys, shown, false);
+        let answer_bytes = response.len();
         context.answer(link, from, response.clone());
         if self.answered_inits.len() == ANSWERED_INITS {
             self.answered_inits.pop_front();
@@ -192,6 +193,7 @@ impl Bundle {
         }
         if self.sessions.current.is_none() {
             self.on_source(now, link, from, init.len());
+            self.was_sent(link, answer_bytes);
         }
         Ok(())
     }

@@ -62,6 +62,13 @@ impl Bundle {
         }
     }
 
+    /// So many bytes were sent to where the peer seems to be, beside what is sent from here.
+    pub(super) fn was_sent(&mut self, link: LinkId, bytes: usize) {
+        let candidate = self.paths.get_mut(link).and_then(|p| p.candidate.as_mut());
+        // Less than came from there.
+        candidate.and_then(|candidate| candidate.spend(bytes));
+    }
+
     /// Where a handshake of so many bytes goes on `id`: by turns where the peer seems to be, or was, and where the
     /// configuration says.
     pub(super) fn handshake_address(

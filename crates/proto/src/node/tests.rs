@@ -501,6 +501,30 @@ fn a_copy_from_elsewhere_diverts_nothing() {
     assert!(came > 0 && sent > 0);
 }
 
+/// The same of a first message: its answer counts, too.
+#[test]
+fn a_copied_first_message_has_little_sent_to_where_nobody_is() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let elsewhere: SocketAddr = "10.77.0.77:7577".parse().unwrap();
+    // Node 1 calls nobody now, so that it answers at once.
+    pair.nodes[0].remove_peer(pair.now, pair.peers[0]);
+    pair.run(Duration::from_millis(10));
+    pair.dead = 1;
+    pair.peers[0] = pair.nodes[0].add_peer(pair.now, peer(1)).unwrap();
+    let sent = pair.drain(0);
+    let first = sent
+        .into_iter()
+        .find(|d| d.0.0 == 0 && d.3.len() == INIT_BYTES);
+    let mut copy = first.unwrap().3;
+    let came = copy.len();
+    pair.nodes[1].handle_datagram(pair.now, LinkId(0), elsewhere, &mut copy);
+    pair.run(Duration::from_secs(5));
+    pair.assert_up();
+    let there = pair.seen.iter().filter(|d| d.2 == elsewhere);
+    let sent: usize = there.map(|d| d.3.len()).sum();
+    assert!(sent > came / 2 && sent <= 3 * came, "{sent} of {came}");
+}
+
 #[test]
 fn a_removed_peer_and_a_removed_link_are_forgotten() {
     let mut pair = Pair::connected(WireMode::Encrypted);
