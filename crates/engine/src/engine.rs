@@ -337,7 +337,9 @@ impl<S: System> Engine<S> {
         for text in self.links.reconcile(now, Some(&mut self.node)) {
             host.link_changed(&text);
         }
-        host.devices_changed(self.links.devices());
+        if let Some(devices) = self.links.devices() {
+            host.devices_changed(devices);
+        }
     }
 
     fn send_all(&mut self, now: Time) {

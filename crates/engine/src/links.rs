@@ -2,12 +2,16 @@
 //! what should be; a link whose address is gone is down until it is back.
 
 use core::time::Duration;
+use std::io;
 
 use tabane_io::netlink::Interface;
 use tabane_proto::{LinkConfig, LinkId, Node, NodeStats, Time, Transmit};
 
 use crate::link::{Link, LinkSpec, LinkStatus, RECHECK, Waking};
 use crate::system::{Socket, System};
+
+/// How long it is waited at most until the kernel is asked again for what it did not tell.
+const RECHECK_MAX: Duration = Duration::from_secs(16);
 
 /// A switch port forwards some time after the carrier is up: for so long the
 /// link's neighbours …
@@ -20,6 +24,8 @@ pub(crate) struct Links<S: System> {
     links: Vec<Link<S::Socket>>,
     /// As they were when links were last compared with them.
     devices: Vec<Interface>,
+    /// The kernel did not tell them when it was last asked: how long after that it is asked again.
+    is_blind_for: Option<Duration>,
     port: u16,
 }
 
@@ -68,6 +74,7 @@ impl<S: System> Links<S> {
             system,
             links: links.collect(),
             devices: Vec::new(),
+            is_blind_for: None,
             port,
         }
     }
@@ -109,13 +116,15 @@ impl<S: System> Links<S> {
     /// Makes sockets for links whose address is there, drops those whose address
     /// is gone, and tells the node. Returns what changed, in words.
     pub fn reconcile(&mut self, now: Time, mut node: Option<&mut Node>) -> Vec<String> {
-        let Ok(devices) = self.system.interfaces() else {
-            // No descriptor is left, say. What changed is not told again, so look again.
-            let again = Some(now + RECHECK);
-            self.links.iter_mut().for_each(|l| l.recheck_at = again);
-            return Vec::new();
-        };
         let mut words = Vec::new();
+        let devices = match self.system.interfaces() {
+            Ok(devices) => devices,
+            // No descriptor is left, say.
+            Err(error) => return self.go_blind(now, &error),
+        };
+        if self.is_blind_for.take().is_some() {
+            words.push("the kernel tells this host's devices again".to_owned());
+        }
         for link in &mut self.links {
             link.recheck_at = None;
             link.looked_at = now;
@@ -139,9 +148,23 @@ impl<S: System> Links<S> {
         words
     }
 
-    /// The devices of this host, as they were when the links were last compared with them.
-    pub fn devices(&self) -> &[Interface] {
-        &self.devices
+    /// All stays as it was seen last: that it could not be looked is not that anything is gone. What changed is not
+    /// told again, so it is looked again, ever later. Returns what is to be said of it: once.
+    fn go_blind(&mut self, now: Time, error: &io::Error) -> Vec<String> {
+        let before = self.is_blind_for;
+        let pause = before.map_or(RECHECK, |pause| (pause * 2).min(RECHECK_MAX));
+        self.is_blind_for = Some(pause);
+        let again = Some(now + pause);
+        self.links.iter_mut().for_each(|l| l.recheck_at = again);
+        let words = format!(
+            "the kernel does not tell this host's devices ({error}): links and virtual NIC stay as they were last seen"
+        );
+        before.is_none().then_some(words).into_iter().collect()
+    }
+
+    /// The devices of this host, as they are; `None`: the kernel did not tell them when it was last asked.
+    pub fn devices(&self) -> Option<&[Interface]> {
+        self.is_blind_for.is_none().then_some(&self.devices)
     }
 
     pub fn configs(&self) -> Vec<LinkConfig> {

@@ -265,10 +265,21 @@ fn a_socket_that_cannot_be_opened_is_tried_until_it_can() {
 fn devices_that_cannot_be_listed_are_not_gone() {
     let mut host = Host::new(Fake::with_device(1));
     host.fake.0.borrow_mut().is_deaf = true;
-    assert_eq!(host.look(), [""; 0]);
+    let told = host.look();
+    assert!(told[0].contains("no descriptor is left"), "{told:?}");
+    // Nobody takes what was seen last for what is there.
+    assert!(host.links.devices().is_none());
     assert!(host.is_up());
     assert_eq!(host.links.next_timeout(), Some(host.now + RECHECK));
     assert_eq!(host.send_all(), usize::from(PEERS));
+    // It is looked ever later, and told once.
+    assert_eq!(host.look(), [""; 0]);
+    assert_eq!(host.links.next_timeout(), Some(host.now + 2 * RECHECK));
+    host.fake.0.borrow_mut().is_deaf = false;
+    assert_eq!(host.look(), ["the kernel tells this host's devices again"]);
+    assert_eq!(host.links.devices().map(<[_]>::len), Some(1));
+    host.fake.0.borrow_mut().is_deaf = true;
+    assert_eq!(host.look().len(), 1);
 }
 
 #[test]
