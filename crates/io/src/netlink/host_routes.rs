@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::message::{Message, Request, attributes, u32_at};
 use super::read_ip;
+use super::rules::PROTOCOL;
 use super::socket::{Refused, Socket};
 
-/// Marks the routes that are made here (`ip route show proto 77`): a number that rtnetlink.h gives
-/// to nobody.
-const PROTOCOL: u8 = 77;
+/// The table that everybody uses, unless rules (`ip rule`) say otherwise.
+pub const MAIN_TABLE: u32 = libc::RT_TABLE_MAIN as u32;
 
 // linux/rtnetlink.h; not in the libc crate.
 const METRIC_LOCK: u16 = 1;
@@ -23,9 +23,11 @@ const HEADER_PREFIX: usize = 1;
 const HEADER_TABLE: usize = 4;
 const HEADER_PROTOCOL: usize = 5;
 const HEADER_KIND: usize = 7;
-/// Where it has flags, and the one that asks for a route as it was made (`RTM_F_FIB_MATCH`).
+const HEADER_FROM_PREFIX: usize = 2;
+/// Where it has flags: for a route as it was made, and for the table it is in (IPv6 tells it unasked).
 const HEADER_FLAGS: usize = 8;
 const FIB_MATCH: u32 = 0x2000;
+const LOOKUP_TABLE: u32 = 0x1000;
 
 /// The index of `lo`, which every network namespace has.
 const LOOPBACK: u32 = 1;
@@ -62,19 +64,26 @@ impl HostRoute {
     }
 }
 
-/// A route of the network's to an address.
+/// A route that the kernel takes to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// It, made one to that address alone.
     pub route: HostRoute,
     /// It leads to all that no other route leads to: nothing says that the address is there.
     pub is_default: bool,
+    /// It leads to that address alone.
+    pub is_to_one: bool,
+    /// It was made here.
+    pub is_ours: bool,
+    /// The number of the table that it is in.
+    pub table: u32,
 }
 
 /// What makes and removes them, in the network namespace that it was opened in.
 #[derive(Debug)]
 pub struct HostRoutes {
     socket: Socket,
+    table: u32,
 }
 
 impl HostRoutes {
@@ -82,26 +91,53 @@ impl HostRoutes {
     /// The kernel refuses the socket.
     pub fn open() -> io::Result<HostRoutes> {
         let socket = Socket::choosing()?;
-        Ok(HostRoutes { socket })
+        Ok(HostRoutes {
+            socket,
+            table: MAIN_TABLE,
+        })
     }
 
-    /// The network's route that packets to an address take now, made one to that address alone.
+    /// The table that routes are made in: [`MAIN_TABLE`] at first.
+    #[must_use]
+    pub const fn table(&self) -> u32 {
+        self.table
+    }
+
+    /// Makes routes in another table from now on. Those that were made stay where they are.
+    pub const fn use_table(&mut self, table: u32) {
+        self.table = table;
+    }
+
+    /// The route that packets to an address take now, made one to that address alone; of those that come from
+    /// one of this host's, if it is told.
     ///
     /// # Errors
-    /// There is none, or none to another host, or it is one that was made here.
-    pub fn lookup(&mut self, to: IpAddr) -> io::Result<Found> {
+    /// There is none, or none to another host; or the host has not the address that they come from.
+    pub fn lookup(&mut self, to: IpAddr, from: Option<IpAddr>) -> io::Result<Found> {
         let (family, prefix, octets) = parts(to);
         let mut header = [0; HEADER_BYTES];
         header[..2].copy_from_slice(&[family, prefix]);
-        header[HEADER_FLAGS..].copy_from_slice(&FIB_MATCH.to_ne_bytes());
+        let flags = match to {
+            IpAddr::V4(_) => FIB_MATCH | LOOKUP_TABLE,
+            IpAddr::V6(_) => FIB_MATCH,
+        };
+        header[HEADER_FLAGS..].copy_from_slice(&flags.to_ne_bytes());
+        header[HEADER_FROM_PREFIX] = from.map_or(0, |_| prefix);
         let mut request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_ACK, &header);
         request.attribute(libc::RTA_DST, &octets);
+        if let Some(from) = from {
+            request.attribute(libc::RTA_SRC, &parts(from).2);
+        }
         let read = |message: Message<'_>| {
             let body = message.body;
-            let is_other = *body.get(HEADER_PROTOCOL)? != PROTOCOL;
-            let is_default = *body.get(HEADER_PREFIX)? == 0;
-            let route = read(message, to)?;
-            is_other.then_some(Found { route, is_default })
+            let found_prefix = *body.get(HEADER_PREFIX)?;
+            Some(Found {
+                route: read(message, to)?,
+                is_default: found_prefix == 0,
+                is_to_one: found_prefix == prefix,
+                is_ours: *body.get(HEADER_PROTOCOL)? == PROTOCOL,
+                table: table_of(message)?,
+            })
         };
         let found = self.socket.ask(request, read)?;
         found.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
@@ -114,7 +150,8 @@ impl HostRoutes {
     /// another. Needs CAP_NET_ADMIN.
     pub fn add(&mut self, route: &HostRoute) -> io::Result<()> {
         let how = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        self.execute(write(libc::RTM_NEWROUTE, how, route))
+        let request = write(libc::RTM_NEWROUTE, how, route, self.table);
+        self.execute(request)
     }
 
     /// Makes one in place of the one to the same address, whoever made that.
@@ -123,7 +160,8 @@ impl HostRoutes {
     /// Needs CAP_NET_ADMIN.
     pub fn replace(&mut self, route: &HostRoute) -> io::Result<()> {
         let how = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-        self.execute(write(libc::RTM_NEWROUTE, how, route))
+        let request = write(libc::RTM_NEWROUTE, how, route, self.table);
+        self.execute(request)
     }
 
     /// Removes the one to an address; no other than one made here.
@@ -131,20 +169,39 @@ impl HostRoutes {
     /// # Errors
     /// There is none. Needs CAP_NET_ADMIN.
     pub fn delete(&mut self, to: IpAddr) -> io::Result<()> {
+        self.delete_from(self.table, to)
+    }
+
+    fn delete_from(&mut self, table: u32, to: IpAddr) -> io::Result<()> {
         let (family, prefix, octets) = parts(to);
         let mut header = [0; HEADER_BYTES];
         header[..2].copy_from_slice(&[family, prefix]);
-        header[4..7].copy_from_slice(&[libc::RT_TABLE_MAIN, PROTOCOL, libc::RT_SCOPE_NOWHERE]);
+        header[5..7].copy_from_slice(&[PROTOCOL, libc::RT_SCOPE_NOWHERE]);
         let mut request = Request::new(libc::RTM_DELROUTE, libc::NLM_F_ACK, &header);
-        request.attribute(libc::RTA_DST, &octets);
+        request
+            .attribute(libc::RTA_DST, &octets)
+            .number(libc::RTA_TABLE, table);
         self.execute(request)
     }
 
-    /// Those that were made here.
+    /// Removes all that were made here, in whatever table; as far as that can be.
+    pub fn remove_all(&mut self) {
+        for (table, route) in self.list_all().unwrap_or_default() {
+            let _ = self.delete_from(table, route.to);
+        }
+    }
+
+    /// Those that were made here, in the table that is used.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn list(&mut self) -> io::Result<Vec<HostRoute>> {
+        let all = self.list_all()?.into_iter();
+        let here = all.filter(|(table, _)| *table == self.table);
+        Ok(here.map(|(_, route)| route).collect())
+    }
+
+    fn list_all(&mut self) -> io::Result<Vec<(u32, HostRoute)>> {
         let mut header = [0; HEADER_BYTES];
         header[HEADER_PROTOCOL] = PROTOCOL;
         let make = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &header);
@@ -154,7 +211,8 @@ impl HostRoutes {
             if *body.get(HEADER_PROTOCOL)? != PROTOCOL {
                 return None;
             }
-            read(message, destination(message)?)
+            let route = read(message, destination(message)?)?;
+            Some((table_of(message)?, route))
         };
         Ok(self.socket.dump(make, read_one)?)
     }
@@ -243,7 +301,13 @@ fn destination(message: Message<'_>) -> Option<IpAddr> {
     read_ip(attributes.find(|(kind, _)| *kind == libc::RTA_DST)?.1)
 }
 
-fn write(kind: u16, how: i32, route: &HostRoute) -> Request {
+/// The number of the table that a route is in.
+fn table_of(message: Message<'_>) -> Option<u32> {
+    let mut attributes = attributes(message.body.get(HEADER_BYTES..)?);
+    u32_at(attributes.find(|(kind, _)| *kind == libc::RTA_TABLE)?.1, 0)
+}
+
+fn write(kind: u16, how: i32, route: &HostRoute, table: u32) -> Request {
     let (family, prefix, octets) = parts(route.to);
     let scope = match route.via {
         None if route.to.is_ipv4() => libc::RT_SCOPE_LINK,
@@ -251,9 +315,11 @@ fn write(kind: u16, how: i32, route: &HostRoute) -> Request {
     };
     let mut header = [0; HEADER_BYTES];
     header[..2].copy_from_slice(&[family, prefix]);
-    header[4..8].copy_from_slice(&[libc::RT_TABLE_MAIN, PROTOCOL, scope, libc::RTN_UNICAST]);
+    header[5..8].copy_from_slice(&[PROTOCOL, scope, libc::RTN_UNICAST]);
     let mut request = Request::new(kind, how, &header);
-    request.attribute(libc::RTA_DST, &octets);
+    request
+        .attribute(libc::RTA_DST, &octets)
+        .number(libc::RTA_TABLE, table);
     if let Some(source) = route.source {
         request.attribute(libc::RTA_PREFSRC, &parts(source).2);
     }

@@ -5,11 +5,13 @@
 mod devices;
 mod host_routes;
 mod interfaces;
+mod log;
 mod message;
 mod monitor;
 mod mptcp;
 mod neighbours;
 pub(crate) mod route;
+mod rules;
 mod socket;
 mod subflows;
 mod tcp;
@@ -19,14 +21,17 @@ mod tests;
 use std::net::IpAddr;
 
 pub use devices::{DeviceChange, Devices};
-pub use host_routes::{Found, HostRoute, HostRoutes};
+pub use host_routes::{Found, HostRoute, HostRoutes, MAIN_TABLE};
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
+pub use log::logged_packet;
 pub use monitor::{Change, LinkMonitor};
 pub use mptcp::{MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths};
 pub use neighbours::{Neighbour, Neighbours, neighbours};
+pub use rules::{RoutingMonitor, Rule, RuleAction, Rules};
 pub use subflows::{Subflow, Subflows};
 pub use tcp::{TcpConnection, tcp_connections};
 
+pub(crate) use log::open_log;
 pub(crate) use message::Request;
 pub(crate) use message::text;
 pub(crate) use socket::Socket as RouteSocket;

@@ -27,7 +27,10 @@ const ADDR_ATTR_ADDR4: u16 = 3;
 const ADDR_ATTR_ADDR6: u16 = 4;
 const ADDR_ATTR_PORT: u16 = 5;
 const ADDR_ATTR_FLAGS: u16 = 6;
+const ADDR_ATTR_DEVICE: u16 = 7;
 const FLAG_SIGNAL: u32 = 1;
+const FLAG_SUBFLOW: u32 = 2;
+const FLAG_FULLMESH: u32 = 8;
 
 /// `struct genlmsghdr`.
 const GENERIC_HEADER_BYTES: usize = 4;
@@ -54,6 +57,8 @@ pub struct MptcpEndpoint {
     /// Peers are told of it, it has no port of its own, and nothing more is said of it: as
     /// [`MptcpPaths::announce`] makes them.
     pub is_plain_signal: bool,
+    /// The number of the device that subflows made by it are bound to, if it makes any and has one.
+    pub device: Option<u32>,
 }
 
 /// The path manager of the network namespace that it was opened in.
@@ -172,20 +177,24 @@ fn write_address(request: &mut Request, address: IpAddr) -> &mut Request {
 fn read_endpoint(message: Message<'_>) -> Option<MptcpEndpoint> {
     let (_, entry) = attributes(message.body.get(GENERIC_HEADER_BYTES..)?)
         .find(|(kind, _)| *kind == ATTR_ADDR)?;
-    let (mut id, mut address, mut flags, mut port) = (None, None, 0, 0);
+    let (mut id, mut address, mut flags, mut port, mut device) = (None, None, 0, 0, 0);
     for (kind, value) in attributes(entry) {
         match kind {
             ADDR_ATTR_ID => id = value.first().copied(),
             ADDR_ATTR_ADDR4 | ADDR_ATTR_ADDR6 => address = read_ip(value),
             ADDR_ATTR_FLAGS => flags = u32_at(value, 0)?,
             ADDR_ATTR_PORT => port = u16_at(value, 0)?,
+            ADDR_ATTR_DEVICE => device = u32_at(value, 0)?,
             _ => {}
         }
     }
+    // One that peers are only told of makes none.
+    let makes_subflows = flags & (FLAG_SUBFLOW | FLAG_FULLMESH) != 0;
     Some(MptcpEndpoint {
         id: id?,
         address: address?,
-        is_plain_signal: flags == FLAG_SIGNAL && port == 0,
+        is_plain_signal: flags == FLAG_SIGNAL && port == 0 && device == 0,
+        device: Some(device).filter(|device| *device != 0 && makes_subflows),
     })
 }
 

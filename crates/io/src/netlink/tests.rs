@@ -289,33 +289,42 @@ fn endpoints_and_limits_are_set_and_put_back() {
     );
 }
 
+/// A device `a` with [`ADDRESS`], on a network; its number.
+fn device_on_network() -> u32 {
+    let mut socket = loopback_up();
+    socket.add_veth("a", "b", None).unwrap();
+    let up = LinkSettings {
+        up: true,
+        ..Default::default()
+    };
+    for name in ["a", "b"] {
+        let index = socket.link(name).unwrap().unwrap().index;
+        socket.set_link(index, up).unwrap();
+    }
+    let index = socket.link("a").unwrap().unwrap().index;
+    socket.add_address(index, ADDRESS.into(), 24).unwrap();
+    index
+}
+
 #[test]
 fn a_route_to_one_address_is_made_changed_and_removed() {
     isolated(
         "netlink::tests::a_route_to_one_address_is_made_changed_and_removed",
         || {
-            let mut socket = loopback_up();
-            socket.add_veth("a", "b", None).unwrap();
-            let up = LinkSettings {
-                up: true,
-                ..Default::default()
-            };
-            for name in ["a", "b"] {
-                let index = socket.link(name).unwrap().unwrap().index;
-                socket.set_link(index, up).unwrap();
-            }
-            let index = socket.link("a").unwrap().unwrap().index;
-            socket.add_address(index, ADDRESS.into(), 24).unwrap();
+            let index = device_on_network();
             let neighbour = IpAddr::from([10, 1, 2, 4]);
             let mut routes = HostRoutes::open().unwrap();
             let beyond = IpAddr::from([10, 9, 9, 9]);
-            assert!(routes.lookup(beyond).is_err());
-            let Found { route, is_default } = routes.lookup(neighbour).unwrap();
+            assert!(routes.lookup(beyond, None).is_err());
+            let found = routes.lookup(neighbour, None).unwrap();
+            let route = found.route;
             assert_eq!((route.via, route.device), (None, Some(index)));
-            assert_eq!((route.source, is_default), (Some(ADDRESS.into()), false));
+            assert_eq!(route.source, Some(ADDRESS.into()));
+            assert!(!found.is_default && !found.is_to_one && !found.is_ours);
             let quick = route.with_least_timeout(std::time::Duration::from_millis(20));
             routes.add(&quick).unwrap();
-            assert!(routes.lookup(neighbour).is_err(), "is not the network's");
+            let found = routes.lookup(neighbour, None).unwrap();
+            assert!(found.is_ours && found.is_to_one);
             let mut detour = HostRoute {
                 to: beyond,
                 via: Some(neighbour),
@@ -338,6 +347,49 @@ fn a_route_to_one_address_is_made_changed_and_removed() {
             assert!(routes.list().unwrap().is_empty());
         },
     );
+}
+
+#[test]
+fn rules_say_which_table_is_asked() {
+    isolated("netlink::tests::rules_say_which_table_is_asked", || {
+        const TABLE: u32 = 7577;
+        device_on_network();
+        let (own, neighbour) = (IpAddr::from(ADDRESS), IpAddr::from([10, 1, 2, 4]));
+        let mut monitor = RoutingMonitor::new().unwrap();
+        let (mut rules, mut routes) = (Rules::open().unwrap(), HostRoutes::open().unwrap());
+        assert!(!monitor.has_changed());
+        let found = routes.lookup(neighbour, Some(own)).unwrap();
+        assert_eq!((found.table, found.is_ours), (MAIN_TABLE, false));
+        let foreign = routes.lookup(neighbour, Some([10, 9, 9, 9].into()));
+        assert!(foreign.is_err(), "it is no address of this host's");
+        routes.use_table(TABLE);
+        routes.add(&found.route).unwrap();
+        assert!(monitor.has_changed() && !monitor.has_changed());
+        let found = routes.lookup(neighbour, Some(own)).unwrap();
+        assert_eq!(found.table, MAIN_TABLE, "nobody asks the other one");
+        for is_ipv4 in [true, false] {
+            let before = rules.list(is_ipv4).unwrap();
+            rules.add(is_ipv4, 100, TABLE).unwrap();
+            let twice = rules.add(is_ipv4, 100, TABLE).unwrap_err();
+            assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists, "{twice}");
+            let ours = rules.list(is_ipv4).unwrap().remove(1);
+            let wanted = (100, RuleAction::Lookup(TABLE), true);
+            assert_eq!((ours.priority, ours.action, ours.is_ours), wanted);
+            assert_eq!((ours.from, ours.to), (None, None));
+            assert!(monitor.has_changed());
+            if is_ipv4 {
+                let found = routes.lookup(neighbour, Some(own)).unwrap();
+                assert_eq!((found.table, found.is_ours), (TABLE, true));
+            }
+            rules.remove_ours(is_ipv4);
+            assert_eq!(rules.list(is_ipv4).unwrap(), before);
+        }
+        routes.use_table(MAIN_TABLE);
+        assert!(routes.list().unwrap().is_empty());
+        routes.remove_all();
+        routes.use_table(TABLE);
+        assert!(routes.list().unwrap().is_empty(), "in whatever table");
+    });
 }
 
 #[test]

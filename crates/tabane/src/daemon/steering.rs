@@ -29,6 +29,8 @@ pub struct Helm {
     former: Option<Child>,
     /// When the links are to be told anew.
     draw_at: Option<Time>,
+    /// Why nothing can be steered.
+    failed: Option<String>,
 }
 
 impl Helm {
@@ -46,7 +48,10 @@ impl Helm {
             },
             Err(error) => {
                 log::line(format!("Multipath TCP is not steered: {error}"));
-                Helm::default()
+                Helm {
+                    failed: Some(error.to_string()),
+                    ..Helm::default()
+                }
             }
         }
     }
@@ -54,6 +59,11 @@ impl Helm {
     /// What the keeper has seen and done; `None`: nothing is steered.
     pub fn report(&self) -> Option<&Report> {
         self.steering.as_ref().map(|steering| &steering.report)
+    }
+
+    /// Why nothing is steered though it should be, in words.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
     }
 
     /// Whether it is there, or will be.
@@ -82,6 +92,7 @@ impl Helm {
     /// Has everything put back.
     pub fn stop(&mut self, poller: &Poller) {
         self.start_at = None;
+        self.failed = None;
         if let Some(steering) = self.steering.take() {
             let _ = poller.deregister(&steering);
             self.former = Some(steering.stop());
@@ -171,6 +182,7 @@ impl Daemon {
                 match loss {
                     Loss::Failed(why) => {
                         log::line(format!("Multipath TCP is not steered: {why}"));
+                        self.helm.failed = Some(why);
                     }
                     Loss::Ended => {
                         log::line("the keeper of Multipath TCP has ended; another one is started");
@@ -190,7 +202,7 @@ impl Daemon {
             (false, true) => self.leave_helm(turn),
             (true, false) => self.helm = Helm::start(turn.poller, TOKEN_KEEPER, turn.now),
             (true, true) => self.helm.redraw(turn.now),
-            (false, false) => {}
+            (false, false) => self.helm.failed = None,
         }
     }
 

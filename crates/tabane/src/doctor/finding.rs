@@ -79,6 +79,8 @@ pub enum Cause {
     SlowProgram,
     /// A program under `tabane run`, or the other end of its connections, does not read at all.
     UnreadProgram,
+    /// Something of this machine keeps the kernel's Multipath TCP from being steered.
+    NotSteered,
     /// Reading the clock is slow, or the clock jumps.
     Clock,
 }

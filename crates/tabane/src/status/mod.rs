@@ -20,7 +20,7 @@ pub use client::{
     ask_status, read_answer,
 };
 pub use control::{ReloadReport, Request, Response};
-pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus};
+pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};
 pub use nodes::{NodeAddresses, NodesReport};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{

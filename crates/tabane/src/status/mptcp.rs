@@ -16,6 +16,9 @@ pub struct MptcpStatus {
     pub steered: u64,
     /// Addresses of peers that are reached by another link than their own, which has failed.
     pub detours: Vec<DetourStatus>,
+    /// What is not steered.
+    #[serde(default)]
+    pub unsteered: Vec<UnsteeredStatus>,
     /// The connections: as many as are listed.
     pub listed: Vec<ConnectionStatus>,
 }
@@ -29,6 +32,19 @@ pub struct DetourStatus {
     pub via: IpAddr,
     /// Since when, milliseconds since 1970-01-01 UTC.
     pub since_unix_ms: u64,
+}
+
+/// What is not steered, and why: streams from this address to these peers stand still while its link has failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsteeredStatus {
+    /// This node's address on the link.
+    pub local: IpAddr,
+    /// The peers; none: all.
+    pub peers: Vec<String>,
+    /// What is in the way, in words.
+    pub why: String,
+    /// What would be right, in words.
+    pub mend: String,
 }
 
 /// A connection of Multipath TCP.
@@ -47,6 +63,22 @@ pub struct SubflowStatus {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
+}
+
+impl UnsteeredStatus {
+    /// For people: `all peers`, or up to eight by their names.
+    pub fn to_whom(&self) -> String {
+        const SHOWN: usize = 8;
+        match self.peers.len() {
+            0 => "all peers".to_owned(),
+            1..=SHOWN => self.peers.join(", "),
+            more => format!(
+                "{} and {} more",
+                self.peers[..SHOWN].join(", "),
+                more - SHOWN
+            ),
+        }
+    }
 }
 
 impl MptcpStatus {

@@ -65,6 +65,9 @@ pub struct NodeStatus {
     /// The kernel's Multipath TCP, if it is steered.
     #[serde(default)]
     pub mptcp: Option<MptcpStatus>,
+    /// Why the kernel's Multipath TCP is not steered at all, in words; `null`: it is, or it is not to be.
+    #[serde(default)]
+    pub mptcp_trouble: Option<String>,
 }
 
 /// One of the node's own links, as the operating system has it.

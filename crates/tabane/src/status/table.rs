@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use tabane_cluster::Wire;
 
+use super::mptcp::UnsteeredStatus;
 use super::refused::RefusedStatus;
-use super::report::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
+use super::report::{NodeStatus, PathState, PathStatus, PeerState, PeerStatus, StatusReport};
 
 /// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +120,16 @@ fn head(report: &StatusReport, out: &mut String) {
     }
     if let Some(mptcp) = &node.mptcp {
         line(out, &format!("Multipath TCP: {}", mptcp.summary()));
+        for unsteered in &mptcp.unsteered {
+            line(out, &unsteered_line(node, unsteered));
+            line(out, &format!("    ({})", clean(&unsteered.why)));
+        }
+    }
+    if let Some(why) = &node.mptcp_trouble {
+        line(
+            out,
+            &format!("Multipath TCP is not steered: {}", clean(why)),
+        );
     }
     for (limit, count) in &node.limits_hit {
         line(out, &format!("limit hit: {} {count}", clean(limit)));
@@ -132,6 +143,13 @@ fn head(report: &StatusReport, out: &mut String) {
     if !report.peers.is_empty() {
         out.push('\n');
     }
+}
+
+fn unsteered_line(node: &NodeStatus, unsteered: &UnsteeredStatus) -> String {
+    let local = unsteered.local;
+    let link = node.links.iter().find(|link| link.address.ip() == local);
+    let from = link.map_or_else(|| local.to_string(), |link| format!("link {}", link.link));
+    format!("  {from} to {} is not steered", clean(&unsteered.to_whom()))
 }
 
 /// Width of the first column.

@@ -1,31 +1,23 @@
 //! Makes the kernel be as the plan says, and puts back what it was.
 //!
 //! What is made here bears a mark, so that nothing of the operator's is ever touched: endpoints have
-//! numbers of a range of their own, routes a protocol of their own.
+//! numbers of a range of their own, routes and rules a protocol of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use std::time::Duration;
 
 use tabane_cluster::plain;
-use tabane_io::netlink::{
-    HostRoute, HostRoutes, MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths, Neighbours,
-    Subflows, interfaces,
-};
+use tabane_io::netlink::{Subflows, interfaces};
 
-use super::plan::{Picture, Way, ways};
+use super::endpoints::Endpoints;
+use super::obstacle::Obstacle;
+use super::plan::{Picture, ways};
+use super::routes::Routes;
 use crate::daemon::unix_ms;
-use crate::status::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus};
+use crate::status::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};
 
-/// The numbers of the endpoints that are made here.
-const FIRST_ID: u8 = 240;
-/// What TCP waits at least before it sends again what is not acknowledged, on the way to a peer: a
-/// failure is known after about as long, and what was lost with it is sent again on the detour. (It
-/// is 200 ms otherwise, a guard against acknowledgements that are delayed; the peer's kernel delays
-/// them less, since its route back says the same.)
-const LEAST_TIMEOUT: Duration = Duration::from_millis(20);
 /// Connections that `tabane status` lists at most: some 20 KB of JSON at each change.
 const LISTED_MAX: usize = 128;
 /// Whether the kernel has MPTCP switched on, in this network namespace.
@@ -43,38 +35,36 @@ pub const SWITCHED_OFF: &str = "it is switched off; `sysctl -w net.mptcp.enabled
 
 /// The kernel's MPTCP in this network namespace, and its routes.
 pub struct Kernel {
-    paths: MptcpPaths,
-    routes: HostRoutes,
-    neighbours: Neighbours,
+    endpoints: Endpoints,
+    routes: Routes,
     subflows: Subflows,
-    /// The limits that were found, and those set instead.
-    limits: Option<(MptcpLimits, MptcpLimits)>,
     picture: Picture,
-    /// The routes made here, by the address they lead to.
-    made: BTreeMap<IpAddr, Made>,
-    /// Addresses of this node's that no device has, and that are kept for what lives by them.
-    kept: BTreeSet<IpAddr>,
     /// What `tabane status` tells.
     pub status: MptcpStatus,
-    /// What was said already, so that it is said once.
+    log: Log,
+}
+
+/// What the log should say; each thing once.
+#[derive(Default)]
+pub struct Log {
     told: BTreeSet<String>,
-    /// What the log should say.
     said: Vec<String>,
 }
 
-/// A route made here.
-struct Made {
-    way: Way,
-    /// What the network's route says beside the way, and its device, as far as they are known.
-    metrics: Vec<(u16, Vec<u8>)>,
-    device: Option<u32>,
+impl Log {
+    /// Unless it was said already.
+    pub fn tell(&mut self, text: String) {
+        if self.told.insert(text.clone()) {
+            self.said.push(text);
+        }
+    }
 }
 
 impl Kernel {
     /// # Errors
     /// In words for people: this kernel has no MPTCP, or it is switched off.
     pub fn open() -> Result<Kernel, String> {
-        let paths = MptcpPaths::open().map_err(|error| match error.kind() {
+        let endpoints = Endpoints::open().map_err(|error| match error.kind() {
             ErrorKind::NotFound => MISSING.to_owned(),
             _ => plain(&error),
         })?;
@@ -83,26 +73,17 @@ impl Kernel {
             return Err(SWITCHED_OFF.to_owned());
         }
         let trouble = |error: io::Error| format!("netlink: {}", plain(&error));
-        let mut routes = HostRoutes::open().map_err(trouble)?;
-        // Of one that was killed.
-        for route in routes.list().map_err(trouble)? {
-            let _ = routes.delete(route.to);
-        }
-        for address in routes.kept_addresses().map_err(trouble)? {
-            let _ = routes.release_address(address);
+        let mut log = Log::default();
+        if is_off(CHECKSUMS) {
+            log.tell(UNCHECKED.to_owned());
         }
         Ok(Kernel {
-            paths,
-            routes,
-            neighbours: Neighbours::new().map_err(trouble)?,
+            endpoints,
+            routes: Routes::open().map_err(trouble)?,
             subflows: Subflows::open().map_err(trouble)?,
-            limits: None,
             picture: Picture::default(),
-            kept: BTreeSet::new(),
-            made: BTreeMap::new(),
             status: MptcpStatus::default(),
-            told: BTreeSet::new(),
-            said: Vec::from_iter(is_off(CHECKSUMS).then(|| UNCHECKED.to_owned())),
+            log,
         })
     }
 
@@ -119,243 +100,43 @@ impl Kernel {
                  would not return; `sysctl -w net.ipv4.conf.all.rp_filter=2` says otherwise"
             ));
         }
-        // What matters most first.
-        self.set_routes(&ways(picture));
-        self.note_detours();
-        self.raise_limits(picture.links.len())?;
-        if let Err(error) = self.set_endpoints(&picture.links) {
-            self.tell(format!("Multipath TCP: endpoints: {}", plain(&error)));
-        }
         self.picture = picture.clone();
+        // What matters most first.
+        self.routes.set(&ways(picture), &mut self.log);
+        self.note_detours();
+        self.spread()?;
+        self.note_unsteered();
         Ok(())
     }
 
     /// Makes anew what others have removed, and tries again what could not be made.
     pub fn renew(&mut self) {
-        self.set_routes(&ways(&self.picture));
+        // Nothing was told yet, and what one before has left may be wanted.
+        if self.picture.links.is_empty() {
+            return;
+        }
+        self.routes.doubt();
+        self.routes.set(&ways(&self.picture), &mut self.log);
         self.note_detours();
+        if let Err(why) = self.spread() {
+            self.log.tell(format!("Multipath TCP: {why}"));
+        }
+        self.note_unsteered();
+    }
+
+    /// Has connections use all links.
+    fn spread(&mut self) -> Result<(), String> {
+        let (links, log) = (&self.picture.links, &mut self.log);
+        self.endpoints.raise_limits(links.len(), log)?;
+        if let Err(error) = self.endpoints.set(links, &mut self.subflows, log) {
+            log.tell(format!("Multipath TCP: endpoints: {}", plain(&error)));
+        }
+        Ok(())
     }
 
     /// What the log should say; once.
     pub fn take_said(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.said)
-    }
-
-    fn tell(&mut self, text: String) {
-        if self.told.insert(text.clone()) {
-            self.said.push(text);
-        }
-    }
-
-    /// A connection takes as many paths as this node has links.
-    fn raise_limits(&mut self, links: usize) -> Result<(), String> {
-        let refused = |error: io::Error| match error.kind() {
-            ErrorKind::PermissionDenied => "it takes CAP_NET_ADMIN".to_owned(),
-            _ => format!("limits: {}", plain(&error)),
-        };
-        let now = self.paths.limits().map_err(refused)?;
-        let links = (links as u32).min(MPTCP_LIMIT_MAX);
-        let wanted = MptcpLimits {
-            subflows: now.subflows.max(links),
-            add_addr_accepted: now.add_addr_accepted.max(links),
-        };
-        if wanted != now {
-            self.paths.set_limits(wanted).map_err(refused)?;
-            let found = self.limits.map_or(now, |(found, _)| found);
-            self.limits = Some((found, wanted));
-        }
-        Ok(())
-    }
-
-    /// Has connections tell their peers of these addresses. Those of links that have failed, too:
-    /// they are reached all the same, and the link is used as soon as it returns.
-    fn set_endpoints(&mut self, links: &[IpAddr]) -> io::Result<()> {
-        let endpoints = self.paths.endpoints()?;
-        let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
-        let gone = ours.filter(|endpoint| !links.contains(&endpoint.address));
-        self.withdraw(gone)?;
-        let is_there = |link: &&IpAddr| endpoints.iter().any(|e| e.address == **link);
-        for link in links.iter().filter(|link| !is_there(link)) {
-            let is_free = |id: &u8| !endpoints.iter().any(|endpoint| endpoint.id == *id);
-            // One that was free a moment ago is now the link's before.
-            let mut ids = (FIRST_ID..=u8::MAX).filter(is_free);
-            let mut announce = || Some(self.paths.announce(*link, ids.next()?));
-            let mut result = announce();
-            while let Some(Err(error)) = &result
-                && error.kind() == ErrorKind::ResourceBusy
-                && let Some(next) = announce()
-            {
-                result = Some(next);
-            }
-            result.transpose()?;
-        }
-        Ok(())
-    }
-
-    /// Takes endpoints away, but for those that connections have subflows from: the kernel would end
-    /// these, also the last one of a connection. Returns how many are left.
-    fn withdraw<'a>(
-        &mut self,
-        endpoints: impl Iterator<Item = &'a MptcpEndpoint>,
-    ) -> io::Result<usize> {
-        let mut endpoints = endpoints.peekable();
-        if endpoints.peek().is_none() {
-            return Ok(0);
-        }
-        let subflows = self.subflows.list()?;
-        let mut left = 0;
-        for endpoint in endpoints {
-            let own = endpoint.address;
-            if subflows.iter().any(|subflow| subflow.local.ip() == own) {
-                left += 1;
-            } else {
-                // Somebody else may have been quicker.
-                let _ = self.paths.withdraw(endpoint);
-            }
-        }
-        Ok(left)
-    }
-
-    /// Keeps the addresses of failed links that no device has any more (removed, or gone with the device)
-    /// while there is a detour from them. Without its address a subflow can neither send nor receive,
-    /// wherever a route leads, and what it has not delivered holds up the whole connection.
-    fn keep_addresses(&mut self, ways: &BTreeMap<IpAddr, Way>) {
-        let own = ways.values().filter_map(|way| match way {
-            Way::Detour { own, .. } => Some(*own),
-            Way::Direct { .. } => None,
-        });
-        let mut wanted: BTreeSet<_> = own.collect();
-        if wanted.is_empty() && self.kept.is_empty() {
-            return;
-        }
-        let Ok(devices) = interfaces() else {
-            return;
-        };
-        for address in devices.iter().flat_map(|device| &device.addresses) {
-            wanted.remove(&address.ip);
-        }
-        for address in self.kept.difference(&wanted) {
-            let _ = self.routes.release_address(*address);
-        }
-        for address in &wanted {
-            match self.routes.keep_address(*address) {
-                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                    self.tell(format!("address {address}: {}", plain(&error)));
-                }
-                _ => {}
-            }
-        }
-        self.kept = wanted;
-    }
-
-    fn set_routes(&mut self, ways: &BTreeMap<IpAddr, Way>) {
-        // A detour leads from an address, which must be there first.
-        self.keep_addresses(ways);
-        // The kernel removes them, too, with a device or an address.
-        let present: BTreeSet<_> = match self.routes.list() {
-            Ok(routes) => routes.into_iter().map(|route| route.to).collect(),
-            Err(error) => return self.tell(format!("routes: {}", plain(&error))),
-        };
-        for to in present.iter().filter(|to| !ways.contains_key(to)) {
-            let _ = self.routes.delete(*to);
-        }
-        self.made.retain(|to, _| ways.contains_key(to));
-        // A detour leads by an address that is reached directly: that comes first.
-        let is_direct = |(_, way): &(&IpAddr, &Way)| matches!(way, Way::Direct { .. });
-        let (direct, detours): (Vec<_>, Vec<_>) = ways.iter().partition(is_direct);
-        let mut left_devices = BTreeSet::new();
-        for (to, way) in direct.into_iter().chain(detours) {
-            let is_there = present.contains(to);
-            if is_there && self.made.get(to).is_some_and(|made| made.way == *way) {
-                continue;
-            }
-            match self.set_route(*to, *way, is_there) {
-                Ok(made) => {
-                    let left = made.device.filter(|_| matches!(way, Way::Detour { .. }));
-                    left_devices.extend(left);
-                    self.made.insert(*to, made);
-                }
-                Err(error) => {
-                    // What was there before a detour is there yet.
-                    if !is_there || matches!(way, Way::Direct { .. }) {
-                        self.made.remove(to);
-                    }
-                    // The operator's, who knows better.
-                    if error.kind() != ErrorKind::AlreadyExists {
-                        self.tell(format!("route to {to}: {}", plain(&error)));
-                    }
-                }
-            }
-        }
-        // With its carrier a device loses its neighbours. What was sent before there was a detour waits for an
-        // answer of them, three seconds, and TCP sends nothing again that is still in a queue of its host.
-        for device in left_devices {
-            // The kernel gives up by itself, later.
-            let _ = self.neighbours.forget_unresolved(device);
-        }
-    }
-
-    /// Makes a route, or another of one that `is_there`.
-    fn set_route(&mut self, to: IpAddr, way: Way, is_there: bool) -> io::Result<Made> {
-        let (own, via, other) = match way {
-            Way::Direct { own } => return self.set_direct(to, own, is_there),
-            Way::Detour { own, via, other } => (own, via, other),
-        };
-        // While a link is down there may be no route to its network, or only the one to everywhere else.
-        let (metrics, device) = match self.made.get(&to) {
-            Some(made) => (made.metrics.clone(), made.device),
-            None => match self.routes.lookup(to) {
-                Ok(found) if !found.is_default => (found.route.metrics, found.route.device),
-                _ => (Vec::new(), None),
-            },
-        };
-        let mut make = |source| {
-            let route = HostRoute {
-                to,
-                via: Some(via),
-                device: None,
-                source: Some(source),
-                metrics: metrics.clone(),
-            };
-            let route = route.with_least_timeout(LEAST_TIMEOUT);
-            match is_there {
-                true => self.routes.replace(&route),
-                false => self.routes.add(&route),
-            }
-        };
-        match make(own) {
-            // It may be gone from its device.
-            Err(error) if error.kind() == ErrorKind::InvalidInput => make(other)?,
-            result => result?,
-        }
-        Ok(Made {
-            way,
-            metrics,
-            device,
-        })
-    }
-
-    /// Has the network's own route, and TCP send again sooner there. That route is looked up now that the link
-    /// works: before it may have been another, or of a device that is gone.
-    fn set_direct(&mut self, to: IpAddr, own: IpAddr, is_there: bool) -> io::Result<Made> {
-        if is_there {
-            // It may have gone meanwhile.
-            let _ = self.routes.delete(to);
-        }
-        let found = self.routes.lookup(to)?;
-        let device = found.route.device;
-        if found.is_default && !is_at(own, device) {
-            let what = "nothing leads to it by its link";
-            return Err(io::Error::new(ErrorKind::NetworkUnreachable, what));
-        }
-        let metrics = found.route.metrics.clone();
-        self.routes
-            .add(&found.route.with_least_timeout(LEAST_TIMEOUT))?;
-        Ok(Made {
-            way: Way::Direct { own },
-            metrics,
-            device,
-        })
+        std::mem::take(&mut self.log.said)
     }
 
     /// The connections to peers: how many to each, by its name, and what `tabane status` tells.
@@ -395,14 +176,11 @@ impl Kernel {
     /// Notes which addresses are reached by detours now.
     fn note_detours(&mut self) {
         let before = std::mem::take(&mut self.status.detours);
-        for (to, made) in &self.made {
-            let Way::Detour { via, .. } = made.way else {
-                continue;
-            };
-            let known = before.iter().find(|d| d.to == *to && d.via == via);
+        for (to, via) in self.routes.detours() {
+            let known = before.iter().find(|d| d.to == to && d.via == via);
             self.status.steered += u64::from(known.is_none());
             let new = || DetourStatus {
-                to: *to,
+                to,
                 via,
                 since_unix_ms: unix_ms(),
             };
@@ -413,38 +191,49 @@ impl Kernel {
         self.status.steered += before.iter().filter(is_over).count() as u64;
     }
 
+    /// Notes, and tells, which links to which peers are not steered.
+    fn note_unsteered(&mut self) {
+        let mut found: BTreeMap<(IpAddr, &Obstacle), Vec<String>> = BTreeMap::new();
+        for peer in &self.picture.peers {
+            for path in &peer.paths {
+                if let Some(obstacle) = self.routes.obstacles.get(&path.peer) {
+                    let peers = found.entry((path.own, obstacle)).or_default();
+                    peers.push(peer.name.clone());
+                }
+            }
+        }
+        let bound = self.endpoints.bound.iter();
+        found.extend(bound.map(|(own, obstacle)| ((*own, obstacle), Vec::new())));
+        let status = |((local, obstacle), peers): ((IpAddr, &Obstacle), _)| UnsteeredStatus {
+            local,
+            peers,
+            why: obstacle.why.clone(),
+            mend: obstacle.mend.clone(),
+        };
+        self.status.unsteered = found.into_iter().map(status).collect();
+        for unsteered in &self.status.unsteered {
+            // Without names: it is one thing, whoever comes and goes.
+            let UnsteeredStatus {
+                local, why, mend, ..
+            } = unsteered;
+            self.log.tell(format!(
+                "Multipath TCP from {local} is not steered, to some peers at least: {why}; {mend}"
+            ));
+        }
+    }
+
     /// Puts back what was found, but for endpoints that connections live by; returns whether there
     /// are any of those.
     pub fn put_back(&mut self) -> bool {
-        let listed = self.routes.list().unwrap_or_default().into_iter();
-        let made = std::mem::take(&mut self.made).into_keys();
-        for to in listed.map(|route| route.to).chain(made) {
-            let _ = self.routes.delete(to);
-        }
-        for address in self.routes.kept_addresses().unwrap_or_default() {
-            let _ = self.routes.release_address(address);
-        }
-        if let Some((found, set)) = self.limits.take()
-            && self.paths.limits().is_ok_and(|now| now == set)
-        {
-            let _ = self.paths.set_limits(found);
-        }
+        self.routes.remove_all();
+        self.endpoints.put_back_limits();
         self.withdraw_all()
     }
 
     /// Takes away the endpoints that no connection lives by; returns whether there are others.
     pub fn withdraw_all(&mut self) -> bool {
-        let endpoints = self.paths.endpoints().unwrap_or_default();
-        let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
-        self.withdraw(ours).unwrap_or(0) > 0
+        self.endpoints.withdraw_all(&mut self.subflows)
     }
-}
-
-/// Whether the device of this number has this address.
-fn is_at(own: IpAddr, device: Option<u32>) -> bool {
-    let devices = interfaces().unwrap_or_default().into_iter();
-    let mut own_devices = devices.filter(|device| device.addresses.iter().any(|a| a.ip == own));
-    own_devices.any(|own| Some(own.index) == device)
 }
 
 /// A device of these links on which the kernel drops packets whose answer would take another one
@@ -463,9 +252,4 @@ fn strict_device(links: &[IpAddr]) -> Option<String> {
         setting(&device.name).max(all) == Some(1) && device.addresses.iter().any(|a| is_link(&a.ip))
     });
     strict.next().map(|device| device.name)
-}
-
-/// Whether it was made here, by this process or one before.
-fn is_ours(endpoint: &MptcpEndpoint) -> bool {
-    endpoint.is_plain_signal && endpoint.id >= FIRST_ID
 }

@@ -12,9 +12,12 @@
 //! when the daemon is gone, also if it was killed. The keeper tells which peers have connections:
 //! the paths to those are watched as if they were under load.
 
+mod endpoints;
 mod keeper;
 mod kernel;
+mod obstacle;
 mod plan;
+mod routes;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};

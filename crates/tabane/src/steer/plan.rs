@@ -55,6 +55,15 @@ pub enum Way {
     },
 }
 
+impl Way {
+    /// This node's address on the link that the address belongs to.
+    pub const fn own(&self) -> IpAddr {
+        match self {
+            Way::Direct { own } | Way::Detour { own, .. } => *own,
+        }
+    }
+}
+
 /// The ways to the peers that are known to be there, by the address they lead to. Where no path to a
 /// peer works nothing is known of any: perhaps it is the peer's daemon that is gone.
 pub fn ways(picture: &Picture) -> BTreeMap<IpAddr, Way> {

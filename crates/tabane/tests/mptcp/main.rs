@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod keeper;
+mod others;
 mod via;
 
 use std::io::{BufRead, BufReader};
@@ -26,6 +27,7 @@ struct Kernel {
     endpoints: String,
     limits: String,
     routes: String,
+    rules: String,
 }
 
 fn kernel(cluster: &Cluster, node: usize) -> Kernel {
@@ -36,6 +38,7 @@ fn kernel(cluster: &Cluster, node: usize) -> Kernel {
         endpoints: said(cluster, node, "ip mptcp endpoint show"),
         limits: said(cluster, node, "ip mptcp limits show"),
         routes: routes.collect::<Vec<_>>().join("\n"),
+        rules: said(cluster, node, "ip rule"),
     }
 }
 
@@ -43,10 +46,10 @@ fn kernel(cluster: &Cluster, node: usize) -> Kernel {
 /// likewise.
 fn wait_detour(cluster: &Cluster, link: usize, wanted: bool) {
     for node in 0..2 {
-        let to = cluster.lab().address(1 - node, link);
+        let [own, to] = [node, 1 - node].map(|node| cluster.lab().address(node, link).to_string());
         eventually(&format!("detour to {to}: {wanted}"), || {
             let mut get = cluster.lab().command(node, "ip");
-            get.args(["route", "get", &to.to_string()]);
+            get.args(["route", "get", &to, "from", &own]);
             // Of a device that was switched off there is none at first.
             let route = output("ip", get, PATIENCE).expect("it ends");
             route.status.success() && text(&route.stdout).contains(" via ") == wanted
@@ -322,8 +325,15 @@ fn not_steered(setting: &str, why: &str) -> (Cluster, Kernel) {
         cluster.start(node).expect("starts");
     }
     wait_path(&cluster, 1, "up");
-    let why = format!("Multipath TCP is not steered: {why}");
-    eventually("the log says so", || cluster.log(0).contains(&why));
+    let said = format!("Multipath TCP is not steered: {why}");
+    eventually("the log says so", || cluster.log(0).contains(&said));
+    let is_told = |status: &serde_json::Value| {
+        let trouble = status["node"]["mptcp_trouble"].as_str();
+        trouble.is_some_and(|told| told.starts_with(why))
+    };
+    cluster
+        .wait_status(0, "it is told", is_told)
+        .expect("status");
     (cluster, before)
 }
 
@@ -570,6 +580,9 @@ fn what_the_operator_made_stays() {
     eventually("the peer has a detour", || {
         has(&kernel(&cluster, 1).routes, "10.77.1.1 via 10.77.0.1")
     });
+    // By the operator's route nothing can be steered, and that is told.
+    let told = others::wait_unsteered(&cluster, 1).remove(0);
+    assert_eq!(told["local"], "10.77.1.1", "{told}");
     let during = kernel(&cluster, 0);
     assert!(has(&during.endpoints, &before.endpoints), "{during:?}");
     assert_eq!(during.limits, before.limits);

@@ -10,6 +10,7 @@ mod quality;
 mod reach;
 mod refusals;
 mod shared;
+mod steering;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -18,7 +19,7 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// What is looked for, in words, for the one to whom nothing is wrong.
-pub const CHECKED: [&str; 17] = [
+pub const CHECKED: [&str; 18] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
     "interfaces, addresses and carrier",
@@ -35,6 +36,7 @@ pub const CHECKED: [&str; 17] = [
     "socket buffers and offloads",
     "peers that many send to at once",
     "programs that read slowly",
+    "what keeps Multipath TCP from being steered",
     "clocks",
 ];
 
@@ -50,6 +52,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     quality::judge(facts, &mut found);
     shared::judge(facts, &mut found);
     programs::judge(facts, &mut found);
+    steering::judge(facts, &mut found);
     found.sort_by(|a, b| {
         let share = b.cost_share.total_cmp(&a.cost_share);
         a.severity.cmp(&b.severity).then(share)

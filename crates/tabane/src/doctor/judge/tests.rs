@@ -4,6 +4,7 @@ mod alike;
 mod frames;
 mod moments;
 mod shared;
+mod steering;
 
 use std::collections::BTreeMap;
 

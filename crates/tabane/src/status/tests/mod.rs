@@ -177,6 +177,12 @@ pub(crate) fn example() -> StatusReport {
                     via: "10.77.0.2".parse().unwrap(),
                     since_unix_ms: 1_790_000_000_000,
                 }],
+                unsteered: vec![UnsteeredStatus {
+                    local: "10.77.0.1".parse().unwrap(),
+                    peers: vec!["n1".into()],
+                    why: "the rule `100: from 10.77.0.1 prohibit` forbids it".into(),
+                    mend: "if it is not meant, `ip rule delete pref 100`".into(),
+                }],
                 listed: vec![ConnectionStatus {
                     peer: "n1".into(),
                     subflows: vec![SubflowStatus {
@@ -185,6 +191,7 @@ pub(crate) fn example() -> StatusReport {
                     }],
                 }],
             }),
+            mptcp_trouble: None,
         },
         peers: vec![
             PeerStatus {

@@ -1,0 +1,349 @@
+//! The routes to peers, and what else of the host's routing they need: addresses that are kept, and a
+//! rule where those of others lead past them.
+//!
+//! Whether a route is taken the kernel says: it is asked after each is made, and when anything of its
+//! routing has changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tabane_cluster::plain;
+use tabane_io::netlink::{
+    HostRoute, HostRoutes, Neighbours, RoutingMonitor, Rule, Rules, interfaces,
+};
+
+use super::kernel::Log;
+use super::obstacle::{Obstacle, Verdict, judge};
+use super::plan::Way;
+
+/// What TCP waits at least before it sends again what is not acknowledged, on the way to a peer: a
+/// failure is known after about as long, and what was lost with it is sent again on the detour. (It
+/// is 200 ms otherwise, a guard against acknowledgements that are delayed; the peer's kernel delays
+/// them less, since its route back says the same.)
+const LEAST_TIMEOUT: Duration = Duration::from_millis(20);
+/// The table that a rule made here leads to, with all routes made here and nothing else.
+const TABLE: u32 = 7577;
+/// How many rules of others there may be, one behind the other, that a step gets ahead of.
+const AHEAD_MAX: usize = 4;
+
+/// What was made.
+pub struct Routes {
+    routes: HostRoutes,
+    rules: Rules,
+    neighbours: Neighbours,
+    monitor: RoutingMonitor,
+    /// The routes made here, by the address they lead to.
+    made: BTreeMap<IpAddr, Made>,
+    /// Addresses of this node's that no device has, and that are kept for what lives by them.
+    kept: BTreeSet<IpAddr>,
+    /// What keeps addresses of peers from being steered to.
+    pub obstacles: BTreeMap<IpAddr, Obstacle>,
+}
+
+/// A route made here.
+struct Made {
+    way: Way,
+    /// What the network's route says beside the way, and its device, as far as they are known.
+    metrics: Vec<(u16, Vec<u8>)>,
+    device: Option<u32>,
+    /// The kernel was asked whether it takes it.
+    is_asked: bool,
+}
+
+impl Routes {
+    /// Removes, too, what one that was killed has left.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn open() -> io::Result<Routes> {
+        let mut routes = Routes {
+            routes: HostRoutes::open()?,
+            rules: Rules::open()?,
+            neighbours: Neighbours::new()?,
+            monitor: RoutingMonitor::new()?,
+            made: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            obstacles: BTreeMap::new(),
+        };
+        // Whether they can be told.
+        routes.routes.list()?;
+        routes.remove_all();
+        Ok(routes)
+    }
+
+    /// Removes all that was made here.
+    pub fn remove_all(&mut self) {
+        for is_ipv4 in [true, false] {
+            self.rules.remove_ours(is_ipv4);
+        }
+        self.made.clear();
+        self.routes.remove_all();
+        for address in self.routes.kept_addresses().unwrap_or_default() {
+            let _ = self.routes.release_address(address);
+        }
+    }
+
+    /// The addresses that are reached by a detour, and the peer's other address that it leads by.
+    pub fn detours(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> {
+        self.made.iter().filter_map(|(to, made)| match made.way {
+            Way::Detour { via, .. } => Some((*to, via)),
+            Way::Direct { .. } => None,
+        })
+    }
+
+    /// Has the kernel take these ways, as far as it can be had.
+    pub fn set(&mut self, ways: &BTreeMap<IpAddr, Way>, log: &mut Log) {
+        self.obstacles.retain(|to, _| ways.contains_key(to));
+        self.make(ways, log);
+        for _ in 0..AHEAD_MAX {
+            if !self.ask(log) {
+                break;
+            }
+            self.make(ways, log);
+        }
+    }
+
+    /// Has the kernel asked anew about all ways, if anything of its routing has changed.
+    pub fn doubt(&mut self) {
+        if self.monitor.has_changed() {
+            let all = self.made.values_mut();
+            all.for_each(|made| made.is_asked = false);
+        }
+    }
+
+    /// Asks the kernel whether it takes what was made. Returns whether it was made way by a rule, so that
+    /// all is to be made anew.
+    fn ask(&mut self, log: &mut Log) -> bool {
+        let mut rules: BTreeMap<bool, Vec<Rule>> = BTreeMap::new();
+        let mut ahead_of: BTreeMap<bool, (IpAddr, Rule)> = BTreeMap::new();
+        for (to, made) in self.made.iter_mut().filter(|(_, made)| !made.is_asked) {
+            let own = made.way.own();
+            let answer = match self.routes.lookup(*to, Some(own)) {
+                Ok(found) if found.is_ours => {
+                    self.obstacles.remove(to);
+                    made.is_asked = true;
+                    continue;
+                }
+                answer => answer.map(|found| found.table).map_err(|e| e.kind()),
+            };
+            let list = || self.rules.list(to.is_ipv4()).unwrap_or_default();
+            let rules = rules.entry(to.is_ipv4()).or_insert_with(list);
+            match judge(rules, self.routes.table(), own, *to, answer) {
+                // It is made again.
+                Verdict::Missing => {}
+                Verdict::Behind(rule) => {
+                    let first = ahead_of.get(&to.is_ipv4());
+                    if first.is_none_or(|(_, first)| rule.priority < first.priority) {
+                        ahead_of.insert(to.is_ipv4(), (*to, rule));
+                    }
+                }
+                Verdict::Blocked(obstacle) => {
+                    made.is_asked = true;
+                    self.obstacles.insert(*to, obstacle);
+                }
+            }
+        }
+        let mut is_ahead = false;
+        for (to, rule) in ahead_of.into_values() {
+            match self.get_ahead(to.is_ipv4(), &rule) {
+                Ok(()) => {
+                    is_ahead = true;
+                    log.tell(format!(
+                        "Multipath TCP: the rule `{rule}` leads past the routes to peers; they are in table {TABLE} now, \
+                         which a rule before it asks (`ip rule show table {TABLE}`)"
+                    ));
+                }
+                Err(error) => {
+                    let why = format!(
+                        "the rule `{rule}` leads past, and one before: {}",
+                        plain(&error)
+                    );
+                    self.obstacles.insert(to, Obstacle::refused(to, why));
+                }
+            }
+        }
+        is_ahead
+    }
+
+    /// Has a table with the routes made here, and nothing else, asked just before a rule.
+    fn get_ahead(&mut self, is_ipv4: bool, rule: &Rule) -> io::Result<()> {
+        self.rules.remove_ours(is_ipv4);
+        let priority = rule.priority.saturating_sub(1);
+        self.rules.add(is_ipv4, priority, TABLE)?;
+        if self.routes.table() != TABLE {
+            self.routes.remove_all();
+            self.routes.use_table(TABLE);
+        }
+        Ok(())
+    }
+
+    /// Keeps the addresses of failed links that no device has any more (removed, or gone with the device)
+    /// while there is a detour from them. Without its address a subflow can neither send nor receive,
+    /// wherever a route leads, and what it has not delivered holds up the whole connection.
+    fn keep_addresses(&mut self, ways: &BTreeMap<IpAddr, Way>, log: &mut Log) {
+        let own = ways.values().filter_map(|way| match way {
+            Way::Detour { own, .. } => Some(*own),
+            Way::Direct { .. } => None,
+        });
+        let mut wanted: BTreeSet<_> = own.collect();
+        if wanted.is_empty() && self.kept.is_empty() {
+            return;
+        }
+        let Ok(devices) = interfaces() else {
+            return;
+        };
+        for address in devices.iter().flat_map(|device| &device.addresses) {
+            wanted.remove(&address.ip);
+        }
+        for address in self.kept.difference(&wanted) {
+            let _ = self.routes.release_address(*address);
+        }
+        for address in &wanted {
+            match self.routes.keep_address(*address) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    log.tell(format!("address {address}: {}", plain(&error)));
+                }
+                _ => {}
+            }
+        }
+        self.kept = wanted;
+    }
+
+    fn make(&mut self, ways: &BTreeMap<IpAddr, Way>, log: &mut Log) {
+        // A detour leads from an address, which must be there first.
+        self.keep_addresses(ways, log);
+        // The kernel removes them, too, with a device or an address.
+        let present: BTreeSet<_> = match self.routes.list() {
+            Ok(routes) => routes.into_iter().map(|route| route.to).collect(),
+            Err(error) => return log.tell(format!("routes: {}", plain(&error))),
+        };
+        for to in present.iter().filter(|to| !ways.contains_key(to)) {
+            let _ = self.routes.delete(*to);
+        }
+        self.made.retain(|to, _| ways.contains_key(to));
+        // A detour leads by an address that is reached directly: that comes first.
+        let is_direct = |(_, way): &(&IpAddr, &Way)| matches!(way, Way::Direct { .. });
+        let (direct, detours): (Vec<_>, Vec<_>) = ways.iter().partition(is_direct);
+        let mut left_devices = BTreeSet::new();
+        for (to, way) in direct.into_iter().chain(detours) {
+            let is_there = present.contains(to);
+            if is_there && self.made.get(to).is_some_and(|made| made.way == *way) {
+                continue;
+            }
+            match self.set_route(*to, *way, is_there) {
+                Ok(made) => {
+                    let left = made.device.filter(|_| matches!(way, Way::Detour { .. }));
+                    left_devices.extend(left);
+                    self.made.insert(*to, made);
+                }
+                Err(error) => {
+                    // What was there before a detour is there yet.
+                    if !is_there || matches!(way, Way::Direct { .. }) {
+                        self.made.remove(to);
+                    }
+                    let obstacle = self.obstacle(*to, way.own(), &error);
+                    self.obstacles.insert(*to, obstacle);
+                }
+            }
+        }
+        // With its carrier a device loses its neighbours. What was sent before there was a detour waits for an
+        // answer of them, three seconds, and TCP sends nothing again that is still in a queue of its host.
+        for device in left_devices {
+            // The kernel gives up by itself, later.
+            let _ = self.neighbours.forget_unresolved(device);
+        }
+    }
+
+    /// Makes a route, or another of one that `is_there`.
+    fn set_route(&mut self, to: IpAddr, way: Way, is_there: bool) -> io::Result<Made> {
+        let (own, via, other) = match way {
+            Way::Direct { own } => return self.set_direct(to, own, is_there),
+            Way::Detour { own, via, other } => (own, via, other),
+        };
+        // While a link is down there may be no route to its network, or only the one to everywhere else.
+        let (metrics, device) = match self.made.get(&to) {
+            Some(made) => (made.metrics.clone(), made.device),
+            None => match self.routes.lookup(to, Some(own)) {
+                Ok(found) if found.is_to_one && !found.is_ours => {
+                    return Err(ErrorKind::AlreadyExists.into());
+                }
+                Ok(found) if !found.is_default => (found.route.metrics, found.route.device),
+                _ => (Vec::new(), None),
+            },
+        };
+        let mut make = |source| {
+            let route = HostRoute {
+                to,
+                via: Some(via),
+                device: None,
+                source: Some(source),
+                metrics: metrics.clone(),
+            };
+            let route = route.with_least_timeout(LEAST_TIMEOUT);
+            match is_there {
+                true => self.routes.replace(&route),
+                false => self.routes.add(&route),
+            }
+        };
+        match make(own) {
+            // It may be gone from its device.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => make(other)?,
+            result => result?,
+        }
+        Ok(Made {
+            way,
+            metrics,
+            device,
+            is_asked: false,
+        })
+    }
+
+    /// Has the network's own route, and TCP send again sooner there. That route is looked up now that the link
+    /// works: before it may have been another, or of a device that is gone.
+    fn set_direct(&mut self, to: IpAddr, own: IpAddr, is_there: bool) -> io::Result<Made> {
+        if is_there {
+            // It may have gone meanwhile.
+            let _ = self.routes.delete(to);
+        }
+        let found = self.routes.lookup(to, Some(own))?;
+        // The operator's, who knows better.
+        if found.is_to_one {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        let device = found.route.device;
+        if found.is_default && !is_at(own, device) {
+            let what = "nothing leads to it by its link";
+            return Err(io::Error::new(ErrorKind::NetworkUnreachable, what));
+        }
+        let metrics = found.route.metrics.clone();
+        self.routes
+            .add(&found.route.with_least_timeout(LEAST_TIMEOUT))?;
+        Ok(Made {
+            way: Way::Direct { own },
+            metrics,
+            device,
+            is_asked: false,
+        })
+    }
+
+    /// Why there is no route.
+    fn obstacle(&mut self, to: IpAddr, own: IpAddr, error: &io::Error) -> Obstacle {
+        if error.kind() == ErrorKind::AlreadyExists {
+            return Obstacle::foreign_route();
+        }
+        let rules = self.rules.list(to.is_ipv4()).unwrap_or_default();
+        match judge(&rules, self.routes.table(), own, to, Err(error.kind())) {
+            Verdict::Blocked(obstacle) => obstacle,
+            _ => Obstacle::refused(to, plain(error)),
+        }
+    }
+}
+
+/// Whether the device of this number has this address.
+fn is_at(own: IpAddr, device: Option<u32>) -> bool {
+    let devices = interfaces().unwrap_or_default().into_iter();
+    let mut own_devices = devices.filter(|device| device.addresses.iter().any(|a| a.ip == own));
+    own_devices.any(|own| Some(own.index) == device)
+}
