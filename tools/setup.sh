@@ -55,6 +55,7 @@ tcpdump                  tcpdump
 # What `setup.sh test` adds: programs that tests run as they are.
 TEST='
 haproxy                  haproxy
+bwrap                    bubblewrap
 memcached                memcached
 /usr/lib/postgresql/*/bin/postgres postgresql
 pgbench                  postgresql

@@ -35,7 +35,8 @@ pub struct HandoverListener(Socket);
 pub struct Handover(Socket);
 
 impl HandoverListener {
-    /// Listens at a path where nothing is. Not blocking.
+    /// Listens at a path where nothing is; one that begins with a zero byte is a name of this thread's network
+    /// namespace (unix(7), "abstract"). Not blocking.
     ///
     /// # Errors
     /// `AddrInUse`: something is there. Those of the file system.

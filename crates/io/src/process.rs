@@ -162,6 +162,13 @@ impl AsFd for Watched {
     }
 }
 
+/// The (effective) user of a process, if there is one and the system tells.
+pub fn user_of(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Has `work` done by another process, of which this one is not the parent: in a session of its
 /// own, in the root directory, without this one's standard streams or any other descriptor but
 /// those to be `kept`. It ends when `work` returns. For a process with a single thread.

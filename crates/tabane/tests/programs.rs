@@ -345,6 +345,72 @@ fn redis() {
     }
 }
 
+/// Members of one node, each under a `tabane run` of its own, find each other as those of others: all slots are
+/// served, and replicas follow.
+#[test]
+fn redis_cluster() {
+    const PORTS: [u16; 3] = [7000, 7001, 7002];
+    let site = Site::from(cluster_on(&slow_links()));
+    let member = |node: usize, port: u16| {
+        let directory = site.directory().join(format!("{node}-{port}"));
+        fs::create_dir(&directory).expect("is new");
+        let (directory, port_said) = (directory.display().to_string(), port.to_string());
+        let arguments = [
+            "--port",
+            &port_said,
+            "--dir",
+            &directory,
+            "--save",
+            "",
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "5000",
+            "--protected-mode",
+            "no",
+        ];
+        serve(&site, node, "redis-server", &arguments, port)
+    };
+    let members = [0, 1].map(|node| PORTS.map(|port| member(node, port)));
+    let ends = [0, 1].map(|node| PORTS.map(|port| socket_address(site.address(node), port)));
+    let client = |arguments: &[&str]| under_run(&site, 0, "redis-cli", arguments);
+    let mut create = client(&["--cluster", "create"]);
+    create
+        .args(ends.as_flattened())
+        .args(["--cluster-replicas", "1", "--cluster-yes"]);
+    let made = across_failures(&site, "redis-cli --cluster create", create);
+    assert!(made.contains("All 16384 slots covered"), "{made}");
+    let first = site.address(0).to_string();
+    let load = client(&[
+        "-h",
+        &first,
+        "-p",
+        "7000",
+        "--cluster",
+        "call",
+        &ends[0][0],
+        "ping",
+    ]);
+    let said = across_failures(&site, "redis-cli --cluster call", load);
+    assert_eq!(said.matches("PONG").count(), 6, "{said}");
+    // Keys of all slots, by redirections from member to member.
+    let script =
+        "for n in $(seq 200); do redis-cli -c -h $0 -p 7000 set key:$n $n; done | grep -c OK";
+    let sets = under_run(&site, 0, "sh", &["-c", script, &first]);
+    assert_eq!(across_failures(&site, "redis-cli set", sets), "200\n");
+    let check = client(&["--cluster", "check", &ends[1][2]]);
+    let said = well(
+        "redis-cli",
+        &output("redis-cli", check, PATIENCE).expect("ends"),
+    );
+    assert!(said.contains("200 keys in 3 masters"), "{said}");
+    assert!(
+        said.contains("All nodes agree about slots configuration"),
+        "{said}"
+    );
+    drop(members);
+}
+
 #[test]
 fn memcached() {
     let cluster = Site::from(cluster_on(&slow_links()));

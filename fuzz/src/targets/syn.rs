@@ -1,10 +1,19 @@
-//! Any bytes as a packet in a program's network namespace: what is taken for a SYN is whole, and what
-//! answers it fits.
+//! Any bytes as what the kernel logs in a program's network namespace, or as a packet there: what is taken
+//! for a SYN is whole, and what answers it fits.
 
 use tabane_io::capture::Syn;
+use tabane_io::netlink::logged_packet;
 
-/// Feeds it `packet`.
-pub fn run(packet: &[u8]) {
+/// Feeds it `bytes`.
+pub fn run(bytes: &[u8]) {
+    read(bytes);
+    if let Some(packet) = logged_packet(bytes) {
+        assert!(packet.len() < bytes.len());
+        read(packet);
+    }
+}
+
+fn read(packet: &[u8]) {
     let Some(syn) = Syn::read(packet) else {
         return;
     };

@@ -1,6 +1,6 @@
 //! A program that is spoken with, line by line.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use super::{PATIENCE, Program};
@@ -37,22 +37,39 @@ impl Dialogue {
         Ok(dialogue)
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.program.id()
+    }
+
     /// Wait for its next line that has `part` in it.
     ///
     /// # Errors
     /// It ends without having said so.
     pub fn says(&mut self, part: &str) -> Result<String, LabError> {
+        let mut said = String::new();
         loop {
             let mut line = String::new();
             let bytes = self.lines.read_line(&mut line);
+            said.push_str(&line);
             if bytes.map_err(LabError::io(self.name.clone()))? == 0 {
-                let why = format!("never said: {part}");
+                let why = format!("never said {part:?}, but: {said:?}");
                 return Err(LabError::io(self.name.clone())(io::Error::other(why)));
             }
             if line.contains(part) {
                 return Ok(line);
             }
         }
+    }
+
+    /// Tell it a line.
+    ///
+    /// # Errors
+    /// It reads no more.
+    pub fn tell(&mut self, line: &str) -> Result<(), LabError> {
+        let input = self.input.as_mut();
+        let told = input.map_or(Ok(()), |input| writeln!(input, "{line}"));
+        told.map_err(LabError::io(self.name.clone()))
     }
 
     /// Tell it that there is no more input.

@@ -2,11 +2,13 @@
 //!
 //! In the namespace every address is its own ("AnyIP": a route of type local for all), so
 //! whatever a program connects to, its kernel sends the packets round `lo`. A SYN to another
-//! host is seen here and dropped by a rule ([`Rules`]). When it is known what the host would
-//! have said, it is [sent once more](Capture::admit) and comes out of [`Capture::accept`], or
-//! [refused](Capture::refuse): connecting succeeds, fails or waits exactly as the far end does.
-//! From then on both sides have a genuine TCP connection, and no system call of the program's
-//! costs more than before.
+//! host is dropped by a rule ([`Rules`]), and so is one to the namespace's own addresses and those of
+//! loopback if nobody there takes it: programs of one node have a namespace each, and there may be one
+//! in another that does. The kernel's log (NFLOG) tells of those that are dropped, and of no others.
+//! When it is known what the host would have said, a SYN is [sent once more](Capture::admit) and comes
+//! out of [`Capture::accept`], or [refused](Capture::refuse): connecting succeeds, fails or waits
+//! exactly as the far end does. From then on both sides have a genuine TCP connection, and no system
+//! call of the program's costs more than before.
 //!
 //! All of it works in a user namespace of an ordinary user. The sockets belong to the namespace
 //! they were made in, wherever their user goes.
@@ -21,7 +23,6 @@ mod syn;
 mod tests;
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -32,11 +33,12 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError, is_inside, source_for};
 pub use packet::Unreachable;
-pub use plain::{Datagrams, Listener, Sharing, connect_plainly};
+pub use plain::{Datagrams, Listener, Outward, Sharing, has_address};
 pub use rules::Rules;
 pub use syn::Syn;
 
-use crate::sys::{check, check_len, packet_address, set_option, set_program, step};
+use crate::netlink::{logged_packet, open_log};
+use crate::sys::{check, check_len, get_option, set_option};
 use namespace::CONGESTION_CONTROL;
 use syn::SYN_BYTES_MAX;
 
@@ -45,24 +47,26 @@ const MARK: u32 = 0x7ab;
 /// What packets bear that speak for other hosts: they are for the program, whatever address of this
 /// node it is asked at.
 const MARK_INWARD: u32 = 0x7ac;
-/// `lo` is the first device of every network namespace.
-const LOOPBACK: u32 = 1;
+/// What packets bear that nobody is to hear.
+const MARK_SILENT: u32 = 0x7ad;
+/// Which group of listeners of the kernel's log is told of SYNs. The low ones are in use by programs that
+/// keep logs, of which there may be one in the namespace.
+const LOG_GROUP: u16 = 0x7ab;
+/// What the log says of a packet besides its bytes.
+const LOG_FACTS_BYTES_MAX: usize = 1024;
 /// SYNs that may wait to be looked at: 300 connections at once are more than the default holds,
 /// and one that is lost is repeated only after a second.
 const SYN_BUFFER_BYTES: usize = 16 << 20;
-/// Packets that are no SYN and are passed over on the way to one. The filter lets none pass.
-const OTHER_PACKETS_MAX: usize = 64;
+/// Messages that tell of no SYN and are passed over on the way to one. The rules have none sent.
+const OTHER_MESSAGES_MAX: usize = 64;
 /// What of a kind may have come while nobody looked: more than the buffers hold.
 const WAITING_MAX: usize = 1 << 17;
 /// Where the listener and the socket for datagrams are bound. Nobody else can have this port: not a
 /// client, not a server of an ordinary user; and not one of root, unless it serves tcpmux (RFC 7805:
 /// historic).
-const PORT: u16 = 1;
+pub const PORT: u16 = 1;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
-const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
-// linux/if_packet.h
-const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 // linux/in6.h
 const IPV6_TRANSPARENT: libc::c_int = 75;
 // linux/tcp.h
@@ -110,38 +114,35 @@ impl Capture {
             own: own.to_vec(),
             mark: MARK,
             mark_inward: MARK_INWARD,
+            mark_silent: MARK_SILENT,
             port: PORT,
+            group: LOG_GROUP,
+            bytes_told_max: SYN_BYTES_MAX as u32,
         };
         rules.apply()?;
         Ok(capture)
     }
 
-    /// The next SYN to another host; `None` when there is none.
+    /// The next SYN to another host, or to an address of the namespace's own where nobody takes it; `None`
+    /// when there is none.
     ///
     /// # Errors
     /// Not expected.
     pub fn next_syn(&self) -> io::Result<Option<Syn>> {
-        let mut packet = [MaybeUninit::<u8>::uninit(); SYN_BYTES_MAX];
-        // Whoever handed it on may have it receive other packets: of those a few are passed over at a time.
-        for _ in 0..OTHER_PACKETS_MAX {
-            // SAFETY: the pointer and the length describe `packet`.
-            let received = check(unsafe {
-                libc::recv(
-                    self.syns.as_raw_fd(),
-                    packet.as_mut_ptr().cast(),
-                    packet.len(),
-                    libc::MSG_DONTWAIT,
-                ) as i32
-            });
+        let mut message = [0; SYN_BYTES_MAX + LOG_FACTS_BYTES_MAX];
+        // Whoever handed it on may have it receive other messages: of those a few are passed over at a time.
+        for _ in 0..OTHER_MESSAGES_MAX {
+            let (at, length) = (message.as_mut_ptr().cast(), message.len());
+            let socket = self.syns.as_raw_fd();
+            // SAFETY: pointer and length describe `message`.
+            let received = check_len(unsafe { libc::recv(socket, at, length, libc::MSG_DONTWAIT) });
             let bytes = match received {
-                Ok(bytes) => bytes as usize,
+                Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if is_passed_over(&error) => continue,
                 Err(error) => return Err(error),
             };
-            // SAFETY: the kernel has written so many bytes.
-            let packet = unsafe { std::slice::from_raw_parts(packet.as_ptr().cast(), bytes) };
-            if let Some(syn) = Syn::read(packet) {
+            if let Some(syn) = logged_packet(&message[..bytes]).and_then(Syn::read) {
                 return Ok(Some(syn));
             }
         }
@@ -187,8 +188,9 @@ impl Capture {
         accept(self.listener.accept())
     }
 
-    /// The next datagram to another host: from which of the program's sockets, to whom, and how many
-    /// bytes of it are in `buffer`. `None` when there is none.
+    /// The next datagram to another host, or to an address of the namespace's own where no socket takes
+    /// it: from which of the program's sockets, to whom, and how many bytes of it are in `buffer`. `None`
+    /// when there is none.
     ///
     /// # Errors
     /// Not expected.
@@ -284,7 +286,7 @@ impl Capture {
     /// It is something else, and given back.
     pub fn from_descriptors(descriptors: Vec<OwnedFd>) -> Result<Capture, Vec<OwnedFd>> {
         let kinds = [
-            (Domain::PACKET, Type::DGRAM),
+            (Domain::from(libc::AF_NETLINK), Type::RAW),
             (Domain::IPV4, Type::RAW),
             (Domain::IPV6, Type::RAW),
             (Domain::IPV4, Type::RAW),
@@ -293,7 +295,8 @@ impl Capture {
             (Domain::IPV6, Type::DGRAM),
         ];
         let mut known = descriptors.iter().zip(kinds);
-        if !known.all(|(descriptor, kind)| check_handed_on(descriptor, &[kind]).is_ok()) {
+        let is_known = known.all(|(descriptor, kind)| check_handed_on(descriptor, &[kind]).is_ok());
+        if !is_known || !descriptors.first().is_some_and(is_of_netfilter) {
             return Err(descriptors);
         }
         let descriptors: [OwnedFd; DESCRIPTORS] = descriptors.try_into()?;
@@ -425,14 +428,45 @@ fn check_handed_on(descriptor: &OwnedFd, kinds: &[(Domain, Type)]) -> io::Result
     socket.set_nonblocking(true)
 }
 
-/// Reads from a connection that another process may have, too; never waits.
+/// A connection of which a program hears nothing, not even that what it sends has come: to its kernel the far
+/// end is silent, and what it does then is what the program has asked for (TCP_USER_TIMEOUT and keepalives,
+/// tcp(7)).
+#[derive(Debug)]
+pub struct Silence {
+    /// What the socket's packets bear otherwise.
+    mark: u32,
+}
+
+impl Silence {
+    /// Falls silent on the program's socket.
+    ///
+    /// # Errors
+    /// This process may not, in the namespace of that socket.
+    pub fn begin(socket: &TcpStream) -> io::Result<Silence> {
+        let socket = SockRef::from(socket);
+        let mark = socket.mark()?;
+        socket.set_mark(MARK_SILENT)?;
+        Ok(Silence { mark })
+    }
+
+    /// Is heard again.
+    ///
+    /// # Errors
+    /// Not expected.
+    pub fn end(&self, socket: &TcpStream) -> io::Result<()> {
+        SockRef::from(socket).set_mark(self.mark)
+    }
+}
+
+/// Reads from a socket that another process may have, too; never waits.
 ///
 /// # Errors
 /// As a read has.
-pub fn read_now(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+pub fn read_now(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    let socket = socket.as_fd().as_raw_fd();
     // SAFETY: pointer and length describe `buffer`.
-    check_len(unsafe { libc::recv(socket.as_raw_fd(), at, length, libc::MSG_DONTWAIT) })
+    check_len(unsafe { libc::recv(socket, at, length, libc::MSG_DONTWAIT) })
 }
 
 /// Writes to one; never waits.
@@ -557,16 +591,9 @@ pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
 }
 
 fn syn_socket() -> io::Result<OwnedFd> {
-    let socket = Socket::new(
-        Domain::PACKET,
-        Type::DGRAM.nonblocking(),
-        Some(Protocol::from(0)),
-    )?;
-    set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
-    filter(&socket)?;
+    let socket = open_log(LOG_GROUP, SYN_BYTES_MAX as u32)?;
     grow_syn_buffer(socket.as_fd())?;
-    socket.bind(&packet_address(LOOPBACK, EVERY_PROTOCOL))?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 fn grow_syn_buffer(syns: BorrowedFd<'_>) -> io::Result<usize> {
@@ -574,38 +601,17 @@ fn grow_syn_buffer(syns: BorrowedFd<'_>) -> io::Result<usize> {
     crate::sys::grow_buffer(syns, force, plain, SYN_BUFFER_BYTES)
 }
 
-/// Lets only SYNs pass that bear none of our marks. (Those to the namespace's own addresses are
-/// told apart where they are read: there are few.)
-fn filter(socket: &Socket) -> io::Result<()> {
-    const MARK_AT: u32 = (-0x1000_i32 as u32).wrapping_add(20);
-    const TCP: u32 = 6;
-    let byte = |at| step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, at);
-    let equal = |k, jt, jf| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
-    let and = |k| step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, k);
-    let verdict = |k| step(libc::BPF_RET | libc::BPF_K, 0, 0, k);
-    let program = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, MARK_AT),
-        equal(MARK, 16, 0),
-        equal(MARK_INWARD, 15, 0),
-        byte(0),
-        and(0xf0),
-        equal(0x40, 0, 4),
-        byte(9),
-        equal(TCP, 0, 10),
-        // The TCP header of an IPv4 packet begins behind its options.
-        step(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JA, 0, 0, 3),
-        byte(6),
-        equal(TCP, 0, 6),
-        step(libc::BPF_LDX | libc::BPF_IMM, 0, 0, 40),
-        step(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, 0, 0, 13),
-        and(0x17),
-        equal(0x02, 0, 2),
-        verdict(u32::MAX),
-        verdict(u32::MAX),
-        verdict(0),
-    ];
-    set_program(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+/// Receiving ended without a message, and may be repeated. (Who handed the socket on may have it tell that
+/// messages were lost: programs' kernels repeat SYNs.)
+fn is_passed_over(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOBUFS))
+}
+
+/// Whether a netlink socket is of the protocol that has the log: with others the kernel does more when they
+/// are read than to hand messages out.
+fn is_of_netfilter(descriptor: &OwnedFd) -> bool {
+    let protocol = get_option(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0);
+    protocol.is_ok_and(|protocol| protocol == libc::NETLINK_NETFILTER)
 }
 
 /// Sends whole IP packets.

@@ -1,12 +1,14 @@
 //! Sockets of this node that stand for those of programs in namespaces of their own.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, MsgHdr, Protocol, SockRef, Socket, Type};
 
-use super::{BACKLOG, accept, begin_connecting, bind_to_address, datagrams};
+use super::{
+    BACKLOG, accept, begin_connecting, bind_to_address, check_handed_on, datagrams, read_now,
+};
 use crate::sys::set_option;
 
 /// Of an error only whom it came from is wanted, not what had been sent.
@@ -46,25 +48,97 @@ impl Sharing {
     }
 }
 
-/// A plain socket of this thread's network namespace that is being connected, from one of its
-/// addresses if it is given. Not blocking; when it is writable, it is connected or has its error.
-///
-/// # Errors
-/// It cannot be reached, as far as is known at once; or the namespace does not have that address, or
-/// nobody else may see it.
-pub fn connect_plainly(from: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
-    if from.is_some_and(|from| from.is_loopback() && !to.ip().is_loopback()) {
-        return Err(io::ErrorKind::AddrNotAvailable.into());
+/// A plain socket that leads out of a node, made by a process of the user whose program speaks by it: to the
+/// kernel (rules by user or cgroup, audit) what leaves is that user's, whoever sends it.
+#[derive(Debug)]
+pub struct Outward(Socket);
+
+impl Outward {
+    /// One of this process and of this thread's network namespace: of TCP, or of UDP.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub fn new(is_tcp: bool, is_v6: bool) -> io::Result<Outward> {
+        let domain = if is_v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let (kind, protocol) = match is_tcp {
+            true => (Type::STREAM, Protocol::TCP),
+            false => (Type::DGRAM, Protocol::UDP),
+        };
+        let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))?;
+        if is_tcp {
+            socket.set_out_of_band_inline(true)?;
+            socket.set_tcp_nodelay(true)?;
+        }
+        Ok(Outward(socket))
     }
-    let domain = Domain::for_address(to);
-    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_out_of_band_inline(true)?;
-    socket.set_tcp_nodelay(true)?;
-    if let Some(from) = from {
-        bind_to_address(&socket, from)?;
+
+    /// What another process handed on, which may be anybody.
+    ///
+    /// # Errors
+    /// It is something else, and given back.
+    pub fn from_descriptor(
+        descriptor: OwnedFd,
+        is_tcp: bool,
+        is_v6: bool,
+    ) -> Result<Outward, OwnedFd> {
+        let domain = if is_v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let kind = if is_tcp { Type::STREAM } else { Type::DGRAM };
+        match check_handed_on(&descriptor, &[(domain, kind)]) {
+            Ok(()) => Ok(Outward(descriptor.into())),
+            Err(_) => Err(descriptor),
+        }
     }
-    begin_connecting(&socket, to)?;
-    Ok(socket.into())
+
+    /// Connects it, from one of the addresses of the namespace it was made in if that is given. Not blocking
+    /// if nobody has set it to block; when it is writable, it is connected or has its error.
+    ///
+    /// # Errors
+    /// It cannot be reached, as far as is known at once; or the namespace does not have that address, or
+    /// nobody else may see it.
+    pub fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> io::Result<()> {
+        if from.is_some_and(|from| from.is_loopback() && !to.ip().is_loopback()) {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        if let Some(from) = from {
+            bind_to_address(&self.0, from)?;
+        }
+        begin_connecting(&self.0, to)
+    }
+
+    /// Sends a datagram to whom it is connected to; never waits.
+    ///
+    /// # Errors
+    /// As send(2) has; also what became of an earlier one, and this one is not sent then.
+    pub fn send(&self, data: &[u8]) -> io::Result<()> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        self.0.send_with_flags(data, flags).map(drop)
+    }
+
+    /// Receives a datagram; never waits.
+    ///
+    /// # Errors
+    /// As recv(2) has: also what became of one that was sent.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        read_now(&self.0, buffer)
+    }
+}
+
+/// Its connection, once it is connected.
+impl From<Outward> for TcpStream {
+    fn from(outward: Outward) -> TcpStream {
+        outward.0.into()
+    }
+}
+
+impl AsFd for Outward {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether this thread's network namespace has an address: what is sent to one that it has stays within it.
+pub fn has_address(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// A plain socket of TCP in this thread's network namespace that has a port, and may listen there. Not

@@ -1,4 +1,4 @@
-//! With a real kernel, in a namespace of one's own: connections to hosts that do not exist.
+//! With a real kernel, in a namespace of one's own: connections to hosts that do not exist, and to itself.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -6,15 +6,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
 use super::{
-    Capture, Datagrams, Sharing, Speaker, Syn, Unreachable, connect_as, connection_from, furnish,
-    read_now,
+    Capture, Datagrams, MARK_INWARD, OTHER_MESSAGES_MAX, PORT, Sharing, Speaker, Syn, Unreachable,
+    connect_as, connection_from, furnish, make_transparent, read_now,
 };
 use crate::isolated::isolated;
 use crate::poll::{Interest, Poller};
 
 const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const FAR: [&str; 2] = ["10.77.0.2:80", "[fd77::2]:80"];
+/// Addresses at which a namespace reaches itself.
+const WITHIN: [&str; 5] = ["127.0.0.1", "127.3.2.1", "::1", OWN[0], OWN[1]];
 
 fn capture() -> Capture {
     let own = OWN.map(|text| text.parse::<IpAddr>().unwrap());
@@ -174,7 +178,7 @@ fn datagrams_are_answered_from_where_they_were_sent_to() {
     isolated(
         "capture::tests::datagrams_are_answered_from_where_they_were_sent_to",
         || {
-            let _capture = capture();
+            let capture = capture();
             for (any, at) in [
                 ("0.0.0.0:0", "127.0.0.7"),
                 ("[::]:0", "127.0.0.7"),
@@ -197,6 +201,9 @@ fn datagrams_are_answered_from_where_they_were_sent_to() {
                 assert_eq!(other.recv(&mut heard).unwrap(), 2);
                 drop(other);
                 ours.send(Some(asked), from, b"hi").unwrap();
+                wait_for(capture.datagram_descriptor());
+                let (asked, nobody, _) = capture.next_datagram(&mut heard).unwrap().unwrap();
+                capture.refuse_datagram(asked, nobody).unwrap();
                 wait_for(ours.as_fd());
                 assert_eq!(ours.next_refusal(), Some(from));
                 assert_eq!(ours.next_refusal(), None);
@@ -205,17 +212,310 @@ fn datagrams_are_answered_from_where_they_were_sent_to() {
     );
 }
 
+/// Nothing was held, and nothing came to us.
+fn assert_idle(capture: &Capture) {
+    assert!(capture.next_syn().unwrap().is_none());
+    assert!(capture.accept().unwrap().is_none());
+    assert!(capture.next_datagram(&mut [0; 8]).unwrap().is_none());
+}
+
+/// Sends bytes both ways.
+fn assert_joined(mut ours: TcpStream, mut theirs: TcpStream) {
+    ours.set_nonblocking(false).unwrap();
+    let mut heard = [0; 5];
+    theirs.write_all(b"hello").unwrap();
+    ours.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"hello");
+    ours.write_all(b"there").unwrap();
+    theirs.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"there");
+}
+
+/// A socket of a program's.
+fn stream_socket(address: SocketAddr) -> Socket {
+    let domain = Domain::for_address(address);
+    Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).unwrap()
+}
+
 #[test]
-fn connections_to_itself_stay_within() {
-    isolated("capture::tests::connections_to_itself_stay_within", || {
+fn what_a_socket_of_the_namespace_takes_stays_within() {
+    isolated(
+        "capture::tests::what_a_socket_of_the_namespace_takes_stays_within",
+        || {
+            let capture = capture();
+            for within in WITHIN {
+                let within: IpAddr = within.parse().unwrap();
+                let any = if within.is_ipv4() { "0.0.0.0" } else { "::" };
+                for at in [within, any.parse().unwrap(), "::".parse().unwrap()] {
+                    let listener = TcpListener::bind((at, 0)).unwrap();
+                    let to = SocketAddr::new(within, listener.local_addr().unwrap().port());
+                    let program = connecting(&to.to_string());
+                    let (ours, from) = listener.accept().unwrap();
+                    let theirs = program.join().unwrap().unwrap();
+                    let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+                    assert_eq!(theirs.local_addr().unwrap(), from);
+                    assert_joined(ours, theirs);
+
+                    let server = UdpSocket::bind((at, 0)).unwrap();
+                    let to = SocketAddr::new(within, server.local_addr().unwrap().port());
+                    let program = UdpSocket::bind((within, 0)).unwrap();
+                    program.send_to(b"hello", to).unwrap();
+                    let mut heard = [0; 8];
+                    let (_, from) = server.recv_from(&mut heard).unwrap();
+                    server.send_to(b"hi", from).unwrap();
+                    // Not from everywhere does it come from where it was asked: no host's would.
+                    assert_eq!(program.recv(&mut heard).unwrap(), 2);
+                }
+            }
+            assert_idle(&capture);
+        },
+    );
+}
+
+#[test]
+fn listeners_that_share_a_port_stay_within() {
+    isolated(
+        "capture::tests::listeners_that_share_a_port_stay_within",
+        || {
+            let capture = capture();
+            for within in WITHIN {
+                let mut at = SocketAddr::new(within.parse().unwrap(), 0);
+                let listeners = [(); 2].map(|()| {
+                    let socket = stream_socket(at);
+                    socket.set_reuse_port(true).unwrap();
+                    socket.bind(&at.into()).unwrap();
+                    socket.listen(16).unwrap();
+                    at = socket.local_addr().unwrap().as_socket().unwrap();
+                    socket
+                });
+                let programs = [(); 16].map(|()| connecting(&at.to_string()));
+                assert!(
+                    programs
+                        .map(|p| p.join().unwrap())
+                        .iter()
+                        .all(Result::is_ok)
+                );
+                drop(listeners);
+            }
+            assert_idle(&capture);
+        },
+    );
+}
+
+/// The namespace has a socket for what is left of the one before (TIME_WAIT).
+#[test]
+fn a_connection_from_the_same_port_again_stays_within() {
+    isolated(
+        "capture::tests::a_connection_from_the_same_port_again_stays_within",
+        || {
+            let capture = capture();
+            for within in WITHIN {
+                let within: IpAddr = within.parse().unwrap();
+                let listener = TcpListener::bind((within, 0)).unwrap();
+                let to = listener.local_addr().unwrap();
+                let mut from = SocketAddr::new(within, 0);
+                for _ in 0..3 {
+                    let program = stream_socket(from);
+                    program.bind(&from.into()).unwrap();
+                    program.connect(&to.into()).unwrap();
+                    from = program.local_addr().unwrap().as_socket().unwrap();
+                    let (ours, seen) = listener.accept().unwrap();
+                    assert_eq!(seen, from);
+                    // Whoever closes first keeps what is left.
+                    drop(ours);
+                    let mut theirs = TcpStream::from(program);
+                    assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+                }
+            }
+            assert_idle(&capture);
+        },
+    );
+}
+
+#[test]
+fn a_connection_to_itself_that_nobody_takes_is_held() {
+    isolated(
+        "capture::tests::a_connection_to_itself_that_nobody_takes_is_held",
+        || {
+            let capture = capture();
+            for within in WITHIN {
+                let within: IpAddr = within.parse().unwrap();
+                // It is nobody's port, neither with a socket that does not listen.
+                let bound = stream_socket((within, 0).into());
+                bound.bind(&SocketAddr::new(within, 0).into()).unwrap();
+                let unheard = bound.local_addr().unwrap().as_socket().unwrap();
+                for to in [SocketAddr::new(within, 5432), unheard] {
+                    let program = connecting(&to.to_string());
+                    let syn = next_syn(&capture);
+                    assert_eq!(syn.destination, to);
+                    assert_eq!(syn.source.ip().is_loopback(), within.is_loopback());
+                    assert!(!program.is_finished());
+                    assert!(capture.accept().unwrap().is_none());
+                    capture.admit(&syn).unwrap();
+                    wait_for(capture.accept_descriptor());
+                    let (ours, from, asked) = capture.accept().unwrap().unwrap();
+                    assert_eq!((from, asked), (syn.source, to));
+                    let theirs = program.join().unwrap().unwrap();
+                    assert_eq!(theirs.peer_addr().unwrap(), to);
+                    assert_joined(ours, theirs);
+
+                    let program = connecting(&to.to_string());
+                    capture.refuse(&next_syn(&capture)).unwrap();
+                    let error = program.join().unwrap().unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+                    let program = connecting(&to.to_string());
+                    let (syn, why) = (next_syn(&capture), Unreachable::Host);
+                    capture.refuse_as(&syn, why).unwrap();
+                    let error = program.join().unwrap().unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::HostUnreachable);
+                }
+            }
+            assert_idle(&capture);
+        },
+    );
+}
+
+/// How many connections the kernel of this namespace has ended so.
+fn resets_sent() -> u64 {
+    let counters = std::fs::read_to_string("/proc/self/net/snmp").unwrap();
+    let mut of_tcp = counters.lines().filter(|line| line.starts_with("Tcp:"));
+    let [names, values] = [(); 2].map(|()| of_tcp.next().unwrap().split(' '));
+    let found = names.zip(values).find(|(name, _)| *name == "OutRsts");
+    found.unwrap().1.parse().unwrap()
+}
+
+/// What is left of a connection of ours does not take the next one. (If it did, the program's kernel would
+/// send a reset and try again.)
+#[test]
+fn a_connection_from_the_same_port_again_is_held_again() {
+    isolated(
+        "capture::tests::a_connection_from_the_same_port_again_is_held_again",
+        || {
+            let capture = capture();
+            let to = WITHIN.map(|within| SocketAddr::new(within.parse().unwrap(), 5432));
+            for to in to.into_iter().chain(FAR.map(|far| far.parse().unwrap())) {
+                let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                let mut from: SocketAddr = any.parse().unwrap();
+                for _ in 0..3 {
+                    let program = stream_socket(from);
+                    program.bind(&from.into()).unwrap();
+                    program.set_nonblocking(true).unwrap();
+                    program.connect(&to.into()).unwrap_err();
+                    from.set_port(program.local_addr().unwrap().as_socket().unwrap().port());
+                    let syn = next_syn(&capture);
+                    assert_eq!((syn.source.port(), syn.destination), (from.port(), to));
+                    capture.admit(&syn).unwrap();
+                    wait_for(capture.accept_descriptor());
+                    drop(capture.accept().unwrap().unwrap());
+                    let mut theirs = TcpStream::from(program);
+                    theirs.set_nonblocking(false).unwrap();
+                    assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+                }
+            }
+            assert_eq!(resets_sent(), 0);
+        },
+    );
+}
+
+#[test]
+fn a_listener_at_another_address_does_not_take_it() {
+    isolated(
+        "capture::tests::a_listener_at_another_address_does_not_take_it",
+        || {
+            let capture = capture();
+            for (at, to) in [
+                ("127.0.0.1", OWN[0]),
+                ("127.0.0.1", "127.0.0.2"),
+                (OWN[0], "127.0.0.1"),
+                ("::1", OWN[1]),
+                (OWN[1], "::1"),
+                // One at any address is not at another host's.
+                ("0.0.0.0", "10.77.0.2"),
+                ("::", "fd77::2"),
+            ] {
+                let (at, to): (IpAddr, IpAddr) = (at.parse().unwrap(), to.parse().unwrap());
+                let listener = TcpListener::bind((at, 0)).unwrap();
+                let to = SocketAddr::new(to, listener.local_addr().unwrap().port());
+                let program = connecting(&to.to_string());
+                let syn = next_syn(&capture);
+                assert_eq!(syn.destination, to);
+                capture.admit(&syn).unwrap();
+                wait_for(capture.accept_descriptor());
+                let (ours, ..) = capture.accept().unwrap().unwrap();
+                assert_joined(ours, program.join().unwrap().unwrap());
+            }
+            assert_idle(&capture);
+        },
+    );
+}
+
+#[test]
+fn a_datagram_to_itself_that_nobody_takes_is_held() {
+    isolated(
+        "capture::tests::a_datagram_to_itself_that_nobody_takes_is_held",
+        || {
+            let capture = capture();
+            for (within, port) in WITHIN.into_iter().flat_map(|at| [(at, 53), (at, PORT)]) {
+                let to = SocketAddr::new(within.parse().unwrap(), port);
+                let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                let program = UdpSocket::bind(any).unwrap();
+                program.connect(to).unwrap();
+                program.send(b"hello").unwrap();
+                wait_for(capture.datagram_descriptor());
+                let mut heard = [0; 8];
+                let (from, asked, bytes) = capture.next_datagram(&mut heard).unwrap().unwrap();
+                assert_eq!((from, asked), (program.local_addr().unwrap(), to));
+                assert_eq!(&heard[..bytes], b"hello");
+                capture.send_datagram(to, from, b"hi").unwrap();
+                // It is connected: from elsewhere it would hear nothing.
+                assert_eq!(program.recv(&mut heard).unwrap(), 2);
+                capture.refuse_datagram(from, to).unwrap();
+                let error = program.recv(&mut heard).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            }
+            assert_idle(&capture);
+        },
+    );
+}
+
+#[test]
+fn our_own_port_is_nobodys() {
+    isolated("capture::tests::our_own_port_is_nobodys", || {
         let capture = capture();
-        for own in ["127.0.0.1", "127.3.2.1", "::1", OWN[0], OWN[1]] {
-            let own: IpAddr = own.parse().unwrap();
-            let listener = TcpListener::bind((own, 0)).unwrap();
-            let program = connecting(&listener.local_addr().unwrap().to_string());
-            assert!(listener.accept().is_ok() && program.join().unwrap().is_ok());
+        for within in WITHIN {
+            let to = SocketAddr::new(within.parse().unwrap(), PORT);
+            let program = connecting(&to.to_string());
+            let syn = next_syn(&capture);
+            assert_eq!(syn.destination, to);
+            capture.admit(&syn).unwrap();
+            wait_for(capture.accept_descriptor());
+            let (ours, _, asked) = capture.accept().unwrap().unwrap();
+            assert_eq!(asked, to);
+            assert_joined(ours, program.join().unwrap().unwrap());
+            let program = connecting(&to.to_string());
+            capture.refuse(&next_syn(&capture)).unwrap();
+            let error = program.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+
+            // Who is elsewhere.
+            let far = FAR[usize::from(to.is_ipv6())].parse().unwrap();
+            let error = connect_as(far, to).and_then(|speaker| {
+                wait_for(speaker.as_fd());
+                speaker.take_error().map(Option::unwrap)
+            });
+            let error = error.unwrap_or_else(|error| error);
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            let domain = Domain::for_address(to);
+            let speaker = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            make_transparent(&speaker, to.is_ipv6()).unwrap();
+            speaker.set_mark(MARK_INWARD).unwrap();
+            speaker.bind(&far.into()).unwrap();
+            speaker.connect(&to.into()).unwrap();
+            speaker.send(b"hello").unwrap();
+            let error = UdpSocket::from(speaker).recv(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         }
-        assert!(capture.accept().unwrap().is_none());
+        assert_idle(&capture);
     });
 }
 
@@ -263,7 +563,7 @@ fn what_anybody_hands_on_is_checked_and_never_waited_for() {
             };
             let have_wait = || {
                 for descriptor in copies() {
-                    let socket = socket2::SockRef::from(&descriptor);
+                    let socket = SockRef::from(&descriptor);
                     socket.set_nonblocking(false).unwrap();
                 }
             };
@@ -284,6 +584,11 @@ fn what_anybody_hands_on_is_checked_and_never_waited_for() {
             assert!(Capture::from_descriptors(Vec::new()).is_err());
             let more = [copies(), copies()].into_iter().flatten().collect();
             assert!(Capture::from_descriptors(more).is_err());
+            let (netlink, route) = (Domain::from(libc::AF_NETLINK), libc::NETLINK_ROUTE);
+            let mut routes = copies();
+            let route = Socket::new(netlink, Type::RAW, Some(Protocol::from(route))).unwrap();
+            routes[0] = route.into();
+            assert!(Capture::from_descriptors(routes.into()).is_err());
             let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
             assert!(Speaker::from_descriptor(file()).is_err());
             assert!(connection_from(file()).is_err());
@@ -294,6 +599,60 @@ fn what_anybody_hands_on_is_checked_and_never_waited_for() {
             stream.set_nonblocking(false).unwrap();
             let nothing = read_now(&stream, &mut [0]).unwrap_err();
             assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        },
+    );
+}
+
+#[test]
+fn messages_that_tell_of_no_syn_are_passed_over() {
+    isolated(
+        "capture::tests::messages_that_tell_of_no_syn_are_passed_over",
+        || {
+            let capture = capture();
+            let ours = SockRef::from(&capture.syns).local_addr().unwrap();
+            let protocol = Protocol::from(libc::NETLINK_NETFILTER);
+            let netlink = Domain::from(libc::AF_NETLINK);
+            let anybody = Socket::new(netlink, Type::RAW, Some(protocol)).unwrap();
+            let junk = [&[0xff; 3][..], &[0; 40], &[0xff; 40], &[0x10; 6000]];
+            for junk in junk.iter().cycle().take(OTHER_MESSAGES_MAX) {
+                anybody.send_to(junk, &ours).unwrap();
+            }
+            let program = connecting(FAR[0]);
+            // Of many a few at a time.
+            assert!(capture.next_syn().unwrap().is_none());
+            let syn = next_syn(&capture);
+            assert_eq!(syn.destination, FAR[0].parse().unwrap());
+            capture.refuse(&syn).unwrap();
+            assert!(program.join().unwrap().is_err());
+        },
+    );
+}
+
+#[test]
+fn what_is_sent_once_more_is_not_told_of_again() {
+    isolated(
+        "capture::tests::what_is_sent_once_more_is_not_told_of_again",
+        || {
+            let capture = capture();
+            let (from, far) = ("10.77.0.1:4000".parse().unwrap(), FAR[0].parse().unwrap());
+            let program = stream_socket(from);
+            program.bind(&from.into()).unwrap();
+            program.set_nonblocking(true).unwrap();
+            program.connect(&SocketAddr::into(far)).unwrap_err();
+            let syn = next_syn(&capture);
+            assert_eq!((syn.source, syn.destination), (from, far));
+            drop(program);
+            // Now these ends have a connection, and not with our listener.
+            let listener = TcpListener::bind(far).unwrap();
+            let _theirs = connect_as(from, far).unwrap();
+            assert_eq!(listener.accept().unwrap().1, from);
+            capture.admit(&syn).unwrap();
+            let program = connecting(FAR[1]);
+            let next = next_syn(&capture);
+            assert_eq!(next.destination, FAR[1].parse().unwrap());
+            capture.refuse(&next).unwrap();
+            assert!(program.join().unwrap().is_err());
+            assert_idle(&capture);
         },
     );
 }

@@ -289,6 +289,12 @@ impl AsFd for Socket {
     }
 }
 
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> OwnedFd {
+        socket.fd
+    }
+}
+
 /// The end of a list: a negated error number, and attributes. Nothing of the kind that was
 /// asked for (`ENOENT`) is an empty list.
 fn read_end(body: &[u8]) -> Result<(), Refused> {

@@ -148,11 +148,6 @@ impl Books {
         self.forget_if_over(number);
     }
 
-    /// Whose a place is; nobody's if it is not known any more.
-    pub fn uid(&self, number: u64) -> u32 {
-        self.get(number).map_or(u32::MAX, |book| book.uid)
-    }
-
     /// Whose streams of a place are, to the bundles.
     pub fn owner(&self, number: u64) -> u32 {
         self.get(number).map_or(0, |book| book.owner)

@@ -1,11 +1,14 @@
 //! Datagrams, on their way between programs and the node's own network namespace.
 
-use tabane_io::capture::reset;
+use tabane_io::capture::{Outward, reset};
+use tabane_io::poll::Interest;
 use tabane_proto::{Node, Time};
 
+use super::flows::Ends;
 use super::outbound::TURN_CONNECTIONS;
 use super::words::Transport;
 use super::{Agent, Kind, token};
+use crate::daemon::closing::Lent;
 
 /// Datagrams taken in from one socket before others have their turn.
 pub(super) const TURN_DATAGRAMS: usize = 64;
@@ -14,29 +17,70 @@ impl Agent {
     /// What a program has sent: from its port, if it has one, or else as through a NAT. Returns whether
     /// there may be more.
     pub(super) fn send_datagrams_on(&mut self, now: Time, index: usize) -> bool {
-        let Some(place) = self.places.get(index) else {
-            return false;
-        };
-        let Some(capture) = &place.capture else {
-            return false;
-        };
         for _ in 0..TURN_DATAGRAMS {
+            let Some(place) = self.places.get(index) else {
+                return false;
+            };
+            let Some(capture) = &place.capture else {
+                return false;
+            };
+            if place.spares.hold_datagrams() {
+                self.watch_datagrams(index);
+                return false;
+            }
             let Ok(Some((from, to, bytes))) = capture.next_datagram(&mut self.buffer) else {
                 return false;
             };
             let data = &self.buffer[..bytes];
             let is_chosen = place.source_for(to.ip()) != Some(from.ip());
-            if !self.hosted.send(now, index, from, is_chosen, to, data) {
-                let token = |flow| token(Kind::Flow, flow);
-                let (ends, poller) = ((index, from, to), &self.poller);
-                self.flows.send(now, ends, capture, poller, token, data);
+            let ends = (index, from, to);
+            if !self.hosted.send(now, index, from, is_chosen, to, data)
+                && !self.flows.send(now, ends, capture, data)
+            {
+                let data = data.to_vec();
+                self.send_first(now, ends, data);
             }
         }
         true
     }
 
+    /// Has the poller tell of what a program has sent, unless that is to wait.
+    pub(super) fn watch_datagrams(&mut self, index: usize) {
+        let place = self.places.get(index);
+        let Some((place, capture)) = place.and_then(|it| Some((it, it.capture.as_ref()?))) else {
+            return;
+        };
+        let interest = match place.spares.hold_datagrams() {
+            true => Interest::Nothing,
+            false => Interest::Read,
+        };
+        let token = token(Kind::Datagrams, index);
+        let socket = capture.datagram_descriptor();
+        let _ = self.poller.modify(socket, token, interest);
+    }
+
+    /// A program speaks with somebody for the first time, by this socket. Returns whether it can.
+    pub(super) fn begin_flow(&mut self, now: Time, ends: Ends, outward: Lent<Outward>) -> bool {
+        let (index, from, to) = ends;
+        let is_own = self.places.get(index).is_some_and(|it| it.is_own(to.ip()));
+        let to = match is_own {
+            true => self.way_within_node(index, (from, to)).map(|way| way.to),
+            false => Some(to),
+        };
+        let token = |flow| token(Kind::Flow, flow);
+        let begin = |to| {
+            self.flows
+                .begin(now, ends, to, outward, &self.poller, token)
+        };
+        // What is lost here might have been lost anywhere.
+        to.is_some_and(|to| begin(to).is_ok())
+    }
+
     /// What has come for a program that sent first.
-    pub(super) fn give_datagrams_back(&mut self, now: Time, index: usize) {
+    pub(super) fn give_datagrams_back(&mut self, now: Time, index: usize, has_failed: bool) {
+        if has_failed && self.flows.has_failed(index, &self.poller) {
+            return;
+        }
         let place = self.flows.place_of(index);
         let place = place.and_then(|place| self.places.get(place));
         if let Some(capture) = place.and_then(|place| place.capture.as_ref()) {

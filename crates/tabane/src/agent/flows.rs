@@ -1,31 +1,36 @@
-//! Datagrams of programs: sent on by sockets of this node, and the answers given back in the name
-//! of whoever sent them. What a NAT does, with its time limit (RFC 4787 section 4.3).
+//! Datagrams of programs: sent on by sockets of this node that are the program's user's, and the answers
+//! given back in the name of whoever sent them. What a NAT does, with its time limit (RFC 4787 section 4.3).
 
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 use slab::Slab;
-use tabane_io::capture::Capture;
+use tabane_io::capture::{Capture, Outward};
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
 use super::datagrams::TURN_DATAGRAMS;
+use crate::daemon::closing::Lent;
 
 /// Pairs of a program's socket and another host's at once; beyond it the place that has most
 /// loses the one that was used least lately.
 pub const FLOWS_MAX: usize = 4096;
 /// One that carries nothing for so long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(120);
+/// How often a socket may fail and nothing come of it.
+const FAILURES_MAX: u32 = 64;
 /// Whose socket, in which place, and with whom it speaks.
 pub type Ends = (usize, SocketAddr, SocketAddr);
 
 #[derive(Debug)]
 struct Flow {
-    plain: UdpSocket,
+    outward: Lent<Outward>,
     ends: Ends,
     used: Time,
+    /// How often its socket has failed since something came.
+    failures: u32,
 }
 
 impl Flow {
@@ -46,65 +51,57 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Sends on what a program has sent. `token` makes the poller's tokens of flows.
-    pub fn send(
-        &mut self,
-        now: Time,
-        ends: Ends,
-        capture: &Capture,
-        poller: &Poller,
-        token: impl Fn(usize) -> u64,
-        data: &[u8],
-    ) {
-        let index = match self.by_ends.get(&ends) {
-            Some(index) => *index,
-            None => match self.begin(now, ends, poller, &token) {
-                Ok(index) => index,
-                // As if it had been lost on its way.
-                Err(_) => return,
-            },
+    /// Sends on what a program has sent; `false`: it speaks with them for the first time.
+    pub fn send(&mut self, now: Time, ends: Ends, capture: &Capture, data: &[u8]) -> bool {
+        let index = self.by_ends.get(&ends);
+        let Some(flow) = index.and_then(|index| self.flows.get_mut(*index)) else {
+            return false;
         };
-        let flow = &mut self.flows[index];
         flow.used = now;
-        if let Err(error) = flow.plain.send(data)
+        if let Err(error) = flow.outward.send(data)
             && error.kind() == io::ErrorKind::ConnectionRefused
         {
             // That was said of an earlier one.
             flow.refuse(capture);
             // What is lost here might have been lost anywhere.
-            let _ = flow.plain.send(data);
+            let _ = flow.outward.send(data);
         }
+        true
     }
 
-    fn begin(
+    /// A program speaks with somebody by this socket from now on, who is reached at `to`. `token` makes the
+    /// poller's tokens of flows.
+    ///
+    /// # Errors
+    /// They cannot be reached; the socket cannot be watched.
+    pub fn begin(
         &mut self,
         now: Time,
         ends: Ends,
+        to: SocketAddr,
+        outward: Lent<Outward>,
         poller: &Poller,
         token: impl Fn(usize) -> u64,
-    ) -> io::Result<usize> {
+    ) -> io::Result<()> {
+        outward.connect(None, to)?;
         if self.flows.len() >= FLOWS_MAX {
             self.full += 1;
             let oldest = self.oldest_of_most();
-            oldest.into_iter().for_each(|index| self.forget(index));
+            oldest
+                .into_iter()
+                .for_each(|index| self.forget(index, poller));
         }
-        let (_, _, to) = ends;
-        let plain = match to {
-            SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
-            SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
-        };
-        plain.set_nonblocking(true)?;
-        plain.connect(to)?;
         let entry = self.flows.vacant_entry();
         let index = entry.key();
-        poller.register(&plain, token(index), Interest::Read)?;
+        poller.register(&*outward, token(index), Interest::Read)?;
         entry.insert(Flow {
-            plain,
+            outward,
             ends,
             used: now,
+            failures: 0,
         });
         self.by_ends.insert(ends, index);
-        Ok(index)
+        Ok(())
     }
 
     /// Of the place that has most, the one that was used least lately: who begins many forgets its own.
@@ -127,6 +124,20 @@ impl Flows {
         Some(self.flows.get(index)?.ends.0)
     }
 
+    /// The socket of a flow has failed. One that does so again and again, with nothing to be read, has
+    /// somebody who does not fetch what it has to tell (its error queue): it is forgotten. Returns whether it was.
+    pub fn has_failed(&mut self, index: usize, poller: &Poller) -> bool {
+        let Some(flow) = self.flows.get_mut(index) else {
+            return true;
+        };
+        flow.failures += 1;
+        let is_failing = flow.failures > FAILURES_MAX;
+        if is_failing {
+            self.forget(index, poller);
+        }
+        is_failing
+    }
+
     /// Gives the program what has come for it.
     pub fn give_back(&mut self, now: Time, index: usize, capture: &Capture, buffer: &mut [u8]) {
         let Some(flow) = self.flows.get_mut(index) else {
@@ -134,39 +145,43 @@ impl Flows {
         };
         let (_, source, destination) = flow.ends;
         for _ in 0..TURN_DATAGRAMS {
-            let bytes = match flow.plain.recv(buffer) {
+            let bytes = match flow.outward.receive(buffer) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    flow.failures = 0;
                     flow.refuse(capture);
                     continue;
                 }
                 Err(_) => return,
             };
             flow.used = now;
+            flow.failures = 0;
             let _ = capture.send_datagram(destination, source, &buffer[..bytes]);
         }
     }
 
     /// Forgets what is idle.
-    pub fn forget_old(&mut self, now: Time) {
-        self.retain(|flow| now.since(flow.used) < IDLE_MAX);
+    pub fn forget_old(&mut self, now: Time, poller: &Poller) {
+        self.retain(poller, |flow| now.since(flow.used) < IDLE_MAX);
     }
 
     /// Forgets all of a place.
-    pub fn forget_place(&mut self, place: usize) {
-        self.retain(|flow| flow.ends.0 != place);
+    pub fn forget_place(&mut self, place: usize, poller: &Poller) {
+        self.retain(poller, |flow| flow.ends.0 != place);
     }
 
-    fn retain(&mut self, keeps: impl Fn(&Flow) -> bool) {
+    fn retain(&mut self, poller: &Poller, keeps: impl Fn(&Flow) -> bool) {
         let goes = |(index, flow): (usize, &Flow)| (!keeps(flow)).then_some(index);
         let gone: Vec<usize> = self.flows.iter().filter_map(goes).collect();
-        gone.into_iter().for_each(|index| self.forget(index));
+        gone.into_iter()
+            .for_each(|index| self.forget(index, poller));
     }
 
-    /// Closing the socket takes it out of the poller.
-    fn forget(&mut self, index: usize) {
+    fn forget(&mut self, index: usize, poller: &Poller) {
         if let Some(flow) = self.flows.try_remove(index) {
             self.by_ends.remove(&flow.ends);
+            // Its user may have the socket still, so that closing it is not enough.
+            let _ = poller.deregister(&*flow.outward);
         }
     }
 

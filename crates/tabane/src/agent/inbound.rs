@@ -13,9 +13,10 @@ use super::books::{OF_PLACE, is_within_share};
 use super::opening::{
     CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, CODE_RESET, OPENING_BYTES_MAX, Opening,
 };
-use super::relay::{Far, Near, give_up, reset_far};
+use super::relay::{Far, give_up, reset_far};
 use super::words::ToSupervisor;
 use super::{Agent, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
+use crate::daemon::closing::Lent;
 
 /// How long after its start an agent refuses nobody: those whom the one before had are on their way
 /// back.
@@ -43,7 +44,7 @@ pub(super) struct Inbound {
     /// When it was asked.
     asked_at: Time,
     /// The socket to the program that is being connected.
-    near: Option<TcpStream>,
+    near: Option<Lent<TcpStream>>,
 }
 
 impl Inbound {
@@ -123,7 +124,7 @@ impl Agent {
             return reset(plain);
         }
         let index = self.inbound.insert(Inbound {
-            far: Far::Plain(plain),
+            far: Far::Plain(Lent::ours(plain)),
             bytes: Vec::new(),
             opening: Some(opening),
             places: vec![place],
@@ -223,10 +224,7 @@ impl Agent {
                 Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     self.pass_over(index);
                 }
-                Some(near) => {
-                    let uid = self.places.get(place).map_or(u32::MAX, |place| place.uid);
-                    return self.asked(now, node, (index, self.questions), near, uid);
-                }
+                Some(near) => return self.asked(now, node, (index, self.questions), near),
                 None if self.tell(place, &asked) => return,
                 None => self.pass_over(index),
             }
@@ -243,16 +241,17 @@ impl Agent {
     }
 
     /// Connects to a program of a place; `None`: its supervisor has to be asked.
-    fn connect_spare(&mut self, place: usize, opening: Opening) -> Option<io::Result<TcpStream>> {
-        let speaker = self.take_spare(place, opening.to.is_ipv6())?;
+    fn connect_spare(
+        &mut self,
+        place: usize,
+        opening: Opening,
+    ) -> Option<io::Result<Lent<TcpStream>>> {
+        let speaker = self.take_speaker(place, opening.to.is_ipv6())?;
         let connect = || speaker.connect(opening.from, opening.to);
         let error = match self.alarm.bounds(WAIT_MAX, connect) {
-            Ok(()) => return Some(Ok(speaker.into())),
+            Ok(()) => return Some(Ok(speaker.map(TcpStream::from))),
             Err(error) => error,
         };
-        if let Some(uid) = self.places.get(place).map(|place| place.uid) {
-            self.closing.close(uid, speaker);
-        }
         match error.kind() {
             io::ErrorKind::PermissionDenied
             | io::ErrorKind::AddrInUse
@@ -314,18 +313,17 @@ impl Agent {
         waiting.map(|(index, _)| index).collect()
     }
 
-    /// A place, of this user, has a socket that is connected or being connected, or an error.
+    /// A place has a socket that is connected or being connected, or an error.
     pub(super) fn asked(
         &mut self,
         now: Time,
         node: &mut Node,
         (index, question): (usize, u64),
-        near: io::Result<TcpStream>,
-        uid: u32,
+        near: io::Result<Lent<TcpStream>>,
     ) {
         let inbound = self.inbound.get_mut(index);
         let Some(inbound) = inbound.filter(|it| it.question == question) else {
-            return self.close_aside(uid, near.ok());
+            return;
         };
         // There is one answer.
         inbound.question = ANSWERED;
@@ -337,7 +335,6 @@ impl Agent {
         let asked = inbound.asks().filter(|place| self.may_connect(*place));
         let watched = |_: &usize| self.poller.register(&near, token, Interest::Write).is_ok();
         let Some(asked) = asked.filter(watched) else {
-            self.closing.close(uid, near);
             return self.refuse(now, node, index, CODE_BUSY);
         };
         let inbound = &mut self.inbound[index];
@@ -369,7 +366,7 @@ impl Agent {
     }
 
     /// The socket to a program is no longer being connected.
-    fn take_near(&mut self, index: usize) -> Option<TcpStream> {
+    fn take_near(&mut self, index: usize) -> Option<Lent<TcpStream>> {
         let inbound = self.inbound.get_mut(index)?;
         let near = inbound.near.take()?;
         let place = inbound.asks().and_then(|place| self.places.get_mut(place));
@@ -421,11 +418,6 @@ impl Agent {
             Ok(Some(error)) | Err(error) => Err(error),
         };
         if let Err(error) = stands {
-            let place = self.inbound.get(index).and_then(Inbound::asks);
-            let uid = place
-                .and_then(|place| self.places.get(place))
-                .map(|it| it.uid);
-            self.closing.close(uid.unwrap_or(u32::MAX), near);
             return self.is_not_reached(now, node, index, &error);
         }
         let inbound = self.inbound.get(index);
@@ -439,10 +431,6 @@ impl Agent {
             self.stats.accepted += 1;
             self.lend_port(place, to);
         }
-        let near = Near {
-            socket: near,
-            is_shared: true,
-        };
         self.begin(now, node, place, near, far);
     }
 
@@ -453,12 +441,7 @@ impl Agent {
     }
 
     pub(super) fn forget_inbound(&mut self, index: usize) -> Option<Far> {
-        let place = self.inbound.get(index).and_then(Inbound::asks);
-        let uid = place
-            .and_then(|place| self.places.get(place))
-            .map(|it| it.uid);
-        let near = self.take_near(index);
-        self.close_aside(uid.unwrap_or(u32::MAX), near);
+        drop(self.take_near(index));
         let inbound = self.inbound.try_remove(index)?;
         if let Far::Stream(peer, stream) = inbound.far {
             self.owners.remove(&(peer, stream));

@@ -23,6 +23,7 @@ mod relay;
 mod relays;
 mod rights;
 mod room;
+mod spares;
 mod stats;
 mod turns;
 mod unread;
@@ -64,7 +65,7 @@ use turns::Turns;
 use unread::Unread;
 use urgent::SERVICE_URGENT;
 
-use crate::daemon::closing::Closing;
+use crate::daemon::closing::{Closing, Lent};
 
 /// What the socket that supervisors connect to is called among those of a daemon.
 pub const SOCKET_NAME: &str = "run";
@@ -151,7 +152,7 @@ enum Owner {
 /// A plain connection that a held one waits for.
 #[derive(Debug)]
 struct Attempt {
-    plain: TcpStream,
+    plain: Lent<TcpStream>,
     place: usize,
     ends: Ends,
 }
@@ -184,6 +185,8 @@ pub struct Agent {
     plain_relays: usize,
     flows: Flows,
     hosted: Hosted,
+    /// Whether this node has addresses that programs connected to, as it was looked last.
+    here: HashMap<IpAddr, bool>,
     claims: Vec<Waiting>,
     room: Room,
     /// Connections of each node that nobody here has accepted yet.
@@ -205,6 +208,8 @@ pub struct Agent {
     turns: Turns,
     /// Relays that wait for a program to read.
     unread: Unread,
+    /// Peers to which no link works.
+    silent: HashSet<PeerId>,
     buffer: Vec<u8>,
     /// A program has said something.
     said: bool,
@@ -247,6 +252,7 @@ impl Agent {
             plain_relays: 0,
             flows: Flows::default(),
             hosted: Hosted::default(),
+            here: HashMap::new(),
             claims: Vec::new(),
             room: Room::new(),
             openings: HashMap::new(),
@@ -260,6 +266,7 @@ impl Agent {
             books: Books::default(),
             turns: Turns::default(),
             unread: Unread::default(),
+            silent: HashSet::new(),
             buffer: vec![0; BUFFER_BYTES],
             said: false,
             look_at: Time::ZERO,
@@ -334,7 +341,7 @@ impl Agent {
             Kind::Datagrams => {
                 self.send_datagrams_on(now, index);
             }
-            Kind::Flow => self.give_datagrams_back(now, index),
+            Kind::Flow => self.give_datagrams_back(now, index, ready.failed),
             Kind::Hosted => self.take_in(now, node, index),
         }
     }
@@ -418,8 +425,9 @@ impl Agent {
     }
 
     fn forget_old(&mut self, now: Time, node: &mut Node) {
-        self.flows.forget_old(now);
+        self.flows.forget_old(now, &self.poller);
         self.hosted.forget_old(now);
+        self.here.clear();
         let owners = &self.owners;
         self.early_marks
             .retain(|stream, _| owners.contains_key(stream));
@@ -441,8 +449,7 @@ impl Agent {
                 keeps
             });
         }
-        let places = &self.places;
-        self.attempts.retain(|_, attempt| {
+        self.keep_attempts(|places, attempt| {
             let place = places.get(attempt.place);
             place.is_some_and(|place| place.held.contains_key(&attempt.ends))
         });

@@ -3,18 +3,20 @@
 use core::cell::Cell;
 use core::time::Duration;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 
-use tabane_io::capture::{Capture, Syn, Unreachable, connect_plainly, reset};
+use slab::Slab;
+use tabane_io::capture::{Capture, Outward, Syn, Unreachable, has_address, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, CODE_RESET, Opening, SERVICE_TCP};
-use super::place::{Awaited, Ends, Held, Place};
-use super::relay::{Far, Near};
+use super::place::{Awaited, Ends, Held, Place, Way};
+use super::relay::Far;
 use super::rights;
 use super::{Agent, Attempt, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
+use crate::daemon::closing::Lent;
 
 /// A peer that has never been there and has been looked for for so long is not just being connected to:
 /// its node is away, or runs without tabane.
@@ -55,9 +57,6 @@ impl Agent {
         let place = &mut self.places[index];
         let to = syn.destination.ip();
         let ends = (syn.source, syn.destination);
-        if place.is_own(to) {
-            return;
-        }
         if let Some(held) = place.held.get_mut(&ends) {
             held.is_repeated(syn, now);
             if let (Awaited::Admitted(_), Some(capture)) = (&held.awaited, &place.capture) {
@@ -71,8 +70,12 @@ impl Agent {
             return;
         }
         let held = Held::new(syn, now);
-        self.places[index].held.insert(ends, held);
+        let place = &mut self.places[index];
+        place.held.insert(ends, held);
         let from = ends.0.ip();
+        if place.is_own(to) {
+            return self.go_within_node(now, index, ends);
+        }
         match directory.peer_at(to) {
             Some(peer) if directory.is_own(from) => self.ask_peer(now, node, index, ends, peer),
             // All addresses can be bound in a namespace. Whether this one is the node's, its kernel knows.
@@ -80,8 +83,38 @@ impl Agent {
                 let from = self.places[index].is_chosen(from).then_some(from);
                 self.go_plainly(now, index, ends, from);
             }
-            None => self.attempt(now, index, ends, None),
+            None => self.leave(now, index, ends, Way::to(ends.1)),
         }
+    }
+
+    /// Nobody in its namespace listens where the program connects to, which is an address of its node's own, or
+    /// loopback: perhaps somebody of the node does.
+    fn go_within_node(&mut self, now: Time, index: usize, ends: Ends) {
+        match self.way_within_node(index, ends) {
+            Some(way) => self.leave(now, index, ends, way),
+            None => {
+                let error = io::ErrorKind::ConnectionRefused.into();
+                self.conclude(now, index, ends, Err(error));
+            }
+        }
+    }
+
+    /// The way to an own address of a place's, at its node. The virtual NIC is not there if only this user's
+    /// programs have a daemon: then it is another of the node's addresses; `None`: there is none.
+    pub(super) fn way_within_node(&mut self, index: usize, (from, to): Ends) -> Option<Way> {
+        let is_here = |agent: &mut Agent, address: IpAddr| {
+            let known = agent.here.entry(address);
+            *known.or_insert_with(|| address.is_loopback() || has_address(address))
+        };
+        let own = self.places.get(index)?.own_like(to.ip());
+        let at = core::iter::once(to.ip()).chain(own);
+        let at: Vec<IpAddr> = at.collect();
+        let at = at.into_iter().find(|at| is_here(self, *at))?;
+        let is_whole = at == to.ip() && is_here(self, from.ip());
+        Some(Way {
+            from: is_whole.then_some(from.ip()),
+            to: (at, to.port()).into(),
+        })
     }
 
     /// Asks a node whether a program there accepts. One that is only just being connected to is waited
@@ -168,26 +201,38 @@ impl Agent {
             let error = io::ErrorKind::ConnectionRefused.into();
             return self.conclude(now, place, ends, Err(error));
         }
-        if let Some(held) = self
-            .places
-            .get_mut(place)
-            .and_then(|p| p.held.get_mut(&ends))
-        {
-            held.awaited = Awaited::Plain;
-        }
-        self.attempt(now, place, ends, from);
+        self.leave(now, place, ends, Way { from, to: ends.1 });
     }
 
-    /// Connects plainly, from this node, and from this one of its addresses if it matters.
-    fn attempt(&mut self, now: Time, place: usize, ends: Ends, from: Option<IpAddr>) {
+    /// Connects plainly by this socket.
+    pub(super) fn attempt(
+        &mut self,
+        now: Time,
+        place: usize,
+        ends: Ends,
+        outward: Lent<Outward>,
+        way: Way,
+    ) {
+        let connect = || outward.connect(way.from, way.to);
+        let connected = self.alarm.bounds(WAIT_MAX, connect);
+        if let Err(error) = connected {
+            if error.kind() == io::ErrorKind::Interrupted {
+                self.must_end(place, WAITS);
+            }
+            return self.conclude(now, place, ends, Err(error));
+        }
+        let plain = outward.map(TcpStream::from);
         let entry = self.attempts.vacant_entry();
         let token = token(Kind::Attempt, entry.key());
-        let attempt = connect_plainly(from, ends.1).and_then(|plain| {
-            self.poller.register(&plain, token, Interest::Write)?;
-            Ok(Attempt { plain, place, ends })
-        });
-        match attempt {
-            Ok(attempt) => drop(entry.insert(attempt)),
+        match self.poller.register(&*plain, token, Interest::Write) {
+            Ok(()) => {
+                entry.insert(Attempt { plain, place, ends });
+                let held = self.places.get_mut(place);
+                let held = held.and_then(|place| place.held.get_mut(&ends));
+                if let Some(held) = held {
+                    held.awaited = Awaited::Plain;
+                }
+            }
             Err(error) => self.conclude(now, place, ends, Err(error)),
         }
     }
@@ -197,12 +242,30 @@ impl Agent {
         let Some(attempt) = self.attempts.try_remove(index) else {
             return;
         };
-        let _ = self.poller.deregister(&attempt.plain);
-        let result = match attempt.plain.take_error() {
-            Ok(None) => Ok(Far::Plain(attempt.plain)),
+        let _ = self.poller.deregister(&*attempt.plain);
+        let stands = match attempt.plain.take_error() {
+            // One that was given the port it is to connect to has found itself: nobody listens there.
+            Ok(None) => match (attempt.plain.peer_addr(), attempt.plain.local_addr()) {
+                (Ok(peer), Ok(own)) if peer == own => Err(io::ErrorKind::ConnectionRefused.into()),
+                (peer, _) => peer.map(drop),
+            },
             Ok(Some(error)) | Err(error) => Err(error),
         };
+        let result = stands.map(|()| Far::Plain(attempt.plain));
         self.conclude(now, attempt.place, attempt.ends, result);
+    }
+
+    /// Nobody waits any more for the attempts that this does not keep.
+    pub(super) fn keep_attempts(&mut self, keeps: impl Fn(&Slab<Place>, &Attempt) -> bool) {
+        let (poller, places) = (&self.poller, &self.places);
+        self.attempts.retain(|_, attempt| {
+            let is_kept = keeps(places, attempt);
+            if !is_kept {
+                // Its user may have the socket still, so that closing it is not enough.
+                let _ = poller.deregister(&*attempt.plain);
+            }
+            is_kept
+        });
     }
 
     /// The other agent says whether a program there accepts.
@@ -296,7 +359,7 @@ impl Agent {
         let has_waited = Cell::new(false);
         let accept = |agent: &Agent| {
             let place = agent.places.get(index);
-            let capture = place.and_then(|place| place.capture.as_ref());
+            let capture = place.and_then(|place| place.capture.as_deref());
             let accept = || capture.map_or(Ok(None), Capture::accept);
             let accepted = agent.alarm.bounds(WAIT_MAX, accept);
             let is_late = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
@@ -314,11 +377,7 @@ impl Agent {
             let held = self.places[index].held.remove(&(source, destination));
             match held.map(|held| held.awaited) {
                 Some(Awaited::Admitted(far)) => {
-                    let near = Near {
-                        socket: near,
-                        is_shared: false,
-                    };
-                    self.begin(now, node, index, near, far);
+                    self.begin(now, node, index, Lent::ours(near), far);
                 }
                 // Whoever was to carry it is gone.
                 _ => reset(near),

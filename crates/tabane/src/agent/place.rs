@@ -2,21 +2,23 @@
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
-use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use tabane_io::capture::{Capture, Speaker, Syn, connection_from, source_for};
+use tabane_io::capture::{Capture, Syn, connection_from, source_for};
 use tabane_io::credentials::{Credentials, peer_groups};
 use tabane_io::handover::Handover;
 use tabane_io::poll::Interest;
+use tabane_io::process::user_of;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::opening::CODE_RESET;
 use super::relay::{Far, give_up};
-use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor};
+use super::spares::Spares;
+use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor, Transport};
 use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, WAIT_MAX, token};
+use crate::daemon::closing::Lent;
 
 /// An admitted connection comes at once, or the program has given up.
 const ADMITTED_MAX: Duration = Duration::from_secs(5);
@@ -27,8 +29,6 @@ const SYN_PAUSE: Duration = Duration::from_secs(1);
 const SYN_LATE_MAX: Duration = Duration::from_secs(1);
 /// How often datagrams are taken in that a program sent before it ended: more than its kernel keeps of them.
 const LAST_TURNS: usize = 256;
-/// Sockets of each kind that a place has ready.
-const SPARES: usize = 8;
 /// How long a program may take to begin that has connected.
 const BEGIN_MAX: Duration = Duration::from_secs(5);
 /// How often the sockets of a place may fail from one look to the next.
@@ -43,6 +43,21 @@ const TURN_WORDS: usize = 64;
 /// Of a connection: its source and its destination.
 pub type Ends = (SocketAddr, SocketAddr);
 
+/// How something leaves its namespace plainly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// From this address of the node, if it matters.
+    pub from: Option<IpAddr>,
+    pub to: SocketAddr,
+}
+
+impl Way {
+    /// To there.
+    pub const fn to(to: SocketAddr) -> Way {
+        Way { from: None, to }
+    }
+}
+
 /// What a connection that begins here waits for.
 #[derive(Debug)]
 pub enum Awaited {
@@ -50,6 +65,8 @@ pub enum Awaited {
     Stream(PeerId, StreamId),
     /// Another node, which is only just being connected to.
     Peer(PeerId),
+    /// A socket by which it may leave its namespace.
+    Socket(Way),
     /// A plain connection of this node.
     Plain,
     /// The program's kernel, which has been told.
@@ -116,7 +133,7 @@ impl Held {
 /// One namespace.
 #[derive(Debug)]
 pub struct Place {
-    pub supervisor: Handover,
+    pub supervisor: Lent<Handover>,
     /// No other place has it, or had it before.
     pub number: u64,
     /// Whose program it is.
@@ -126,7 +143,7 @@ pub struct Place {
     /// What its supervisor says it is for, once it has.
     pub program: Option<Program>,
     /// Its sockets, once its supervisor has handed them over.
-    pub capture: Option<Capture>,
+    pub capture: Option<Lent<Capture>>,
     /// The addresses it has, with the lengths of their networks' prefixes.
     own: Vec<(IpAddr, u8)>,
     /// When it was welcomed.
@@ -138,8 +155,8 @@ pub struct Place {
     pub held: HashMap<Ends, Held>,
     /// Sockets that are being connected to programs here.
     pub reaching: usize,
-    /// Sockets of IPv4 and of IPv6 that can speak for programs of other nodes.
-    spares: [Spares; 2],
+    /// Sockets that it has ready.
+    pub spares: Spares,
 }
 
 /// Words that wait.
@@ -150,14 +167,6 @@ pub struct Unsaid {
     is_answer: bool,
 }
 
-/// Sockets that are ready to be connected to a program, so that its supervisor need not be asked.
-#[derive(Debug, Default)]
-struct Spares {
-    speakers: Vec<Speaker>,
-    /// More are on their way.
-    asked: bool,
-}
-
 /// What a namespace was made for. It may have ended, and others that it started be there.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -166,7 +175,7 @@ pub struct Program {
 }
 
 impl Place {
-    fn new(now: Time, supervisor: Handover, who: Credentials, number: u64) -> Place {
+    fn new(now: Time, supervisor: Lent<Handover>, who: Credentials, number: u64) -> Place {
         Place {
             supervisor,
             number,
@@ -180,7 +189,7 @@ impl Place {
             unsaid: VecDeque::new(),
             held: HashMap::new(),
             reaching: 0,
-            spares: Default::default(),
+            spares: Spares::default(),
         }
     }
 
@@ -226,7 +235,13 @@ impl Place {
         source_for(&self.own, destination)
     }
 
-    /// Whether packets to this address never leave the namespace.
+    /// Its own addresses of the family of this one.
+    pub fn own_like(&self, address: IpAddr) -> impl Iterator<Item = IpAddr> {
+        let own = self.own.iter().map(|(own, _)| *own);
+        own.filter(move |own| own.is_ipv4() == address.is_ipv4() && !address.is_loopback())
+    }
+
+    /// Whether this address is of its node's own, or loopback.
     pub fn is_own(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.has(address)
     }
@@ -253,16 +268,15 @@ impl Agent {
             let Some((supervisor, who)) = self.accepted(accept, drop) else {
                 return;
             };
+            let supervisor = self.closing.lend(who.uid, supervisor);
             if self.only_of.is_some_and(|uid| uid != who.uid) {
-                self.closing.close(who.uid, supervisor);
                 continue;
             }
-            let groups = || peer_groups(&supervisor).unwrap_or_default();
+            let groups = || peer_groups(&*supervisor).unwrap_or_default();
             if !self.access.has(who, groups) {
                 self.stats.forbidden += 1;
                 let why = NOT_HERE.to_owned();
                 let _ = supervisor.send(&ToSupervisor::Ended { why }.encode(), &[]);
-                self.closing.close(who.uid, supervisor);
                 continue;
             }
             let is_full = self.places.len() >= PLACES_MAX;
@@ -270,12 +284,11 @@ impl Agent {
             if is_full || !self.may_have_place(who.uid) {
                 // One that does not hear it finds the connection closed.
                 let _ = supervisor.send(&ToSupervisor::Full.encode(), &[]);
-                self.closing.close(who.uid, supervisor);
                 continue;
             }
             let entry = self.places.vacant_entry();
             let token = token(Kind::Supervisor, entry.key());
-            let registered = self.poller.register(&supervisor, token, Interest::Read);
+            let registered = self.poller.register(&*supervisor, token, Interest::Read);
             if registered.is_ok() {
                 self.places_begun += 1;
                 self.books.open(self.places_begun, who.uid);
@@ -303,7 +316,7 @@ impl Agent {
             let token = token(Kind::Supervisor, index);
             let _ = self
                 .poller
-                .modify(&place.supervisor, token, Interest::ReadWrite);
+                .modify(&*place.supervisor, token, Interest::ReadWrite);
         }
         is_there
     }
@@ -317,7 +330,9 @@ impl Agent {
         place.say();
         if place.unsaid.is_empty() {
             let token = token(Kind::Supervisor, index);
-            let _ = self.poller.modify(&place.supervisor, token, Interest::Read);
+            let _ = self
+                .poller
+                .modify(&*place.supervisor, token, Interest::Read);
         }
     }
 
@@ -371,19 +386,9 @@ impl Agent {
             ToAgent::Claim { id, claim } => self.claim(now, node, index, id, claim),
             ToAgent::Released { transport, port } => self.hosted.close(index, transport, port),
             ToAgent::Looked => self.looked(index),
-            ToAgent::Spares { is_v6 } => {
-                let spares = &mut self.places[index].spares[usize::from(is_v6)];
-                spares.asked = false;
-                for descriptor in core::mem::take(descriptors) {
-                    if spares.speakers.len() >= SPARES {
-                        descriptors.push(descriptor);
-                        continue;
-                    }
-                    match Speaker::from_descriptor(descriptor) {
-                        Ok(speaker) => spares.speakers.push(speaker),
-                        Err(other) => descriptors.push(other),
-                    }
-                }
+            ToAgent::Spares { is_v6 } => self.add_speakers(index, is_v6, descriptors),
+            ToAgent::Outward { transport, is_v6 } => {
+                self.add_outward(now, index, (transport, is_v6), descriptors);
             }
             ToAgent::Connected {
                 id,
@@ -393,14 +398,14 @@ impl Agent {
                 let error = error.map(io::Error::from_raw_os_error);
                 let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionRefused.into());
                 let near = match descriptors.pop().map(connection_from) {
-                    Some(Ok(near)) => Ok(near),
+                    Some(Ok(near)) => Ok(self.closing.lend(uid, near)),
                     Some(Err(other)) => {
                         descriptors.push(other);
                         Err(error)
                     }
                     None => Err(error),
                 };
-                self.asked(now, node, (id, question), near, uid);
+                self.asked(now, node, (id, question), near);
             }
         }
         Ok(())
@@ -428,6 +433,7 @@ impl Agent {
             }
         };
         place.own = own;
+        let capture = self.closing.lend(place.uid, capture);
         let capture = place.capture.insert(capture);
         for (descriptor, kind) in watched(capture) {
             let token = token(kind, index);
@@ -439,7 +445,10 @@ impl Agent {
         for is_v6 in [false, true] {
             let place = &self.places[index];
             if place.own.iter().any(|(own, _)| own.is_ipv6() == is_v6) {
-                self.fill_spares(index, is_v6);
+                self.fill_speakers(index, is_v6);
+                for transport in [Transport::Tcp, Transport::Udp] {
+                    self.fill_outward(index, transport, is_v6);
+                }
             }
         }
         Ok(())
@@ -531,28 +540,6 @@ impl Agent {
         }
     }
 
-    /// A socket to connect to a program of a place, if there is one. There soon will be others.
-    pub(super) fn take_spare(&mut self, index: usize, is_v6: bool) -> Option<Speaker> {
-        let spares = &mut self.places.get_mut(index)?.spares[usize::from(is_v6)];
-        let speaker = spares.speakers.pop();
-        if spares.speakers.len() <= SPARES / 2 {
-            self.fill_spares(index, is_v6);
-        }
-        speaker
-    }
-
-    fn fill_spares(&mut self, index: usize, is_v6: bool) {
-        let Some(place) = self.places.get_mut(index) else {
-            return;
-        };
-        let spares = &mut place.spares[usize::from(is_v6)];
-        if !spares.asked {
-            spares.asked = true;
-            let count = SPARES - spares.speakers.len();
-            self.tell(index, &ToSupervisor::Spare { count, is_v6 });
-        }
-    }
-
     /// A program and all it started have ended, or their supervisor was killed. What they said before that
     /// may only be seen now: it goes on.
     fn end_place(&mut self, now: Time, node: &mut Node, index: usize) {
@@ -564,8 +551,8 @@ impl Agent {
         let Some(mut place) = self.places.try_remove(index) else {
             return;
         };
-        let _ = self.poller.deregister(&place.supervisor);
-        for (descriptor, _) in place.capture.iter().flat_map(watched) {
+        let _ = self.poller.deregister(&*place.supervisor);
+        for (descriptor, _) in place.capture.iter().flat_map(|it| watched(it)) {
             // The supervisor may have them still, so that closing them is not enough.
             let _ = self.poller.deregister(descriptor);
         }
@@ -576,10 +563,8 @@ impl Agent {
             }
         }
         self.books.close(place.number);
-        self.closing
-            .close(place.uid, (place.supervisor, place.capture, place.spares));
-        self.attempts.retain(|_, attempt| attempt.place != index);
-        self.flows.forget_place(index);
+        self.keep_attempts(|_, attempt| attempt.place != index);
+        self.flows.forget_place(index, &self.poller);
         self.hosted.forget_place(index);
         self.forget_claims(index);
         self.looked(index);
@@ -587,12 +572,4 @@ impl Agent {
             self.ask_next(now, node, id);
         }
     }
-}
-
-/// Whose process that is, if the system tells.
-fn user_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let mut lines = status.lines();
-    let users = lines.find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,11 +1,11 @@
 //! A program's TCP connection, carried on: by a stream of a bundle, or, to where there is none, by
 //! a plain TCP connection of this node.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
 
 use tabane_io::capture::{
-    break_when_closed, end_when_closed, is_at_mark, keep_little_unsent, read_now, reset,
+    Silence, break_when_closed, end_when_closed, is_at_mark, keep_little_unsent, read_now,
     write_more, write_now, write_urgent,
 };
 use tabane_io::poll::{Interest, Poller, Ready};
@@ -14,6 +14,7 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::opening::CODE_RESET;
 use super::pipe::Pipe;
 use super::unread::Stands;
+use crate::daemon::closing::Lent;
 use crate::status::Reader;
 
 /// What one connection moves in a turn, each way; then others have theirs.
@@ -31,16 +32,7 @@ pub enum Far {
     /// A stream to the agent of another node.
     Stream(PeerId, StreamId),
     /// A plain connection.
-    Plain(TcpStream),
-}
-
-/// The side that is the program's.
-#[derive(Debug)]
-pub struct Near {
-    /// It does not block.
-    pub socket: TcpStream,
-    /// Its user's processes may have it, too: they handed it over.
-    pub is_shared: bool,
+    Plain(Lent<TcpStream>),
 }
 
 /// How a connection stands.
@@ -116,8 +108,7 @@ impl Told {
 #[derive(Debug)]
 pub struct Relay {
     place: u64,
-    near: TcpStream,
-    is_shared: bool,
+    near: Lent<TcpStream>,
     far: Far,
     out: Pipe,
     /// The stream takes nothing more now, and the poller is not to say what the program has.
@@ -135,6 +126,8 @@ pub struct Relay {
     moved: usize,
     /// How often its sockets have failed since it last moved anything.
     failures: u32,
+    /// No link to the far end works, and the program hears nothing.
+    silence: Option<Silence>,
     /// It waits for a turn.
     pub in_line: bool,
     /// Whether it waits for somebody to read.
@@ -155,11 +148,7 @@ enum Moved {
 impl Relay {
     /// For a socket of the program of this place, which does not block. Unless it [finishes](Relay::finish), both
     /// sides are reset, also when this process is killed.
-    pub fn new(place: u64, near: Near, far: Far) -> Relay {
-        let Near {
-            socket: near,
-            is_shared,
-        } = near;
+    pub fn new(place: u64, near: Lent<TcpStream>, far: Far) -> Relay {
         let sockets = [
             Some(&near),
             match &far {
@@ -174,7 +163,6 @@ impl Relay {
         Relay {
             place,
             near,
-            is_shared,
             far,
             out: Pipe::default(),
             is_out_full: false,
@@ -185,6 +173,7 @@ impl Relay {
             plain_interest: Interest::Nothing,
             moved: 0,
             failures: 0,
+            silence: None,
             in_line: false,
             stands: Stands::default(),
             unread_at: None,
@@ -205,12 +194,12 @@ impl Relay {
     }
 
     /// The program's socket.
-    pub const fn near(&self) -> &TcpStream {
+    pub fn near(&self) -> &TcpStream {
         &self.near
     }
 
     /// The plain connection, if it is carried by one.
-    pub const fn plain(&self) -> Option<&TcpStream> {
+    pub fn plain(&self) -> Option<&TcpStream> {
         match &self.far {
             Far::Plain(plain) => Some(plain),
             Far::Stream(..) => None,
@@ -376,6 +365,16 @@ impl Relay {
         Ok(moved >= TURN_BYTES && back.wants() && !self.is_back_full)
     }
 
+    /// Has the program's kernel hear nothing of the far end, as long as no link to it works, or hear it again.
+    pub fn silence(&mut self, is_silent: bool) {
+        match &self.silence {
+            // If it cannot be, the program waits for longer than it has asked for.
+            None if is_silent => self.silence = Silence::begin(&self.near).ok(),
+            Some(silence) if !is_silent && silence.end(&self.near).is_ok() => self.silence = None,
+            _ => {}
+        }
+    }
+
     /// Where the urgent byte is that the other agent is to hear of, if there is one that nobody tells
     /// it of yet.
     pub fn announces(&self) -> Option<u64> {
@@ -410,7 +409,7 @@ impl Relay {
     /// Whether a socket has failed from which nothing is wanted now: no read and no write would tell.
     pub fn has_failed(&self, is_near: bool) -> bool {
         let (socket, interest) = match is_near {
-            true => (Some(&self.near), self.near_interest),
+            true => (Some(self.near()), self.near_interest),
             false => (self.plain(), self.plain_interest),
         };
         let has_error = |socket: &TcpStream| !matches!(socket.take_error(), Ok(None));
@@ -446,25 +445,23 @@ impl Relay {
         )
     }
 
-    /// Both sides have said everything. Returns the program's socket if it is to be closed aside; it ends
-    /// then.
-    pub fn finish(self) -> Option<TcpStream> {
+    /// Both sides have said everything.
+    pub fn finish(mut self) {
+        self.silence(false);
         end_when_closed(&self.near);
-        if let Far::Plain(plain) = self.far {
-            end_when_closed(&plain);
+        if let Far::Plain(plain) = &self.far {
+            end_when_closed(plain);
         }
-        self.is_shared.then_some(self.near)
     }
 
-    /// Ends both sides as a reset does. Returns the program's socket if it is to be closed aside; it is
-    /// reset then.
-    pub fn reset(self, now: Time, node: &mut Node) -> Option<TcpStream> {
+    /// Ends both sides as a reset does.
+    pub fn reset(mut self, now: Time, node: &mut Node) {
+        self.silence(false);
         if let (Some(urgent), Some((peer, _))) = (self.announcement(), self.stream()) {
             give_up(now, node, peer, urgent, CODE_RESET);
         }
         reset_far(self.far, now, node, CODE_RESET);
         break_when_closed(&self.near);
-        self.is_shared.then_some(self.near)
     }
 
     /// The poller says that a socket has failed. Returns whether it has so often, though nothing came of it,
@@ -480,7 +477,7 @@ impl Relay {
 pub fn reset_far(far: Far, now: Time, node: &mut Node, code: u32) {
     match far {
         Far::Stream(peer, stream) => give_up(now, node, peer, stream, code),
-        Far::Plain(plain) => reset(plain),
+        Far::Plain(plain) => break_when_closed(&plain),
     }
 }
 
@@ -675,7 +672,7 @@ fn plain_to_near(
             back.pass(&[byte], |bytes, is_urgent| write(near, bytes, is_urgent))?;
             continue;
         }
-        match received(plain.read(buffer)) {
+        match received(read_now(plain, buffer)) {
             Moved::Bytes(bytes) => {
                 readable = after_reading(bytes, buffer.len());
                 back.pass(&buffer[..bytes], |bytes, is_urgent| {

@@ -3,23 +3,31 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::net::TcpStream;
 
 use tabane_proto::link::PathState;
 use tabane_proto::{Node, PeerId, Time};
 
-use super::relay::{Far, Near, Relay, Standing, Told};
+use super::relay::{Far, Relay, Standing, Told};
 use super::{Agent, Kind, Owner, token};
+use crate::daemon::closing::Lent;
 use crate::daemon::log;
 
 impl Agent {
     /// Both sides stand: carries what they say.
-    pub(super) fn begin(&mut self, now: Time, node: &mut Node, place: usize, near: Near, far: Far) {
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: usize,
+        near: Lent<TcpStream>,
+        far: Far,
+    ) {
         let number = self.places.get(place).map_or(0, |place| place.number);
         let mut relay = Relay::new(number, near, far);
         let index = self.relays.vacant_key();
         if !self.has_room_to_carry() {
-            let uid = self.books.uid(number);
-            return self.close_aside(uid, relay.reset(now, node));
+            return relay.reset(now, node);
         }
         match relay.stream() {
             Some(stream) => {
@@ -68,8 +76,8 @@ impl Agent {
                 }
             }
             Standing::Over => {
-                if let Some((relay, uid)) = self.remove(index) {
-                    self.close_aside(uid, relay.finish());
+                if let Some(relay) = self.remove(index) {
+                    relay.finish();
                 }
             }
             Standing::Reset => self.reset(now, node, index),
@@ -78,35 +86,47 @@ impl Agent {
 
     /// One side is broken: so is the other.
     pub(super) fn reset(&mut self, now: Time, node: &mut Node, index: usize) {
-        if let Some((relay, uid)) = self.remove(index) {
-            self.close_aside(uid, relay.reset(now, node));
+        if let Some(relay) = self.remove(index) {
+            relay.reset(now, node);
         }
     }
 
-    /// Closes what a user has handed over, if it is anything.
-    pub(super) fn close_aside(&mut self, uid: u32, thing: Option<impl Send + 'static>) {
-        if let Some(thing) = thing {
-            self.closing.close(uid, thing);
+    /// A link to a peer works again, or does so no more. If none does, programs hear nothing of it.
+    pub fn link_changed(&mut self, now: Time, node: &Node, peer: PeerId) {
+        let is_silent = without_links(now, node, peer).is_some();
+        let has_changed = match is_silent {
+            true => self.silent.insert(peer),
+            false => self.silent.remove(&peer),
+        };
+        if !has_changed {
+            return;
+        }
+        for (_, relay) in &mut self.relays {
+            if relay.stream().is_some_and(|(of, _)| of == peer) {
+                relay.silence(is_silent);
+            }
         }
     }
 
-    /// Resets what has waited too long for a link to its far end.
+    /// Resets what has waited too long for a link to its far end; and has programs hear nothing of a far end to which
+    /// none works, also those that have begun since it fell silent.
     pub(super) fn reset_cut_off(&mut self, now: Time, node: &mut Node, at_most: Duration) {
-        let is_cut_off =
-            |peer| without_links(now, node, peer).is_some_and(|lasts| lasts >= at_most);
-        // `None` of a peer that is not.
-        let mut relays_of: BTreeMap<PeerId, Option<Vec<usize>>> = BTreeMap::new();
-        for (index, relay) in &self.relays {
+        // How long none has worked to a peer, and its relays if that is too long.
+        let mut relays_of: BTreeMap<PeerId, (Option<Duration>, Vec<usize>)> = BTreeMap::new();
+        for (index, relay) in &mut self.relays {
             let Some((peer, _)) = relay.stream() else {
                 continue;
             };
-            let relays = relays_of.entry(peer);
-            if let Some(relays) = relays.or_insert_with(|| is_cut_off(peer).then(Vec::new)) {
+            let known = relays_of.entry(peer);
+            let (without, relays) =
+                known.or_insert_with(|| (without_links(now, node, peer), Vec::new()));
+            relay.silence(without.is_some());
+            if without.is_some_and(|lasts| lasts >= at_most) {
                 relays.push(index);
             }
         }
         let cut_off = relays_of.into_iter();
-        for (peer, relays) in cut_off.filter_map(|(peer, relays)| Some((peer, relays?))) {
+        for (peer, (_, relays)) in cut_off.filter(|(_, (_, relays))| !relays.is_empty()) {
             log::line(format!(
                 "{}: no link to it has worked for {} s: {} connections of programs are reset",
                 node.peer_name(peer).unwrap_or("?"),
@@ -120,10 +140,9 @@ impl Agent {
         }
     }
 
-    /// Takes a relay out; whose it is, too.
-    fn remove(&mut self, index: usize) -> Option<(Relay, u32)> {
+    /// Takes a relay out.
+    fn remove(&mut self, index: usize) -> Option<Relay> {
         let relay = self.relays.try_remove(index)?;
-        let uid = self.books.uid(relay.place());
         self.books.end(relay.place(), relay.stream().is_none());
         if let Some(at) = relay.unread_at {
             self.unread.remove(&mut self.relays, at);
@@ -139,7 +158,7 @@ impl Agent {
                 self.owners.remove(&(peer, urgent));
             }
         }
-        Some((relay, uid))
+        Some(relay)
     }
 }
 

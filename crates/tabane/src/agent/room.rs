@@ -8,11 +8,13 @@ use tabane_io::process::raise_descriptor_limit;
 
 use super::flows::FLOWS_MAX;
 use super::hosted::HOSTED_MAX;
+use super::spares::SPARES_MAX;
 use super::{Agent, PLACES_MAX, RELAYS_MAX};
 use crate::status::is_exhausted;
 
 /// What everything but connections may need, and the daemon itself besides.
-const OTHER_DESCRIPTORS: u64 = 24 * PLACES_MAX as u64 + (FLOWS_MAX + HOSTED_MAX) as u64 + 256;
+const OTHER_DESCRIPTORS: u64 =
+    (8 + SPARES_MAX) as u64 * PLACES_MAX as u64 + (FLOWS_MAX + HOSTED_MAX) as u64 + 256;
 /// Where there are too few for all of that, connections may have three of four, beside what the daemon
 /// has in any case.
 const SHARE_OF_CONNECTIONS: (u64, u64) = (3, 4);

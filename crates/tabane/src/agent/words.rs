@@ -76,6 +76,14 @@ pub enum ToAgent {
         /// Whether of IPv6.
         is_v6: bool,
     },
+    /// With sockets by which programs leave this node, as [`ToSupervisor::Outward`] wants; without any, if
+    /// they cannot be had.
+    Outward {
+        /// Of what.
+        transport: Transport,
+        /// Whether of IPv6.
+        is_v6: bool,
+    },
     /// The answer to [`ToSupervisor::Connect`], with the socket if there is one.
     Connected {
         /// That of the question.
@@ -117,6 +125,15 @@ pub enum ToSupervisor {
     Spare {
         /// How many.
         count: usize,
+        /// Whether of IPv6.
+        is_v6: bool,
+    },
+    /// Have so many sockets made by which programs leave this node, outside of their namespace.
+    Outward {
+        /// How many.
+        count: usize,
+        /// Of what.
+        transport: Transport,
         /// Whether of IPv6.
         is_v6: bool,
     },

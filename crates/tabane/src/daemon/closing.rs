@@ -1,8 +1,10 @@
 //! Closing what users have handed over, aside: a socket may linger for as long as its user likes (SO_LINGER),
 //! and a file be of a file system that its user serves. Only a thread for that user's waits meanwhile.
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -54,35 +56,94 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Gives it back if the thread is gone.
-    fn push(&self, thing: Thing) -> Result<(), Thing> {
+    /// Has the thread close it.
+    fn push(&self, thing: Thing) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.to_thread.send(thing).map_err(|error| error.0)
+        // The thread ends only when no queue is left.
+        let _ = self.to_thread.send(thing);
+    }
+}
+
+/// Something that a user has handed over. Wherever it is dropped, a thread of that user's closes it.
+#[derive(Debug)]
+pub struct Lent<T: Send + 'static> {
+    /// None: it was taken out.
+    thing: Option<T>,
+    /// None: it is closed where it is dropped.
+    queue: Option<Arc<Queue>>,
+}
+
+impl<T: Send + 'static> Lent<T> {
+    /// Something that no user has as well: it is closed where it is dropped.
+    pub const fn ours(thing: T) -> Lent<T> {
+        Lent {
+            thing: Some(thing),
+            queue: None,
+        }
+    }
+
+    /// What becomes of it is lent as well.
+    pub fn map<U: Send + 'static>(mut self, change: impl FnOnce(T) -> U) -> Lent<U> {
+        Lent {
+            thing: self.thing.take().map(change),
+            queue: self.queue.take(),
+        }
+    }
+}
+
+impl<T: Send + 'static> Deref for Lent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.thing.as_ref().expect("taken out only at its end")
+    }
+}
+
+impl<T: Send + 'static> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.thing.as_mut().expect("taken out only at its end")
+    }
+}
+
+impl<T: Send + AsFd + 'static> AsFd for Lent<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self).as_fd()
+    }
+}
+
+impl<T: Send + 'static> Drop for Lent<T> {
+    fn drop(&mut self) {
+        if let (Some(thing), Some(queue)) = (self.thing.take(), &self.queue) {
+            queue.push(Box::new(thing));
+        }
     }
 }
 
 /// Of each user.
 #[derive(Debug, Default)]
 pub struct Closing {
-    of_user: HashMap<u32, Queue>,
+    of_user: HashMap<u32, Arc<Queue>>,
 }
 
 impl Closing {
-    /// Closes something that a user has handed over, or that may have such a thing in it.
+    /// A user has handed something over, or something that may have such a thing in it.
+    pub fn lend<T: Send + 'static>(&mut self, uid: u32, thing: T) -> Lent<T> {
+        let known = self.of_user.get(&uid).cloned();
+        // Without a thread there is no other way than to close it here.
+        let queue = known.or_else(|| {
+            let queue = Arc::new(Queue::begin()?);
+            self.of_user.insert(uid, Arc::clone(&queue));
+            Some(queue)
+        });
+        Lent {
+            thing: Some(thing),
+            queue,
+        }
+    }
+
+    /// Closes such a thing.
     pub fn close(&mut self, uid: u32, thing: impl Send + 'static) {
-        let mut thing: Thing = Box::new(thing);
-        if let Some(queue) = self.of_user.get(&uid) {
-            match queue.push(thing) {
-                Ok(()) => return,
-                Err(back) => thing = back,
-            }
-        }
-        // Without a thread there is no other way.
-        if let Some(queue) = Queue::begin()
-            && queue.push(thing).is_ok()
-        {
-            self.of_user.insert(uid, queue);
-        }
+        drop(self.lend(uid, thing));
     }
 
     /// Whether so much of this user's waits that it may have nothing new.
@@ -93,13 +154,15 @@ impl Closing {
 
     /// Whether so much of all users' waits that nobody may have anything new.
     pub fn is_full(&self) -> bool {
-        let waiting = self.of_user.values().map(Queue::waiting);
+        let waiting = self.of_user.values().map(|queue| queue.waiting());
         waiting.sum::<usize>() > ALL_MAX
     }
 
     /// Threads that have nothing to do end.
     pub fn forget_idle(&mut self) {
-        self.of_user.retain(|_, queue| queue.waiting() > 0);
+        let has_lent = |queue: &Arc<Queue>| Arc::strong_count(queue) > 1;
+        self.of_user
+            .retain(|_, queue| queue.waiting() > 0 || has_lent(queue));
     }
 }
 
@@ -136,5 +199,26 @@ mod tests {
             closing.forget_idle();
         }
         assert!(!closing.is_behind(7) && !closing.is_full());
+    }
+
+    #[test]
+    fn what_is_lent_is_closed_by_its_users_thread() {
+        /// Says where it was dropped.
+        struct Tells(Sender<thread::ThreadId>);
+        impl Drop for Tells {
+            fn drop(&mut self) {
+                let _ = self.0.send(thread::current().id());
+            }
+        }
+        let here = thread::current().id();
+        let mut closing = Closing::default();
+        let (tells, told) = channel();
+        let lent = closing.lend(7, tells.clone());
+        closing.forget_idle();
+        assert_eq!(closing.of_user.len(), 1, "it is lent still");
+        drop(lent.map(Tells));
+        assert_ne!(told.recv(), Ok(here));
+        drop(Lent::ours(Tells(tells)));
+        assert_eq!(told.recv(), Ok(here));
     }
 }

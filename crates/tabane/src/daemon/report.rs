@@ -66,6 +66,7 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
             links,
             run: run(daemon, turn),
             mptcp: daemon.helm.report().map(|report| report.status.clone()),
+            mptcp_trouble: daemon.helm.failed().map(str::to_owned),
         },
         peers,
         refused: refused(daemon, turn.now),

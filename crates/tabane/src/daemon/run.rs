@@ -551,6 +551,9 @@ impl Host for Daemon {
         match (event, &mut self.agent) {
             (Event::Op { peer, event }, _) => self.on_stream(now, node, peer, event),
             (Event::PeerUp { peer, .. }, Some(agent)) => agent.peer_up(now, node, peer),
+            (Event::LinkUp { peer, .. } | Event::LinkDown { peer, .. }, Some(agent)) => {
+                agent.link_changed(now, node, peer);
+            }
             _ => {}
         }
     }

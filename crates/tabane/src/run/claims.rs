@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 use std::time::Instant;
 
 use tabane_io::handover::Handover;
@@ -27,6 +28,7 @@ const CLAIMS_OF_PORT_MAX: usize = 16;
 /// A call that waits.
 #[derive(Debug)]
 struct Waiting {
+    calls: Rc<SocketCalls>,
     call: SocketCall,
     asked: socket_calls::Claim,
     claim: Claim,
@@ -44,9 +46,8 @@ struct Taken {
 }
 
 /// All claims of this namespace.
-#[derive(Debug)]
-pub struct Claims<'a> {
-    calls: &'a SocketCalls,
+#[derive(Debug, Default)]
+pub struct Claims {
     waiting: HashMap<u64, Waiting>,
     asked: u64,
     taken: HashMap<(Transport, u16), Taken>,
@@ -55,30 +56,18 @@ pub struct Claims<'a> {
     unanswered: usize,
 }
 
-impl<'a> Claims<'a> {
-    /// None yet.
-    pub fn new(calls: &'a SocketCalls) -> Claims<'a> {
-        Claims {
-            calls,
-            waiting: HashMap::new(),
-            asked: 0,
-            taken: HashMap::new(),
-            again: Vec::new(),
-            unanswered: 0,
-        }
-    }
-
+impl Claims {
     /// A program calls bind or listen.
     ///
     /// # Errors
     /// Not expected.
-    pub fn called(&mut self, agent: Option<&Handover>) -> io::Result<()> {
-        let Some(call) = self.calls.next()? else {
+    pub fn called(&mut self, calls: &Rc<SocketCalls>, agent: Option<&Handover>) -> io::Result<()> {
+        let Some(call) = calls.next()? else {
             return Ok(());
         };
-        let asked = self.calls.claim(call);
+        let asked = calls.claim(call);
         let Some(asked) = asked.filter(is_for_others) else {
-            self.calls.go_on(call);
+            calls.go_on(call);
             return Ok(());
         };
         let (address, sharing) = (asked.address(), asked.sharing);
@@ -96,6 +85,7 @@ impl<'a> Claims<'a> {
         self.ask(
             agent,
             Waiting {
+                calls: Rc::clone(calls),
                 call,
                 asked,
                 claim,
@@ -127,7 +117,7 @@ impl<'a> Claims<'a> {
         if claim.address.port() != 0 {
             self.takes(claim, false);
         }
-        self.calls.go_on(waiting.call);
+        waiting.calls.go_on(waiting.call);
     }
 
     /// The agent is gone.
@@ -170,16 +160,17 @@ impl<'a> Claims<'a> {
             let _ = self.ask_again(agent);
             return;
         };
+        let calls = Rc::clone(&waiting.calls);
         let (call, mut claim) = (waiting.call, waiting.claim);
         if let Some(error) = error {
-            return self.calls.fail(call, error);
+            return calls.fail(call, error);
         }
         if port == 0 {
-            return self.calls.go_on(call);
+            return calls.go_on(call);
         }
         if claim.address.port() != 0 {
             self.takes(claim, false);
-            return self.calls.go_on(call);
+            return calls.go_on(call);
         }
         // The socket is the program's own: nobody else can have bound it meanwhile.
         let bound = waiting.asked.bind(port);
@@ -187,15 +178,13 @@ impl<'a> Claims<'a> {
         // One of TCP is seen to be used when it listens.
         self.takes(claim, claim.transport == Transport::Udp);
         match bound {
-            Ok(()) if waiting.asked.binds => self.calls.succeed(call),
-            Ok(()) => self.calls.go_on(call),
+            Ok(()) if waiting.asked.binds => calls.succeed(call),
+            Ok(()) => calls.go_on(call),
             Err(error) if error.kind() == ErrorKind::AddrInUse && waiting.tries > 0 => {
                 let tries = waiting.tries - 1;
                 self.ask(Some(agent), Waiting { tries, ..waiting });
             }
-            Err(error) => self
-                .calls
-                .fail(call, error.raw_os_error().unwrap_or(EACCES)),
+            Err(error) => calls.fail(call, error.raw_os_error().unwrap_or(EACCES)),
         }
     }
 
@@ -256,9 +245,10 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Whether others are to reach the program there. What is sent to many stays within.
+/// Whether others are to reach the program there, be it other programs of this node alone (loopback). What is sent
+/// to many stays within.
 fn is_for_others(asked: &socket_calls::Claim) -> bool {
     let address = asked.address();
     let is_to_many = address.ip().is_multicast() || address.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
-    !address.ip().is_loopback() && !is_to_many
+    !is_to_many
 }

@@ -1,6 +1,7 @@
 //! What stays in the host's network namespace: finds the agent, at first and whenever it was
 //! restarted, and hands the way to it on into the program's namespace, from which it could not be
-//! found.
+//! found. And it makes the sockets by which programs leave this node: to the kernel they are the user's,
+//! and of the program's cgroup, as if there were no daemon.
 //!
 //! A process of its own, since nobody comes back out of a namespace who is not privileged in the
 //! one outside; and since it can do what was done at first, it also starts the daemon of this user's
@@ -8,30 +9,68 @@
 
 use core::time::Duration;
 use std::io::{self, BufRead, BufReader, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use tabane_cluster::plain;
-use tabane_io::handover::Handover;
+use tabane_io::capture::Outward;
+use tabane_io::handover::{DESCRIPTORS_MAX, Handover};
 use tabane_io::process::{heed_termination, ignore_termination, leave_behind, show_as};
 use tabane_io::sockets::Audience;
 
 use super::known::Known;
-use crate::agent;
+use crate::agent::{self, Transport};
 use crate::daemon::ALREADY;
 
-/// To be asked for: the agent, and if there is none, one of this user is started.
-const START: &[u8] = b"start";
-/// The same if the last one was such a one; else the daemon of the node, if it is back.
-const AGAIN: &[u8] = b"again";
-/// To be told, without an answer: the last one, which was found without this process, was such a one.
-const OWN: &[u8] = b"own";
-/// The answer with an agent; any other says why there is none.
-const FOUND: &[u8] = b"found";
+/// What it is asked: a message of JSON each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "asks", rename_all = "lowercase")]
+enum Question {
+    /// For the agent, and if there is none, one of this user is started.
+    Start,
+    /// The same if the last one was such a one; else for the daemon of the node, if it is back.
+    Again,
+    /// Nothing, and is told: the last agent, which was found without this process, was such a one.
+    Own,
+    /// For sockets by which programs leave this node.
+    Outward {
+        count: usize,
+        transport: Transport,
+        is_v6: bool,
+    },
+}
+
+/// What it answers: a message of JSON each.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "says", rename_all = "lowercase")]
+enum Answer {
+    /// With the way to the agent.
+    Agent,
+    /// There is none.
+    Nobody { why: String },
+    /// With the sockets; without any: they cannot be had.
+    Outward { transport: Transport, is_v6: bool },
+}
+
+/// What the finder has found or made.
+#[derive(Debug)]
+pub enum Found {
+    /// The agent.
+    Agent(Handover),
+    /// None, and why, in words.
+    Nobody(String),
+    /// Sockets of this kind by which programs leave this node, if they could be had.
+    Outward {
+        transport: Transport,
+        is_v6: bool,
+        sockets: Vec<OwnedFd>,
+    },
+}
 
 /// A daemon that is just ending, or just being started by somebody else, is waited for this long.
 const SETTLED_MAX: Duration = Duration::from_secs(10);
@@ -67,8 +106,12 @@ impl Finder {
     /// Why there is none, in words.
     pub fn start(&self) -> Result<Handover, String> {
         let lost = |error: io::Error| format!("the search for the daemon broke: {}", plain(&error));
-        self.0.send(START, &[]).map_err(lost)?;
-        self.found().map_err(lost)?
+        self.ask(Question::Start).map_err(lost)?;
+        match self.found().map_err(lost)? {
+            Found::Agent(agent) => Ok(agent),
+            Found::Nobody(why) => Err(why),
+            Found::Outward { .. } => Err(lost(ErrorKind::InvalidData.into())),
+        }
     }
 
     /// Tells it that the agent, which was found without it, is one of this user's programs.
@@ -76,7 +119,7 @@ impl Finder {
     /// # Errors
     /// The finder is gone.
     pub fn is_own(&self) -> io::Result<()> {
-        self.0.send(OWN, &[])
+        self.ask(Question::Own)
     }
 
     /// Has the agent be looked for; [`Finder::found`] tells when this is readable.
@@ -84,20 +127,46 @@ impl Finder {
     /// # Errors
     /// The finder is gone.
     pub fn ask_again(&self) -> io::Result<()> {
-        self.0.send(AGAIN, &[])
+        self.ask(Question::Again)
     }
 
-    /// What was found, or why there is nothing, in words.
+    /// Has sockets be made by which programs leave this node; [`Finder::found`] tells when this is readable.
     ///
     /// # Errors
     /// The finder is gone.
-    pub fn found(&self) -> io::Result<Result<Handover, String>> {
+    pub fn ask_outward(&self, count: usize, transport: Transport, is_v6: bool) -> io::Result<()> {
+        self.ask(Question::Outward {
+            count,
+            transport,
+            is_v6,
+        })
+    }
+
+    fn ask(&self, question: Question) -> io::Result<()> {
+        self.0.send(&serde_json::to_vec(&question)?, &[])
+    }
+
+    /// What was found or made. Blocking.
+    ///
+    /// # Errors
+    /// The finder is gone.
+    pub fn found(&self) -> io::Result<Found> {
         let (answer, descriptors) = self.0.receive()?;
-        match descriptors.into_iter().next() {
-            Some(agent) => Ok(Ok(agent.into())),
-            None if answer.is_empty() => Err(ErrorKind::BrokenPipe.into()),
-            None => Ok(Err(String::from_utf8_lossy(&answer).into_owned())),
+        if answer.is_empty() {
+            return Err(ErrorKind::BrokenPipe.into());
         }
+        Ok(match serde_json::from_slice(&answer)? {
+            Answer::Nobody { why } => Found::Nobody(why),
+            Answer::Outward { transport, is_v6 } => Found::Outward {
+                transport,
+                is_v6,
+                sockets: descriptors,
+            },
+            Answer::Agent => match descriptors.into_iter().next() {
+                Some(agent) => Found::Agent(agent.into()),
+                None => Found::Nobody("no descriptors are left".to_owned()),
+            },
+        })
     }
 }
 
@@ -121,18 +190,27 @@ impl Search {
         ignore_termination();
         let mut may_start = false;
         while let Ok((question, _)) = asker.receive()
-            && !question.is_empty()
+            && let Ok(question) = serde_json::from_slice::<Question>(&question)
         {
-            if question == OWN {
-                may_start = true;
-                continue;
-            }
-            let told = match self.find(may_start || question == START) {
-                Ok((agent, is_own)) => {
-                    may_start = is_own;
-                    asker.send(FOUND, &[agent.as_fd()])
+            let told = match question {
+                Question::Own => {
+                    may_start = true;
+                    Ok(())
                 }
-                Err(why) => asker.send(why.as_bytes(), &[]),
+                Question::Outward {
+                    count,
+                    transport,
+                    is_v6,
+                } => make_outward(asker, count, transport, is_v6),
+                Question::Start | Question::Again => {
+                    match self.find(may_start || question == Question::Start) {
+                        Ok((agent, is_own)) => {
+                            may_start = is_own;
+                            tell(asker, &Answer::Agent, &[agent.as_fd()])
+                        }
+                        Err(why) => tell(asker, &Answer::Nobody { why }, &[]),
+                    }
+                }
             };
             if told.is_err() {
                 return;
@@ -197,4 +275,22 @@ impl Search {
             said.trim_end()
         ))
     }
+}
+
+fn tell(asker: &Handover, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    asker.send(&serde_json::to_vec(answer)?, descriptors)
+}
+
+/// Makes as many of the sockets that are asked for as can be had.
+fn make_outward(
+    asker: &Handover,
+    count: usize,
+    transport: Transport,
+    is_v6: bool,
+) -> io::Result<()> {
+    let make = |_| Outward::new(transport == Transport::Tcp, is_v6).ok();
+    let sockets = (0..count.min(DESCRIPTORS_MAX)).map_while(make);
+    let sockets: Vec<_> = sockets.collect();
+    let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    tell(asker, &Answer::Outward { transport, is_v6 }, &descriptors)
 }

@@ -8,6 +8,7 @@
 
 mod claims;
 mod finder;
+mod join;
 mod known;
 mod mptcp;
 mod ports;
@@ -68,6 +69,10 @@ pub struct RunArgs {
     /// The node this machine is; if not given, the daemon's, or found by its addresses
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
+    /// Where a program that is under `tabane run` already is: the number of its process, its name, or its unit of
+    /// systemd's. They have one loopback then, and see each other's abstract sockets
+    #[arg(long, value_name = "PROGRAM|PID|UNIT", conflicts_with_all = ["config", "node", "via"])]
+    pub join: Option<String>,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -83,6 +88,12 @@ pub struct RunArgs {
 /// # Errors
 /// What is wrong with the cluster file, if that is needed.
 pub fn run(args: &RunArgs) -> Result<u8, ConfigError> {
+    if let Some(whom) = &args.join {
+        return Ok(match join::join(whom) {
+            Ok(()) => become_program(&args.program),
+            Err(message) => cli::failure(message),
+        });
+    }
     // Started by a program that is, it is where it ought to be, and out of the daemon's hearing.
     if !is_inside().unwrap_or(false)
         && let Err(message) = prepare(args, &Known::learn(args)?)
@@ -144,13 +155,20 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     }
     let addresses: Vec<_> = own.iter().map(|(address, _)| *address).collect();
     let capture = Capture::open(&addresses).map_err(|error| {
-        format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy)")
+        format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy, socket, reject and log)")
     })?;
     let begin = ToAgent::begin(own, std::process::id(), &args.program[0]);
     let agent = take_part(agent?, &finder, &capture, &begin)?;
     let program = Watched::new(std::process::id())
         .map_err(|error| format!("this process cannot be watched: {}", plain(&error)))?;
-    let mut kept = vec![agent.as_fd(), finder.as_fd(), program.as_fd()];
+    let joins = join::listen()
+        .map_err(|error| format!("no other program can join this one: {}", plain(&error)))?;
+    let mut kept = vec![
+        agent.as_fd(),
+        finder.as_fd(),
+        program.as_fd(),
+        joins.as_fd(),
+    ];
     kept.extend(capture.descriptors());
     let supervisor = leave_supervisor(&kept, |calls| {
         let left = Left {
@@ -158,10 +176,10 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
             capture: &capture,
             begin: &begin,
             program: &program,
-            calls: calls.as_ref(),
+            joins: &joins,
         };
         // Nobody would be there to be told of an error: the agent sees that this process is gone.
-        let _ = supervise(&left, &agent);
+        let _ = supervise(&left, &agent, calls);
     })?;
     match SocketCalls::of_ports() {
         Ok(calls) => take_over(&supervisor, &calls),

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
+use tabane_io::capture::PORT;
+
 use crate::agent::Transport;
 
 /// `TCP_LISTEN` in the tables below.
@@ -24,6 +26,18 @@ pub fn in_use(transport: Transport) -> io::Result<Vec<u16>> {
         }
     }
     Ok(ports)
+}
+
+/// Whether there is any, beside those of the capture.
+///
+/// # Errors
+/// The system has no descriptors left.
+pub fn are_in_use() -> io::Result<bool> {
+    let of_programs = |transport| {
+        let ports = in_use(transport)?;
+        Ok::<_, io::Error>(ports.into_iter().any(|port| port != PORT))
+    };
+    Ok(of_programs(Transport::Tcp)? || of_programs(Transport::Udp)?)
 }
 
 fn read(table: impl BufRead, transport: Transport, ports: &mut Vec<u16>) -> io::Result<()> {

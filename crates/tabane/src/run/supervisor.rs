@@ -1,5 +1,6 @@
 //! What stays in a program's network namespace: makes the sockets that only can be made there, asks
-//! for the ports that programs want, and ends when the last process there has.
+//! for the ports that programs want, and ends when the last process there has, and the last socket at which
+//! others reach it is closed: one may have been handed to a process elsewhere.
 //!
 //! It outlives the agent. It has the sockets of the namespace as well, and hands them to the next
 //! one: connections that stood are gone with the agent that carried them, those that begin meanwhile
@@ -9,24 +10,33 @@ use core::time::Duration;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 use std::time::Instant;
 
+use slab::Slab;
 use tabane_io::capture::{Capture, Speaker, connect_as};
-use tabane_io::handover::{DESCRIPTORS_MAX, Handover};
+use tabane_io::credentials::own_uid;
+use tabane_io::handover::{DESCRIPTORS_MAX, Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::process::Watched;
 use tabane_io::socket_calls::SocketCalls;
 
 use super::claims::Claims;
-use super::finder::Finder;
-use crate::agent::{ToAgent, ToSupervisor};
+use super::finder::{Finder, Found};
+use super::join::JOINED;
+use super::ports;
+use crate::agent::{ToAgent, ToSupervisor, Transport};
 
 const TOKEN_AGENT: u64 = 0;
 const TOKEN_PROGRAM: u64 = 1;
-const TOKEN_CALLS: u64 = 2;
-const TOKEN_FINDER: u64 = 3;
+const TOKEN_FINDER: u64 = 2;
+const TOKEN_JOINS: u64 = 3;
+/// And above: the one that joins, by its index.
+const TOKEN_JOINING: u64 = 1 << 32;
+/// And above: where calls are told, by its index.
+const TOKEN_CALLS: u64 = 2 << 32;
 /// How often it is looked whether programs still have the ports they had; and, once the program
 /// itself has ended, whether what it started has, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -45,15 +55,16 @@ pub struct Left<'a> {
     pub begin: &'a ToAgent,
     /// The program.
     pub program: &'a Watched,
-    /// Its calls of bind and listen, if they can be had.
-    pub calls: Option<&'a SocketCalls>,
+    /// Who joins it connects here.
+    pub joins: &'a HandoverListener,
 }
 
-/// Until the program, and all it started, has ended.
+/// Until the program, all it started and all that has joined it has ended. `calls`: its calls of bind and
+/// listen, if they can be had.
 ///
 /// # Errors
 /// The system has no descriptors or no memory left.
-pub fn supervise(left: &Left<'_>, agent: &Handover) -> io::Result<()> {
+pub fn supervise(left: &Left<'_>, agent: &Handover, calls: Option<SocketCalls>) -> io::Result<()> {
     let poller = Poller::new()?;
     let agent = agent.as_fd().try_clone_to_owned()?.into();
     let mut supervisor = Supervisor {
@@ -62,10 +73,13 @@ pub fn supervise(left: &Left<'_>, agent: &Handover) -> io::Result<()> {
         agent: None,
         find_at: None,
         retry: RETRY_MIN,
-        claims: left.calls.map(Claims::new),
+        joining: Slab::new(),
+        calls: Slab::new(),
+        claims: Claims::default(),
         looked_at: Instant::now(),
         ends_at: None,
     };
+    calls.map_or(Ok(()), |calls| supervisor.follow_calls(calls))?;
     supervisor.follow(agent)?;
     supervisor.serve()
 }
@@ -78,7 +92,11 @@ struct Supervisor<'a> {
     /// When to have the next one looked for, if that is not being done.
     find_at: Option<Instant>,
     retry: Duration,
-    claims: Option<Claims<'a>>,
+    /// Who has connected and not said yet where its calls are told.
+    joining: Slab<Handover>,
+    /// Where calls of bind and listen are told: of the program, and of each that has joined it.
+    calls: Slab<Rc<SocketCalls>>,
+    claims: Claims,
     looked_at: Instant,
     /// When to look whether all has ended, once the program itself has.
     ends_at: Option<Instant>,
@@ -90,9 +108,8 @@ impl Supervisor<'_> {
             .register(self.left.program, TOKEN_PROGRAM, Interest::Read)?;
         self.poller
             .register(self.left.finder, TOKEN_FINDER, Interest::Read)?;
-        if let Some(calls) = self.left.calls {
-            self.poller.register(calls, TOKEN_CALLS, Interest::Read)?;
-        }
+        self.poller
+            .register(self.left.joins, TOKEN_JOINS, Interest::Read)?;
         let mut ready = Vec::new();
         loop {
             self.poller.wait(self.patience(), &mut ready)?;
@@ -102,9 +119,9 @@ impl Supervisor<'_> {
                         self.poller.deregister(self.left.program)?;
                         self.ends_at = Some(Instant::now());
                     }
-                    // Nobody is left who could call.
-                    TOKEN_CALLS if ready.failed => self.forget_calls()?,
-                    TOKEN_CALLS => self.called()?,
+                    TOKEN_JOINS => self.welcome()?,
+                    token @ TOKEN_CALLS.. => self.called(token, ready.failed)?,
+                    token @ TOKEN_JOINING.. => self.joined(token)?,
                     TOKEN_FINDER => self.found()?,
                     _ if self.hear().is_err() => self.lose_agent(),
                     _ => {}
@@ -115,7 +132,7 @@ impl Supervisor<'_> {
                 self.lose_agent();
             }
             if self.ends_at.is_some_and(|at| at <= Instant::now()) {
-                if !self.others_are_here()? {
+                if !self.others_are_here()? && !ports::are_in_use()? {
                     return Ok(());
                 }
                 self.ends_at = Some(Instant::now() + LOOK_EVERY);
@@ -125,7 +142,7 @@ impl Supervisor<'_> {
 
     /// How long there is nothing to do if nothing happens.
     fn patience(&self) -> Option<Duration> {
-        let has_taken = self.claims.as_ref().is_some_and(Claims::has_taken);
+        let has_taken = self.claims.has_taken();
         let look_at = has_taken.then_some(self.looked_at + LOOK_EVERY);
         let due = [self.find_at, self.ends_at, look_at].into_iter().flatten();
         let first = due.min()?;
@@ -149,9 +166,7 @@ impl Supervisor<'_> {
             // If it is there after all, it must not take this one for two.
             agent.end();
         }
-        if let Some(claims) = &mut self.claims {
-            claims.agent_lost();
-        }
+        self.claims.agent_lost();
         self.find_later();
     }
 
@@ -171,7 +186,7 @@ impl Supervisor<'_> {
     /// The finder has an answer.
     fn found(&mut self) -> io::Result<()> {
         match self.left.finder.found() {
-            Ok(Ok(agent)) => {
+            Ok(Found::Agent(agent)) => {
                 // What was said while nobody listened is out of date.
                 self.left.capture.forget_waiting();
                 let begin = self.left.begin.encode();
@@ -183,7 +198,18 @@ impl Supervisor<'_> {
                     self.lose_agent();
                 }
             }
-            Ok(Err(_)) => self.find_later(),
+            Ok(Found::Nobody(_)) => self.find_later(),
+            Ok(Found::Outward {
+                transport,
+                is_v6,
+                sockets,
+            }) => {
+                let agent = self.agent.as_ref();
+                let told = agent.map(|agent| hand_outward(agent, transport, is_v6, &sockets));
+                if matches!(told, Some(Err(_))) {
+                    self.lose_agent();
+                }
+            }
             Err(_) => self.poller.deregister(self.left.finder)?,
         }
         Ok(())
@@ -196,7 +222,7 @@ impl Supervisor<'_> {
     fn others_are_here(&self) -> io::Result<bool> {
         // The kernel tells when nobody is left who could call, and knows also those whose namespace may
         // not be looked at (their file may be run, not read), and those who have moved to another.
-        if self.left.calls.is_some() {
+        if !self.calls.is_empty() {
             return Ok(true);
         }
         others_are_in_namespace()
@@ -204,23 +230,63 @@ impl Supervisor<'_> {
 
     // ---- what the program and the agent want ----
 
-    fn forget_calls(&mut self) -> io::Result<()> {
-        // If the program has ended, nothing of what it started is left.
-        self.ends_at = self.ends_at.map(|_| Instant::now());
-        let calls = self.left.calls.take();
-        calls.map_or(Ok(()), |calls| self.poller.deregister(calls))
+    /// Others want to join the program.
+    fn welcome(&mut self) -> io::Result<()> {
+        while let Ok(Some((joins, who))) = self.left.joins.accept() {
+            if who.uid == own_uid() {
+                let entry = self.joining.vacant_entry();
+                let token = TOKEN_JOINING | entry.key() as u64;
+                self.poller.register(&joins, token, Interest::Read)?;
+                entry.insert(joins);
+            }
+        }
+        Ok(())
     }
 
-    fn called(&mut self) -> io::Result<()> {
-        let claims = self.claims.as_mut();
-        claims.map_or(Ok(()), |claims| claims.called(self.agent.as_ref()))
+    /// One says where its calls are told, or that they are not, and is told that it may go on.
+    fn joined(&mut self, token: u64) -> io::Result<()> {
+        let index = (token & !TOKEN_JOINING) as usize;
+        let Some(joins) = self.joining.try_remove(index) else {
+            return Ok(());
+        };
+        self.poller.deregister(&joins)?;
+        if let Ok((_, descriptors)) = joins.receive_now()
+            && let Some(calls) = descriptors.into_iter().next()
+        {
+            self.follow_calls(SocketCalls::from_descriptor(calls))?;
+        }
+        // If it is gone, it needs no answer.
+        let _ = joins.send(JOINED, &[]);
+        Ok(())
+    }
+
+    fn follow_calls(&mut self, calls: SocketCalls) -> io::Result<()> {
+        let entry = self.calls.vacant_entry();
+        let token = TOKEN_CALLS | entry.key() as u64;
+        self.poller.register(&calls, token, Interest::Read)?;
+        entry.insert(Rc::new(calls));
+        Ok(())
+    }
+
+    /// A program calls bind or listen, or nobody is left who could.
+    fn called(&mut self, token: u64, is_over: bool) -> io::Result<()> {
+        let index = (token & !TOKEN_CALLS) as usize;
+        let Some(calls) = self.calls.get(index) else {
+            return Ok(());
+        };
+        if !is_over {
+            return self.claims.called(calls, self.agent.as_ref());
+        }
+        // If the program has ended, nothing of what it started is left.
+        self.ends_at = self.ends_at.map(|_| Instant::now());
+        let calls = self.calls.remove(index);
+        self.poller.deregister(&*calls)
     }
 
     /// Gives back the ports that no program has any more.
     fn look(&mut self) -> io::Result<()> {
         self.looked_at = Instant::now();
-        let claims = self.claims.as_mut();
-        claims.map_or(Ok(()), |claims| claims.look(self.agent.as_ref()))
+        self.claims.look(self.agent.as_ref())
     }
 
     /// Does what the agent wants, until it wants nothing.
@@ -255,22 +321,26 @@ impl Supervisor<'_> {
                     answer(agent, &said, socket)?;
                 }
                 Some(ToSupervisor::Spare { count, is_v6 }) => spare(agent, count, is_v6)?,
-                Some(ToSupervisor::Claimed { id, port, error }) => {
-                    if let Some(claims) = &mut self.claims {
-                        claims.answered(agent, id, port, error);
+                Some(ToSupervisor::Outward {
+                    count,
+                    transport,
+                    is_v6,
+                }) => {
+                    let finder = self.left.finder;
+                    if finder.ask_outward(count, transport, is_v6).is_err() {
+                        hand_outward(agent, transport, is_v6, &[])?;
                     }
                 }
+                Some(ToSupervisor::Claimed { id, port, error }) => {
+                    self.claims.answered(agent, id, port, error);
+                }
                 Some(ToSupervisor::Look) => {
-                    if let Some(claims) = &mut self.claims {
-                        claims.look(Some(agent))?;
-                    }
+                    self.claims.look(Some(agent))?;
                     agent.send(&ToAgent::Looked.encode(), &[])?;
                 }
                 Some(ToSupervisor::Go) => {
                     self.retry = RETRY_MIN;
-                    if let Some(claims) = &mut self.claims {
-                        claims.agent_found(agent)?;
-                    }
+                    self.claims.agent_found(agent)?;
                 }
                 // If it was not its own doing, the next agent, or this one, may serve it.
                 Some(ToSupervisor::Full | ToSupervisor::Ended { .. }) => {
@@ -288,6 +358,20 @@ fn spare(agent: &Handover, count: usize, is_v6: bool) -> io::Result<()> {
     let speakers: Vec<_> = speakers.collect();
     let descriptors: Vec<_> = speakers.iter().map(AsFd::as_fd).collect();
     agent.send(&ToAgent::Spares { is_v6 }.encode(), &descriptors)
+}
+
+/// Sends the agent sockets by which programs leave this node, if there are any.
+fn hand_outward(
+    agent: &Handover,
+    transport: Transport,
+    is_v6: bool,
+    sockets: &[OwnedFd],
+) -> io::Result<()> {
+    let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    agent.send(
+        &ToAgent::Outward { transport, is_v6 }.encode(),
+        &descriptors,
+    )
 }
 
 fn answer(agent: &Handover, said: &ToAgent, socket: io::Result<TcpStream>) -> io::Result<()> {

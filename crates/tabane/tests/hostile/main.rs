@@ -4,6 +4,7 @@
 mod access;
 #[path = "../common/mod.rs"]
 mod common;
+mod egress;
 mod ports;
 mod stall;
 mod stranger;

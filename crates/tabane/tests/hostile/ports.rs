@@ -8,6 +8,8 @@ use tabane_lab::cluster::{Cluster, Program};
 use crate::common::*;
 use crate::users::*;
 
+const REFUSED: &str = "ConnectionRefusedError";
+
 /// A server that says who it is to whoever connects.
 fn server(who: &str, port: u16, options: &str) -> String {
     format!(
@@ -27,6 +29,17 @@ while True:
 
 /// What clients under `tabane run` on the first node are answered.
 fn asks(cluster: &Cluster, tabane: &ForAll, port: u16, times: usize) -> Vec<String> {
+    asks_from(cluster, tabane, 0, port, times)
+}
+
+/// The same, on any node.
+fn asks_from(
+    cluster: &Cluster,
+    tabane: &ForAll,
+    node: usize,
+    port: u16,
+    times: usize,
+) -> Vec<String> {
     let script = format!(
         "\
 for _ in range({times}):
@@ -37,7 +50,7 @@ for _ in range({times}):
 ",
         cluster.address(1)
     );
-    let said = said_by(under_run(cluster, tabane, 0, GOOD, &script));
+    let said = said_by(under_run(cluster, tabane, node, GOOD, &script));
     said.lines().map(str::to_owned).collect()
 }
 
@@ -67,7 +80,7 @@ fn nobody_is_given_what_is_for_another_user() {
         assert_eq!(asks(&cluster, &tabane, port, 3), ["good"; 3], "{port}");
     }
     // Nobody has it, and the user may not.
-    assert_eq!(asks(&cluster, &tabane, 80, 1), ["ConnectionRefusedError"]);
+    assert_eq!(asks(&cluster, &tabane, 80, 1), [REFUSED]);
     // Another user's program under `tabane run` has it.
     let _good = serve(under_run(
         &cluster,
@@ -79,6 +92,20 @@ fn nobody_is_given_what_is_for_another_user() {
     assert_eq!(asks(&cluster, &tabane, 8081, 3), ["good"; 3]);
     // Nobody has it: who listens could have.
     assert_eq!(asks(&cluster, &tabane, 9000, 2), ["evil"; 2]);
+    // From the node itself likewise; there only who has a port is found.
+    for (port, answer) in [(22, "good"), (8080, "good"), (8081, "good"), (80, REFUSED)] {
+        let answers = asks_from(&cluster, &tabane, 1, port, 2);
+        assert_eq!(answers, [answer; 2], "{port}");
+    }
+    let port = 8082;
+    let _open = serve(under_run(
+        &cluster,
+        &tabane,
+        1,
+        EVIL,
+        &server("evil", port, ""),
+    ));
+    assert_eq!(asks_from(&cluster, &tabane, 1, port, 2), ["evil"; 2]);
 }
 
 /// While those who were there come back, nobody else is asked for what was theirs.

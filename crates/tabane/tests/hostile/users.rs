@@ -49,7 +49,7 @@ def begin(agent, sockets):
 # As `tabane run` hands them over: to be made by who has all rights in a network namespace.
 def capture():
     v4, v6, raw = socket.AF_INET, socket.AF_INET6, socket.SOCK_RAW
-    kinds = [(socket.AF_PACKET, socket.SOCK_DGRAM, 0)]
+    kinds = [(socket.AF_NETLINK, socket.SOCK_RAW, 12)]
     kinds += [(family, raw, 255) for family in (v4, v6, v4, v6)]
     kinds += [(v6, socket.SOCK_STREAM, 0), (v6, socket.SOCK_DGRAM, 0)]
     sockets = [socket.socket(*kind) for kind in kinds]

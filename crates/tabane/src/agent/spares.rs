@@ -1,0 +1,268 @@
+//! Sockets that a place has ready, so that its supervisor need not be asked for each: those that speak for
+//! programs of other nodes to the programs of the place, and those by which its programs leave their namespace.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use tabane_io::capture::{Outward, Speaker};
+use tabane_io::handover::DESCRIPTORS_MAX;
+use tabane_proto::Time;
+
+use super::Agent;
+use super::flows;
+use super::place::{Awaited, Ends, Way};
+use super::words::{ToSupervisor, Transport};
+use crate::daemon::closing::Lent;
+
+/// Sockets that speak for programs of other nodes, which a place has ready.
+const SPEAKERS: usize = 8;
+/// Sockets by which programs leave, of each kind: so many connections and first datagrams wait for nobody. (Also of
+/// a program that has ended meanwhile: nobody would make any more.)
+const OUTWARD: usize = 2;
+/// Most that it has, of all kinds: as many as come at once find room.
+pub(super) const SPARES_MAX: usize = 6 * DESCRIPTORS_MAX;
+
+/// Sockets of one kind, and what waits for one.
+#[derive(Debug)]
+struct Pool<T, W> {
+    ready: Vec<T>,
+    waiting: VecDeque<W>,
+    /// More are on their way.
+    is_asked: bool,
+}
+
+impl<T, W> Default for Pool<T, W> {
+    fn default() -> Pool<T, W> {
+        Pool {
+            ready: Vec::new(),
+            waiting: VecDeque::new(),
+            is_asked: false,
+        }
+    }
+}
+
+impl<T, W> Pool<T, W> {
+    /// How many are to be asked for now, if any, so that so many are ready.
+    fn ask(&mut self, ready: usize) -> Option<usize> {
+        let wanted = ready + self.waiting.len();
+        if self.is_asked || self.ready.len() + ready / 2 > wanted {
+            return None;
+        }
+        self.is_asked = true;
+        Some((wanted - self.ready.len()).min(DESCRIPTORS_MAX))
+    }
+
+    /// One has come. Given back: there is no room for it.
+    fn add(&mut self, one: T) -> Option<T> {
+        if self.ready.len() >= DESCRIPTORS_MAX {
+            return Some(one);
+        }
+        self.ready.push(one);
+        None
+    }
+}
+
+/// A first datagram, and between whom it goes.
+type First = (flows::Ends, Vec<u8>);
+
+/// All that a place has, of IPv4 and of IPv6.
+#[derive(Debug, Default)]
+pub(super) struct Spares {
+    speakers: [Pool<Lent<Speaker>, ()>; 2],
+    streams: [Pool<Lent<Outward>, Ends>; 2],
+    datagrams: [Pool<Lent<Outward>, First>; 2],
+}
+
+impl Spares {
+    /// Whether a datagram waits for a socket: then those behind it do, in the namespace's own queue.
+    pub fn hold_datagrams(&self) -> bool {
+        self.datagrams.iter().any(|pool| !pool.waiting.is_empty())
+    }
+}
+
+impl Agent {
+    /// A socket to connect to a program of a place, if there is one. There soon will be others.
+    pub(super) fn take_speaker(&mut self, index: usize, is_v6: bool) -> Option<Lent<Speaker>> {
+        let place = self.places.get_mut(index)?;
+        let speaker = place.spares.speakers[usize::from(is_v6)].ready.pop();
+        self.fill_speakers(index, is_v6);
+        speaker
+    }
+
+    /// Asks for such sockets, if there are few.
+    pub(super) fn fill_speakers(&mut self, index: usize, is_v6: bool) {
+        let place = self.places.get_mut(index);
+        let count = place.and_then(|place| place.spares.speakers[usize::from(is_v6)].ask(SPEAKERS));
+        if let Some(count) = count {
+            self.tell(index, &ToSupervisor::Spare { count, is_v6 });
+        }
+    }
+
+    /// They have come. Takes of the descriptors those that are wanted.
+    pub(super) fn add_speakers(&mut self, index: usize, is_v6: bool, come: &mut Vec<OwnedFd>) {
+        let Some(place) = self.places.get_mut(index) else {
+            return;
+        };
+        let pool = &mut place.spares.speakers[usize::from(is_v6)];
+        pool.is_asked = false;
+        for descriptor in core::mem::take(come) {
+            match Speaker::from_descriptor(descriptor) {
+                Ok(speaker) => drop(pool.add(self.closing.lend(place.uid, speaker))),
+                Err(other) => come.push(other),
+            }
+        }
+    }
+
+    /// A held connection leaves its namespace plainly: now, or as soon as there is a socket for it.
+    pub(super) fn leave(&mut self, now: Time, index: usize, ends: Ends, way: Way) {
+        let Some(place) = self.places.get_mut(index) else {
+            return;
+        };
+        let Some(held) = place.held.get_mut(&ends) else {
+            return;
+        };
+        held.awaited = Awaited::Socket(way);
+        let family = usize::from(ends.1.is_ipv6());
+        place.spares.streams[family].waiting.push_back(ends);
+        self.serve_waiting(now, index, Transport::Tcp, ends.1.is_ipv6());
+    }
+
+    /// A first datagram leaves its namespace: likewise.
+    pub(super) fn send_first(&mut self, now: Time, ends: flows::Ends, data: Vec<u8>) {
+        let (index, _, to) = ends;
+        let Some(place) = self.places.get_mut(index) else {
+            return;
+        };
+        let pool = &mut place.spares.datagrams[usize::from(to.is_ipv6())];
+        pool.waiting.push_back((ends, data));
+        self.serve_waiting(now, index, Transport::Udp, to.is_ipv6());
+    }
+
+    /// Sockets by which a place's programs leave have come, or could not be made if there are none. Takes
+    /// of the descriptors those that are wanted.
+    pub(super) fn add_outward(
+        &mut self,
+        now: Time,
+        index: usize,
+        (transport, is_v6): (Transport, bool),
+        come: &mut Vec<OwnedFd>,
+    ) {
+        let Some(place) = self.places.get_mut(index) else {
+            return;
+        };
+        let family = usize::from(is_v6);
+        let is_tcp = transport == Transport::Tcp;
+        let has_come = !come.is_empty();
+        for descriptor in core::mem::take(come) {
+            let outward = match Outward::from_descriptor(descriptor, is_tcp, is_v6) {
+                Ok(outward) => self.closing.lend(place.uid, outward),
+                Err(other) => {
+                    come.push(other);
+                    continue;
+                }
+            };
+            drop(match transport {
+                Transport::Tcp => place.spares.streams[family].add(outward),
+                Transport::Udp => place.spares.datagrams[family].add(outward),
+            });
+        }
+        match transport {
+            Transport::Tcp => {
+                let pool = &mut place.spares.streams[family];
+                pool.is_asked = false;
+                if !has_come {
+                    // The programs' kernel repeats their SYNs.
+                    for ends in pool.waiting.drain(..) {
+                        place.held.remove(&ends);
+                    }
+                }
+            }
+            Transport::Udp => {
+                let pool = &mut place.spares.datagrams[family];
+                pool.is_asked = false;
+                if !has_come {
+                    pool.waiting.clear();
+                }
+            }
+        }
+        self.serve_waiting(now, index, transport, is_v6);
+        self.watch_datagrams(index);
+    }
+
+    /// Gives sockets to what waits for them, as far as there are any, and asks for more.
+    fn serve_waiting(&mut self, now: Time, index: usize, transport: Transport, is_v6: bool) {
+        match transport {
+            Transport::Tcp => self.connect_waiting(now, index, is_v6),
+            Transport::Udp => self.send_waiting(now, index, is_v6),
+        }
+        self.fill_outward(index, transport, is_v6);
+    }
+
+    /// Asks for sockets by which programs leave, if there are few.
+    pub(super) fn fill_outward(&mut self, index: usize, transport: Transport, is_v6: bool) {
+        let Some(place) = self.places.get_mut(index) else {
+            return;
+        };
+        let family = usize::from(is_v6);
+        let count = match transport {
+            Transport::Tcp => place.spares.streams[family].ask(OUTWARD),
+            Transport::Udp => place.spares.datagrams[family].ask(OUTWARD),
+        };
+        if let Some(count) = count {
+            let asked = ToSupervisor::Outward {
+                count,
+                transport,
+                is_v6,
+            };
+            self.tell(index, &asked);
+        }
+    }
+
+    fn connect_waiting(&mut self, now: Time, index: usize, is_v6: bool) {
+        while let Some(place) = self.places.get_mut(index) {
+            let pool = &mut place.spares.streams[usize::from(is_v6)];
+            let Some(ends) = pool.waiting.front().copied() else {
+                return;
+            };
+            // Who has given up, and what somebody waits for otherwise by now, needs none.
+            let way = match place.held.get(&ends).map(|held| &held.awaited) {
+                Some(Awaited::Socket(way)) => *way,
+                _ => {
+                    pool.waiting.pop_front();
+                    continue;
+                }
+            };
+            let Some(outward) = pool.ready.pop() else {
+                return;
+            };
+            pool.waiting.pop_front();
+            self.attempt(now, index, ends, outward, way);
+        }
+    }
+
+    fn send_waiting(&mut self, now: Time, index: usize, is_v6: bool) {
+        while let Some(place) = self.places.get_mut(index) {
+            let Some(capture) = &place.capture else {
+                return;
+            };
+            let pool = &mut place.spares.datagrams[usize::from(is_v6)];
+            let Some((ends, data)) = pool.waiting.front() else {
+                return;
+            };
+            if !self.flows.send(now, *ends, capture, data) {
+                let Some(outward) = pool.ready.pop() else {
+                    return;
+                };
+                let ends = *ends;
+                if self.begin_flow(now, ends, outward) {
+                    // It is sent at the next turn of this loop.
+                    continue;
+                }
+            }
+            if let Some(place) = self.places.get_mut(index) {
+                let pool = &mut place.spares.datagrams[usize::from(is_v6)];
+                pool.waiting.pop_front();
+            }
+        }
+    }
+}

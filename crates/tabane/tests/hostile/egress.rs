@@ -1,0 +1,105 @@
+//! What leaves a node plainly is the program's user's to that node's kernel: its firewall tells users apart as
+//! it does without tabane.
+
+use tabane_lab::cluster::{Cluster, PATIENCE, Program, output};
+
+use crate::common::*;
+use crate::users::*;
+
+/// Ports of servers on another node that no daemon hosts.
+const TCP: u16 = 7000;
+const UDP: u16 = 7001;
+/// More than a place has sockets ready for.
+const AT_ONCE: usize = 100;
+
+/// The first node's firewall refuses what a user sends to these ports.
+fn refuse(cluster: &Cluster, user: u32) {
+    let table = format!(
+        "table inet guard {{\n\
+         chain out {{\n\
+         type filter hook output priority 0;\n\
+         meta skuid {user} tcp dport {TCP} counter reject with tcp reset\n\
+         meta skuid {user} udp dport {UDP} counter drop\n\
+         }}\n}}"
+    );
+    let mut nft = cluster.lab().command(0, "nft");
+    nft.arg(table);
+    let set = output("nft", nft, PATIENCE).expect("ends");
+    assert!(set.status.success(), "{}", text(&set.stderr));
+}
+
+/// Servers on the other node, which is not under `tabane run`: of TCP and of UDP, that repeat what they hear.
+fn servers(cluster: &Cluster) -> Program {
+    let script = format!(
+        "\
+def tcp():
+    listener = socket.socket()
+    listener.bind(('', {TCP}))
+    listener.listen({AT_ONCE})
+    while True:
+        s = listener.accept()[0]
+        s.sendall(b'heard')
+        s.close()
+udp = socket.socket(type=socket.SOCK_DGRAM)
+udp.bind(('', {UDP}))
+threading.Thread(target=tcp, daemon=True).start()
+time.sleep(0.1)
+print('ready', flush=True)
+while True:
+    data, whom = udp.recvfrom(100)
+    udp.sendto(data, whom)
+"
+    );
+    serve(plainly(cluster, 1, 0, &script)).0
+}
+
+/// What a user's program under `tabane run` on the first node is answered, by both.
+fn answers(cluster: &Cluster, tabane: &ForAll, user: u32) -> String {
+    let to = cluster.address(1);
+    let script = format!(
+        "\
+def tcp():
+    sockets = [socket.socket() for _ in range({AT_ONCE})]
+    for s in sockets:
+        s.setblocking(False)
+        s.connect_ex(('{to}', {TCP}))
+    heard = set()
+    for s in sockets:
+        s.settimeout(10)
+        try:
+            heard.add(s.recv(100).decode())
+        except OSError as e:
+            heard.add(type(e).__name__)
+    return sorted(heard)
+def udp():
+    sockets = [socket.socket(type=socket.SOCK_DGRAM) for _ in range(20)]
+    for s in sockets:
+        s.settimeout(3)
+        s.sendto(b'heard', ('{to}', {UDP}))
+    heard = set()
+    for s in sockets:
+        try:
+            heard.add(s.recv(100).decode())
+        except OSError as e:
+            heard.add(type(e).__name__)
+            break
+    return sorted(heard)
+print(tcp(), udp())
+"
+    );
+    said_by(under_run(cluster, tabane, 0, user, &script))
+}
+
+#[test]
+fn what_leaves_a_node_plainly_is_its_users() {
+    if !has_users() {
+        return;
+    }
+    let (cluster, tabane) = (cluster(), ForAll::new());
+    let _servers = servers(&cluster);
+    refuse(&cluster, EVIL);
+    let good = answers(&cluster, &tabane, GOOD);
+    assert_eq!(good, "['heard'] ['heard']\n");
+    let evil = answers(&cluster, &tabane, EVIL);
+    assert_eq!(evil, "['ConnectionRefusedError'] ['TimeoutError']\n");
+}
