@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use common::*;
 use serde_json::Value;
 use tabane_lab::cluster::{
-    Cluster, PATIENCE, Program, all_paths_up, output, path_state, socket_address,
+    Cluster, Dialogue, PATIENCE, Program, all_paths_up, output, path_state, socket_address,
 };
 
 fn limit_files(pid: u32, soft: &str) {
@@ -149,4 +149,55 @@ fn without_descriptors_connections_of_programs_are_turned_away() {
     let said = client.output(PATIENCE).expect("ends");
     assert_eq!(text(&said.stdout), "hello");
     drop(echo);
+}
+
+/// What stays outside of a program's namespace, and makes the sockets by which it leaves.
+fn finder_of(program: u32) -> u32 {
+    let name = format!("tabane: finder of {program}");
+    let processes = fs::read_dir("/proc").expect("is there").flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_it = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        text(&words).trim_end_matches('\0') == name
+    };
+    pids.find(is_it).expect("is beside it")
+}
+
+/// Who can open no more files can connect nowhere, and does again when that is over.
+#[test]
+fn a_program_whose_user_has_no_descriptors_left_is_served_again() {
+    let cluster = cluster();
+    let mut server = cluster.lab().command(1, "socat");
+    server.args(["TCP-LISTEN:8080,fork,reuseaddr", "EXEC:cat"]);
+    let mut server = Program::start("socat", server).expect("starts");
+    server.listens(8080).expect("listens");
+    let connects = "\
+import socket, sys
+print('ready', flush=True)
+for line in sys.stdin:
+    s = socket.socket()
+    s.settimeout(2)
+    try:
+        s.connect((sys.argv[1], 8080))
+        print('connected', flush=True)
+    except TimeoutError:
+        print('waits', flush=True)
+    s.close()
+";
+    let address = cluster.address(1).to_string();
+    let mut client = cluster.run(0, "python3");
+    client.args(["-c", connects, &address]);
+    let mut client = Dialogue::start("client", client).expect("starts");
+    let finder = finder_of(client.id());
+    exhaust(finder);
+    // Some sockets are ready still.
+    eventually("no socket is left", || {
+        client.tell("connect").expect("hears");
+        client.says("").expect("tries") == "waits\n"
+    });
+    limit_files(finder, "1024");
+    eventually("there are some again", || {
+        client.tell("connect").expect("hears");
+        client.says("").expect("tries") == "connected\n"
+    });
 }

@@ -152,37 +152,37 @@ impl Agent {
         };
         let family = usize::from(is_v6);
         let is_tcp = transport == Transport::Tcp;
-        let has_come = !come.is_empty();
-        for descriptor in core::mem::take(come) {
-            let outward = match Outward::from_descriptor(descriptor, is_tcp, is_v6) {
-                Ok(outward) => self.closing.lend(place.uid, outward),
-                Err(other) => {
-                    come.push(other);
-                    continue;
-                }
-            };
-            drop(match transport {
-                Transport::Tcp => place.spares.streams[family].add(outward),
-                Transport::Udp => place.spares.datagrams[family].add(outward),
-            });
+        let (streams, datagrams) = (
+            &mut place.spares.streams[family],
+            &mut place.spares.datagrams[family],
+        );
+        match is_tcp {
+            true => streams.is_asked = false,
+            false => datagrams.is_asked = false,
         }
-        match transport {
-            Transport::Tcp => {
-                let pool = &mut place.spares.streams[family];
-                pool.is_asked = false;
-                if !has_come {
-                    // The programs' kernel repeats their SYNs.
-                    for ends in pool.waiting.drain(..) {
+        if come.is_empty() {
+            // It is asked again when something is to leave. The programs' kernel repeats their SYNs; a datagram
+            // is lost.
+            match is_tcp {
+                true => {
+                    for ends in streams.waiting.drain(..) {
                         place.held.remove(&ends);
                     }
                 }
+                false => datagrams.waiting.clear(),
             }
-            Transport::Udp => {
-                let pool = &mut place.spares.datagrams[family];
-                pool.is_asked = false;
-                if !has_come {
-                    pool.waiting.clear();
+            return self.watch_datagrams(index);
+        }
+        for descriptor in core::mem::take(come) {
+            match Outward::from_descriptor(descriptor, is_tcp, is_v6) {
+                Ok(outward) => {
+                    let outward = self.closing.lend(place.uid, outward);
+                    drop(match is_tcp {
+                        true => streams.add(outward),
+                        false => datagrams.add(outward),
+                    });
                 }
+                Err(other) => come.push(other),
             }
         }
         self.serve_waiting(now, index, transport, is_v6);
