@@ -9,7 +9,7 @@ use std::path::Path;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::credentials::{self, Credentials};
-use crate::sys::{check_len, retry};
+use crate::sys::{self, check_len, retry};
 
 /// Most descriptors in one message.
 pub const DESCRIPTORS_MAX: usize = 16;
@@ -220,25 +220,17 @@ fn receive(
         // SAFETY: `header` names buffers that outlive the call.
         check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })
     })?;
+    // SAFETY: the kernel has filled in `header`, and `ancillary` is still there.
+    let messages = unsafe { sys::ancillary(&header) };
+    let handed = messages.filter(|it| it.kind == (libc::SOL_SOCKET, libc::SCM_RIGHTS));
     let mut descriptors = Vec::new();
-    // SAFETY: the kernel has filled in `header`; its macros stay within the ancillary data, and
-    // each number of a SCM_RIGHTS message is a descriptor that is ours alone from now on.
-    unsafe {
-        let mut next = libc::CMSG_FIRSTHDR(&raw const header);
-        while let Some(control) = next.as_ref() {
-            if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
-                let data = libc::CMSG_DATA(next);
-                let header_bytes = libc::CMSG_LEN(0) as usize;
-                // musl counts it in 32 bits.
-                #[allow(clippy::unnecessary_cast)]
-                let count = (control.cmsg_len as usize - header_bytes) / size_of::<i32>();
-                for index in 0..count {
-                    let number = data.cast::<i32>().add(index).read_unaligned();
-                    descriptors.push(OwnedFd::from_raw_fd(number));
-                }
-            }
-            next = libc::CMSG_NXTHDR(&raw const header, next);
-        }
+    for message in handed {
+        // SAFETY: each number of such a message is a descriptor that is ours alone from now on.
+        descriptors.extend(
+            message
+                .values()
+                .map(|it| unsafe { OwnedFd::from_raw_fd(it) }),
+        );
     }
     Ok((bytes, descriptors, header.msg_flags))
 }

@@ -50,6 +50,65 @@ unsafe impl SocketOption for libc::ucred {}
 unsafe impl SocketOption for [u32; 2] {}
 // SAFETY: two integers of register width, no padding.
 unsafe impl SocketOption for libc::timeval {}
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for u32 {}
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for libc::sockaddr_in {}
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for libc::sockaddr_in6 {}
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for libc::in_pktinfo {}
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for libc::in6_pktinfo {}
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for libc::sock_extended_err {}
+
+/// An ancillary message (cmsg(3)) beside one that was received.
+pub(crate) struct Ancillary<'a> {
+    /// Its level and type.
+    pub kind: (c_int, c_int),
+    data: &'a [u8],
+}
+
+impl Ancillary<'_> {
+    /// Its data; `None`: it is shorter.
+    pub(crate) fn read<T: SocketOption>(&self) -> Option<T> {
+        self.values().next()
+    }
+
+    /// As many as it has.
+    pub(crate) fn values<T: SocketOption>(&self) -> impl Iterator<Item = T> {
+        // SAFETY: the slice has so many bytes, and all bytes are a value.
+        let read = |bytes: &[u8]| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() };
+        self.data.chunks_exact(size_of::<T>()).map(read)
+    }
+}
+
+/// The ancillary messages beside one that was received.
+///
+/// # Safety
+/// The kernel has filled in `header`, and the buffer for them is still there.
+pub(crate) unsafe fn ancillary(header: &libc::msghdr) -> impl Iterator<Item = Ancillary<'_>> {
+    // SAFETY: by the caller's promise this, and what follows, is null or a whole message within the buffer.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    std::iter::from_fn(move || {
+        // SAFETY: as above.
+        let message = unsafe { next.as_ref() }?;
+        // SAFETY: as above; the second is arithmetic only.
+        let (data, header_bytes) = unsafe { (libc::CMSG_DATA(next), libc::CMSG_LEN(0)) };
+        // musl counts it in 32 bits.
+        #[allow(clippy::unnecessary_cast)]
+        let bytes = (message.cmsg_len as usize).saturating_sub(header_bytes as usize);
+        // SAFETY: so many bytes of data are behind the header.
+        let data = unsafe { std::slice::from_raw_parts(data, bytes) };
+        // SAFETY: as above.
+        next = unsafe { libc::CMSG_NXTHDR(header, next) };
+        Some(Ancillary {
+            kind: (message.cmsg_level, message.cmsg_type),
+            data,
+        })
+    })
+}
 
 /// `setsockopt(2)`.
 pub(crate) fn set_option<T: SocketOption>(

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::{bind_aside, make_transparent, unmapped};
-use crate::sys::{check_len, retry, set_option};
+use crate::sys::{self, Ancillary, check_len, retry, set_option};
 
 // linux/in6.h
 const IPV6_ORIGDSTADDR: libc::c_int = 74;
@@ -74,52 +74,45 @@ pub(super) fn receive(
         error: None,
         bytes,
     };
-    // SAFETY: the kernel has filled in `header`, and its macros stay within the ancillary data.
-    unsafe {
-        let mut next = libc::CMSG_FIRSTHDR(&raw const header);
-        while let Some(control) = next.as_ref() {
-            note(&mut received, control, libc::CMSG_DATA(next));
-            next = libc::CMSG_NXTHDR(&raw const header, next);
-        }
-    }
+    // SAFETY: the kernel has filled in `header`, and `ancillary` is still there.
+    unsafe { sys::ancillary(&header) }.for_each(|message| note(&mut received, &message));
     Ok(Some(received))
 }
 
-/// Reads an ancillary message.
-///
-/// # Safety
-/// `data` is what the kernel has put behind the header `control`.
-unsafe fn note(received: &mut Received, control: &libc::cmsghdr, data: *const u8) {
-    // SAFETY: a message of a type holds this type, aligned or not.
-    unsafe {
-        match (control.cmsg_level, control.cmsg_type) {
-            (libc::SOL_IP, libc::IP_RECVORIGDSTADDR) => {
-                let address = data.cast::<libc::sockaddr_in>().read_unaligned();
-                let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
-                received.to = Some((ip, u16::from_be(address.sin_port)).into());
-            }
-            (libc::SOL_IPV6, IPV6_ORIGDSTADDR) => {
-                let address = data.cast::<libc::sockaddr_in6>().read_unaligned();
-                let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
-                let to = SocketAddr::from((ip, u16::from_be(address.sin6_port)));
-                received.to = Some(unmapped(to));
-            }
-            (libc::SOL_IP, libc::IP_PKTINFO) => {
-                // Of a broadcast this is the node's own address on that network.
-                let told = data.cast::<libc::in_pktinfo>().read_unaligned();
-                let ip = Ipv4Addr::from(u32::from_be(told.ipi_spec_dst.s_addr));
-                received.to = Some((ip, 0).into());
-            }
-            (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
-                let told = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                let ip = Ipv6Addr::from(told.ipi6_addr.s6_addr);
-                received.to = Some(unmapped((ip, 0).into()));
-            }
-            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
-                let told = data.cast::<libc::sock_extended_err>().read_unaligned();
-                received.error = Some(told.ee_errno);
-            }
-            _ => {}
+/// Notes what an ancillary message says.
+fn note(received: &mut Received, message: &Ancillary<'_>) {
+    match message.kind {
+        (libc::SOL_IP, libc::IP_RECVORIGDSTADDR) => {
+            let told = message.read::<libc::sockaddr_in>();
+            received.to = told.map(|it| {
+                let ip = Ipv4Addr::from(u32::from_be(it.sin_addr.s_addr));
+                (ip, u16::from_be(it.sin_port)).into()
+            });
         }
+        (libc::SOL_IPV6, IPV6_ORIGDSTADDR) => {
+            let told = message.read::<libc::sockaddr_in6>();
+            received.to = told.map(|it| {
+                let ip = Ipv6Addr::from(it.sin6_addr.s6_addr);
+                unmapped((ip, u16::from_be(it.sin6_port)).into())
+            });
+        }
+        (libc::SOL_IP, libc::IP_PKTINFO) => {
+            // Of a broadcast this is the node's own address on that network.
+            let told = message.read::<libc::in_pktinfo>();
+            received.to = told.map(|it| {
+                let ip = Ipv4Addr::from(u32::from_be(it.ipi_spec_dst.s_addr));
+                (ip, 0).into()
+            });
+        }
+        (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
+            let told = message.read::<libc::in6_pktinfo>();
+            let to = told.map(|it| unmapped((Ipv6Addr::from(it.ipi6_addr.s6_addr), 0).into()));
+            received.to = to;
+        }
+        (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+            let told = message.read::<libc::sock_extended_err>();
+            received.error = told.map(|it| it.ee_errno);
+        }
+        _ => {}
     }
 }

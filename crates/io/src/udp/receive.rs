@@ -9,7 +9,7 @@ use socket2::{SockAddr, SockAddrStorage};
 
 use super::error::is_stray;
 use super::{LinkSocket, RecvError};
-use crate::sys::{check, retry};
+use crate::sys::{self, check, retry};
 
 /// Receives per system call. Each may hold a whole burst, so this many already
 /// carry a megabyte; more would only leave the processor's cache.
@@ -222,25 +222,16 @@ impl LinkSocket {
 unsafe fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
     let (mut segment_bytes, mut drops) = (None, None);
     // SAFETY: the caller's promise.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
-    // SAFETY: the CMSG macros yield null or a message that lies in the buffer.
-    while let Some(message) = unsafe { next.as_ref() } {
-        // SAFETY: as above.
-        let data = unsafe { libc::CMSG_DATA(message) };
-        match (message.cmsg_level, message.cmsg_type) {
+    for message in unsafe { sys::ancillary(header) } {
+        match message.kind {
+            // udp_cmsg_recv, sock_recv_drops
             (libc::SOL_UDP, libc::UDP_GRO) => {
-                // SAFETY: the kernel puts an int here (udp_cmsg_recv).
-                let bytes = unsafe { data.cast::<libc::c_int>().read_unaligned() };
-                segment_bytes = usize::try_from(bytes).ok();
+                let bytes = message.read::<libc::c_int>();
+                segment_bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
             }
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                // SAFETY: the kernel puts a u32 here (sock_recv_drops).
-                drops = Some(unsafe { data.cast::<u32>().read_unaligned() });
-            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => drops = message.read::<u32>(),
             _ => {}
         }
-        // SAFETY: `message` is one of this header's.
-        next = unsafe { libc::CMSG_NXTHDR(header, message) };
     }
     (segment_bytes, drops)
 }

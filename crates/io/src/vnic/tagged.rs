@@ -8,7 +8,7 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::HEADER_BYTES;
-use crate::sys::{check_len, retry, set_option};
+use crate::sys::{self, SocketOption, check_len, retry, set_option};
 
 // linux/if_packet.h
 const PACKET_AUXDATA: libc::c_int = 8;
@@ -32,6 +32,9 @@ struct AuxData {
     vlan_tci: u16,
     vlan_tpid: u16,
 }
+
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for AuxData {}
 
 /// Has the kernel tell the tag of each frame.
 pub(super) fn ask_for_tags(socket: &OwnedFd) -> io::Result<()> {
@@ -107,17 +110,10 @@ fn receive_apart(
         // frame's true length, not write beyond them.
         check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) })
     })?;
-    let mut tag = None;
-    // SAFETY: the kernel has filled in `message`, and its macros stay within the ancillary data.
-    unsafe {
-        let mut next = libc::CMSG_FIRSTHDR(&raw const message);
-        while let Some(control) = next.as_ref() {
-            if (control.cmsg_level, control.cmsg_type) == (libc::SOL_PACKET, PACKET_AUXDATA) {
-                tag = tag_of(&libc::CMSG_DATA(next).cast::<AuxData>().read_unaligned());
-            }
-            next = libc::CMSG_NXTHDR(&raw const message, next);
-        }
-    }
+    // SAFETY: the kernel has filled in `message`, and `ancillary` is still there.
+    let mut messages = unsafe { sys::ancillary(&message) };
+    let told = messages.find(|it| it.kind == (libc::SOL_PACKET, PACKET_AUXDATA));
+    let tag = told.and_then(|it| tag_of(&it.read::<AuxData>()?));
     Ok((bytes, tag))
 }
 
