@@ -8,7 +8,7 @@
  *
  * Functions that return int or ssize_t return a negative TABANE_E_... on failure, those that
  * return a pointer NULL; tabane_error() has it in words. No call touches errno on purpose, none
- * returns early for a signal. Text is UTF-8 that ends in a zero byte. Times are in milliseconds:
+ * returns early for a signal unless tabane_options_interruptible says so. Text is UTF-8 that ends in a zero byte. Times are in milliseconds:
  * 0 looks and does not wait, TABANE_FOREVER waits as long as it takes.
  *
  * Link with -ltabane (pkg-config tabane). C11, C++17. */
@@ -68,6 +68,13 @@ extern "C" {
 #define TABANE_E_BUG (-16)
 /* TABANE_FLOWS_MAX flows of messages to this peer are in use; use one of them. */
 #define TABANE_E_FLOWS (-17)
+/* A signal handler ran in this thread while the call waited (tabane_options_interruptible). The node
+ * goes on, and the call can be made again. */
+#define TABANE_E_INTERRUPTED (-18)
+/* No link to the peer has worked for as long as tabane_options_peer_timeout says: its process or host
+ * has died, or no network leads there. The stream is gone; whether what was written last arrived
+ * is not known. */
+#define TABANE_E_UNREACHABLE (-19)
 
 /* The last failure of this thread in words; never NULL. Valid until this thread's next one. */
 const char *tabane_error(void);
@@ -111,6 +118,17 @@ int tabane_options_spin_us(tabane_options *options, uint32_t spin_us);
 int tabane_options_timeout(tabane_options *options, int timeout_ms);
 /* How long tabane_close waits for what is under way: 5,000 ms if nothing else is said. */
 int tabane_options_linger(tabane_options *options, int linger_ms);
+/* Breaks the streams to a peer to which no link has worked for so long (TABANE_E_UNREACHABLE), because its
+ * process or host has died, or no network leads there: 900,000 ms (15 minutes) if nothing else is said,
+ * about as long as TCP tries. TABANE_FOREVER and 0 are never: calls wait until the peer is back. That a
+ * link does not work is noticed within a second or so, which comes on top. */
+int tabane_options_peer_timeout(tabane_options *options, int timeout_ms);
+/* Whether a call that waits returns TABANE_E_INTERRUPTED when a signal handler has run in its thread
+ * (whatever SA_RESTART says), as EINTR of system calls: not if nothing else is said. So Ctrl-C reaches
+ * Python, whose handlers run when the call has returned. A signal that comes just before the call does not
+ * end it. The helper thread then runs the node in place of those that wait, who have to be woken: small
+ * messages take longer. tabane_close and tabane_shutdown are never interrupted. */
+int tabane_options_interruptible(tabane_options *options, int interruptible);
 /* Gives them up without opening a node; NULL is ignored, here and by whatever else frees. */
 void tabane_options_free(tabane_options *options);
 
@@ -149,9 +167,17 @@ void tabane_listener_close(tabane_listener *listener);
 
 /* Reads what there is, at least a byte unless it is the end, or bytes is 0: then 0. */
 ssize_t tabane_read(tabane_stream *stream, void *buffer, size_t bytes);
-/* Writes what there is room for, at least a byte. */
+/* The same, waiting at most so long, also if the stream is non-blocking: TABANE_E_TIMED_OUT if nothing
+ * has come by then. The stream is as it was, and can be read again. */
+ssize_t tabane_read_timeout(tabane_stream *stream, void *buffer, size_t bytes, int timeout_ms);
+/* Writes what there is room for, at least a byte unless bytes is 0. */
 ssize_t tabane_write(tabane_stream *stream, const void *buffer, size_t bytes);
-/* Writes all of it. On failure part of it may be written: not for non-blocking streams. */
+/* The same, waiting at most so long, also if the stream is non-blocking: TABANE_E_TIMED_OUT if there was no
+ * room by then, and nothing is written. */
+ssize_t tabane_write_timeout(tabane_stream *stream, const void *buffer, size_t bytes,
+                             int timeout_ms);
+/* Writes all of it. On failure part of it may be written, how much is not told: not for non-blocking
+ * streams, nor where signals interrupt what is to go on. */
 int tabane_write_all(tabane_stream *stream, const void *buffer, size_t bytes);
 /* Ends the writing half: the peer reads the end behind what was written. */
 int tabane_finish(tabane_stream *stream);

@@ -63,6 +63,10 @@ numbers! {
     TABANE_E_BUG = -16;
     /// Too many flows of messages.
     TABANE_E_FLOWS = -17;
+    /// A signal handler ran while the call waited.
+    TABANE_E_INTERRUPTED = -18;
+    /// No link to the peer has worked for too long.
+    TABANE_E_UNREACHABLE = -19;
 }
 
 numbers! {

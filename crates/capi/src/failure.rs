@@ -13,9 +13,9 @@ use tabane_library::{
 
 use crate::abi::{
     TABANE_E_ARGUMENT, TABANE_E_BUG, TABANE_E_BUSY, TABANE_E_CLOSED, TABANE_E_FILE, TABANE_E_FLOWS,
-    TABANE_E_FORKED, TABANE_E_IN_USE, TABANE_E_NO_LINK, TABANE_E_PIPE, TABANE_E_REFUSED,
-    TABANE_E_RESET, TABANE_E_SYSTEM, TABANE_E_TIMED_OUT, TABANE_E_TOO_LARGE, TABANE_E_UNKNOWN_PEER,
-    TABANE_E_WOULD_BLOCK,
+    TABANE_E_FORKED, TABANE_E_IN_USE, TABANE_E_INTERRUPTED, TABANE_E_NO_LINK, TABANE_E_PIPE,
+    TABANE_E_REFUSED, TABANE_E_RESET, TABANE_E_SYSTEM, TABANE_E_TIMED_OUT, TABANE_E_TOO_LARGE,
+    TABANE_E_UNKNOWN_PEER, TABANE_E_UNREACHABLE, TABANE_E_WOULD_BLOCK,
 };
 use crate::cancel::Uncancelled;
 
@@ -101,6 +101,7 @@ impl From<Gone> for Failure {
             Gone::Closed => TABANE_E_CLOSED,
             Gone::Forked => TABANE_E_FORKED,
             Gone::Broken => TABANE_E_SYSTEM,
+            Gone::Interrupted => TABANE_E_INTERRUPTED,
         };
         Failure::of(code, &gone)
     }
@@ -145,6 +146,7 @@ impl From<StreamError> for Failure {
     fn from(error: StreamError) -> Failure {
         let code = match error {
             StreamError::Reset(_) | StreamError::Broken => TABANE_E_RESET,
+            StreamError::Unreachable => TABANE_E_UNREACHABLE,
             StreamError::Stopped(_) | StreamError::Finished => TABANE_E_PIPE,
             StreamError::Gone(gone) => return gone.into(),
         };

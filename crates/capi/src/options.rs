@@ -191,6 +191,27 @@ unsafe extern "C" fn tabane_options_linger(options: *mut Options, linger_ms: c_i
     unsafe { change(options, |options| options.linger(timeout(linger_ms))) }
 }
 
+/// `tabane_options_peer_timeout`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_options_peer_timeout(
+    options: *mut Options,
+    timeout_ms: c_int,
+) -> c_int {
+    let timeout = (timeout_ms >= 0).then(|| timeout(timeout_ms));
+    // SAFETY: the caller sees to it (crate documentation).
+    unsafe { change(options, |options| options.peer_timeout(timeout)) }
+}
+
+/// `tabane_options_interruptible`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_options_interruptible(
+    options: *mut Options,
+    interruptible: c_int,
+) -> c_int {
+    // SAFETY: the caller sees to it (crate documentation).
+    unsafe { change(options, |options| options.interruptible(interruptible != 0)) }
+}
+
 /// `tabane_options_free`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tabane_options_free(options: *mut Options) {

@@ -46,6 +46,21 @@ unsafe extern "C" fn tabane_read(
     })
 }
 
+/// `tabane_read_timeout`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_read_timeout(
+    stream: *const Stream,
+    buffer: *mut c_void,
+    bytes: usize,
+    timeout_ms: c_int,
+) -> isize {
+    size(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let (stream, into) = unsafe { (value(stream, "stream")?, room(buffer, bytes)?) };
+        Ok(stream.stream.read_timeout(into, timeout(timeout_ms))?)
+    })
+}
+
 /// `tabane_write`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tabane_write(
@@ -60,6 +75,21 @@ unsafe extern "C" fn tabane_write(
     })
 }
 
+/// `tabane_write_timeout`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tabane_write_timeout(
+    stream: *const Stream,
+    buffer: *const c_void,
+    len: usize,
+    timeout_ms: c_int,
+) -> isize {
+    size(|| {
+        // SAFETY: the caller sees to it (crate documentation).
+        let (stream, data) = unsafe { (value(stream, "stream")?, bytes(buffer, len)?) };
+        Ok(stream.stream.write_timeout(data, timeout(timeout_ms))?)
+    })
+}
+
 /// `tabane_write_all`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tabane_write_all(
@@ -69,8 +99,13 @@ unsafe extern "C" fn tabane_write_all(
 ) -> c_int {
     nothing(|| {
         // SAFETY: the caller sees to it (crate documentation).
-        let (stream, data) = unsafe { (value(stream, "stream")?, bytes(buffer, len)?) };
-        Ok((&stream.stream).write_all(data)?)
+        let (stream, mut data) = unsafe { (value(stream, "stream")?, bytes(buffer, len)?) };
+        // Rust's `write_all` goes on when a signal handler has run.
+        while !data.is_empty() {
+            let written = (&stream.stream).write(data)?;
+            data = &data[written..];
+        }
+        Ok(())
     })
 }
 

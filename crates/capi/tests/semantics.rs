@@ -96,3 +96,18 @@ fn one_flow_of_messages_too_many_has_an_error_of_its_own() {
 fn shutting_down_ends_calls_that_wait() {
     holds("shutdown");
 }
+
+#[test]
+fn reads_and_writes_wait_as_long_as_they_are_told() {
+    holds("timeouts");
+}
+
+#[test]
+fn a_signal_handler_ends_calls_that_are_to_be_interrupted() {
+    holds("interruptible");
+}
+
+#[test]
+fn streams_to_a_process_that_was_killed_break_in_time() {
+    holds("killed");
+}

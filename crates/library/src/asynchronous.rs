@@ -13,13 +13,13 @@ use crate::{ConnectError, Event, Gone, Listener, Message, Node, SendError, Strea
 
 /// A task's call that waits. A task that gives up leaves nothing behind: the node would have it until
 /// what it waited for comes about, perhaps never, and many like it.
-struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     hub: &'a Hub,
     waiter: Waiter,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(hub: &'a Hub) -> Waiting<'a> {
+    pub fn new(hub: &'a Hub) -> Waiting<'a> {
         Waiting {
             hub,
             waiter: Waiter::new(Waker::noop().clone()),
@@ -27,7 +27,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Waits until `poll` has something.
-    async fn until<R>(
+    pub async fn until<R>(
         &mut self,
         mut poll: impl FnMut(&mut State, &mut Waiter) -> Poll<R>,
     ) -> Result<R, Gone> {

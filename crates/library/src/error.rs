@@ -8,7 +8,7 @@ use tabane_cluster::ConfigError;
 use tabane_engine::EngineError;
 use tabane_proto::op::OpError;
 
-/// The node is not there for the caller.
+/// The node is not there for the caller, or the caller not for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gone {
     /// [`Node::close`](crate::Node::close) was called.
@@ -18,6 +18,9 @@ pub enum Gone {
     /// The node stopped: waiting for the network failed, in a system out of memory, or the library has
     /// a fault that comes again and again.
     Broken,
+    /// A signal handler ran in the thread that waited ([`Options::interruptible`](crate::Options::interruptible)).
+    /// The node goes on, and the call can be made again.
+    Interrupted,
 }
 
 impl fmt::Display for Gone {
@@ -30,11 +33,21 @@ impl fmt::Display for Gone {
             Gone::Broken => {
                 "the node stopped: waiting for the network failed, or the library has a fault"
             }
+            Gone::Interrupted => "a signal handler ran while the call waited",
         })
     }
 }
 
 impl core::error::Error for Gone {}
+
+impl Gone {
+    const fn kind(self) -> io::ErrorKind {
+        match self {
+            Gone::Interrupted => io::ErrorKind::Interrupted,
+            Gone::Closed | Gone::Forked | Gone::Broken => io::ErrorKind::NotConnected,
+        }
+    }
+}
 
 /// A node cannot be opened.
 #[derive(Debug)]
@@ -122,7 +135,7 @@ impl From<ConnectError> for io::Error {
             ConnectError::TimedOut => io::ErrorKind::TimedOut,
             ConnectError::TooManyStreams => io::ErrorKind::QuotaExceeded,
             ConnectError::Restarted => io::ErrorKind::ConnectionReset,
-            ConnectError::Gone(_) => io::ErrorKind::NotConnected,
+            ConnectError::Gone(gone) => gone.kind(),
         };
         io::Error::new(kind, error)
     }
@@ -137,6 +150,10 @@ pub enum StreamError {
     Stopped(u32),
     /// The peer started afresh, and the stream is gone with all that was in it.
     Broken,
+    /// The peer could not be reached by any link for as long as
+    /// [`Options::peer_timeout`](crate::Options::peer_timeout) says: its process or host has died, or no network leads
+    /// there. Whether what was written last arrived is not known.
+    Unreachable,
     /// This end finished or reset this direction before.
     Finished,
     /// See [`Gone`].
@@ -153,6 +170,9 @@ impl fmt::Display for StreamError {
             StreamError::Broken => {
                 f.write_str("the peer has stopped or started afresh, and the stream is gone")
             }
+            StreamError::Unreachable => f.write_str(
+                "no link to the peer has worked for too long: it does not run, or no network leads there",
+            ),
             StreamError::Finished => f.write_str("this end has finished this direction before"),
             StreamError::Gone(gone) => gone.fmt(f),
         }
@@ -165,8 +185,9 @@ impl From<StreamError> for io::Error {
     fn from(error: StreamError) -> io::Error {
         let kind = match error {
             StreamError::Reset(_) | StreamError::Broken => io::ErrorKind::ConnectionReset,
+            StreamError::Unreachable => io::ErrorKind::HostUnreachable,
             StreamError::Stopped(_) | StreamError::Finished => io::ErrorKind::BrokenPipe,
-            StreamError::Gone(_) => io::ErrorKind::NotConnected,
+            StreamError::Gone(gone) => gone.kind(),
         };
         io::Error::new(kind, error)
     }
@@ -174,7 +195,7 @@ impl From<StreamError> for io::Error {
 
 impl From<Gone> for io::Error {
     fn from(gone: Gone) -> io::Error {
-        io::Error::new(io::ErrorKind::NotConnected, gone)
+        io::Error::new(gone.kind(), gone)
     }
 }
 

@@ -28,6 +28,7 @@ use tabane_io::process::Forks;
 use tabane_proto::Time;
 
 use crate::Gone;
+use crate::interruptible::{self, Bell};
 use crate::sockets::{Sockets, TOKEN_KICK};
 use crate::waiting::Waiter;
 
@@ -113,6 +114,8 @@ pub(crate) struct Hub {
     /// Wakes the helper out of its sleep as a driver.
     shoo: Notify,
     process: Forks,
+    /// A signal handler ends calls that wait.
+    is_interruptible: bool,
 }
 
 /// What did not come about in time.
@@ -148,7 +151,14 @@ impl Hub {
             kick,
             shoo,
             process: Forks::here()?,
+            is_interruptible: false,
         })
+    }
+
+    /// Whether a signal handler that has run in a thread ends the call in which it waits.
+    pub const fn interruptible(mut self, is_interruptible: bool) -> Hub {
+        self.is_interruptible = is_interruptible;
+        self
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Gone> {
@@ -294,7 +304,7 @@ impl Hub {
     /// Gives the lock back; whoever has to know of what happened is woken.
     fn release(&self, mut state: MutexGuard<'_, State>) {
         let until = state.driver.map(|driver| driver.until);
-        let due = until.and_then(|_| state.engine.node.poll_timeout());
+        let due = until.and_then(|_| state.due());
         let kicks = due.zip(until).is_some_and(|(at, until)| at < until);
         // A helper that sleeps may have to look after a timer now.
         let sleeps = state.helper_sleeps || state.sockets.has_tasks;
@@ -322,6 +332,14 @@ impl Hub {
         until: Option<Instant>,
         mut poll: impl FnMut(&mut State, &mut Waiter) -> Poll<R>,
     ) -> Result<Result<R, TimedOut>, Gone> {
+        let may_sleep = || until.is_none_or(|until| until > Instant::now());
+        // A process that has no descriptors left is not interrupted.
+        if self.is_interruptible
+            && may_sleep()
+            && let Ok(bell) = Bell::new()
+        {
+            return interruptible::wait_for(self, &bell, until, poll);
+        }
         let mut mine = Mine {
             hub: self,
             number: None,
@@ -602,6 +620,12 @@ impl State {
         self.engine.flush(now);
     }
 
+    /// When something is to be done next, if nothing happens.
+    fn due(&mut self) -> Option<Time> {
+        let due = [self.engine.node.poll_timeout(), self.sockets.next_cut_off()];
+        due.into_iter().flatten().min()
+    }
+
     /// The node cannot go on; whoever waits is told.
     fn break_down(&mut self) {
         self.gone = Some(Gone::Broken);
@@ -612,6 +636,9 @@ impl State {
 
     fn before_wait(&mut self, patience: Option<Duration>) -> Wait {
         self.posted_bytes = 0;
+        let cut_off = self.sockets.next_cut_off();
+        let cut_off = cut_off.map(|at| at.since(self.engine.now()));
+        let patience = [patience, cut_off].into_iter().flatten().min();
         let mut wait = self.engine.before_wait(&mut self.sockets, patience);
         self.now = wait.since();
         // Wakers of tasks are foreign code, in which the helper may be for long.
@@ -637,6 +664,7 @@ impl State {
         }
         self.posted_bytes = 0;
         self.engine.after_wait(&mut self.sockets, self.now, ready);
+        self.sockets.cut_off(self.now, &mut self.engine.node);
     }
 }
 

@@ -41,6 +41,7 @@ mod descriptor;
 mod error;
 mod event;
 mod hub;
+mod interruptible;
 mod listener;
 mod message;
 mod node;

@@ -77,13 +77,15 @@ impl Node {
             return Err(OpenError::NoLink(words));
         }
         let (mut peers, mut sockets) = (BTreeMap::new(), Sockets::default());
+        sockets.peer_timeout = options.peer_timeout;
         for options in &options.peers {
             let id = add_peer(&mut engine, options)?;
             let peer = Peer::new(id, &options.name);
             sockets.know(peer.clone());
             peers.insert(options.name.clone(), peer);
         }
-        let hub = Arc::new(Hub::new(engine, sockets)?);
+        let hub = Hub::new(engine, sockets)?.interruptible(options.is_interruptible);
+        let hub = Arc::new(hub);
         let helped = Arc::clone(&hub);
         let helper = thread::Builder::new().name("tabane".into());
         // Signals are the program's, which may not expect them in a thread it does not know of.
@@ -144,11 +146,13 @@ impl Node {
         let answer = self
             .hub
             .wait_for(until, |state, waiter| poll_accepted(state, slot, waiter));
-        match answer.map_err(ConnectError::Gone)? {
-            Ok(accepted) => accepted.map(|()| stream),
-            Err(_) => {
+        match answer {
+            Ok(Ok(accepted)) => accepted.map(|()| stream),
+            given_up => {
                 let _ = stream.reset(0);
-                Err(ConnectError::TimedOut)
+                Err(given_up
+                    .err()
+                    .map_or(ConnectError::TimedOut, ConnectError::Gone))
             }
         }
     }

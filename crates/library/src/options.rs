@@ -19,6 +19,8 @@ use crate::error::given_twice;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long closing a node waits for what is under way.
 const LINGER: Duration = Duration::from_secs(5);
+/// How long streams outlive all links to their peer: TCP gives up after as long (`tcp_retries2`).
+const PEER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +51,9 @@ pub struct Options {
     pub(crate) spin: Duration,
     pub(crate) timeout: Duration,
     pub(crate) linger: Duration,
+    /// `None`: they wait for ever.
+    pub(crate) peer_timeout: Option<Duration>,
+    pub(crate) is_interruptible: bool,
 }
 
 impl Options {
@@ -73,6 +78,8 @@ impl Options {
             spin: SPIN,
             timeout: TIMEOUT,
             linger: LINGER,
+            peer_timeout: Some(PEER_TIMEOUT),
+            is_interruptible: false,
         }
     }
 
@@ -194,6 +201,27 @@ impl Options {
     #[must_use]
     pub const fn linger(mut self, linger: Duration) -> Options {
         self.linger = linger;
+        self
+    }
+
+    /// Breaks the streams to a peer to which no link has worked for so long
+    /// ([`StreamError::Unreachable`](crate::StreamError::Unreachable)), because its process or host has died or no
+    /// network leads there: 15 minutes if nothing else is said, about as long as TCP tries. `None` and 0 are
+    /// never: they wait until the peer is back. That a link does not work is noticed within a second or so,
+    /// which comes on top.
+    #[must_use]
+    pub fn peer_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Options {
+        self.peer_timeout = timeout.into().filter(|timeout| !timeout.is_zero());
+        self
+    }
+
+    /// Whether a call that waits ends with [`Gone::Interrupted`](crate::Gone::Interrupted) when a signal handler has run
+    /// in its thread, as system calls do: not if nothing else is said. The helper thread then runs the node in
+    /// place of those that wait, who have to be woken: small messages take longer. Closing is never
+    /// interrupted.
+    #[must_use]
+    pub const fn interruptible(mut self, is_interruptible: bool) -> Options {
+        self.is_interruptible = is_interruptible;
         self
     }
 

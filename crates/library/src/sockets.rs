@@ -1,6 +1,7 @@
 //! What the program has open: streams, listeners, and who waits for what. The engine's host.
 
 use core::task::{Poll, Waker};
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use slab::Slab;
@@ -26,6 +27,8 @@ pub(crate) const CODE_NO_LISTENER: u32 = 1;
 pub(crate) const CODE_BACKLOG_FULL: u32 = 2;
 /// The program has no use for what still comes.
 pub(crate) const CODE_DROPPED: u32 = 3;
+/// No link to this end has worked for too long.
+pub(crate) const CODE_CUT_OFF: u32 = 4;
 /// What the end that accepts a stream sends first.
 pub(crate) const ACCEPTED: u8 = 0;
 
@@ -51,6 +54,8 @@ pub(crate) struct Slot {
     pub is_finished: bool,
     /// This end reset it before they were.
     pub is_reset: bool,
+    /// No link to the peer has worked for too long: what has arrived is still to be read.
+    pub is_cut_off: bool,
 }
 
 impl Slot {
@@ -107,6 +112,10 @@ pub(crate) struct Sockets {
     pub event_waiters: Wakers,
     /// Peers to which more than one path works, as the program was told.
     redundant: BTreeSet<PeerId>,
+    /// When the streams of those to which no link works are to be broken (next).
+    cut_off_at: BTreeMap<PeerId, Time>,
+    /// How long no link may have worked; `None`: however long.
+    pub peer_timeout: Option<Duration>,
     /// Somebody waits who is not a thread: the helper must not leave the node alone.
     pub has_tasks: bool,
     woken: Vec<Waker>,
@@ -149,6 +158,7 @@ impl Sockets {
             writing_ended: None,
             is_finished: false,
             is_reset: false,
+            is_cut_off: false,
         });
         self.by_stream.insert((peer, stream), slot);
         slot
@@ -385,6 +395,57 @@ impl Sockets {
         self.wake_writers(peer, stream);
     }
 
+    /// When streams are to be broken next.
+    pub fn next_cut_off(&self) -> Option<Time> {
+        self.cut_off_at.values().copied().min()
+    }
+
+    /// Notes since when no link to a peer works. That may have changed with any event of it.
+    fn watch(&mut self, now: Time, node: &Node, peer: PeerId) {
+        let Some(timeout) = self.peer_timeout else {
+            return;
+        };
+        let works = |state| matches!(state, PathState::Up | PathState::Suspect);
+        if node.path_states(peer).any(|(_, state)| works(state)) {
+            self.cut_off_at.remove(&peer);
+        } else {
+            self.cut_off_at.entry(peer).or_insert(now + timeout);
+        }
+    }
+
+    /// Breaks the streams of those to which no link has worked for too long.
+    pub fn cut_off(&mut self, now: Time, node: &mut Node) {
+        let Some(timeout) = self.peer_timeout else {
+            return;
+        };
+        if self.next_cut_off().is_none_or(|at| at > now) {
+            return;
+        }
+        let due = self.cut_off_at.iter().filter(|(_, at)| **at <= now);
+        for peer in due.map(|(peer, _)| *peer).collect::<Vec<_>>() {
+            self.break_streams(now, node, peer);
+            // It may not be known for down yet: then streams can still be opened.
+            match node.is_connected(peer) {
+                true => self.cut_off_at.insert(peer, now + timeout),
+                false => self.cut_off_at.remove(&peer),
+            };
+        }
+    }
+
+    fn break_streams(&mut self, now: Time, node: &mut Node, peer: PeerId) {
+        let slots = self.slots.iter_mut().map(|(_, slot)| slot);
+        for slot in slots.filter(|slot| slot.peer == peer && !slot.is_cut_off) {
+            slot.is_cut_off = true;
+            if slot.sends() {
+                // The peer gets to know if it comes back.
+                let _ = node.reset_stream(now, peer, slot.stream, CODE_CUT_OFF);
+                slot.writing_ended = Some(StreamError::Unreachable);
+            }
+            slot.readers.wake(&mut self.woken);
+            slot.writers.wake(&mut self.woken);
+        }
+    }
+
     fn on_op(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) {
         match event {
             OpEvent::StreamOpened { id, service } => self.opened(now, node, peer, id, service),
@@ -484,6 +545,13 @@ impl Host for Sockets {
             self.tell(event);
         }
         self.tell_redundancy(node, &event);
+        if let Happened::PeerUp { peer, .. }
+        | Happened::PeerDown { peer, .. }
+        | Happened::LinkUp { peer, .. }
+        | Happened::LinkDown { peer, .. } = event
+        {
+            self.watch(now, node, peer);
+        }
         if let Happened::PeerUp { peer, .. } = event {
             let mut woken = core::mem::take(&mut self.woken);
             self.peer_waiters(peer).up.wake(&mut woken);

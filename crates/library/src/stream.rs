@@ -10,7 +10,7 @@ use std::time::Instant;
 use tabane_proto::op::{OpError, Policy};
 
 use crate::hub::{Hub, State};
-use crate::sockets::{CODE_DROPPED, Slot, SlotId};
+use crate::sockets::{CODE_CUT_OFF, CODE_DROPPED, Slot, SlotId};
 use crate::waiting::{Place, Waiter};
 use crate::{Descriptor, Gone, StreamError};
 
@@ -147,7 +147,7 @@ impl Stream {
     pub fn read_descriptor(&self) -> io::Result<Descriptor> {
         let descriptor = self.hub.descriptor(|state| {
             let slot = &mut state.sockets.slots[self.slot];
-            let is_over = slot.reading_ended.is_some();
+            let is_over = slot.reading_ended.is_some() || slot.is_cut_off;
             let descriptor = slot.readers.descriptor();
             if !is_over && !state.engine.node.is_readable(slot.peer, slot.stream) {
                 slot.readers.lower();
@@ -176,6 +176,33 @@ impl Stream {
     /// [`io::ErrorKind::TimedOut`], or a [`StreamError`] inside of an [`io::Error`].
     pub fn read_timeout(&self, into: &mut [u8], timeout: Duration) -> io::Result<usize> {
         self.read_until(into, Instant::now().checked_add(timeout))
+    }
+
+    /// Waits at most so long for room, and writes what there is room for. Returns how many bytes that
+    /// were, at least one unless there are none to write.
+    ///
+    /// # Errors
+    /// As [`read_timeout`](Stream::read_timeout); nothing was written then.
+    pub fn write_timeout(&self, data: &[u8], timeout: Duration) -> io::Result<usize> {
+        self.write_until(data, Instant::now().checked_add(timeout))
+    }
+
+    fn write_until(&self, data: &[u8], until: Option<Instant>) -> io::Result<usize> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let written = self.write_now(data)??;
+        if written > 0 {
+            return Ok(written);
+        }
+        let written = self.hub.wait_to_act(until, |state, waiter| {
+            let written = poll_write(state, self.slot, waiter, data);
+            written.map(|written| (written, *written.as_ref().unwrap_or(&0)))
+        })?;
+        match written {
+            Ok(written) => Ok(written?),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     fn read_until(&self, into: &mut [u8], until: Option<Instant>) -> io::Result<usize> {
@@ -237,6 +264,13 @@ pub(crate) fn poll_read(
                 slot.readers.lower();
             }
             Poll::Ready(Ok(read.len))
+        }
+        Ok(_) if slot.is_cut_off => {
+            // Nothing more of it is wanted, should the peer come back.
+            let node = &mut state.engine.node;
+            let _ = node.stop_stream(now, slot.peer, slot.stream, CODE_CUT_OFF);
+            slot.reading_ended = Some(StreamError::Unreachable);
+            Poll::Ready(Err(StreamError::Unreachable))
         }
         Ok(_) => {
             slot.readers.lower();
@@ -326,21 +360,13 @@ impl Read for &Stream {
 
 impl Write for &Stream {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        if data.is_empty() {
-            return Ok(0);
+        if !self.is_nonblocking.load(Ordering::Relaxed) {
+            return self.write_until(data, None);
         }
-        let written = self.write_now(data)??;
-        if written > 0 {
-            return Ok(written);
+        match self.write_now(data)?? {
+            0 if !data.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            written => Ok(written),
         }
-        if self.is_nonblocking.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let written = self.hub.wait_to_act(None, |state, waiter| {
-            let written = poll_write(state, self.slot, waiter, data);
-            written.map(|written| (written, *written.as_ref().unwrap_or(&0)))
-        })?;
-        Ok(written.unwrap_or(Ok(0))?)
     }
 
     /// What was written is on its way already.

@@ -4,7 +4,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::task::Wake;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::node::{poll_message, poll_opened};
 use crate::waiting::Waiter;
-use crate::{Node, Options, Policy, SendError};
+use crate::{Node, Options, Policy, SendError, StreamError};
 
 const KEY: [u8; 32] = [7; 32];
 const LINK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -335,4 +335,46 @@ fn a_peer_of_another_node_is_none_of_this_one() {
     let policy = Policy::default();
     assert_eq!(a.post(&b_own, 0, None, b"", policy), unknown);
     assert!(a.peer("a").is_none());
+}
+
+#[test]
+fn streams_to_a_peer_that_falls_silent_break_behind_what_has_arrived() {
+    let addresses = ["a", "b"].map(|_| {
+        let free = UdpSocket::bind((LINK, 0)).unwrap();
+        free.local_addr().unwrap()
+    });
+    let [at_a, at_b] = addresses;
+    let options = Options::new("a", KEY, [LINK]).port(at_a.port());
+    let soon = Duration::from_millis(300);
+    let a = Node::open(options.peer("b", [at_b]).peer_timeout(soon)).unwrap();
+    let options = Options::new("b", KEY, [LINK]).port(at_b.port());
+    let b = Node::open(options.peer("a", [at_a])).unwrap();
+    let listener = b.listen(SERVICE).unwrap();
+    let (mut near, waits) = (a.connect("b", SERVICE), a.connect("b", SERVICE));
+    let (near, waits) = (near.as_mut().unwrap(), waits.unwrap());
+    let mut far = listener.accept_timeout(LONG).unwrap();
+    far.write_all(b"hello").unwrap();
+    near.finish().unwrap();
+    assert!(near.wait_finished(LONG).unwrap());
+    a.hub
+        .wait_for(None, |state, _| {
+            let slot = &state.sockets.slots[near.slot];
+            match state.engine.node.is_readable(slot.peer, slot.stream) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .unwrap()
+        .unwrap();
+    // As if its process had been killed.
+    b.hub.look(|state| state.engine.shut()).unwrap();
+    let error = waits.read_timeout(&mut [0; 8], LONG).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable);
+    assert_eq!(waits.finish(), Err(StreamError::Unreachable));
+    let mut got = Vec::new();
+    let error = near.read_to_end(&mut got).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable);
+    assert_eq!(got, b"hello");
+    // What had arrived before is no failure.
+    assert_eq!(near.wait_finished(LONG), Ok(true));
 }

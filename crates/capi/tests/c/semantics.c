@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,8 +31,8 @@ static tabane_node *a, *b;
 /* Theirs, as the command line has them. */
 static char **ports;
 
-static tabane_node *open_node(const char *name, const char *port, const char *peer,
-                              const char *peer_port)
+static tabane_options *options_of(const char *name, const char *port, const char *peer,
+                                  const char *peer_port)
 {
     const char *links[] = {"127.0.0.1", NULL, "::1"};
     char first[32], third[32];
@@ -49,7 +50,13 @@ static tabane_node *open_node(const char *name, const char *port, const char *pe
     uint8_t public_key[TABANE_KEY_BYTES];
     CHECK(tabane_public_key(theirs, public_key) == 0);
     CHECK(tabane_options_peer_public(options, peer, public_key) == 0);
-    tabane_node *node = tabane_open(options);
+    return options;
+}
+
+static tabane_node *open_node(const char *name, const char *port, const char *peer,
+                              const char *peer_port)
+{
+    tabane_node *node = tabane_open(options_of(name, port, peer, peer_port));
     CHECK(node);
     return node;
 }
@@ -463,6 +470,120 @@ static void case_cancel(void)
     tabane_listener_close(listener);
 }
 
+static void case_timeouts(void)
+{
+    static char much[1 << 20];
+    tabane_listener *listener = listen_at_b();
+    tabane_stream *near, *far;
+    char buffer[8];
+    pair(listener, &near, &far);
+    CHECK(tabane_read_timeout(near, buffer, sizeof buffer, 0) == TABANE_E_TIMED_OUT);
+    CHECK(tabane_read_timeout(near, buffer, sizeof buffer, 50) == TABANE_E_TIMED_OUT);
+    CHECK(tabane_set_nonblocking(near, 1) == 0);
+    CHECK(tabane_write_all(far, "hello", 5) == 0);
+    CHECK(tabane_read_timeout(near, buffer, sizeof buffer, LONG_MS) == 5);
+    CHECK(tabane_write_timeout(far, much, 0, LONG_MS) == 0);
+    /* Nobody reads any more. */
+    ssize_t written;
+    while ((written = tabane_write_timeout(far, much, sizeof much, 50)) > 0)
+        ;
+    CHECK(written == TABANE_E_TIMED_OUT);
+    tabane_stream_close(near);
+    tabane_stream_close(far);
+    tabane_listener_close(listener);
+}
+
+static void ignore_alarm(int number)
+{
+    (void)number;
+}
+
+/* An alarm every 50 ms: one that comes just before a call waits does not end it, the next one does. */
+static void ring(int milliseconds)
+{
+    struct sigaction action = {.sa_handler = ignore_alarm, .sa_flags = SA_RESTART};
+    const struct timeval every = {.tv_usec = milliseconds * 1000};
+    const struct itimerval timer = {.it_interval = every, .it_value = every};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void case_interruptible(void)
+{
+    static char much[1 << 20];
+    tabane_listener *own, *listener = listen_at_b();
+    tabane_stream *near, *far, *another;
+    tabane_event event;
+    tabane_message message;
+    char buffer[8];
+    tabane_close(a);
+    tabane_options *options = options_of("a", ports[0], "b", ports[1]);
+    CHECK(tabane_options_interruptible(options, 1) == 0);
+    a = tabane_open(options);
+    CHECK(a);
+    pair(listener, &near, &far);
+    while (tabane_next_event(a, 0, &event) == 1)
+        ;
+    ring(50);
+    CHECK(tabane_read(near, buffer, sizeof buffer) == TABANE_E_INTERRUPTED);
+    CHECK(strstr(tabane_error(), "signal"));
+    CHECK(tabane_read_timeout(near, buffer, sizeof buffer, LONG_MS) == TABANE_E_INTERRUPTED);
+    CHECK(tabane_wait_finished(near, TABANE_FOREVER) == TABANE_E_INTERRUPTED);
+    CHECK(tabane_receive(a, TABANE_FOREVER, &message, buffer, 8) == TABANE_E_INTERRUPTED);
+    CHECK(tabane_listen(a, SERVICE, &own) == 0);
+    CHECK(tabane_accept(own, TABANE_FOREVER, &another) == TABANE_E_INTERRUPTED);
+    CHECK(another == NULL);
+    tabane_listener_close(own);
+    int result;
+    while ((result = tabane_write_all(near, much, sizeof much)) == 0)
+        ;
+    CHECK(result == TABANE_E_INTERRUPTED);
+    ring(0);
+    /* The stream goes on, and no other node is interrupted. */
+    CHECK(tabane_write_all(far, "hello", 5) == 0);
+    CHECK(tabane_read(near, buffer, sizeof buffer) == 5);
+    ring(50);
+    CHECK(tabane_receive(b, 500, &message, buffer, 8) == 0);
+    ring(0);
+    tabane_stream_close(near);
+    tabane_stream_close(far);
+    tabane_listener_close(listener);
+}
+
+static void case_killed(void)
+{
+    char buffer[8];
+    int begun[2], ends[2];
+    tabane_stream *stream;
+    CHECK(pipe(begun) == 0 && pipe(ends) == 0);
+    tabane_close(a);
+    tabane_close(b);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(ends[1]);
+        b = open_node("b", ports[1], "a", ports[0]);
+        CHECK(tabane_accept(listen_at_b(), LONG_MS, &stream) == 0);
+        CHECK(write(begun[1], "x", 1) == 1);
+        /* Until it is killed, or the parent has ended before. */
+        CHECK(read(ends[0], buffer, 1) == 0);
+        _exit(0);
+    }
+    tabane_options *options = options_of("a", ports[0], "b", ports[1]);
+    CHECK(tabane_options_peer_timeout(options, 500) == 0);
+    a = tabane_open(options);
+    CHECK(a);
+    CHECK(tabane_connect(a, "b", SERVICE, LONG_MS, &stream) == 0);
+    CHECK(read(begun[0], buffer, 1) == 1);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    /* Only ends a hang: TABANE_E_TIMED_OUT then. */
+    CHECK(tabane_read_timeout(stream, buffer, sizeof buffer, LONG_MS) == TABANE_E_UNREACHABLE);
+    CHECK(tabane_write(stream, "x", 1) == TABANE_E_UNREACHABLE);
+    CHECK(tabane_wait_finished(stream, LONG_MS) == TABANE_E_UNREACHABLE);
+    tabane_stream_close(stream);
+    b = open_node("b", ports[1], "a", ports[0]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -475,6 +596,8 @@ int main(int argc, char **argv)
         {"messages", case_messages},   {"signals", case_signals},
         {"flows", case_flows},         {"shutdown", case_shutdown},
         {"fork_port", case_fork_port}, {"cancel", case_cancel},
+        {"timeouts", case_timeouts},   {"killed", case_killed},
+        {"interruptible", case_interruptible},
     };
     CHECK(argc == 4);
     ports = argv + 2;
