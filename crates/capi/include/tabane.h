@@ -138,7 +138,9 @@ tabane_node *tabane_open(tabane_options *options);
  * to all peers. Calls that wait for anything of the node, and later ones, return TABANE_E_CLOSED. */
 int tabane_shutdown(tabane_node *node);
 /* Waits for what is under way, says goodbye to all peers and frees the node. Its streams and
- * listeners are to be closed as well, before or after. */
+ * listeners are to be closed as well, before or after. A process that ends without (exit, a signal) takes
+ * with it what was written and has not arrived yet: no kernel sends it afterwards, as TCP's does. What
+ * tabane_wait_finished said 1 of has arrived. */
 void tabane_close(tabane_node *node);
 
 /* ---- descriptors ----
@@ -153,7 +155,8 @@ void tabane_close(tabane_node *node);
 typedef struct tabane_stream tabane_stream;
 typedef struct tabane_listener tabane_listener;
 
-/* Opens a stream to a service of a peer and waits until it is accepted there. 0 and the stream in
+/* Opens a stream to a service of a peer (the own name is one like others: that stays in the process)
+ * and waits until it is accepted there. 0 and the stream in
  * *stream; on failure NULL is there. */
 int tabane_connect(tabane_node *node, const char *peer, uint32_t service, int timeout_ms,
                    tabane_stream **stream);
@@ -215,7 +218,7 @@ typedef struct tabane_message {
     size_t bytes;
 } tabane_message;
 
-/* Sends a message; waits only for the peer to be there and for room. tag may be NULL. */
+/* Sends a message, also to the own name; waits only for the peer to be there and for room. tag may be NULL. */
 int tabane_send(tabane_node *node, const char *peer, uint32_t flow, const uint64_t *tag,
                 const void *data, size_t bytes, int policy);
 /* Sends a message soon, with those posted before and after it, and waits for nothing: that the peer
@@ -282,7 +285,7 @@ typedef struct tabane_path {
     uint64_t packets_lost;
 } tabane_path;
 
-/* The paths to a peer: how many there are in the array. */
+/* The paths to a peer: how many there are in the array; none lead to the own name. */
 int tabane_paths(tabane_node *node, const char *peer, tabane_path paths[TABANE_LINKS_MAX]);
 
 #ifdef __cplusplus

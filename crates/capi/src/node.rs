@@ -203,8 +203,11 @@ unsafe extern "C" fn tabane_paths(
         let places = unsafe { crate::given::value_mut(paths, "paths") }?;
         let peers = node.node.peers()?;
         let found = peers.into_iter().find(|info| info.name == peer);
-        let unknown = || tabane_library::ConnectError::UnknownPeer(peer.to_owned());
-        let paths = found.ok_or_else(unknown)?.paths;
+        if found.is_none() && node.node.peer(peer).is_none() {
+            return Err(tabane_library::ConnectError::UnknownPeer(peer.to_owned()).into());
+        }
+        // No path leads to the own name.
+        let paths = found.map(|info| info.paths).unwrap_or_default();
         let count = paths.len().min(places.len());
         for (place, info) in places.iter_mut().zip(paths) {
             place.write(path(&info));

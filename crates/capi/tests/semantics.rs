@@ -111,3 +111,8 @@ fn a_signal_handler_ends_calls_that_are_to_be_interrupted() {
 fn streams_to_a_process_that_was_killed_break_in_time() {
     holds("killed");
 }
+
+#[test]
+fn the_own_name_is_a_peer_like_others() {
+    holds("own");
+}

@@ -29,6 +29,7 @@ use tabane_proto::Time;
 
 use crate::Gone;
 use crate::interruptible::{self, Bell};
+use crate::loopback::Operations;
 use crate::sockets::{Sockets, TOKEN_KICK};
 use crate::waiting::Waiter;
 
@@ -617,7 +618,16 @@ impl State {
     /// Sends what there is to send.
     fn flush(&mut self, now: Time) {
         self.written += core::mem::take(&mut self.posted_bytes);
+        self.sockets.tell_own(now, &mut self.engine.node);
         self.engine.flush(now);
+    }
+
+    /// What can be done with streams and messages.
+    pub const fn operations(&mut self) -> Operations<'_> {
+        Operations {
+            node: &mut self.engine.node,
+            own: &mut self.sockets.own,
+        }
     }
 
     /// When something is to be done next, if nothing happens.

@@ -43,6 +43,7 @@ mod event;
 mod hub;
 mod interruptible;
 mod listener;
+mod loopback;
 mod message;
 mod node;
 mod options;

@@ -12,7 +12,7 @@ use crate::stream::drop_slot;
 use crate::waiting::{Place, Waiter, Wakers};
 use crate::{Descriptor, Gone, Stream};
 
-/// Accepts streams that other nodes open to a service of this one, until it is dropped.
+/// Accepts streams that nodes open to a service of this one, until it is dropped.
 pub struct Listener {
     pub(crate) hub: Arc<Hub>,
     service: u32,

@@ -15,6 +15,7 @@ use tabane_proto::op::{OpError, Policy};
 use tabane_proto::{Node as Protocol, PeerId, PeerState};
 
 use crate::hub::{Hub, State};
+use crate::loopback::Loopback;
 use crate::options::PeerOptions;
 use crate::sockets::{Backlog, SlotId, Sockets, refusal};
 use crate::stream::poll_read;
@@ -25,7 +26,11 @@ use crate::{
 };
 
 /// A node of the cluster in this process. It ends when it is [closed](Node::close) or dropped;
-/// its streams with it.
+/// its streams with it. Its own name is a peer like others: what is sent there stays in the process.
+///
+/// A process that ends otherwise (`std::process::exit`, a signal, a node that was forgotten) takes with it what has
+/// been written and has not arrived yet: no kernel sends it afterwards, as TCP's does. What
+/// [`Stream::wait_finished`] said of has arrived.
 pub struct Node {
     pub(crate) hub: Arc<Hub>,
     peers: BTreeMap<String, Peer>,
@@ -84,6 +89,12 @@ impl Node {
             sockets.know(peer.clone());
             peers.insert(options.name.clone(), peer);
         }
+        // The own name is a peer like others.
+        let numbers = peers.values().map(|peer| peer.id.0 + 1);
+        let own = Peer::new(PeerId(numbers.max().unwrap_or(0)), &options.name);
+        sockets.own = Loopback::new(own.id);
+        sockets.know(own.clone());
+        peers.insert(options.name.clone(), own);
         let hub = Hub::new(engine, sockets)?.interruptible(options.is_interruptible);
         let hub = Arc::new(hub);
         let helped = Arc::clone(&hub);
@@ -100,7 +111,7 @@ impl Node {
         })
     }
 
-    /// Opens a stream to a service of another node, and waits until it is accepted there.
+    /// Opens a stream to a service of another node, or of this one by its own name, and waits until it is accepted there.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -384,7 +395,7 @@ impl Node {
         Ok(event?.ok())
     }
 
-    /// What is known of the peers and the paths to them.
+    /// What is known of the other nodes and the paths to them.
     ///
     /// # Errors
     /// [`Gone`].
@@ -456,18 +467,12 @@ impl Outgoing<'_> {
     /// Hands it over as a whole, or not at all.
     fn send(&self, state: &mut State) -> Result<(), SendError> {
         let now = state.now;
-        let node = &mut state.engine.node;
-        if !node.is_connected(self.peer.id) {
+        let mut operations = state.operations();
+        if !operations.is_connected(self.peer.id) {
             return Err(SendError::NotConnected);
         }
-        let sent = node.send_message(
-            now,
-            self.peer.id,
-            self.flow,
-            self.tag,
-            self.data,
-            self.policy,
-        );
+        let message = (self.flow, self.tag, self.data);
+        let sent = operations.send(now, self.peer.id, message, self.policy);
         sent.map_err(|error| match error {
             OpError::TooLarge { bytes_max } => SendError::TooLarge(bytes_max),
             OpError::TooManyFlows => SendError::TooManyFlows,
@@ -508,7 +513,7 @@ pub(crate) fn poll_opened(
     service: u32,
     waiter: &mut Waiter,
 ) -> Poll<Result<SlotId, ConnectError>> {
-    if state.engine.node.is_connected(peer) {
+    if state.operations().is_connected(peer) {
         return Poll::Ready(open_stream(state, peer, service));
     }
     state.sockets.wait(Place::Peer(peer), waiter);
@@ -517,9 +522,7 @@ pub(crate) fn poll_opened(
 
 fn open_stream(state: &mut State, peer: PeerId, service: u32) -> Result<SlotId, ConnectError> {
     let now = state.now;
-    let policy = Policy::default();
-    let opened = state.engine.node.open_stream(now, peer, service, policy);
-    match opened {
+    match state.operations().open(now, peer, service) {
         Ok(stream) => {
             state.sockets.wrote_small = true;
             Ok(state.sockets.insert(peer, stream))
@@ -598,8 +601,7 @@ fn take_message(state: &mut State) -> Option<Message> {
 fn next_message(state: &mut State) -> Option<Message> {
     let now = state.now;
     while let Some(&peer) = state.sockets.mail.front() {
-        let node = &mut state.engine.node;
-        if let Some(message) = node.receive_message(now, peer) {
+        if let Some(message) = state.operations().receive(now, peer) {
             // The next one has its turn, however much this one sends.
             state.sockets.mail.rotate_left(1);
             return Some(Message {
@@ -636,7 +638,6 @@ impl State {
     /// The name of the node at the other end of a stream.
     pub fn peer_of(&self, slot: SlotId) -> String {
         let peer = self.sockets.slots[slot].peer;
-        let name = self.engine.node.peer_name(peer);
-        name.unwrap_or_default().to_owned()
+        self.sockets.peer(peer).name().to_owned()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tabane_proto::PeerId;
 
-/// Another node, looked up once by its name ([`Node::peer`](crate::Node::peer)): cheap to keep and to copy. Of
+/// A node, this one too, looked up once by its name ([`Node::peer`](crate::Node::peer)): cheap to keep and to copy. Of
 /// use to the node that gave it, and no other.
 #[derive(Clone)]
 pub struct Peer {

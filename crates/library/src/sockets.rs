@@ -11,6 +11,7 @@ use tabane_proto::link::PathState;
 use tabane_proto::op::{CODE_REFUSED, OpEvent, Rest};
 use tabane_proto::{Event as Happened, Node, PeerId, StreamId, Time};
 
+use crate::loopback::{Loopback, Operations};
 use crate::waiting::{Key, Place, Waiter, Wakers};
 use crate::{Event, Message, Peer, StreamError};
 
@@ -114,6 +115,8 @@ pub(crate) struct Sockets {
     redundant: BTreeSet<PeerId>,
     /// When the streams of those to which no link works are to be broken (next).
     cut_off_at: BTreeMap<PeerId, Time>,
+    /// The node as a peer of its own.
+    pub own: Loopback,
     /// How long no link may have worked; `None`: however long.
     pub peer_timeout: Option<Duration>,
     /// Somebody waits who is not a thread: the helper must not leave the node alone.
@@ -353,20 +356,22 @@ impl Sockets {
     }
 
     fn opened(&mut self, now: Time, node: &mut Node, peer: PeerId, id: StreamId, service: u32) {
-        let refuse = |node: &mut Node, code| {
+        let own = &mut self.own;
+        let mut operations = Operations { node, own };
+        let mut refuse = |code| {
             // What is refused may be gone already.
-            let _ = node.reset_stream(now, peer, id, code);
-            let _ = node.stop_stream(now, peer, id, code);
+            let _ = operations.reset(now, peer, id, code);
+            let _ = operations.stop(now, peer, id, code);
         };
         match self.listeners.get(&service) {
-            None => return refuse(node, CODE_NO_LISTENER),
+            None => return refuse(CODE_NO_LISTENER),
             Some(backlog) if backlog.streams.len() >= BACKLOG_MAX => {
-                return refuse(node, CODE_BACKLOG_FULL);
+                return refuse(CODE_BACKLOG_FULL);
             }
             Some(_) => {}
         }
         // A stream that was just opened takes a byte, or is broken, of which an event tells.
-        let _ = node.write_stream(now, peer, id, &[ACCEPTED]);
+        let _ = operations.write(now, peer, id, &[ACCEPTED]);
         let slot = self.insert(peer, id);
         if let Some(backlog) = self.listeners.get_mut(&service) {
             backlog.streams.push_back(slot);
@@ -443,6 +448,13 @@ impl Sockets {
             }
             slot.readers.wake(&mut self.woken);
             slot.writers.wake(&mut self.woken);
+        }
+    }
+
+    /// Tells what has happened to streams and messages from this node to itself.
+    pub fn tell_own(&mut self, now: Time, node: &mut Node) {
+        while let Some((own, event)) = self.own.id().zip(self.own.events.pop_front()) {
+            self.on_op(now, node, own, event);
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Instant;
 use tabane_proto::op::{OpError, Policy};
 
 use crate::hub::{Hub, State};
+use crate::loopback::Operations;
 use crate::sockets::{CODE_CUT_OFF, CODE_DROPPED, Slot, SlotId};
 use crate::waiting::{Place, Waiter};
 use crate::{Descriptor, Gone, StreamError};
@@ -57,9 +58,9 @@ impl Stream {
     pub fn set_policy(&self, policy: Policy) -> Result<(), StreamError> {
         self.act(|state| {
             let slot = &state.sockets.slots[self.slot];
+            let (peer, stream) = (slot.peer, slot.stream);
             if slot.sends() {
-                let node = &mut state.engine.node;
-                let _ = node.set_stream_policy(slot.peer, slot.stream, policy);
+                state.operations().set_policy(peer, stream, policy);
             }
             Ok(())
         })
@@ -72,16 +73,17 @@ impl Stream {
     pub fn finish(&self) -> Result<(), StreamError> {
         self.act(|state| {
             let now = state.now;
-            let slot = &mut state.sockets.slots[self.slot];
+            let slot = &state.sockets.slots[self.slot];
+            let (peer, stream) = (slot.peer, slot.stream);
             let finished = match slot.writing_ended {
                 Some(error) => Err(error),
                 None => {
-                    let finished = state.engine.node.finish_stream(now, slot.peer, slot.stream);
+                    let finished = state.operations().finish(now, peer, stream);
                     finished.map_err(|_| StreamError::Finished)
                 }
             };
             if finished.is_ok() {
-                slot.writing_ended = Some(StreamError::Finished);
+                state.sockets.slots[self.slot].writing_ended = Some(StreamError::Finished);
             }
             finished
         })
@@ -95,15 +97,20 @@ impl Stream {
     pub fn reset(&self, code: u32) -> Result<(), StreamError> {
         self.act(|state| {
             let now = state.now;
-            let slot = &mut state.sockets.slots[self.slot];
+            let sockets = &mut state.sockets;
+            let slot = &mut sockets.slots[self.slot];
             let (peer, stream) = (slot.peer, slot.stream);
+            let mut operations = Operations {
+                node: &mut state.engine.node,
+                own: &mut sockets.own,
+            };
             if slot.sends() {
-                let reset = state.engine.node.reset_stream(now, peer, stream, code);
+                let reset = operations.reset(now, peer, stream, code);
                 slot.is_reset |= reset.is_ok();
             }
             if slot.receives() {
                 // Its end may have come without having been read.
-                let _ = state.engine.node.stop_stream(now, peer, stream, code);
+                let _ = operations.stop(now, peer, stream, code);
             }
             slot.reading_ended = slot.reading_ended.or(Some(StreamError::Finished));
             slot.writing_ended = slot.writing_ended.or(Some(StreamError::Finished));
@@ -146,10 +153,13 @@ impl Stream {
     /// [`Gone`] inside of an [`io::Error`], or the process has no descriptors left.
     pub fn read_descriptor(&self) -> io::Result<Descriptor> {
         let descriptor = self.hub.descriptor(|state| {
+            let slot = &state.sockets.slots[self.slot];
+            let (peer, stream) = (slot.peer, slot.stream);
+            let is_readable = state.operations().is_readable(peer, stream);
             let slot = &mut state.sockets.slots[self.slot];
             let is_over = slot.reading_ended.is_some() || slot.is_cut_off;
             let descriptor = slot.readers.descriptor();
-            if !is_over && !state.engine.node.is_readable(slot.peer, slot.stream) {
+            if !is_over && !is_readable {
                 slot.readers.lower();
             }
             descriptor
@@ -243,23 +253,24 @@ pub(crate) fn poll_read(
     into: &mut [u8],
 ) -> Poll<Result<usize, StreamError>> {
     let now = state.now;
-    let slot = &mut state.sockets.slots[id];
+    let sockets = &mut state.sockets;
+    let slot = &mut sockets.slots[id];
+    let mut operations = Operations {
+        node: &mut state.engine.node,
+        own: &mut sockets.own,
+    };
     if let Some(len) = read_rest(slot, into) {
         return Poll::Ready(Ok(len));
     }
     if let Some(error) = slot.reading_ended {
         return Poll::Ready(at_end(error));
     }
-    let read = state
-        .engine
-        .node
-        .read_stream(now, slot.peer, slot.stream, into);
-    match read {
+    match operations.read(now, slot.peer, slot.stream, into) {
         Ok(read) if read.len > 0 || read.fin => {
             if read.fin {
                 slot.reading_ended = Some(StreamError::Finished);
             } else if slot.readers.has_descriptor()
-                && !state.engine.node.is_readable(slot.peer, slot.stream)
+                && !operations.is_readable(slot.peer, slot.stream)
             {
                 slot.readers.lower();
             }
@@ -267,8 +278,7 @@ pub(crate) fn poll_read(
         }
         Ok(_) if slot.is_cut_off => {
             // Nothing more of it is wanted, should the peer come back.
-            let node = &mut state.engine.node;
-            let _ = node.stop_stream(now, slot.peer, slot.stream, CODE_CUT_OFF);
+            let _ = operations.stop(now, slot.peer, slot.stream, CODE_CUT_OFF);
             slot.reading_ended = Some(StreamError::Unreachable);
             Poll::Ready(Err(StreamError::Unreachable))
         }
@@ -297,14 +307,16 @@ fn read_rest(slot: &mut Slot, into: &mut [u8]) -> Option<usize> {
 /// Writes what there is room for.
 fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
     let now = state.now;
-    let slot = &mut state.sockets.slots[slot];
+    let sockets = &mut state.sockets;
+    let slot = &mut sockets.slots[slot];
     if let Some(error) = slot.writing_ended {
         return Err(error);
     }
-    let written = state
-        .engine
-        .node
-        .write_stream(now, slot.peer, slot.stream, data);
+    let mut operations = Operations {
+        node: &mut state.engine.node,
+        own: &mut sockets.own,
+    };
+    let written = operations.write(now, slot.peer, slot.stream, data);
     if written.as_ref().is_ok_and(|written| *written < data.len()) {
         slot.writers.lower();
     }
@@ -405,12 +417,12 @@ pub(crate) fn drop_slot(state: &mut State, slot: SlotId) -> Slot {
     let now = state.now;
     let slot = state.sockets.remove(slot);
     let (peer, stream) = (slot.peer, slot.stream);
-    let node = &mut state.engine.node;
+    let mut operations = state.operations();
     if slot.writing_ended.is_none() {
-        let _ = node.finish_stream(now, peer, stream);
+        let _ = operations.finish(now, peer, stream);
     }
     if slot.receives() {
-        let _ = node.stop_stream(now, peer, stream, CODE_DROPPED);
+        let _ = operations.stop(now, peer, stream, CODE_DROPPED);
     }
     slot
 }

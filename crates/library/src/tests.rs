@@ -334,7 +334,7 @@ fn a_peer_of_another_node_is_none_of_this_one() {
     let unknown = Err(SendError::UnknownPeer("a".to_owned()));
     let policy = Policy::default();
     assert_eq!(a.post(&b_own, 0, None, b"", policy), unknown);
-    assert!(a.peer("a").is_none());
+    assert!(a.peer("d").is_none());
 }
 
 #[test]

@@ -411,3 +411,48 @@ fn only_the_holder_of_a_key_is_taken_for_its_peer() {
     };
     assert!(why.contains("\"b\", which is no peer"), "{why}");
 }
+
+#[test]
+fn the_own_name_is_a_peer_like_others() {
+    let (a, _b) = two_nodes();
+    assert_eq!(a.connect("a", SERVICE).err(), Some(ConnectError::Refused));
+    let listener = a.listen(SERVICE).unwrap();
+    // More than is kept for who does not read.
+    let sent: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = listener.accept_timeout(LONG).unwrap();
+            assert_eq!(stream.peer(), "a");
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            stream.write_all(&all).unwrap();
+        });
+        let stream = a.connect("a", SERVICE).unwrap();
+        assert_eq!(stream.peer(), "a");
+        (&stream).write_all(&sent).unwrap();
+        stream.finish().unwrap();
+        assert!(stream.wait_finished(LONG).unwrap());
+        let mut got = Vec::new();
+        (&stream).read_to_end(&mut got).unwrap();
+        assert!(got == sent);
+    });
+    let near = a.connect("a", SERVICE).unwrap();
+    let far = listener.accept_timeout(LONG).unwrap();
+    far.reset(7).unwrap();
+    let error = near.read_timeout(&mut [0; 8], LONG).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let error = (&near).write(b"x").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    near.reset(0).unwrap();
+
+    // More than is kept for who does not receive.
+    thread::scope(|scope| {
+        scope.spawn(|| (0..100).for_each(|n| a.send("a", 3, &vec![n; 500_000]).unwrap()));
+        for n in 0..100 {
+            let message = a.receive_timeout(LONG).unwrap().unwrap();
+            assert_eq!((message.from.name(), message.flow), ("a", 3));
+            assert!(message.data == vec![n; 500_000]);
+        }
+    });
+    assert!(a.peers().unwrap().iter().all(|peer| peer.name == "b"));
+}

@@ -584,6 +584,37 @@ static void case_killed(void)
     b = open_node("b", ports[1], "a", ports[0]);
 }
 
+/* The own name is a peer like others. */
+static void case_own(void)
+{
+    tabane_listener *listener = listen_at_b();
+    tabane_stream *near, *far;
+    tabane_message message;
+    tabane_path paths[TABANE_LINKS_MAX];
+    char buffer[8];
+    CHECK(tabane_connect(a, "a", SERVICE, LONG_MS, &near) == TABANE_E_REFUSED);
+    CHECK(tabane_connect(b, "b", SERVICE, LONG_MS, &near) == 0);
+    CHECK(tabane_accept(listener, LONG_MS, &far) == 0);
+    CHECK(strcmp(tabane_peer(far), "b") == 0);
+    CHECK(!readable(tabane_read_descriptor(near), 0));
+    CHECK(tabane_write_all(far, "hello", 5) == 0);
+    CHECK(readable(tabane_read_descriptor(near), LONG_MS));
+    CHECK(tabane_read(near, buffer, sizeof buffer) == 5);
+    CHECK(!readable(tabane_read_descriptor(near), 0));
+    CHECK(tabane_finish(near) == 0 && tabane_wait_finished(near, LONG_MS) == 1);
+    CHECK(tabane_read(far, buffer, sizeof buffer) == 0);
+    CHECK(tabane_send(b, "b", 1, NULL, "x", 1, TABANE_STRIPE) == 0);
+    CHECK(tabane_post(b, "b", 1, NULL, "y", 1, TABANE_STRIPE) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(tabane_receive(b, LONG_MS, &message, buffer, sizeof buffer) == 1);
+        CHECK(strcmp(message.from, "b") == 0 && buffer[0] == "xy"[i]);
+    }
+    CHECK(tabane_paths(b, "b", paths) == 0);
+    tabane_stream_close(near);
+    tabane_stream_close(far);
+    tabane_listener_close(listener);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -597,7 +628,7 @@ int main(int argc, char **argv)
         {"flows", case_flows},         {"shutdown", case_shutdown},
         {"fork_port", case_fork_port}, {"cancel", case_cancel},
         {"timeouts", case_timeouts},   {"killed", case_killed},
-        {"interruptible", case_interruptible},
+        {"interruptible", case_interruptible}, {"own", case_own},
     };
     CHECK(argc == 4);
     ports = argv + 2;
