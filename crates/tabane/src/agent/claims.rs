@@ -94,6 +94,7 @@ impl Agent {
         Some(Claimant {
             place: index,
             uid: place.uid,
+            rights: self.rights,
             has_address: place.has(address),
         })
     }

@@ -14,7 +14,7 @@ use tabane_proto::Time;
 use super::Opening;
 use super::books::{OF_PLACE, OF_USER, is_within_share};
 use super::correspondents::Correspondents;
-use super::rights;
+use super::rights::Rights;
 use super::words::{Claim, EACCES, Transport};
 
 /// Ports of all programs together; further ones are reached by other programs under `tabane run`
@@ -32,11 +32,17 @@ pub struct Claimant {
     pub place: usize,
     /// Its user.
     pub uid: u32,
+    /// What that may have.
+    pub rights: Rights,
     /// Whether the address that it claims is one of its place's own.
     pub has_address: bool,
 }
 
 impl Claimant {
+    fn may_have(&self, port: u16) -> bool {
+        self.rights.may_have(self.uid, port)
+    }
+
     /// The virtual NIC is not there, if only this user's programs have a daemon: then no plain program can
     /// have a port of its address.
     fn is_alone_there(&self, error: &io::Error) -> bool {
@@ -183,7 +189,7 @@ impl Hosted {
     /// Whether the kernel would let a program of this user listen there: it has the port already, or
     /// nobody has it, be it under `tabane run` or not.
     pub fn could_listen(&self, who: Claimant, to: SocketAddr) -> bool {
-        if !rights::may_have(who.uid, to.port()) {
+        if !who.may_have(to.port()) {
             return false;
         }
         if let Some((uid, _)) = self.holders(to).first() {
@@ -207,7 +213,7 @@ impl Hosted {
     /// Whether this node's kernel could let the claimant have the port, as far as it can be known without it.
     fn may_claim(&self, who: Claimant, claim: &Claim) -> Result<(), Denied> {
         let (transport, address) = (claim.transport, claim.address);
-        if !rights::may_have(who.uid, address.port()) {
+        if !who.may_have(address.port()) {
             return Err(Denied::Error(io::Error::from_raw_os_error(EACCES)));
         }
         // To the kernel all of them are the agent's. Of TCP it would let two have one that nobody listens at

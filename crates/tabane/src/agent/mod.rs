@@ -60,6 +60,7 @@ use inbound::Inbound;
 use opening::CODE_RESET;
 use place::{Ends, Place};
 use relay::{Relay, Told};
+use rights::Rights;
 use room::Room;
 use turns::Turns;
 use unread::Unread;
@@ -185,6 +186,8 @@ pub struct Agent {
     plain_relays: usize,
     flows: Flows,
     hosted: Hosted,
+    /// The kernel's rules of ports, as they were looked at last.
+    rights: Rights,
     /// Whether this node has addresses that programs connected to, as it was looked last.
     here: HashMap<IpAddr, bool>,
     claims: Vec<Waiting>,
@@ -252,6 +255,7 @@ impl Agent {
             plain_relays: 0,
             flows: Flows::default(),
             hosted: Hosted::default(),
+            rights: Rights::look(),
             here: HashMap::new(),
             claims: Vec::new(),
             room: Room::new(),
@@ -428,6 +432,7 @@ impl Agent {
         self.flows.forget_old(now, &self.poller);
         self.hosted.forget_old(now);
         self.here.clear();
+        self.rights = Rights::look();
         let owners = &self.owners;
         self.early_marks
             .retain(|stream, _| owners.contains_key(stream));

@@ -14,7 +14,6 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, CODE_RESET, Opening, SERVICE_TCP};
 use super::place::{Awaited, Ends, Held, Place, Way};
 use super::relay::Far;
-use super::rights;
 use super::{Agent, Attempt, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
 use crate::daemon::closing::Lent;
 
@@ -126,7 +125,7 @@ impl Agent {
         };
         let owner = self.books.owner(asking.number);
         let opening = Opening {
-            from: rights::shown(asking.uid, ends.0),
+            from: self.rights.shown(asking.uid, ends.0),
             to: ends.1,
         };
         let Some(held) = asking.held.get_mut(&ends) else {

@@ -8,27 +8,37 @@ use std::net::SocketAddr;
 const UNPRIVILEGED_PORT_MIN: u16 = 1024;
 pub(super) const ROOT: u32 = 0;
 
-/// Whether a user may have a port of this number at this node, if nobody else has it. Of port 0 the kernel
-/// makes one that anybody may have.
-pub(super) fn may_have(uid: u32, port: u16) -> bool {
-    uid == ROOT || port == 0 || port >= unprivileged_port_min()
+/// The kernel's rules, as they were when they were looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rights {
+    unprivileged_port_min: u16,
 }
 
-/// The end that other nodes are shown for a connection of a user: as it is, or, if its port is one that
-/// the user may not have, with a port of the far end's choice (0). Servers that trust the ports of root
-/// may go on doing so.
-pub(super) fn shown(uid: u32, from: SocketAddr) -> SocketAddr {
-    match may_have(uid, from.port()) {
-        true => from,
-        false => (from.ip(), 0).into(),
+impl Rights {
+    /// As they are in this network namespace: ip_unprivileged_port_start (ip-sysctl.rst).
+    pub fn look() -> Rights {
+        let said = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        let number = said.ok().and_then(|said| said.trim().parse().ok());
+        Rights {
+            unprivileged_port_min: number.unwrap_or(UNPRIVILEGED_PORT_MIN),
+        }
     }
-}
 
-/// ip_unprivileged_port_start (ip-sysctl.rst) of this network namespace.
-fn unprivileged_port_min() -> u16 {
-    let said = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-    let number = said.ok().and_then(|said| said.trim().parse().ok());
-    number.unwrap_or(UNPRIVILEGED_PORT_MIN)
+    /// Whether a user may have a port of this number at this node, if nobody else has it. Of port 0 the kernel
+    /// makes one that anybody may have.
+    pub fn may_have(self, uid: u32, port: u16) -> bool {
+        uid == ROOT || port == 0 || port >= self.unprivileged_port_min
+    }
+
+    /// The end that other nodes are shown for a connection of a user: as it is, or, if its port is one that
+    /// the user may not have, with a port of the far end's choice (0). Servers that trust the ports of root
+    /// may go on doing so.
+    pub fn shown(self, uid: u32, from: SocketAddr) -> SocketAddr {
+        match self.may_have(uid, from.port()) {
+            true => from,
+            false => (from.ip(), 0).into(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -37,19 +47,21 @@ mod tests {
 
     #[test]
     fn ports_of_root_are_had_and_shown_by_root_alone() {
-        let lowest = unprivileged_port_min();
+        let rights = Rights {
+            unprivileged_port_min: 1024,
+        };
         for (uid, port, may) in [
             (ROOT, 1, true),
-            (1000, lowest.saturating_sub(1), lowest <= 1),
-            (1000, lowest, true),
+            (1000, 1023, false),
+            (1000, 1024, true),
             (1000, 65_535, true),
             (1000, 0, true),
         ] {
-            assert_eq!(may_have(uid, port), may, "{uid}, {port}");
+            assert_eq!(rights.may_have(uid, port), may, "{uid}, {port}");
             let from = SocketAddr::from(([10, 0, 0, 1], port));
             let expected = if may { port } else { 0 };
-            assert_eq!(shown(uid, from).port(), expected);
-            assert_eq!(shown(uid, from).ip(), from.ip());
+            assert_eq!(rights.shown(uid, from).port(), expected);
+            assert_eq!(rights.shown(uid, from).ip(), from.ip());
         }
     }
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tabane_cluster::plain;
 use tabane_io::capture::Outward;
 use tabane_io::handover::{DESCRIPTORS_MAX, Handover};
-use tabane_io::process::{heed_termination, ignore_termination, leave_behind, show_as};
+use tabane_io::process::{heed_termination, leave_behind, leave_helper};
 use tabane_io::sockets::Audience;
 
 use super::known::Known;
@@ -92,11 +92,8 @@ impl Finder {
             file: known.file.clone(),
             node: known.own().name.clone(),
         };
-        let name = format!("tabane: finder of {}", std::process::id());
-        leave_behind(&[theirs.as_fd()], || {
-            show_as(&name);
-            search.serve(&theirs);
-        })?;
+        // Without it programs would never find another daemon.
+        leave_helper("finder", &[theirs.as_fd()], || search.serve(&theirs))?;
         Ok(Finder(ours))
     }
 
@@ -186,8 +183,6 @@ struct Search {
 impl Search {
     /// Until whoever asks is gone.
     fn serve(&self, asker: &Handover) {
-        // Without it programs would never find another daemon.
-        ignore_termination();
         let mut may_start = false;
         while let Ok((question, _)) = asker.receive()
             && let Ok(question) = serde_json::from_slice::<Question>(&question)

@@ -28,7 +28,7 @@ use clap::{Args, ValueEnum};
 use tabane_cluster::{ConfigError, InterfaceAddress, plain};
 use tabane_io::capture::{Capture, Namespace, is_inside};
 use tabane_io::handover::Handover;
-use tabane_io::process::{Watched, ignore_termination, leave_behind, show_as};
+use tabane_io::process::{Watched, leave_helper};
 use tabane_io::socket_calls::SocketCalls;
 use tabane_io::sockets::Audience;
 
@@ -202,13 +202,8 @@ fn leave_supervisor(
     let trouble = |error: io::Error| format!("no supervisor can be left behind: {}", plain(&error));
     let (ours, supervisors) = Handover::pair().map_err(trouble)?;
     let kept = [kept, &[supervisors.as_fd()]].concat();
-    let name = format!("tabane: supervisor of {}", std::process::id());
-    let works = || {
-        ignore_termination();
-        show_as(&name);
-        work(taken_over(&supervisors));
-    };
-    leave_behind(&kept, works).map_err(trouble)?;
+    let works = || work(taken_over(&supervisors));
+    leave_helper("supervisor", &kept, works).map_err(trouble)?;
     Ok(ours)
 }
 

@@ -10,7 +10,6 @@ use std::io::{self, ErrorKind};
 use tabane_cluster::plain;
 use tabane_io::capture::is_inside;
 use tabane_io::poll::{Interest, Poller};
-use tabane_io::process::ignore_termination;
 use tabane_io::socket_calls::{Mptcp, SocketCalls, mptcp_here, tcp_is_mptcp};
 
 use super::{leave_supervisor, take_over};
@@ -87,7 +86,6 @@ fn is_steered() -> bool {
 
 /// Answers calls until nobody is left who could call.
 fn supervise(calls: &SocketCalls) -> io::Result<()> {
-    ignore_termination();
     let poller = Poller::new()?;
     poller.register(calls, 0, Interest::Read)?;
     let mut ready = Vec::new();
