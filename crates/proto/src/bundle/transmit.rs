@@ -18,7 +18,7 @@ const BURST_PACKETS_MAX: usize = 64;
 const BURST_BYTES_MAX: usize = 65_507;
 /// The peer is told this often how much was sent on each path (the
 /// arrival-skew witness, paper 000 section 4).
-const SENT_EVERY: Duration = Duration::from_millis(1);
+const SENT_EVERY: Duration = Duration::from_millis(3);
 /// A peer is told this often what it is granted on a path.
 const GRANT_EVERY: Duration = Duration::from_millis(5);
 /// For so long after the last packet of the peer's on a path its address is trusted. Shorter
@@ -233,7 +233,7 @@ impl Bundle {
         };
         if first {
             self.write_ack(now, id, context, &mut w);
-            self.write_sent(now, &mut w);
+            self.write_sent(now, id, &mut w);
             self.write_waited(now, &mut w);
         }
         self.contents.clear();
@@ -344,10 +344,11 @@ impl Bundle {
             };
             let mut w = self.begin(on, DATAGRAM_BYTES_MIN, buffer)?;
             self.write_ack(now, id, context, &mut w);
-            let written = w.len();
-            if written == HEADER_BYTES {
+            if w.len() == HEADER_BYTES {
                 continue;
             }
+            self.write_sent(now, on, &mut w);
+            let written = w.len();
             self.contents.clear();
             return self.send_alone(now, on, written, false, buffer, context);
         }
@@ -414,17 +415,22 @@ impl Bundle {
         }
     }
 
-    /// Tells how much was sent on each path, if that is due.
-    fn write_sent(&mut self, now: Time, w: &mut Writer<'_>) {
-        for (id, p) in self.paths.iter_mut() {
-            if now.since(p.sent_told_at) >= SENT_EVERY && p.path.stats().in_flight_bytes > 0 {
-                p.sent_told_at = now;
-                Record::Sent {
-                    path: id.0,
-                    next_number: p.path.flight().next_number(),
-                }
-                .write(w);
+    /// Tells, in a packet for path `on`, how much was sent on each other path, if that is due. (In a packet for the path
+    /// itself it would come after what it tells of.)
+    fn write_sent(&mut self, now: Time, on: LinkId, w: &mut Writer<'_>) {
+        for (id, p) in self.paths.iter_mut().filter(|(id, _)| *id != on) {
+            if now.since(p.sent_told_at) < SENT_EVERY || p.path.stats().in_flight_bytes == 0 {
+                continue;
             }
+            let sent = Record::Sent {
+                path: id.0,
+                next_number: p.path.flight().next_number(),
+            };
+            if w.room() < sent.encoded_len() {
+                return;
+            }
+            p.sent_told_at = now;
+            sent.write(w);
         }
     }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::toy::{Toy, Wire, ms, us};
-use super::{Path, PathConfig, PathControl, PathEvent, PathState, Watch};
+use super::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
 use crate::segment::{Content, Fate};
 use crate::wire::{Ack, Witness};
 use crate::{LinkId, Time};
@@ -450,4 +450,56 @@ fn a_queue_that_empties_while_the_peer_is_stopped_fails_no_path() {
         assert!(failures(&toy).is_empty(), "{:?}", failures(&toy));
         assert_eq!(toy.state(1, 0), PathState::Up);
     }
+}
+
+/// The peer fills its own queue at once (seed 805508 of the simulator): answers stand behind what it sent before them.
+/// Where all of that has come and no answer, there is none.
+#[test]
+fn answers_that_stand_in_the_peers_queue_are_waited_for() {
+    let content = |offset| Content::Stream {
+        id: 1,
+        offset,
+        len: 1000,
+        fin: false,
+    };
+    // How long the path lives without an answer, if the peer had sent that many packets before its answer.
+    let lives = |queued: u64| {
+        let mut now = Time::from_ms(1000);
+        let mut path = Path::new(LinkId(0), now, &PathConfig::default());
+        path.on_validated(now, Some(ms(1)));
+        let mut fates = Vec::new();
+        for number in 0..40 {
+            now += ms(1);
+            path.on_sent(now, 1100, &[content(number)], true);
+            path.on_received(now, number, 1100, true);
+            let ack = Ack {
+                path: 0,
+                largest: number,
+                delay_us: 0,
+                arrived_us: 0,
+                word_count: 0,
+                words: [0; 16],
+            };
+            path.on_ack(now, &ack, &mut fates);
+        }
+        let from = now;
+        for number in 40..1000 {
+            path.on_sent(now, 1100, &[content(number)], true);
+            now += ms(1);
+            path.on_received(now, number, 1100, true);
+            path.on_peer_sent(now, 40 + queued.max(number - 40));
+            path.on_others_progress(now, Progress::Acks(now), ms(1));
+            path.on_timeout(now, &mut fates);
+            while path.poll_control(now, number as u32, true).is_some() {}
+            if path.state() == PathState::Down {
+                break;
+            }
+        }
+        now - from
+    };
+    let [nothing, a_little, much, without_end] = [0, 60, 120, 1000].map(lives);
+    assert!(nothing < ms(50), "{nothing:?}");
+    assert!(a_little >= ms(60) && a_little < ms(65), "{a_little:?}");
+    assert!(much >= ms(120) && much < ms(125), "{much:?}");
+    assert!(without_end < ms(320), "{without_end:?}");
 }

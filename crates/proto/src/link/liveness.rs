@@ -292,7 +292,8 @@ impl Liveness {
         }
         let least = rtt.silence();
         let needed = u64::from(t::unanswered_packets(counts.loss_ratio));
-        let silent = self.unanswered.check(now, least, 0) && self.stands_out(now, counts);
+        let silent =
+            self.unanswered.check(now, least, counts.peer_next) && self.stands_out(now, counts);
         if silent && counts.unanswered >= needed {
             return Some(match counts.content_waits {
                 true => Witness::UnackedAge,
@@ -330,12 +331,14 @@ impl Liveness {
         half_way && self.overdue && !self.may_wait_in_queue(now, counts)
     }
 
-    /// Whether answers may merely stand in the peer's queue: packets come from there, and only probes wait for an
-    /// answer, so that the round trip as last measured may be from before that queue was.
+    /// Whether answers may merely stand in the peer's queue: packets come from there, and what the peer had sent when
+    /// half of the silence had passed has not all arrived. The round trip as last measured may be from before that
+    /// queue was.
     fn may_wait_in_queue(&self, now: Time, counts: &Counts) -> bool {
         let since = self.unanswered.since();
         let young = since.is_some_and(|since| now.since(since) < t::SILENCE_HEARD);
-        young && !counts.content_waits && now.since(self.last_arrival) <= t::BUSY
+        let queued = self.unanswered.half_way() > Some(counts.received_next);
+        young && queued && now.since(self.last_arrival) <= t::BUSY
     }
 
     /// This end's verdict becomes "down".

@@ -181,8 +181,8 @@ pub const WAITED_EVERY: Duration = ms(5);
 pub const SILENCE_BUSY: Duration = ms(20);
 /// Silence that fails a path that was idle before: its queue may meanwhile have been filled by others (50 ms).
 pub const SILENCE_IDLE: Duration = ms(60);
-/// Silence after probes alone that fails a path on which packets arrive: longer than any queue they may stand in.
-/// If it works one way only, the end whose content goes unanswered finds out in time.
+/// Silence that fails a path on which packets arrive, even if some that the peer sent before are still on their way:
+/// longer than any queue they may stand in.
 pub const SILENCE_HEARD: Duration = ms(300);
 /// A path that progressed this shortly before is under load.
 pub const BUSY: Duration = ms(15);
