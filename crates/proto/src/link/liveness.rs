@@ -331,14 +331,15 @@ impl Liveness {
         half_way && self.overdue && !self.may_wait_in_queue(now, counts)
     }
 
-    /// Whether answers may merely stand in the peer's queue: packets come from there, and what the peer had sent when
-    /// half of the silence had passed has not all arrived. The round trip as last measured may be from before that
-    /// queue was.
+    /// Whether answers may merely stand in the peer's queue: packets come from there, and what the peer had sent here
+    /// when half of the silence had passed has not all arrived. The round trip as last measured may be from before
+    /// that queue was. What the peer sends to others stands there too, and is not known here: where only probes wait
+    /// for an answer, there is time for that.
     fn may_wait_in_queue(&self, now: Time, counts: &Counts) -> bool {
         let since = self.unanswered.since();
         let young = since.is_some_and(|since| now.since(since) < t::SILENCE_HEARD);
         let queued = self.unanswered.half_way() > Some(counts.received_next);
-        young && queued && now.since(self.last_arrival) <= t::BUSY
+        young && (queued || !counts.content_waits) && now.since(self.last_arrival) <= t::BUSY
     }
 
     /// This end's verdict becomes "down".
