@@ -14,6 +14,8 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 /// `TCP_ESTABLISHED` as a bit in a set of states.
 pub(super) const ESTABLISHED: u32 = 1 << 1;
+/// The same of `TCP_LISTEN`.
+const LISTENING: u32 = 1 << 10;
 /// The same of `TCP_SYN_SENT`.
 pub(super) const SYN_SENT: u32 = 1 << 2;
 /// `struct inet_diag_req_v2` and `struct inet_diag_msg`.
@@ -54,6 +56,21 @@ pub fn tcp_connections() -> io::Result<Vec<TcpConnection>> {
     for family in [libc::AF_INET, libc::AF_INET6] {
         let make = || request(family as u8, ESTABLISHED);
         found.extend(socket.dump(make, TcpConnection::read)?);
+    }
+    Ok(found)
+}
+
+/// All ports that programs listen at with TCP, IPv4 and IPv6, some more than once. The kernel looks at listeners alone
+/// for that, not at the connections of the whole machine, as it does for `/proc/net/tcp`.
+///
+/// # Errors
+/// The kernel has no sock_diag or refuses it. Needs no privileges.
+pub fn listening_ports() -> io::Result<Vec<u16>> {
+    let mut socket = Socket::diagnosis()?;
+    let mut found = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let make = || request(family as u8, LISTENING);
+        found.extend(socket.dump(make, |message| Some(ends(message)?.0.port()))?);
     }
     Ok(found)
 }
@@ -135,6 +152,15 @@ mod tests {
         assert_eq!(of(&server).unread_bytes, 1000);
         assert_eq!(of(&server).received_bytes, 1000);
         assert!(of(&client).acked_bytes <= 1001, "SYN counts as one");
+    }
+
+    #[test]
+    fn listeners_are_found_and_connections_are_not() {
+        let listener = TcpListener::bind("[::1]:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let ports = listening_ports().unwrap();
+        assert!(ports.contains(&listener.local_addr().unwrap().port()));
+        assert!(!ports.contains(&client.local_addr().unwrap().port()));
     }
 
     #[test]

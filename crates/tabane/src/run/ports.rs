@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
 use tabane_io::capture::PORT;
+use tabane_io::netlink::listening_ports;
 
 use crate::agent::Transport;
 
@@ -12,6 +13,12 @@ const LISTENING: &str = "0A";
 
 /// All ports of a transport that programs listen at, or have bound (proc_pid_net(5)).
 pub fn in_use(transport: Transport) -> io::Result<Vec<u16>> {
+    // Of a kernel without sock_diag the table is read, which takes it milliseconds.
+    if transport == Transport::Tcp
+        && let Ok(ports) = listening_ports()
+    {
+        return Ok(ports);
+    }
     let files = match transport {
         Transport::Tcp => ["/proc/self/net/tcp", "/proc/self/net/tcp6"],
         Transport::Udp => ["/proc/self/net/udp", "/proc/self/net/udp6"],
