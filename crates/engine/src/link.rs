@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use tabane_io::netlink::Interface;
 use tabane_io::poll::Interest;
 use tabane_io::udp::{BufferSizes, SendError, UdpCounters};
+use tabane_proto::limits::DATAGRAM_BYTES_MIN;
 use tabane_proto::{LinkConfig, LinkId, Node, Time, Transmit};
 
 use crate::shield::Shield;
@@ -160,7 +161,7 @@ impl<S: Socket> Link<S> {
         LinkConfig {
             id: self.spec.id,
             address,
-            datagram_bytes_max: datagram.max(1232) as u16,
+            datagram_bytes_max: datagram.max(DATAGRAM_BYTES_MIN as u32) as u16,
         }
     }
 

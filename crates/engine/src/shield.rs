@@ -12,7 +12,7 @@ use core::time::Duration;
 use std::io;
 
 use tabane_io::udp::{FILTER_INSTRUCTIONS_MAX, FILTER_PAYLOAD, Instruction};
-use tabane_proto::limits::DATAGRAM_BYTES_MIN;
+use tabane_proto::limits::DATAGRAM_BYTES_WIDE;
 use tabane_proto::wire::{INIT_BYTES, Kind, PATH_OFFSET, SESSION_OFFSET};
 use tabane_proto::{LinkId, Node, Time};
 
@@ -38,7 +38,7 @@ const RENEW_EVERY: Duration = Duration::from_millis(10);
 const SIEVE_MIN: usize = 512;
 /// What is longer is a burst that the kernel has joined. A filter sees its first
 /// packet only, and must not drop a peer's packets for a stranger's in front of them.
-const ALONE_BYTES_MAX: u32 = 2 * DATAGRAM_BYTES_MIN as u32;
+const ALONE_BYTES_MAX: u32 = 2 * DATAGRAM_BYTES_WIDE as u32;
 
 /// What happened since the last sample.
 #[derive(Clone, Copy, Default)]

@@ -6,8 +6,11 @@ pub const LINKS_MAX: usize = 8;
 /// Largest datagram ever sent or accepted (jumbo frames: 9000 less IP and UDP).
 pub const DATAGRAM_BYTES_MAX: usize = 8972;
 /// Datagram size every path must carry; the size before path MTU discovery has
-/// spoken (IPv6 minimum link MTU 1280 less IPv6 and UDP headers, RFC 8200).
-pub const DATAGRAM_BYTES_MIN: usize = 1232;
+/// spoken (what every IPv4 host takes, 576, less IPv4 and UDP headers, RFC 791).
+pub const DATAGRAM_BYTES_MIN: usize = 548;
+/// A path that does not carry datagrams of this size is *narrow*: it carries content only where no other
+/// path does (IPv6 minimum link MTU 1280 less IPv6 and UDP headers, RFC 8200).
+pub const DATAGRAM_BYTES_WIDE: usize = 1232;
 /// Longest node name in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Largest frame of the virtual NIC, virtio header included.

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use serde_json::Value;
 use tabane_lab::cluster::{Cluster, PATIENCE, output, path};
-use tabane_lab::{LabConfig, LinkSpec};
+use tabane_lab::{Fault, LabConfig, LinkSpec};
 
 /// iperf3 stops reading when its client has written all, so that what it counts
 /// is less by what was on its way.
@@ -199,6 +199,44 @@ fn links_with_jumbo_frames() {
             (0..2).all(|link| mtu(link).is_some_and(|mtu| mtu > 8900))
         })
         .expect("status");
+}
+
+/// A tunnel underneath, a port that somebody has set so: what passes is used, and it is said.
+#[test]
+fn links_that_pass_small_packets_only() {
+    let cluster = cluster();
+    let narrow = Fault::Mtu { bytes: 900 };
+    let stream = Stream::start(&cluster);
+    stream.flows(4_000_000);
+    cluster.lab().fail(1, narrow, None).expect("fails");
+    let is_narrow = |status: &Value, link| {
+        let why = path(status, "n1", link)?["why"].as_str()?;
+        Some(why.contains("no packets of more than"))
+    };
+    let said = cluster.wait_status(0, "the other link carries all, and why is said", |status| {
+        is_narrow(status, 1) == Some(true) && is_narrow(status, 0).is_none()
+    });
+    let sent = |status: &Value| path(status, "n1", 1)?["tx_bytes"].as_u64();
+    let before = sent(&said.expect("status")).expect("is counted");
+    stream.flows(8_000_000);
+    let after = cluster.wait_status(0, "a status", |status| sent(status).is_some());
+    let after = sent(&after.expect("status")).expect("is counted");
+    assert!(after - before < 800_000, "{before} {after}");
+    cluster.lab().fail(0, narrow, None).expect("fails");
+    cluster
+        .wait_status(0, "both are narrow", |status| {
+            (0..2).all(|link| is_narrow(status, link) == Some(true))
+        })
+        .expect("status");
+    stream.flows(4_000_000);
+    cluster.lab().heal(1).expect("heals");
+    cluster
+        .wait_status(0, "one is wide again", |status| {
+            is_narrow(status, 1).is_none() && is_narrow(status, 0) == Some(true)
+        })
+        .expect("status");
+    stream.flows(4_000_000);
+    stream.finish();
 }
 
 #[test]

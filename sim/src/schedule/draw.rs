@@ -87,7 +87,10 @@ fn draw_link(r: &mut Random) -> Conditions {
     if r.percent(5) {
         c.corrupt_ppm = r.pick(&[1_000, 20_000]);
     }
-    c.datagram_bytes_max = r.pick(&[1472, 1472, 1472, 1400, 1232, 8972]);
+    // One in twelve is narrow.
+    c.datagram_bytes_max = r.pick(&[
+        1472, 1472, 1472, 1472, 1472, 1472, 1400, 1232, 1232, 8972, 8972, 700,
+    ]);
     c
 }
 

@@ -105,6 +105,6 @@ fn change(r: &mut Random) -> Change {
         8 => Change::Delay(r.pick(&[0, 500 * US, 5 * MS, 20 * MS, 80 * MS])),
         9..=10 => Change::Rate(r.pick(&[2, 10, 50, 400, 2_000]) * 1_000_000),
         11 => Change::Queue(r.pick(&[3_000, 20_000, 1_000_000])),
-        _ => Change::DatagramBytesMax(r.pick(&[1232, 1300, 1472])),
+        _ => Change::DatagramBytesMax(r.pick(&[600, 1232, 1300, 1472])),
     }
 }

@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::context::{Account, Context, DownReason, Event, LinkConfig, PeerConfig};
 use crate::crypto::PublicKey;
-use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
+use crate::limits::{DATAGRAM_BYTES_WIDE, LINKS_MAX};
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
 use crate::op::{OpStats, Ops};
 use crate::segment::{Content, Fate};
@@ -98,7 +98,7 @@ pub enum PeerState {
 }
 
 /// A goodbye has an acknowledgement of every path in it.
-const _: () = assert!(ACK_BYTES_MAX * LINKS_MAX + 64 <= DATAGRAM_BYTES_MIN);
+const _: () = assert!(ACK_BYTES_MAX * LINKS_MAX + 64 <= DATAGRAM_BYTES_WIDE);
 
 /// Reasons of a [`Record::Close`]: the node stops, …
 pub const CLOSE_STOPS: u32 = 0;
@@ -403,10 +403,12 @@ impl Bundle {
 
     /// The paths whose socket takes datagrams now.
     fn open_paths(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
-        let paths = self.paths.iter();
-        paths
-            .filter(move |(id, _)| blocked & (1 << id.0) == 0)
-            .map(|(id, p)| (id, &p.path))
+        let paths = self.paths.iter().map(|(id, p)| (id, &p.path));
+        let is_wide = |path: &Path| path.carries() && !path.flight().is_narrow();
+        let any_wide = paths.clone().any(|(_, path)| is_wide(path));
+        paths.filter(move |(id, path)| {
+            blocked & (1 << id.0) == 0 && !(any_wide && path.flight().is_narrow())
+        })
     }
 
     /// Hands the fates that paths decided to what is carried.
@@ -657,7 +659,7 @@ impl Bundle {
     /// Says goodbye on every path (in `context.answers`), and what has arrived until now by all of
     /// them, or the peer would never know what became of the last that it sent.
     fn say_goodbye(&mut self, now: Time, code: u32, context: &mut Context) {
-        let mut packet = [0; DATAGRAM_BYTES_MIN];
+        let mut packet = [0; DATAGRAM_BYTES_WIDE];
         let mut records = Vec::new();
         for p in self.paths.values_mut() {
             if p.path.ack_pending() {

@@ -3,7 +3,7 @@
 use super::noise::{Noise, Side};
 use super::{ClusterKey, Identity, PublicKey, SessionKeys};
 use crate::Random;
-use crate::limits::DATAGRAM_BYTES_MIN;
+use crate::limits::DATAGRAM_BYTES_WIDE;
 use crate::wire::{
     COOKIE_BYTES, CookieParts, HANDSHAKE_HEADER_BYTES, HandshakeHeader, Hello, INIT_BYTES,
     INIT_NOISE_BYTES, InitParts, Kind, MAC_BYTES, Name, Proof, RESPONSE_BYTES,
@@ -117,7 +117,7 @@ impl Hello {
 pub fn init_is_from_key_holder(key: &ClusterKey, datagram: &[u8]) -> bool {
     datagram.first() == Some(&(Kind::Init as u8))
         && datagram.len() >= HANDSHAKE_HEADER_BYTES + MAC_BYTES
-        && datagram.len() <= DATAGRAM_BYTES_MIN
+        && datagram.len() <= DATAGRAM_BYTES_WIDE
         && key.signed(datagram)
 }
 

@@ -18,7 +18,7 @@ use super::thresholds::{
     ACK_DELAY_CROWDED, ACK_DELAY_MAX, FAR_RATE_GAIN, LOST_KEPT, PROBE_TIMEOUT_PACKETS,
     QUEUE_TARGET_MIN, TRAIN_NEWS,
 };
-use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_WIDE};
 use crate::segment::{Content, Fate};
 use crate::wire::Ack;
 use crate::{LinkId, Time};
@@ -74,7 +74,7 @@ impl Flight {
             reorder: Reorder::new(now),
             loss_ratio: LossRatio::default(),
             sampler: Sampler::new(now),
-            congestion: Congestion::new(now, min, config.receive_buffer_bytes / 2),
+            congestion: Congestion::new(now, DATAGRAM_BYTES_WIDE, config.receive_buffer_bytes / 2),
             mtu: Mtu::new(now, min, max),
             pace: None,
             bucket: None,
@@ -245,6 +245,11 @@ impl Flight {
     /// The largest datagram to use now.
     pub const fn mtu_bytes(&self) -> usize {
         self.mtu.current()
+    }
+
+    /// Whether only small packets pass.
+    pub const fn is_narrow(&self) -> bool {
+        self.mtu.is_narrow()
     }
 
     /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them, the way,
@@ -608,6 +613,7 @@ impl Flight {
                 .map(Pace::rate),
             loss_ratio: self.loss_ratio.get(),
             mtu_bytes: self.mtu.current(),
+            is_narrow: self.mtu.is_narrow(),
             window_bytes: self.congestion.window(),
             in_flight_bytes: self.sent.in_flight_bytes(),
             memory_bytes: self.sent.memory_bytes(),

@@ -7,10 +7,25 @@ use super::thresholds::{
     unanswered_packets,
 };
 use crate::Time;
+use crate::limits::DATAGRAM_BYTES_WIDE;
 
 /// UDP payloads worth trying: what common links leave after IP and UDP headers. 1472 and 1452 are
 /// Ethernet under IPv4 and IPv6, 8972 and 8952 jumbo frames, those between tunnels and odd switches.
-const SIZES: [usize; 9] = [1332, 1372, 1412, 1452, 1472, 2972, 4472, 8152, 8952];
+/// (Those below the least of IPv6 are of links that somebody has set so.)
+const SIZES: [usize; 12] = [
+    768,
+    988,
+    DATAGRAM_BYTES_WIDE,
+    1332,
+    1372,
+    1412,
+    1452,
+    1472,
+    2972,
+    4472,
+    8152,
+    8952,
+];
 /// Tried first: nearly every link is plain Ethernet under IPv4.
 const FIRST: usize = 1472;
 
@@ -34,10 +49,14 @@ pub struct Mtu {
     /// When to search (again).
     search_at: Time,
     retried: bool,
-    /// Large packets lost since the last one that arrived.
+    /// Large packets lost since the last one of such a size that arrived.
     large_lost: u32,
-    /// Whether anything was answered since the first of those.
+    /// The least size of those.
+    lost_bytes: usize,
+    /// Whether anything smaller was answered since the first of those.
     small_arrived: bool,
+    /// [`DATAGRAM_BYTES_WIDE`] does not pass.
+    is_narrow: bool,
 }
 
 impl Mtu {
@@ -51,13 +70,20 @@ impl Mtu {
             search_at: now,
             retried: false,
             large_lost: 0,
+            lost_bytes: 0,
             small_arrived: false,
+            is_narrow: max < DATAGRAM_BYTES_WIDE,
         }
     }
 
     /// The largest datagram to use now.
     pub const fn current(&self) -> usize {
         self.current
+    }
+
+    /// Whether it was found that [`DATAGRAM_BYTES_WIDE`] does not pass. As long as it is not known it may.
+    pub const fn is_narrow(&self) -> bool {
+        self.is_narrow
     }
 
     fn candidate(&self) -> Option<usize> {
@@ -87,6 +113,7 @@ impl Mtu {
             }
             if trial.attempts >= attempts_max(loss_ratio) {
                 self.failed = self.failed.min(trial.size);
+                self.is_narrow |= self.failed <= DATAGRAM_BYTES_WIDE;
                 self.trial = None;
             }
         } else if now < self.search_at {
@@ -111,7 +138,7 @@ impl Mtu {
         self.trial = None;
         self.search_at = match self.failed > self.max {
             true => Time::NEVER,
-            false if self.retried => now + MTU_RAISE,
+            false if self.retried && !self.is_narrow => now + MTU_RAISE,
             false => now + MTU_RETRY,
         };
         self.retried = true;
@@ -125,6 +152,7 @@ impl Mtu {
         };
         if datagram_bytes >= trial.size {
             self.current = trial.size;
+            self.is_narrow &= trial.size < DATAGRAM_BYTES_WIDE;
             self.large_lost = 0;
             self.trial = None;
             self.search_at = now;
@@ -134,11 +162,12 @@ impl Mtu {
 
     /// A packet of this size arrived.
     pub const fn on_acked(&mut self, bytes: usize) {
-        if bytes > self.min {
+        if self.large_lost == 0 {
+            return;
+        }
+        self.small_arrived = bytes < self.lost_bytes;
+        if !self.small_arrived {
             self.large_lost = 0;
-            self.small_arrived = false;
-        } else if self.large_lost > 0 {
-            self.small_arrived = true;
         }
     }
 
@@ -148,6 +177,10 @@ impl Mtu {
         if largest <= self.min || self.current == self.min {
             return false;
         }
+        self.lost_bytes = match self.large_lost {
+            0 => largest,
+            _ => largest.min(self.lost_bytes),
+        };
         self.large_lost = self.large_lost.saturating_add(packets);
         let enough = BLACK_HOLE_PACKETS.max(unanswered_packets(loss_ratio.min(0.5)));
         if self.large_lost < enough || !self.small_arrived {
@@ -198,6 +231,7 @@ fn attempts_max(loss_ratio: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::DATAGRAM_BYTES_MIN;
 
     /// Runs the search over a path that passes `passes` bytes; returns the probes used.
     fn search(mtu: &mut Mtu, now: &mut Time, passes: usize) -> u32 {
@@ -223,27 +257,51 @@ mod tests {
             (1472, 1400, 1372, 13),
             (8972, 4500, 4472, 14),
             (1472, 1232, 1232, 13),
-            (1232, 1232, 1232, 0),
+            (1472, 1000, 988, 13),
+            (1472, 600, DATAGRAM_BYTES_MIN, 13),
+            (1232, 1232, 1232, 1),
+            (1000, 1000, 1000, 1),
         ] {
             let mut now = Time::from_ms(1);
-            let mut mtu = Mtu::new(now, 1232, max);
+            let mut mtu = Mtu::new(now, DATAGRAM_BYTES_MIN, max);
             let probes = search(&mut mtu, &mut now, passes);
             assert_eq!(mtu.current(), found, "{max} {passes}");
             assert!(probes <= most, "{probes} probes for {max} {passes}");
+            assert_eq!(mtu.is_narrow(), found < DATAGRAM_BYTES_WIDE);
         }
+    }
+
+    #[test]
+    fn a_path_is_narrow_from_when_it_is_known_until_more_passes() {
+        let mut now = Time::from_ms(1);
+        let mut mtu = Mtu::new(now, DATAGRAM_BYTES_MIN, 1472);
+        assert!(!mtu.is_narrow(), "not known");
+        search(&mut mtu, &mut now, 700);
+        assert!(mtu.is_narrow());
+        for _ in 0..3 {
+            let next = mtu.next_timeout().since(now);
+            assert!(next <= MTU_RETRY, "it is asked again and again");
+            now = mtu.next_timeout();
+            search(&mut mtu, &mut now, 700);
+        }
+        now = mtu.next_timeout();
+        search(&mut mtu, &mut now, 1472);
+        assert!(!mtu.is_narrow());
     }
 
     #[test]
     fn a_black_hole_falls_back_and_searches_again() {
         let mut now = Time::from_ms(1);
-        let mut mtu = Mtu::new(now, 1232, 1472);
+        let mut mtu = Mtu::new(now, DATAGRAM_BYTES_MIN, 1472);
         search(&mut mtu, &mut now, 1472);
         for _ in 0..BLACK_HOLE_PACKETS * 3 {
             assert!(!mtu.on_lost(now, 1, 1472, 0.0), "nothing arrives at all");
         }
         mtu.on_acked(100);
+        // Smaller ones that arrive say nothing of the larger ones.
+        mtu.on_acked(1300);
         assert!(mtu.on_lost(now, 1, 1472, 0.0));
-        assert_eq!(mtu.current(), 1232);
+        assert_eq!(mtu.current(), DATAGRAM_BYTES_MIN);
         search(&mut mtu, &mut now, 1400);
         assert_eq!(mtu.current(), 1372);
         now = mtu.next_timeout();
@@ -254,7 +312,7 @@ mod tests {
     #[test]
     fn random_loss_is_no_black_hole() {
         let now = Time::from_ms(1);
-        let mut mtu = Mtu::new(now, 1232, 1472);
+        let mut mtu = Mtu::new(now, DATAGRAM_BYTES_MIN, 1472);
         search(&mut mtu, &mut { now }, 1472);
         for _ in 0..10_000 {
             for _ in 0..9 {

@@ -21,6 +21,9 @@ pub struct PathStats {
     pub loss_ratio: f64,
     /// Largest datagram used now, in bytes.
     pub mtu_bytes: usize,
+    /// Whether only small packets pass, fewer bytes than
+    /// [`DATAGRAM_BYTES_WIDE`](crate::limits::DATAGRAM_BYTES_WIDE): content goes here only where no other path works.
+    pub is_narrow: bool,
     /// Congestion window in bytes.
     pub window_bytes: u64,
     /// Bytes sent and neither answered nor given up.

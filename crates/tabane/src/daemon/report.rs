@@ -199,7 +199,18 @@ fn why(now: Time, daemon: &Daemon, index: usize, stats: &PeerStats) -> Option<St
     }
 }
 
-/// Why a path is down.
+/// Why a path is down, or carries nothing though it is up.
+fn path_why(path: &PathReport, links: &[LinkStatus]) -> Option<String> {
+    match path.state {
+        link::PathState::Down => Some(why_down(path, links).to_owned()),
+        _ if path.stats.is_narrow => Some(format!(
+            "no packets of more than {} bytes pass: programs' data goes here only while no other link works",
+            path.stats.mtu_bytes
+        )),
+        _ => None,
+    }
+}
+
 fn why_down(path: &PathReport, links: &[LinkStatus]) -> &'static str {
     let link = links.iter().find(|link| link.link == path.link.0);
     match path.witness {
@@ -238,7 +249,7 @@ fn path_status(
         },
         since_unix_ms: at.unix_ms,
         since_s: at.ago.as_secs(),
-        why: (path.state == link::PathState::Down).then(|| why_down(path, links).to_owned()),
+        why: path_why(path, links),
         rtt_us: s
             .rtt
             .map(|rtt| rtt.as_micros().min(u128::from(u32::MAX)) as u32),

@@ -182,7 +182,8 @@ pub struct PathStatus {
     pub since_unix_ms: u64,
     /// How long ago that is, seconds.
     pub since_s: u64,
-    /// Why it is in this state: which witness said so; `null` if there is nothing to say.
+    /// Why it is in this state: which witness said so; or why it carries nothing though it is up; `null` if there is
+    /// nothing to say.
     pub why: Option<String>,
     /// Smoothed round trip time; `null` before the first.
     pub rtt_us: Option<u32>,
