@@ -23,6 +23,16 @@ const NONE: RawFd = -1;
 /// What a fork has in their places, once there are any.
 static INSTEAD: OnceLock<Option<Notify>> = OnceLock::new();
 
+/// The processes that are seen here (proc(5)). Some may have ended meanwhile.
+///
+/// # Errors
+/// `/proc` cannot be read, perhaps since the system has no descriptors left.
+pub fn processes() -> io::Result<Vec<u32>> {
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let entries = fs::read_dir("/proc")?.filter_map(|entry| entry.map(number).transpose());
+    entries.collect()
+}
+
 extern "C" fn begin_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     let Some(Some(instead)) = INSTEAD.get() else {

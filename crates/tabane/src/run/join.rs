@@ -14,7 +14,7 @@ use tabane_io::capture::is_inside;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::{Handover, HandoverListener};
 use tabane_io::namespaces::{self, Kinds};
-use tabane_io::process::user_of;
+use tabane_io::process::{processes, user_of};
 use tabane_io::socket_calls::SocketCalls;
 
 /// Where supervisors are found by who is in their namespace: no name in the file system.
@@ -103,7 +103,11 @@ fn find(whom: &str) -> Result<u32, String> {
     let meant: Vec<u32> = match whom.parse() {
         Ok(process) => vec![process],
         Err(_) if is_unit(whom) => processes_of_unit(whom)?,
-        Err(_) => processes().filter(|it| is_called(*it, whom)).collect(),
+        Err(_) => processes()
+            .map_err(|error| format!("/proc: {}", plain(&error)))?
+            .into_iter()
+            .filter(|it| is_called(*it, whom))
+            .collect(),
     };
     if meant.is_empty() || meant.iter().all(|it| user_of(*it).is_none()) {
         return Err(format!("there is no process {whom}"));
@@ -133,11 +137,6 @@ fn find(whom: &str) -> Result<u32, String> {
 fn inode_of(process: u32) -> Option<u64> {
     let namespace = namespace(process, "net").ok()?;
     namespaces::inode(namespace).ok()
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Whether a process runs a program of this name.

@@ -20,7 +20,7 @@ use tabane_io::capture::{Capture, Speaker, connect_as};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::{DESCRIPTORS_MAX, Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller};
-use tabane_io::process::Watched;
+use tabane_io::process::{Watched, processes};
 use tabane_io::socket_calls::SocketCalls;
 
 use super::claims::Claims;
@@ -385,16 +385,10 @@ fn answer(agent: &Handover, said: &ToAgent, socket: io::Result<TcpStream>) -> io
 /// Whether another process is in this network namespace.
 fn others_are_in_namespace() -> io::Result<bool> {
     let here = fs::metadata("/proc/self/ns/net")?;
-    let own = std::process::id().to_string();
-    for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_process = name
-            .to_str()
-            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && name != own);
+    let own = std::process::id();
+    for process in processes()?.into_iter().filter(|it| *it != own) {
         // One that ended meanwhile, or is another user's, is not here.
-        if is_process
-            && let Ok(there) = fs::metadata(entry.path().join("ns/net"))
+        if let Ok(there) = fs::metadata(format!("/proc/{process}/ns/net"))
             && (there.dev(), there.ino()) == (here.dev(), here.ino())
         {
             return Ok(true);
