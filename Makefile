@@ -61,6 +61,8 @@ soak-sim: setup ## SCHEDULES=1000000 SEED=0: fault schedules in the simulator
 
 soak-lab: setup ## MINUTES=30 SEED=(any): random faults in the lab, under unmodified programs
 	$(LAB_SOAK) --links 3 $(ARGS)
+	@tools/setup.sh test
+	cargo test --quiet -p tabane --test failing_calls_all
 
 soak-busy: setup ## MINUTES=30: the same without faults, all processors kept busy
 	$(LAB_SOAK) --busy $(ARGS)

@@ -60,6 +60,7 @@ memcached                memcached
 /usr/lib/postgresql/*/bin/postgres postgresql
 pgbench                  postgresql
 wrk                      wrk
+strace                   strace
 go                       golang-go
 node                     nodejs
 mpirun                   openmpi-bin

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use tabane_io::poll::{Poller, Ready, sleep};
-use tabane_io::udp::ReceiveBatch;
+use tabane_io::udp::{ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
@@ -193,14 +193,18 @@ impl<S: System> Engine<S> {
     /// there is to do.
     ///
     /// # Errors
-    /// Only if waiting itself fails, which ends the loop.
+    /// Only if waiting itself fails: then nothing else is done, for who cannot hear may not judge who is silent,
+    /// and the next turn rests first.
     pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
         let wait = self.before_wait(host, patience);
         let mut ready = core::mem::take(&mut self.ready);
-        wait.wait(&self.poller, &[], &mut ready)?;
-        self.after_wait(host, now(), &ready);
+        let waited = wait.wait(&self.poller, &[], &mut ready);
+        match waited {
+            Ok(()) => self.after_wait(host, now(), &ready),
+            Err(_) => self.poller.stumble(),
+        }
         self.ready = ready;
-        Ok(())
+        waited
     }
 
     /// The first part of a [`turn`](Engine::turn): how to wait for the second. For a host
@@ -300,10 +304,12 @@ impl<S: System> Engine<S> {
         let Some(socket) = self.links.get(u64::from(link.0)) else {
             return;
         };
-        // An error here is a link going away; the kernel tells that by netlink too.
-        let Ok(1..) = socket.recv(&mut self.batch) else {
-            return;
-        };
+        match socket.recv(&mut self.batch) {
+            Ok(1..) => {}
+            // The kernel tells that by netlink too.
+            Ok(0) | Err(RecvError::LinkDown(_)) => return,
+            Err(RecvError::Other(_)) => return self.poller.stumble(),
+        }
         let before = *self.node.node_stats();
         self.moved.more_arrived |= self.batch.is_full();
         let mut sender = None;

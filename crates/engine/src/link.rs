@@ -10,6 +10,7 @@ use tabane_io::udp::{BufferSizes, SendError, UdpCounters};
 use tabane_proto::limits::DATAGRAM_BYTES_MIN;
 use tabane_proto::{LinkConfig, LinkId, Node, Time, Transmit};
 
+use crate::setback;
 use crate::shield::Shield;
 use crate::system::{Socket, System};
 
@@ -23,7 +24,7 @@ const fn header_bytes(address: SocketAddr) -> u32 {
 pub(crate) const RETRY: Duration = Duration::from_millis(1);
 /// A link that refuses datagrams although its device looks fine, or whose socket
 /// cannot be opened, is tried again this often.
-pub(crate) const RECHECK: Duration = Duration::from_millis(500);
+pub(crate) const RECHECK: Duration = setback::FIRST;
 /// Where there is no way to one peer's address, the devices are looked at, but no more often than this.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 

@@ -8,10 +8,8 @@ use tabane_io::netlink::Interface;
 use tabane_proto::{LinkConfig, LinkId, Node, NodeStats, Time, Transmit};
 
 use crate::link::{Link, LinkSpec, LinkStatus, RECHECK, Waking};
+use crate::setback::Setback;
 use crate::system::{Socket, System};
-
-/// How long it is waited at most until the kernel is asked again for what it did not tell.
-const RECHECK_MAX: Duration = Duration::from_secs(16);
 
 /// A switch port forwards some time after the carrier is up: for so long the
 /// link's neighbours …
@@ -24,8 +22,10 @@ pub(crate) struct Links<S: System> {
     links: Vec<Link<S::Socket>>,
     /// As they were when links were last compared with them.
     devices: Vec<Interface>,
-    /// The kernel did not tell them when it was last asked: how long after that it is asked again.
-    is_blind_for: Option<Duration>,
+    /// The kernel did not tell them when it was last asked …
+    blindness: Setback,
+    /// … and is not asked again before.
+    blind_until: Time,
     port: u16,
 }
 
@@ -74,7 +74,8 @@ impl<S: System> Links<S> {
             system,
             links: links.collect(),
             devices: Vec::new(),
-            is_blind_for: None,
+            blindness: Setback::default(),
+            blind_until: Time::ZERO,
             port,
         }
     }
@@ -101,7 +102,7 @@ impl<S: System> Links<S> {
         granted.unwrap_or(256 * 1024).min(u32::MAX as usize) as u32
     }
 
-    /// Reads what the kernel has to tell; returns whether anything may have changed.
+    /// Reads what the kernel has to tell; returns whether it is to be looked what has changed.
     pub fn hear(&mut self) -> bool {
         let changes = self.system.changes();
         for link in &mut self.links {
@@ -110,7 +111,7 @@ impl<S: System> Links<S> {
             let is_own = |about: Option<u32>| about.is_none() || about == own;
             link.changed |= changes.iter().any(|change| is_own(change.device()));
         }
-        !changes.is_empty()
+        !changes.is_empty() && !self.blindness.lasts()
     }
 
     /// Makes sockets for links whose address is there, drops those whose address
@@ -122,7 +123,7 @@ impl<S: System> Links<S> {
             // No descriptor is left, say.
             Err(error) => return self.go_blind(now, &error),
         };
-        if self.is_blind_for.take().is_some() {
+        if self.blindness.end() {
             words.push("the kernel tells this host's devices again".to_owned());
         }
         for link in &mut self.links {
@@ -151,20 +152,17 @@ impl<S: System> Links<S> {
     /// All stays as it was seen last: that it could not be looked is not that anything is gone. What changed is not
     /// told again, so it is looked again, ever later. Returns what is to be said of it: once.
     fn go_blind(&mut self, now: Time, error: &io::Error) -> Vec<String> {
-        let before = self.is_blind_for;
-        let pause = before.map_or(RECHECK, |pause| (pause * 2).min(RECHECK_MAX));
-        self.is_blind_for = Some(pause);
-        let again = Some(now + pause);
-        self.links.iter_mut().for_each(|l| l.recheck_at = again);
+        let is_known = self.blindness.lasts();
+        self.blind_until = now + self.blindness.pause();
         let words = format!(
             "the kernel does not tell this host's devices ({error}): links and virtual NIC stay as they were last seen"
         );
-        before.is_none().then_some(words).into_iter().collect()
+        (!is_known).then_some(words).into_iter().collect()
     }
 
     /// The devices of this host, as they are; `None`: the kernel did not tell them when it was last asked.
     pub fn devices(&self) -> Option<&[Interface]> {
-        self.is_blind_for.is_none().then_some(&self.devices)
+        (!self.blindness.lasts()).then_some(&self.devices)
     }
 
     pub fn configs(&self) -> Vec<LinkConfig> {
@@ -225,19 +223,27 @@ impl<S: System> Links<S> {
     }
 
     pub fn recheck_due(&self, now: Time) -> bool {
-        self.links
-            .iter()
-            .any(|l| l.recheck_at.is_some_and(|at| at <= now))
+        self.recheck_at().is_some_and(|at| at <= now)
+    }
+
+    /// When the devices are to be looked at though the kernel tells of no change.
+    fn recheck_at(&self) -> Option<Time> {
+        match self.blindness.lasts() {
+            true => Some(self.blind_until),
+            false => self.links.iter().filter_map(|l| l.recheck_at).min(),
+        }
     }
 
     pub fn next_timeout(&self) -> Option<Time> {
         let held = self.links.iter().filter_map(Link::retry_at).min();
-        let recheck = self.links.iter().filter_map(|l| l.recheck_at).min();
         let waking = self
             .links
             .iter()
             .filter_map(|l| Some(l.waking.as_ref()?.ask_at));
-        [held, recheck, waking.min()].into_iter().flatten().min()
+        [held, self.recheck_at(), waking.min()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

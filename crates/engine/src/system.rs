@@ -144,7 +144,12 @@ impl System for Kernel {
 
     fn changes(&mut self) -> Vec<Change> {
         // Whatever an error is, the answer is to look again.
-        self.monitor.poll().unwrap_or_else(|_| vec![Change::Resync])
+        let polled = self.monitor.poll();
+        let changes = polled.unwrap_or_else(|_| vec![Change::Resync]);
+        if changes.contains(&Change::Resync) {
+            self.poller.stumble();
+        }
+        changes
     }
 
     fn open(

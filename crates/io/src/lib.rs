@@ -17,6 +17,7 @@ pub mod clock;
 pub mod credentials;
 pub mod entropy;
 pub mod ethtool;
+pub mod failure;
 pub mod handover;
 pub mod namespaces;
 pub mod netlink;

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use crate::sys::{check, check_fd};
@@ -13,6 +14,9 @@ pub const READY_MAX: usize = 64;
 
 /// Descriptors that may end one [`sleep`].
 pub const SLEEP_DESCRIPTORS_MAX: usize = 2;
+
+/// How long a wait rests at most, ms, for what could not be taken: shorter than it takes a peer to think a path silent.
+const REST_MAX_MS: u64 = 16;
 
 /// What to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,10 @@ pub struct Poller {
     epoll: OwnedFd,
     /// Cleared when the kernel (before 5.11) or a seccomp filter refuses `epoll_pwait2`.
     nanoseconds: AtomicBool,
+    /// Something could not be taken since the last wait.
+    has_stumbled: AtomicBool,
+    /// How long the last wait rested for that, ms.
+    rest_ms: AtomicU64,
 }
 
 impl Poller {
@@ -84,7 +92,30 @@ impl Poller {
         Ok(Poller {
             epoll,
             nanoseconds: AtomicBool::new(true),
+            has_stumbled: AtomicBool::new(false),
+            rest_ms: AtomicU64::new(0),
         })
+    }
+
+    /// Something that was ready could not be taken, for want of memory, say, and is ready still: it would end
+    /// wait after wait at once. So the next one rests first, ever longer (1 to 16 ms) while it goes on.
+    pub fn stumble(&self) {
+        self.has_stumbled.store(true, Ordering::Relaxed);
+    }
+
+    fn rest(&self) {
+        let has_stumbled = self.has_stumbled.load(Ordering::Relaxed);
+        let before = self.rest_ms.load(Ordering::Relaxed);
+        if !has_stumbled && before == 0 {
+            return;
+        }
+        let rest = match has_stumbled {
+            true => (before * 2).clamp(1, REST_MAX_MS),
+            false => 0,
+        };
+        self.has_stumbled.store(false, Ordering::Relaxed);
+        self.rest_ms.store(rest, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(rest));
     }
 
     /// Starts waiting for `fd`; reports carry `token`. Closing the last
@@ -129,6 +160,7 @@ impl Poller {
     /// None in practice; a kernel out of memory.
     pub fn wait(&self, timeout: Option<Duration>, out: &mut Vec<Ready>) -> io::Result<()> {
         out.clear();
+        self.rest();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; READY_MAX];
         let count = match self.wait_raw(timeout, &mut events) {
             Ok(count) => count,
@@ -322,6 +354,26 @@ mod tests {
         let mut ready = Vec::new();
         poller.wait(None, &mut ready).unwrap();
         assert!(ready[0].readable && ready[0].failed);
+    }
+
+    #[test]
+    fn what_cannot_be_taken_ends_ever_fewer_waits() {
+        let (poller, mut a, b) = pair();
+        poller.register(&b, 0, Interest::Read).unwrap();
+        a.write_all(b"x").unwrap();
+        let mut ready = Vec::new();
+        let mut rested = Vec::new();
+        for _ in 0..7 {
+            poller.wait(None, &mut ready).unwrap();
+            assert_eq!(ready.len(), 1, "it is ready still");
+            rested.push(poller.rest_ms.load(Ordering::Relaxed));
+            poller.stumble();
+        }
+        assert_eq!(rested, [0, 1, 2, 4, 8, 16, 16]);
+        for _ in 0..2 {
+            poller.wait(None, &mut ready).unwrap();
+        }
+        assert_eq!(poller.rest_ms.load(Ordering::Relaxed), 0);
     }
 
     #[test]

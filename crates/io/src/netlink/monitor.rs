@@ -96,10 +96,11 @@ impl LinkMonitor {
         Ok(LinkMonitor { socket })
     }
 
-    /// What happened since the last call, in order; empty when nothing did.
+    /// What happened since the last call, in order; empty when nothing did. Lost or unreadable messages are a
+    /// [`Change::Resync`].
     ///
     /// # Errors
-    /// Not expected; lost or unreadable messages are a [`Change::Resync`].
+    /// They cannot be read now, which says no more than that.
     pub fn poll(&mut self) -> io::Result<Vec<Change>> {
         let mut changes = Vec::new();
         for _ in 0..DATAGRAMS_PER_POLL {
@@ -108,6 +109,7 @@ impl LinkMonitor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     changes.push(Change::Resync);
+                    break;
                 }
                 Err(error) => return Err(error),
             }

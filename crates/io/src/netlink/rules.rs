@@ -219,9 +219,10 @@ impl RoutingMonitor {
     pub fn has_changed(&mut self) -> bool {
         for nth in 0..DATAGRAMS_MAX {
             match self.socket.receive() {
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return nth > 0,
                 // What was lost was a change.
-                _ => {}
+                Err(_) => return true,
             }
         }
         true

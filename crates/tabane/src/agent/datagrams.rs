@@ -28,8 +28,12 @@ impl Agent {
                 self.watch_datagrams(index);
                 return false;
             }
-            let Ok(Some((from, to, bytes))) = capture.next_datagram(&mut self.buffer) else {
-                return false;
+            let (from, to, bytes) = match capture.next_datagram(&mut self.buffer) {
+                Ok(Some(next)) => next,
+                none => {
+                    let _ = self.taken(none);
+                    return false;
+                }
             };
             let data = &self.buffer[..bytes];
             let is_chosen = place.source_for(to.ip()) != Some(from.ip());
@@ -84,7 +88,8 @@ impl Agent {
         let place = self.flows.place_of(index);
         let place = place.and_then(|place| self.places.get(place));
         if let Some(capture) = place.and_then(|place| place.capture.as_ref()) {
-            self.flows.give_back(now, index, capture, &mut self.buffer);
+            let given = self.flows.give_back(now, index, capture, &mut self.buffer);
+            let _ = self.taken(given.map(Some));
         }
     }
 
@@ -123,8 +128,12 @@ impl Agent {
             let _ = capture.refuse_datagram(from, to);
         }
         for _ in 0..TURN_DATAGRAMS {
-            let Some((from, to, bytes)) = self.hosted.receive(now, index, &mut self.buffer) else {
-                return;
+            let (from, to, bytes) = match self.hosted.receive(now, index, &mut self.buffer) {
+                Ok(Some(next)) => next,
+                none => {
+                    let _ = self.taken(none);
+                    return;
+                }
             };
             // What is lost here might have been lost anywhere.
             let _ = capture.send_datagram(from, to, &self.buffer[..bytes]);

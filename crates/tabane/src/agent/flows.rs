@@ -139,9 +139,18 @@ impl Flows {
     }
 
     /// Gives the program what has come for it.
-    pub fn give_back(&mut self, now: Time, index: usize, capture: &Capture, buffer: &mut [u8]) {
+    ///
+    /// # Errors
+    /// No more can be read now: in most cases, there is no more.
+    pub fn give_back(
+        &mut self,
+        now: Time,
+        index: usize,
+        capture: &Capture,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
         let Some(flow) = self.flows.get_mut(index) else {
-            return;
+            return Ok(());
         };
         let (_, source, destination) = flow.ends;
         for _ in 0..TURN_DATAGRAMS {
@@ -152,12 +161,13 @@ impl Flows {
                     flow.refuse(capture);
                     continue;
                 }
-                Err(_) => return,
+                Err(error) => return Err(error),
             };
             flow.used = now;
             flow.failures = 0;
             let _ = capture.send_datagram(destination, source, &buffer[..bytes]);
         }
+        Ok(())
     }
 
     /// Forgets what is idle.

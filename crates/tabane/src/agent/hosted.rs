@@ -368,21 +368,28 @@ impl Hosted {
     }
 
     /// The next datagram: from whom, to whom, and how many bytes of it are in `buffer`.
+    ///
+    /// # Errors
+    /// It cannot be read now.
     pub fn receive(
         &mut self,
         now: Time,
         index: usize,
         buffer: &mut [u8],
-    ) -> Option<(SocketAddr, SocketAddr, usize)> {
-        let port = self.ports.get(index)?;
-        let Socket::Datagrams(datagrams) = &port.socket else {
-            return None;
+    ) -> io::Result<Option<(SocketAddr, SocketAddr, usize)>> {
+        let Some(port) = self.ports.get(index) else {
+            return Ok(None);
         };
-        let (from, mut to, bytes) = datagrams.receive(buffer).ok()??;
+        let Socket::Datagrams(datagrams) = &port.socket else {
+            return Ok(None);
+        };
+        let Some((from, mut to, bytes)) = datagrams.receive(buffer)? else {
+            return Ok(None);
+        };
         if port.address.ip().is_unspecified() {
             to = self.correspondents.asked(now, index, from, to);
         }
-        Some((from, (to, port.address.port()).into(), bytes))
+        Ok(Some((from, (to, port.address.port()).into(), bytes)))
     }
 
     /// Whom the program of a port has sent something to though there is nobody, and from which

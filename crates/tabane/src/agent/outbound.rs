@@ -37,7 +37,8 @@ impl Agent {
             let Some(capture) = self.places.get(index).and_then(|p| p.capture.as_ref()) else {
                 return;
             };
-            let Ok(Some(syn)) = capture.next_syn() else {
+            let next = capture.next_syn();
+            let Ok(Some(syn)) = self.taken(next) else {
                 return;
             };
             self.hold(now, node, directory, index, syn);

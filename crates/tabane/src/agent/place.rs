@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use tabane_io::capture::{Capture, Syn, connection_from, source_for};
 use tabane_io::credentials::{Credentials, peer_groups};
+use tabane_io::failure::says_nothing;
 use tabane_io::handover::Handover;
 use tabane_io::poll::Interest;
 use tabane_io::process::user_of;
@@ -198,7 +199,9 @@ impl Place {
         while let Some(said) = self.unsaid.front() {
             match self.supervisor.send(&said.words, &[]) {
                 Ok(()) => drop(self.unsaid.pop_front()),
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+                Err(error) => {
+                    return error.kind() == io::ErrorKind::WouldBlock || says_nothing(&error);
+                }
             }
         }
         true
@@ -289,11 +292,14 @@ impl Agent {
             let entry = self.places.vacant_entry();
             let token = token(Kind::Supervisor, entry.key());
             let registered = self.poller.register(&*supervisor, token, Interest::Read);
-            if registered.is_ok() {
-                self.places_begun += 1;
-                self.books.open(self.places_begun, who.uid);
-                entry.insert(Place::new(now, supervisor, who, self.places_begun));
+            if let Err(error) = registered {
+                // It finds the connection closed.
+                self.stumble("a program cannot begin", &error);
+                continue;
             }
+            self.places_begun += 1;
+            self.books.open(self.places_begun, who.uid);
+            entry.insert(Place::new(now, supervisor, who, self.places_begun));
         }
     }
 
@@ -347,6 +353,9 @@ impl Agent {
             let (message, mut descriptors) = match self.alarm.bounds(WAIT_MAX, received) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if says_nothing(&error) => {
+                    return self.stumble("what supervisors say cannot be read", &error);
+                }
                 Err(_) => return self.end_place(now, node, index),
             };
             // More than it may have closed may not come of one user.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
+use tabane_io::failure::says_nothing;
 use tabane_proto::link::PathState;
 use tabane_proto::{Node, PeerId, Time};
 
@@ -66,9 +67,12 @@ impl Agent {
         match standing {
             Standing::Goes { eager } => {
                 let (near, plain) = (token(Kind::Near, index), token(Kind::Plain, index));
-                if relay.watch(&self.poller, near, plain).is_err() {
-                    self.reset(now, node, index);
-                    return;
+                if let Err(error) = relay.watch(&self.poller, near, plain) {
+                    if !says_nothing(&error) {
+                        return self.reset(now, node, index);
+                    }
+                    self.stumble("a connection cannot be waited for", &error);
+                    return self.wait_for_turn(index);
                 }
                 self.unread.note(&mut self.relays, index);
                 if eager {

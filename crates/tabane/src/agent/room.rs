@@ -4,12 +4,14 @@
 use std::fs::File;
 use std::io;
 
+use tabane_io::failure::says_nothing;
 use tabane_io::process::raise_descriptor_limit;
 
 use super::flows::FLOWS_MAX;
 use super::hosted::HOSTED_MAX;
 use super::spares::SPARES_MAX;
 use super::{Agent, PLACES_MAX, RELAYS_MAX};
+use crate::daemon::log;
 use crate::status::is_exhausted;
 
 /// What everything but connections may need, and the daemon itself besides.
@@ -81,7 +83,7 @@ impl Agent {
     }
 
     /// What was accepted, if anything was. One for whom there is no descriptor is turned away: were it
-    /// left waiting, the loop would be woken for it without a pause.
+    /// left waiting, the loop would be woken for it without a pause. Who cannot be is left, and the loop rests.
     pub(super) fn accepted<T>(
         &mut self,
         accept: impl Fn(&Agent) -> io::Result<Option<T>>,
@@ -94,11 +96,39 @@ impl Agent {
         if is_exhausted(&error) {
             self.stats.descriptors_full += 1;
             self.room.spare = None;
-            if let Ok(Some(one)) = accept(self) {
-                turn_away(one);
-            }
+            let other = accept(self);
             self.room.spare = File::open(SPARE).ok();
+            if let Ok(other) = other {
+                other.map(turn_away);
+                return None;
+            }
+        }
+        if says_nothing(&error) {
+            self.stumble("connections cannot be accepted", &error);
         }
         None
+    }
+
+    /// Something that is ready cannot be taken now: it is tried again, less often than the loop could. The log
+    /// tells it once.
+    pub(super) fn stumble(&mut self, what: &'static str, error: &io::Error) {
+        self.poller.stumble();
+        if self.told.insert(what) {
+            log::line(format!("tabane run: {what}: {error}; still trying"));
+        }
+    }
+
+    /// What was read, if that is not only put off: then the loop rests first.
+    ///
+    /// # Errors
+    /// What it tells of what was read.
+    pub(super) fn taken<T>(&mut self, read: io::Result<Option<T>>) -> io::Result<Option<T>> {
+        match read {
+            Err(error) if says_nothing(&error) => {
+                self.stumble("what programs send cannot be read", &error);
+                Ok(None)
+            }
+            read => read,
+        }
     }
 }

@@ -93,6 +93,10 @@ pub struct Nic {
     paused: bool,
     ahead: ReadAhead,
     watched: bool,
+    /// The poller does not take it: it is read unasked.
+    is_unwatchable: bool,
+    /// It could not be read though there may be something.
+    has_stumbled: bool,
     token: u64,
 }
 
@@ -143,6 +147,8 @@ impl Nic {
             paused: false,
             ahead: ReadAhead::new(),
             watched: false,
+            is_unwatchable: false,
+            has_stumbled: false,
             token,
         })
     }
@@ -236,6 +242,7 @@ impl Nic {
     /// Reads frames and hands them to the node until there are no more or
     /// enough wait to be sent. Returns whether what was read was small.
     pub fn produce(&mut self, now: Time, node: &mut Node) -> bool {
+        self.readable |= self.is_unwatchable;
         let mut small = false;
         for count in 0..FRAMES_PER_TURN {
             self.paused = self.enough_queued(node);
@@ -248,8 +255,9 @@ impl Nic {
             let mut frame = node.frame_buffer();
             match self.vnic.read_frame(&mut frame) {
                 Ok(true) => {}
-                Ok(false) | Err(_) => {
+                none => {
                     node.recycle_frame(frame);
+                    self.has_stumbled |= none.is_err();
                     self.readable = false;
                     self.ahead.on_empty(self.ports.waiting(node).bytes);
                     return small;
@@ -331,16 +339,23 @@ impl Nic {
     /// Waits for the device to be readable exactly when reading is not paused
     /// and nothing is known to be there. Returns whether something is known to
     /// be there and may be read: then the loop must not sleep.
+    ///
+    /// # Errors
+    /// The poller does not take it now: until it does, it is looked at each turn.
     pub fn before_wait(&mut self, node: &Node, poller: &Poller) -> io::Result<bool> {
         // Much may have been sent since reading was paused.
         self.paused = self.enough_queued(node);
+        if core::mem::take(&mut self.has_stumbled) {
+            poller.stumble();
+        }
         let want = !self.paused && !self.readable;
         if want != self.watched {
-            if want {
-                poller.register(&self.vnic, self.token, Interest::Read)?;
-            } else {
-                poller.deregister(&self.vnic)?;
-            }
+            let set = match want {
+                true => poller.register(&self.vnic, self.token, Interest::Read),
+                false => poller.deregister(&self.vnic),
+            };
+            self.is_unwatchable = want && set.is_err();
+            set?;
             self.watched = want;
         }
         Ok(self.readable && !self.paused)

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
 use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
-use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN};
+use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN, Setback};
+use tabane_io::clock;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::netlink::Interface;
@@ -21,7 +22,7 @@ use tabane_proto::op::OpEvent;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 
-use super::lines::PeerLines;
+use super::lines::{Allowance, Lines, PeerLines};
 use super::log;
 use super::manager::Manager;
 use super::nic::{Condition, NAME as NIC, Nic};
@@ -62,6 +63,12 @@ const UNUSED_MAX: Duration = Duration::from_secs(5);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Of what cannot be waited for.
+const OF_DEAFNESS: Allowance = Allowance {
+    burst: 1,
+    interval: Duration::from_secs(60),
+};
+
 impl Life {
     /// Whether it is here for everybody.
     fn is_for_all(self) -> bool {
@@ -100,8 +107,11 @@ pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem], life: Life) -> u8 
     for warning in warnings {
         log::line(warning);
     }
-    match Daemon::start(cluster, me, life).and_then(|(engine, daemon)| daemon.run(engine)) {
-        Ok(()) => exit_codes::OK,
+    match Daemon::start(cluster, me, life) {
+        Ok((engine, daemon)) => {
+            daemon.run(engine);
+            exit_codes::OK
+        }
         Err(message) => cli::failure(message),
     }
 }
@@ -135,8 +145,12 @@ pub(super) struct Daemon {
     /// The agent has more to do at once.
     is_eager: bool,
     stop: bool,
-    /// Why it cannot go on.
-    failed: Option<String>,
+    /// When a virtual NIC is to be made in place of one that is gone, and whether that has failed.
+    make_nic_at: Option<Time>,
+    no_nic: Setback,
+    /// What the log tells of events, and of those of the virtual NIC, that cannot be waited for.
+    no_events: Lines,
+    no_word_of_nic: Lines,
 }
 
 impl Daemon {
@@ -182,7 +196,7 @@ impl Daemon {
         let metrics = metrics.map(serve).transpose()?;
         let started = engine.now();
         let steers = cluster.mptcp && life.is_for_all();
-        let helm = steers.then(|| Helm::start(engine.poller(), TOKEN_KEEPER, started));
+        let helm = steers.then(|| Helm::start(engine.poller(), started));
         let daemon = Daemon {
             cluster: cluster.clone(),
             me,
@@ -206,22 +220,26 @@ impl Daemon {
             look_at: started,
             is_eager: false,
             stop: false,
-            failed: None,
+            make_nic_at: None,
+            no_nic: Setback::default(),
+            no_events: Lines::new(started, OF_DEAFNESS),
+            no_word_of_nic: Lines::new(started, OF_DEAFNESS),
         };
         Ok((engine, daemon))
     }
 
     /// The loop, until a signal ends it.
-    fn run(mut self, mut engine: Engine) -> Result<(), String> {
+    fn run(mut self, mut engine: Engine) {
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
         let _ = cli::print("ready\n");
         self.manager.tell(State::Ready);
-        while !self.stop && self.failed.is_none() {
+        while !self.stop {
             let patience = self.manager.patience(rates::INTERVAL);
-            engine
-                .turn(&mut self, Some(patience))
-                .map_err(|e| format!("waiting for events failed: {e}"))?;
-            self.manager.turned(engine.now());
+            match engine.turn(&mut self, Some(patience)) {
+                Ok(()) => self.manager.turned(engine.now()),
+                // The service manager ends one that hears nothing for long.
+                Err(error) => tell_deafness(engine.now(), &mut self.no_events, "events", &error),
+            }
             self.stop |= self.is_unused(engine.now(), &engine.node);
         }
         self.manager.tell(State::Stopping);
@@ -230,17 +248,25 @@ impl Daemon {
         engine.flush(engine.now());
         self.helm.stop(engine.poller());
         log::line("stopped");
-        self.failed.map_or(Ok(()), Err)
     }
 
-    /// Makes another virtual NIC in place of one that is gone.
-    fn make_nic_again(&mut self) {
-        let address = self.cluster.nodes[self.me].vnic;
-        self.nic = None;
-        match address.map(|address| open_nic(&self.cluster, address, &self.peers)) {
-            Some(Ok(nic)) => self.nic = Some(nic),
-            Some(Err(error)) => self.failed = Some(error),
-            None => {}
+    /// Makes another virtual NIC in place of one that is gone, if that is due.
+    fn make_nic_again(&mut self, now: Time) {
+        let due = self.make_nic_at.take_if(|at| *at <= now);
+        let Some(address) = due.and(self.cluster.nodes[self.me].vnic) else {
+            return;
+        };
+        match open_nic(&self.cluster, address, &self.peers) {
+            Ok(nic) => {
+                self.no_nic.end();
+                self.nic = Some(nic);
+            }
+            Err(error) => {
+                if !self.no_nic.lasts() {
+                    log::line(format!("{NIC} cannot be made again: {error}; still trying"));
+                }
+                self.make_nic_at = Some(now + self.no_nic.pause());
+            }
         }
     }
 
@@ -334,6 +360,15 @@ impl Daemon {
             || "?".to_owned(),
             |node| self.cluster.nodes[node].name.clone(),
         )
+    }
+}
+
+/// Has the log tell that the loop is not told of `what`, unless it has a moment ago: that may come and go.
+fn tell_deafness(now: Time, lines: &mut Lines, what: &str, error: &std::io::Error) {
+    if lines.take(now, OF_DEAFNESS).is_some() {
+        log::line(format!(
+            "the kernel does not tell of {what} ({error}); still trying"
+        ));
     }
 }
 
@@ -613,6 +648,7 @@ impl Host for Daemon {
             self.is_eager = agent.turn(now, node, rules);
             said = agent.take_said();
         }
+        self.make_nic_again(now);
         let Some(nic) = &mut self.nic else {
             return said;
         };
@@ -627,11 +663,12 @@ impl Host for Daemon {
         let Some(nic) = &mut self.nic else {
             return self.is_eager;
         };
-        let is_eager = nic.before_wait(node, poller).unwrap_or_else(|error| {
-            self.failed = Some(format!("{NIC} can no longer be read: {error}"));
-            true
+        let is_pending = nic.before_wait(node, poller).unwrap_or_else(|error| {
+            let now = Time::from_ns(clock::now_ns());
+            tell_deafness(now, &mut self.no_word_of_nic, NIC, &error);
+            false
         });
-        is_eager || self.is_eager
+        is_pending || self.is_eager
     }
 
     fn link_changed(&mut self, text: &str) {
@@ -650,7 +687,10 @@ impl Host for Daemon {
             Some(trouble) => log::line(format!("{NIC}: {trouble}")),
         }
         if nic.condition() == Condition::Gone {
-            self.make_nic_again();
+            let now = Time::from_ns(clock::now_ns());
+            self.nic = None;
+            self.make_nic_at = Some(now);
+            self.make_nic_again(now);
         }
     }
 }

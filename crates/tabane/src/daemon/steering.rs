@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::process::Child;
 
-use tabane_engine::LoopTurn;
+use tabane_engine::{LoopTurn, Setback};
 use tabane_io::clock;
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::link::PathState;
@@ -16,15 +16,18 @@ use crate::steer::{Loss, PathPicture, PeerPicture, Picture, Report, Steering};
 /// A path that was never answered has failed when the peer has been there for this long.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// When there is another keeper for one that has ended by itself.
-const ANOTHER_AFTER: Duration = Duration::from_secs(1);
+/// A keeper that ends after so long has steered.
+const HAS_STEERED: Duration = Duration::from_secs(60);
 
 /// The keeper, if it is wanted and there.
 #[derive(Debug, Default)]
 pub struct Helm {
     steering: Option<Steering>,
-    /// When another one is to be started.
+    /// When another one is to be started: there is none.
     start_at: Option<Time>,
+    /// When the last one was, and how often they have ended soon.
+    started: Time,
+    setback: Setback,
     /// The one before, if it was not seen to end.
     former: Option<Child>,
     /// When the links are to be told anew.
@@ -35,25 +38,41 @@ pub struct Helm {
 
 impl Helm {
     /// Starts a keeper. Without one everything else works.
-    pub fn start(poller: &Poller, token: u64, now: Time) -> Helm {
+    pub fn start(poller: &Poller, now: Time) -> Helm {
+        let mut helm = Helm::default();
+        helm.begin(poller, now);
+        helm
+    }
+
+    fn begin(&mut self, poller: &Poller, now: Time) {
+        (self.start_at, self.started) = (None, now);
         let started = Steering::start().and_then(|steering| {
-            poller.register(&steering, token, Interest::Read)?;
+            poller.register(&steering, TOKEN_KEEPER, Interest::Read)?;
             Ok(steering)
         });
         match started {
-            Ok(steering) => Helm {
-                steering: Some(steering),
-                draw_at: Some(now),
-                ..Helm::default()
-            },
-            Err(error) => {
-                log::line(format!("Multipath TCP is not steered: {error}"));
-                Helm {
-                    failed: Some(error.to_string()),
-                    ..Helm::default()
-                }
+            Ok(steering) => {
+                self.steering = Some(steering);
+                self.draw_at = Some(now);
             }
+            Err(error) => self.fail(now, error.to_string()),
         }
+    }
+
+    /// Nothing can be steered: that is told once, and tried again ever later.
+    fn fail(&mut self, now: Time, why: String) {
+        if self.failed.as_ref() != Some(&why) {
+            log::line(format!("Multipath TCP is not steered: {why}; still trying"));
+        }
+        self.failed = Some(why);
+        self.start_later(now);
+    }
+
+    fn start_later(&mut self, now: Time) {
+        if now.since(self.started) > HAS_STEERED {
+            self.setback.end();
+        }
+        self.start_at = Some(now + self.setback.pause());
     }
 
     /// What the keeper has seen and done; `None`: nothing is steered.
@@ -87,12 +106,17 @@ impl Helm {
     /// The cluster is another one.
     pub fn redraw(&mut self, now: Time) {
         self.draw_at = Some(now);
+        self.start_at = self.start_at.map(|_| now);
     }
 
     /// Has everything put back.
     pub fn stop(&mut self, poller: &Poller) {
         self.start_at = None;
         self.failed = None;
+        self.let_go(poller);
+    }
+
+    fn let_go(&mut self, poller: &Poller) {
         if let Some(steering) = self.steering.take() {
             let _ = poller.deregister(&steering);
             self.former = Some(steering.stop());
@@ -106,8 +130,7 @@ impl Helm {
             if let Some(former) = &mut self.former {
                 let _ = former.try_wait();
             }
-            *self = Helm::start(poller, TOKEN_KEEPER, now);
-            self.start_at = self.steering.is_none().then(|| now + ANOTHER_AFTER);
+            self.begin(poller, now);
         }
     }
 }
@@ -167,8 +190,9 @@ impl Daemon {
         let Some(mut steering) = self.helm.steering.take() else {
             return;
         };
-        match steering.ready() {
+        match steering.ready(turn.poller) {
             Ok(said) => {
+                self.helm.failed = None;
                 said.iter().for_each(log::line);
                 for (peer, index) in &self.peers {
                     let serves = steering.serves(&self.cluster.nodes[*index].name);
@@ -178,15 +202,13 @@ impl Daemon {
             }
             Err(loss) => {
                 self.helm.steering = Some(steering);
-                self.leave_helm(turn);
+                self.helm.let_go(turn.poller);
+                self.watch_no_more(turn);
                 match loss {
-                    Loss::Failed(why) => {
-                        log::line(format!("Multipath TCP is not steered: {why}"));
-                        self.helm.failed = Some(why);
-                    }
+                    Loss::Failed(why) => self.helm.fail(turn.now, why),
                     Loss::Ended => {
                         log::line("the keeper of Multipath TCP has ended; another one is started");
-                        self.helm.start_at = Some(turn.now + ANOTHER_AFTER);
+                        self.helm.start_later(turn.now);
                     }
                 }
             }
@@ -200,7 +222,7 @@ impl Daemon {
             self.helm.is_steering(),
         ) {
             (false, true) => self.leave_helm(turn),
-            (true, false) => self.helm = Helm::start(turn.poller, TOKEN_KEEPER, turn.now),
+            (true, false) => self.helm = Helm::start(turn.poller, turn.now),
             (true, true) => self.helm.redraw(turn.now),
             (false, false) => self.helm.failed = None,
         }
@@ -209,6 +231,10 @@ impl Daemon {
     /// Steers no more.
     pub(super) fn leave_helm(&mut self, turn: &mut LoopTurn<'_>) {
         self.helm.stop(turn.poller);
+        self.watch_no_more(turn);
+    }
+
+    fn watch_no_more(&self, turn: &mut LoopTurn<'_>) {
         for (peer, _) in &self.peers {
             turn.node.watch(*peer, false);
         }

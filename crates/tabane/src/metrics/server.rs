@@ -129,12 +129,17 @@ enum Listening {
 impl Service {
     fn run(mut self) {
         let mut ready: Vec<Ready> = Vec::new();
+        let mut is_told = false;
         loop {
             self.listen();
             let timeout = self.next_timeout();
             if let Err(error) = self.poller.wait(timeout, &mut ready) {
-                (self.log)(format!("metrics: no longer served: {}", plain(&error)));
-                return;
+                if !std::mem::replace(&mut is_told, true) {
+                    let why = plain(&error);
+                    (self.log)(format!("metrics cannot be served: {why}; still trying"));
+                }
+                self.poller.stumble();
+                continue;
             }
             if ready.iter().any(|r| r.token == TOKEN_STOP) {
                 return;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use tabane_io::credentials::{own_uid, peer};
@@ -78,8 +78,8 @@ pub struct ControlServer {
     /// Given up to turn a client away when there is no descriptor to serve it with.
     spare: Option<File>,
     closing: Closing,
-    /// Whether the last client was turned away.
-    exhausted: bool,
+    /// Whether the last client could not be taken in.
+    is_failing: bool,
 }
 
 /// No more descriptors for this process, or for the machine.
@@ -107,7 +107,7 @@ impl ControlServer {
             shown: Shown::default(),
             spare: File::open(SPARE).ok(),
             closing: Closing::default(),
-            exhausted: false,
+            is_failing: false,
         })
     }
 
@@ -121,9 +121,8 @@ impl ControlServer {
     /// were told just now.
     ///
     /// # Errors
-    /// Those of the poller and of `accept`, such as no descriptor left (told for
-    /// the first of the clients turned away for it); the server goes on with the
-    /// next call.
+    /// A client could not be taken in, for want of descriptors, say (told for the
+    /// first of several); the server goes on with the next call.
     pub fn turn(
         &mut self,
         poller: &Poller,
@@ -144,8 +143,12 @@ impl ControlServer {
             };
             match client.advance(line) {
                 Progress::WaitReadable => {}
-                Progress::WaitWritable => poller.modify(&*client, token, Interest::ReadWrite)?,
-                Progress::Done => close(poller, &mut self.closing, slot.take()),
+                Progress::WaitWritable
+                    if poller.modify(&*client, token, Interest::ReadWrite).is_ok() => {}
+                // Who would never be told the rest is told that it is over.
+                Progress::WaitWritable | Progress::Done => {
+                    close(poller, &mut self.closing, slot.take());
+                }
             }
         }
         accepted
@@ -154,49 +157,59 @@ impl ControlServer {
     fn accept(&mut self, poller: &Poller) -> io::Result<()> {
         // Bounded, so that a storm of clients does not hold up the daemon's loop.
         for _ in 0..CLIENTS_MAX {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+            let mut is_left = false;
+            let taken_in = match self.listener.accept() {
+                Ok((stream, _)) => self.take_in(poller, stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if is_exhausted(&error) => {
-                    self.turn_away();
-                    if std::mem::replace(&mut self.exhausted, true) {
-                        continue;
-                    }
-                    return Err(error);
+                Err(error) => {
+                    is_left = !is_exhausted(&error) || !self.turn_away();
+                    Err(error)
                 }
-                Err(error) => return Err(error),
             };
-            self.exhausted = false;
-            let uid = peer(&stream).map(|who| who.uid);
-            let is_owner = uid.is_ok_and(|uid| uid == 0 || uid == own_uid());
-            let caller = match is_owner {
-                true => Caller::Owner,
-                false => Caller::Anyone,
-            };
-            let occupants = self.slots.each_ref();
-            let occupants =
-                occupants.map(|slot| slot.as_ref().map(|(_, caller, came)| (*caller, *came)));
-            let client = Client::new(stream)?;
-            let Some(index) = place_for(caller, occupants) else {
-                close(poller, &mut self.closing, Some((client, caller, 0)));
-                continue;
-            };
-            close(poller, &mut self.closing, self.slots[index].take());
-            let token = self.first_token + 1 + index as u64;
-            poller.register(&client, token, Interest::Read)?;
-            self.accepted += 1;
-            self.slots[index] = Some((client, caller, self.accepted));
+            let is_known = std::mem::replace(&mut self.is_failing, taken_in.is_err());
+            if is_left {
+                poller.stumble();
+            }
+            match taken_in {
+                Err(error) if !is_known => return Err(error),
+                Err(_) if is_left => return Ok(()),
+                Ok(()) | Err(_) => {}
+            }
         }
         Ok(())
     }
 
+    fn take_in(&mut self, poller: &Poller, stream: UnixStream) -> io::Result<()> {
+        let uid = peer(&stream).map(|who| who.uid);
+        let is_owner = uid.is_ok_and(|uid| uid == 0 || uid == own_uid());
+        let caller = match is_owner {
+            true => Caller::Owner,
+            false => Caller::Anyone,
+        };
+        let occupants = self.slots.each_ref();
+        let occupants =
+            occupants.map(|slot| slot.as_ref().map(|(_, caller, came)| (*caller, *came)));
+        let client = Client::new(stream)?;
+        let Some(index) = place_for(caller, occupants) else {
+            close(poller, &mut self.closing, Some((client, caller, 0)));
+            return Ok(());
+        };
+        close(poller, &mut self.closing, self.slots[index].take());
+        let token = self.first_token + 1 + index as u64;
+        poller.register(&client, token, Interest::Read)?;
+        self.accepted += 1;
+        self.slots[index] = Some((client, caller, self.accepted));
+        Ok(())
+    }
+
     /// Ends the connection of a client that cannot be served: were it left
-    /// waiting, the daemon's loop would be woken for it without a pause.
-    fn turn_away(&mut self) {
+    /// waiting, the daemon's loop would be woken for it without a pause. Returns whether that could be done.
+    fn turn_away(&mut self) -> bool {
         drop(self.spare.take());
-        drop(self.listener.accept());
+        let is_turned_away = self.listener.accept().is_ok();
         self.spare = File::open(SPARE).ok();
+        is_turned_away
     }
 }
 

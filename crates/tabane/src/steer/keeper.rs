@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use tabane_io::failure::says_nothing;
 use tabane_io::signals::{Signal, Signals};
 use tabane_io::sockets::{Audience, Listening, Sockets};
 
@@ -44,7 +45,8 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
     };
     let mut reader = BufReader::new(daemon);
     let mut line = Vec::new();
-    let (mut last, mut report) = (Report::default(), Report::default());
+    let (mut last, mut report) = (None, Report::default());
+    let mut has_picture = false;
     let (mut next, mut renew_at) = (Instant::now(), Instant::now() + RENEW_EVERY);
     // A daemon whose watchdog was not fed may take long to go.
     while !told.is_to_end_at_once() {
@@ -54,8 +56,11 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
                     kernel.put_back();
                     return fail(daemon, why);
                 }
+                has_picture = true;
             }
             Ok(None) => {}
+            // What was not heard is heard later.
+            Err(error) if says_nothing(&error) => std::thread::sleep(LOOK_EVERY),
             Err(_) => break,
         }
         if Instant::now() >= next {
@@ -69,12 +74,20 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
             renew_at = Instant::now() + RENEW_EVERY;
         }
         report.status.clone_from(&kernel.status);
-        report.said = kernel.take_said();
-        if report != last && say(daemon, &report).is_err() {
-            break;
+        report.said.extend(kernel.take_said());
+        // Whether anything can be steered is seen with the first picture.
+        if !has_picture || last.as_ref() == Some(&report) {
+            continue;
         }
-        report.said.clear();
-        last.clone_from(&report);
+        match say(daemon, &report) {
+            Ok(()) => {
+                report.said.clear();
+                last = Some(report.clone());
+            }
+            // It is said with what there is to say then.
+            Err(error) if says_nothing(&error) => std::thread::sleep(LOOK_EVERY),
+            Err(_) => break,
+        }
     }
     let mut is_needed = kernel.put_back();
     let _ = daemon.shutdown(std::net::Shutdown::Both);
@@ -135,7 +148,9 @@ fn fail(daemon: &UnixStream, why: String) -> u8 {
 }
 
 fn say(mut daemon: &UnixStream, report: &Report) -> io::Result<()> {
-    let mut line = serde_json::to_vec(report)?;
+    // One that was cut off before ends here.
+    let mut line = vec![b'\n'];
+    line.extend(serde_json::to_vec(report)?);
     line.push(b'\n');
     daemon.write_all(&line)
 }

@@ -39,6 +39,8 @@ pub struct Kernel {
     routes: Routes,
     subflows: Subflows,
     picture: Picture,
+    /// It was let set limits: what it is refused later may be let again.
+    has_spread: bool,
     /// What `tabane status` tells.
     pub status: MptcpStatus,
     log: Log,
@@ -82,6 +84,7 @@ impl Kernel {
             routes: Routes::open().map_err(trouble)?,
             subflows: Subflows::open().map_err(trouble)?,
             picture: Picture::default(),
+            has_spread: false,
             status: MptcpStatus::default(),
             log,
         })
@@ -104,7 +107,11 @@ impl Kernel {
         // What matters most first.
         self.routes.set(&ways(picture), &mut self.log);
         self.note_detours();
-        self.spread()?;
+        match self.spread() {
+            Err(why) if !self.has_spread => return Err(why),
+            result => self.tell_refusal(result),
+        }
+        self.has_spread = true;
         self.note_unsteered();
         Ok(())
     }
@@ -118,10 +125,15 @@ impl Kernel {
         self.routes.doubt();
         self.routes.set(&ways(&self.picture), &mut self.log);
         self.note_detours();
-        if let Err(why) = self.spread() {
-            self.log.tell(format!("Multipath TCP: {why}"));
-        }
+        let spread = self.spread();
+        self.tell_refusal(spread);
         self.note_unsteered();
+    }
+
+    fn tell_refusal(&mut self, done: Result<(), String>) {
+        if let Err(why) = done {
+            self.log.tell(format!("Multipath TCP: {why}; still trying"));
+        }
     }
 
     /// Has connections use all links.

@@ -29,6 +29,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tabane_io::failure::says_nothing;
+use tabane_io::poll::Poller;
 
 use crate::status::MptcpStatus;
 
@@ -134,7 +136,7 @@ impl Steering {
     ///
     /// # Errors
     /// It is gone.
-    pub fn ready(&mut self) -> Result<Vec<String>, Loss> {
+    pub fn ready(&mut self, poller: &Poller) -> Result<Vec<String>, Loss> {
         let mut said = Vec::new();
         let mut buffer = [0; 4096];
         loop {
@@ -143,6 +145,10 @@ impl Steering {
                 Ok(length) => self.incoming.extend(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if says_nothing(&error) => {
+                    poller.stumble();
+                    break;
+                }
                 // One that was killed while it was being told.
                 Err(_) => return Err(Loss::Ended),
             }

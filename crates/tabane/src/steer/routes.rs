@@ -4,12 +4,14 @@
 //! Whether a route is taken the kernel says: it is asked after each is made, and when anything of its
 //! routing has changed.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use tabane_cluster::plain;
+use tabane_io::failure::says_nothing;
 use tabane_io::netlink::{
     HostRoute, HostRoutes, Neighbours, RoutingMonitor, Rule, Rules, interfaces,
 };
@@ -126,10 +128,17 @@ impl Routes {
                     made.is_asked = true;
                     continue;
                 }
+                // It is asked again.
+                Err(error) if says_nothing(&error) => continue,
                 answer => answer.map(|found| found.table).map_err(|e| e.kind()),
             };
-            let list = || self.rules.list(to.is_ipv4()).unwrap_or_default();
-            let rules = rules.entry(to.is_ipv4()).or_insert_with(list);
+            let rules = match rules.entry(to.is_ipv4()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => match self.rules.list(to.is_ipv4()) {
+                    Ok(list) => unknown.insert(list),
+                    Err(_) => continue,
+                },
+            };
             match judge(rules, self.routes.table(), own, *to, answer) {
                 // It is made again.
                 Verdict::Missing => {}
@@ -313,7 +322,7 @@ impl Routes {
             return Err(ErrorKind::AlreadyExists.into());
         }
         let device = found.route.device;
-        if found.is_default && !is_at(own, device) {
+        if found.is_default && !is_at(own, device)? {
             let what = "nothing leads to it by its link";
             return Err(io::Error::new(ErrorKind::NetworkUnreachable, what));
         }
@@ -333,7 +342,10 @@ impl Routes {
         if error.kind() == ErrorKind::AlreadyExists {
             return Obstacle::foreign_route();
         }
-        let rules = self.rules.list(to.is_ipv4()).unwrap_or_default();
+        let rules = match self.rules.list(to.is_ipv4()) {
+            Ok(rules) if !says_nothing(error) => rules,
+            _ => return Obstacle::refused(to, plain(error)),
+        };
         match judge(&rules, self.routes.table(), own, to, Err(error.kind())) {
             Verdict::Blocked(obstacle) => obstacle,
             _ => Obstacle::refused(to, plain(error)),
@@ -342,8 +354,8 @@ impl Routes {
 }
 
 /// Whether the device of this number has this address.
-fn is_at(own: IpAddr, device: Option<u32>) -> bool {
-    let devices = interfaces().unwrap_or_default().into_iter();
+fn is_at(own: IpAddr, device: Option<u32>) -> io::Result<bool> {
+    let devices = interfaces()?.into_iter();
     let mut own_devices = devices.filter(|device| device.addresses.iter().any(|a| a.ip == own));
-    own_devices.any(|own| Some(own.index) == device)
+    Ok(own_devices.any(|own| Some(own.index) == device))
 }
