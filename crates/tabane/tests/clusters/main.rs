@@ -9,6 +9,7 @@ mod common;
 mod site;
 
 mod stores;
+mod tunnels;
 
 use std::path::Path;
 use std::process::Command;
