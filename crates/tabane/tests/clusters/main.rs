@@ -9,6 +9,7 @@ mod common;
 mod site;
 
 mod databases;
+mod queues;
 mod stores;
 mod tunnels;
 
