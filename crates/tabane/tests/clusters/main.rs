@@ -10,6 +10,7 @@ mod site;
 
 mod databases;
 mod queues;
+mod sentinel;
 mod stores;
 mod tunnels;
 
