@@ -9,6 +9,7 @@ mod common;
 mod site;
 
 mod databases;
+mod galera;
 mod queues;
 mod sentinel;
 mod stores;
