@@ -8,6 +8,7 @@ mod common;
 #[path = "../programs/site.rs"]
 mod site;
 
+mod calls;
 mod databases;
 mod galera;
 mod queues;
