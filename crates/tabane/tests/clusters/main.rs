@@ -15,6 +15,7 @@ mod queues;
 mod sentinel;
 mod stores;
 mod tunnels;
+mod zookeeper;
 
 use std::path::Path;
 use std::process::Command;
