@@ -59,7 +59,9 @@ soak-sim: setup ## SCHEDULES=1000000 SEED=0: fault schedules in the simulator
 	cargo run --quiet --release -p tabane-sim --bin sim -- run \
 		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) ))
 
-soak-lab: setup ## MINUTES=30 SEED=(any): random faults in the lab, under unmodified programs
+soak-lab: ## MINUTES=30 SEED=(any): clusters of unmodified programs, then random faults in the lab under others
+	@tools/setup.sh soak
+	cargo test --quiet -p tabane --test clusters -- --test-threads 1
 	$(LAB_SOAK) --links 3 $(ARGS)
 	@tools/setup.sh test
 	cargo test --quiet -p tabane --test failing_calls_all

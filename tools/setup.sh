@@ -6,6 +6,7 @@
 #   tools/setup.sh bench    also what bench measures, and what labs need
 #   tools/setup.sh          also what the demo and most tests need
 #   tools/setup.sh test     also the programs that are run under `tabane run`
+#   tools/setup.sh soak     also the clusters that are run so before the long run
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
 #   tools/setup.sh deb      what building and making a Debian package needs
 #   tools/setup.sh static   the same, and the C compiler for musl
@@ -66,6 +67,22 @@ node                     nodejs
 mpirun                   openmpi-bin
 mpicc                    libopenmpi-dev
 '
+# What `setup.sh soak` adds: databases, queues and the like that have several members.
+SOAK='
+etcd                     etcd-server
+etcdctl                  etcd-client
+nats-server              nats-server
+rabbitmq-server          rabbitmq-server
+redis-sentinel           redis-sentinel
+mariadbd                 mariadb-server
+/usr/lib/galera/libgalera_smm.so galera-4
+/usr/share/zookeeper/bin/zkServer.sh zookeeper
+/usr/lib/python3/dist-packages/grpc/__init__.py python3-grpcio
+/usr/lib/python3/dist-packages/websockets/__init__.py python3-websockets
+/usr/lib/python3/dist-packages/pika/__init__.py python3-pika
+/usr/lib/python3/dist-packages/kazoo/__init__.py python3-kazoo
+/usr/lib/python3/dist-packages/torch/__init__.py python3-torch
+'
 DEB='
 dpkg-shlibdeps           dpkg-dev
 '
@@ -74,7 +91,8 @@ musl-gcc                 musl-tools
 '
 # Programs whose packages bring a service along, and what it is called.
 SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
-haproxy:haproxy memcached:memcached pgbench:postgresql'
+haproxy:haproxy memcached:memcached pgbench:postgresql etcd:etcd nats-server:nats-server
+epmd:epmd.socket epmd:epmd rabbitmq-server:rabbitmq-server redis-sentinel:redis-sentinel mariadbd:mariadb'
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -216,6 +234,10 @@ case ${1-} in
         NEEDED=$NEEDED$TEST
         system_packages
         ;;
+    soak)
+        NEEDED=$NEEDED$TEST$SOAK
+        system_packages
+        ;;
     bench)
         NEEDED=$BENCH
         system_packages
@@ -229,7 +251,7 @@ case ${1-} in
         NEEDED=$BUILD$STATIC
         system_packages
         ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | test | bench | lint | deb | static]" ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | test | soak | bench | lint | deb | static]" ;;
 esac
 rust
 case ${1-} in

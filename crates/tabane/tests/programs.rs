@@ -5,200 +5,18 @@
 //! with what it must be.
 
 mod common;
+#[path = "programs/site.rs"]
+mod site;
 
 use std::fs;
-use std::net::IpAddr;
-use std::ops::Deref;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use common::*;
-use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output, socket_address};
-use tabane_lab::{Fault, LabError};
-
-/// How long a link is down, and then up before another one goes.
-const FAILURE: Duration = Duration::from_millis(200);
-/// What is moved to have links fail meanwhile.
-const FILE_BYTES: usize = 64 << 20;
-
-/// Where programs run, and what carries their TCP.
-struct Site {
-    cluster: Cluster,
-    is_mptcp: bool,
-}
-
-impl Site {
-    /// With and without bundles.
-    fn each() -> impl Iterator<Item = Site> {
-        let config = |mptcp| ClusterConfig {
-            mptcp,
-            ..ClusterConfig::default()
-        };
-        [false, true].into_iter().map(move |is_mptcp| {
-            let cluster = Cluster::up(lab(&slow_links()), tabane(), config(is_mptcp));
-            let cluster = cluster.expect("the cluster comes up");
-            if is_mptcp {
-                cluster.wait_steered().expect("all is steered");
-            }
-            Site { cluster, is_mptcp }
-        })
-    }
-
-    fn run(&self, node: usize, program: &str) -> Command {
-        match self.is_mptcp {
-            false => self.cluster.run(node, program),
-            true => self.cluster.run_by_mptcp(node, program),
-        }
-    }
-
-    fn address(&self, node: usize) -> IpAddr {
-        match self.is_mptcp {
-            false => self.cluster.address(node),
-            true => self.lab().address(node, 0),
-        }
-    }
-
-    fn run_listens(&self, node: usize, program: &mut Program, port: u16) -> Result<(), LabError> {
-        match self.is_mptcp {
-            false => self.cluster.run_listens(node, program, port),
-            true => program.listens(port),
-        }
-    }
-}
-
-impl From<Cluster> for Site {
-    fn from(cluster: Cluster) -> Site {
-        Site {
-            cluster,
-            is_mptcp: false,
-        }
-    }
-}
-
-impl Deref for Site {
-    type Target = Cluster;
-
-    fn deref(&self) -> &Cluster {
-        &self.cluster
-    }
-}
-
-fn here(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(name)
-}
-
-fn under_run(cluster: &Site, node: usize, program: &str, arguments: &[&str]) -> Command {
-    let mut command = cluster.run(node, program);
-    command.args(arguments).current_dir(cluster.directory());
-    command.stdin(Stdio::null());
-    command
-}
-
-/// A server that has begun to listen.
-fn serve(cluster: &Site, node: usize, program: &str, arguments: &[&str], port: u16) -> Program {
-    let command = under_run(cluster, node, program, arguments);
-    serve_by(cluster, node, program, command, port)
-}
-
-fn serve_by(cluster: &Site, node: usize, name: &str, mut command: Command, port: u16) -> Program {
-    // Not to the test's own: whoever reads that would wait for the last of the server's processes.
-    let path = cluster.directory().join(format!("{port}.log"));
-    let log = fs::File::create(&path).expect("can be written");
-    command.stdout(Stdio::null()).stderr(log);
-    let mut server = Program::start(name, command).expect("starts");
-    let listens = cluster.run_listens(node, &mut server, port);
-    listens.unwrap_or_else(|error| {
-        let said = fs::read_to_string(&path).unwrap_or_default();
-        panic!("{error}\n{said}")
-    });
-    server
-}
-
-/// What a client says, across failures of one link after the other for as long as it runs; at
-/// least one struck it.
-fn across_failures(cluster: &Site, name: &str, mut command: Command) -> String {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut client = Program::start(name, command).expect("starts");
-    let mut failures = 0;
-    while client.ended().expect("is known").is_none() {
-        let link = failures % 2;
-        cluster
-            .lab()
-            .fail(link, Fault::Silent, None)
-            .expect("fails");
-        sleep(FAILURE);
-        cluster.lab().heal(link).expect("heals");
-        sleep(FAILURE);
-        failures += 1;
-        assert!(failures < 300, "{name} does not end");
-    }
-    assert!(failures > 0);
-    well(name, &client.output(PATIENCE).expect("ends"))
-}
-
-/// What was said by a program that must have ended well.
-fn well(name: &str, said: &Output) -> String {
-    let (out, err) = (text(&said.stdout), text(&said.stderr));
-    assert!(
-        said.status.success(),
-        "{name}: {}\n{out}\n{err}",
-        said.status
-    );
-    out + &err
-}
-
-/// Always the same: xorshift64 (Marsaglia, 2003).
-fn random() -> impl Iterator<Item = u64> {
-    std::iter::successors(Some(88_172_645_463_325_252_u64), |state| {
-        let state = state ^ (state << 13);
-        let state = state ^ (state >> 7);
-        Some(state ^ (state << 17))
-    })
-}
-
-/// A file that no two pieces are alike of.
-fn content(cluster: &Site, name: &str) -> PathBuf {
-    let path = cluster.directory().join(name);
-    let words = random().take(FILE_BYTES / 8).flat_map(u64::to_le_bytes);
-    fs::write(&path, words.collect::<Vec<u8>>()).expect("can be written");
-    path
-}
-
-fn same(one: &Path, other: &Path) {
-    let read = |path: &Path| fs::read(path).expect("can be read");
-    assert!(
-        read(one) == read(other),
-        "{} is another file",
-        other.display()
-    );
-}
-
-fn url(cluster: &Site, node: usize, port: u16, path: &str) -> String {
-    format!(
-        "http://{}/{path}",
-        socket_address(cluster.address(node), port)
-    )
-}
-
-/// nginx with two workers that each have a listener of their own.
-fn nginx(cluster: &Site, node: usize, port: u16) -> Program {
-    let root = cluster.directory().display();
-    let file = cluster.directory().join("nginx.conf");
-    let conf = format!(
-        "user root; daemon off; worker_processes 2; pid {root}/nginx.pid; error_log stderr;\n\
-         events {{ worker_connections 1024; }}\n\
-         http {{ access_log off; sendfile on; client_body_temp_path {root}; proxy_temp_path {root};\n\
-         fastcgi_temp_path {root}; uwsgi_temp_path {root}; scgi_temp_path {root};\n\
-         server {{ listen {port} reuseport; location / {{ root {root}; }} }} }}\n"
-    );
-    fs::write(&file, conf).expect("can be written");
-    let file = file.display().to_string();
-    serve(cluster, node, "nginx", &["-e", "stderr", "-c", &file], port)
-}
+use site::*;
+use tabane_lab::cluster::{PATIENCE, Program, output, socket_address};
 
 /// Downloads the file and compares it.
 fn curl(cluster: &Site, node: usize, url: &str, original: &Path) {
@@ -393,11 +211,23 @@ fn redis_cluster() {
     ]);
     let said = across_failures(&site, "redis-cli --cluster call", load);
     assert_eq!(said.matches("PONG").count(), 6, "{said}");
+    // Each member decides for itself whether the cluster serves, some time after it was made.
+    for end in ends.as_flattened() {
+        let (address, port) = end.rsplit_once(':').expect("a port");
+        eventually("each member says that the cluster serves", || {
+            let info = client(&["-h", address, "-p", port, "cluster", "info"]);
+            let said = output("redis-cli", info, PATIENCE).expect("ends");
+            text(&said.stdout).contains("cluster_state:ok")
+        });
+    }
     // Keys of all slots, by redirections from member to member.
-    let script =
-        "for n in $(seq 200); do redis-cli -c -h $0 -p 7000 set key:$n $n; done | grep -c OK";
+    let script = "for n in $(seq 200); do redis-cli -c -h $0 -p 7000 set key:$n $n; done";
     let sets = under_run(&site, 0, "sh", &["-c", script, &first]);
-    assert_eq!(across_failures(&site, "redis-cli set", sets), "200\n");
+    let said = across_failures(&site, "redis-cli set", sets);
+    let others = said.lines().filter(|answer| *answer != "OK");
+    let others: Vec<&str> = others.collect();
+    assert!(others.is_empty(), "not OK: {others:#?}");
+    assert_eq!(said.lines().count(), 200);
     let check = client(&["--cluster", "check", &ends[1][2]]);
     let said = well(
         "redis-cli",
@@ -423,27 +253,14 @@ fn memcached() {
     assert_eq!(said, "all of it\n");
 }
 
-/// As no root: PostgreSQL would not begin.
-const AS_NO_ROOT: [&str; 4] = ["--user", "--map-user=1000", "--map-group=1000", "--"];
-
 #[test]
 fn postgresql_and_pgbench() {
     let cluster = Site::from(cluster_on(&slow_links()));
     let data = cluster.directory().join("data").display().to_string();
-    let binaries = postgresql();
-    let program = |name: &str| binaries.join(name).display().to_string();
-    let mut initdb = cluster.lab().command(1, "unshare");
-    initdb.args(AS_NO_ROOT).arg(program("initdb"));
-    initdb.args(["-D", &data, "-A", "trust", "-U", "tabane", "--no-sync"]);
-    initdb.current_dir(cluster.directory());
-    well("initdb", &output("initdb", initdb, PATIENCE).expect("ends"));
-    let hba = cluster.directory().join("data/pg_hba.conf");
-    fs::write(&hba, "host all all 0.0.0.0/0 trust\nlocal all all trust\n").expect("can be written");
-    let directory = cluster.directory().display().to_string();
-    let mut postgres = under_run(&cluster, 1, "unshare", &AS_NO_ROOT);
-    postgres.arg(program("postgres"));
-    postgres.args(["-D", &data, "-k", &directory, "-h", "*", "-p", "5432", "-F"]);
+    postgresql_data(&cluster, 1, &data);
+    let postgres = postgresql(&cluster, 1, &data);
     let _server = serve_by(&cluster, 1, "postgres", postgres, 5432);
+    postgresql_answers(&cluster, 1);
     let address = cluster.address(1).to_string();
     let connection = ["-h", &address, "-p", "5432", "-U", "tabane"];
     let pgbench = |arguments: &[&str]| {
@@ -451,24 +268,11 @@ fn postgresql_and_pgbench() {
         client.args(arguments).arg("postgres");
         client
     };
-    eventually("the database has started", || {
-        let mut ready = under_run(&cluster, 0, &program("pg_isready"), &["-q"]);
-        ready.args(["-h", &address]);
-        let said = output("pg_isready", ready, PATIENCE).expect("ends");
-        said.status.success()
-    });
     across_failures(&cluster, "pgbench -i", pgbench(&["-i", "-s", "5", "-q"]));
     let load = pgbench(&["-c", "8", "-j", "2", "-t", "500"]);
     let said = across_failures(&cluster, "pgbench", load);
     assert!(said.contains("4000/4000"), "{said}");
     assert!(said.contains("number of failed transactions: 0"), "{said}");
-}
-
-/// Where the distribution has the server's programs: not in PATH.
-fn postgresql() -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed");
-    let version = versions.flatten().map(|entry| entry.path()).max();
-    version.expect("PostgreSQL is installed").join("bin")
 }
 
 #[test]
@@ -545,57 +349,6 @@ fn hundreds_of_connections_through_twenty_failures() {
             );
         }
     }
-}
-
-/// An ssh server whose only account is in a password file that is mounted over the machine's in
-/// its own view. Returns what reaches it.
-fn sshd(cluster: &Site) -> (Program, String) {
-    const START: &str = "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
-    let directory = cluster.directory().display().to_string();
-    for key in ["host", "user"] {
-        let mut make = Command::new("ssh-keygen");
-        make.args([
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-f",
-            &format!("{directory}/{key}"),
-        ]);
-        well(
-            "ssh-keygen",
-            &output("ssh-keygen", make, PATIENCE).expect("ends"),
-        );
-    }
-    let write = |name: &str, text: String| {
-        fs::write(format!("{directory}/{name}"), text).expect("can be written");
-    };
-    write("passwd", format!("user:x:1000:1000::{directory}:/bin/sh\n"));
-    write(
-        "sshd_config",
-        format!(
-            "Port 2222\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n\
-             PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nUseDNS no\n"
-        ),
-    );
-    let mut start = under_run(cluster, 1, "unshare", &["--mount", "--map-root-user", "--"]);
-    start.args([
-        "sh",
-        "-c",
-        START,
-        "sh",
-        &format!("{directory}/passwd"),
-        "unshare",
-    ]);
-    start.args(AS_NO_ROOT).arg("/usr/sbin/sshd");
-    start.args(["-D", "-e", "-f", &format!("{directory}/sshd_config")]);
-    let server = serve_by(cluster, 1, "sshd", start, 2222);
-    let shell = format!(
-        "ssh -F none -i {directory}/user -p 2222 -o StrictHostKeyChecking=no \
-         -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes"
-    );
-    (server, shell)
 }
 
 #[test]

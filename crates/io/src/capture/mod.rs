@@ -218,14 +218,19 @@ impl Capture {
         self.answer(&packet::datagram(from, to, data), to.ip())
     }
 
-    /// Tells the program that nobody receives what it sent from one end to the other.
+    /// Tells the program that what it sent from one end to the other does not arrive, and why.
     ///
     /// # Errors
     /// Not expected.
-    pub fn refuse_datagram(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
+    pub fn refuse_datagram(
+        &self,
+        from: SocketAddr,
+        to: SocketAddr,
+        why: Unreachable,
+    ) -> io::Result<()> {
         let head = packet::datagram(from, to, &[]);
         let (from, to) = (from.ip(), to.ip());
-        let told = packet::unreachable(from, to, Unreachable::Port, &head);
+        let told = packet::unreachable(from, to, why, &head);
         self.answer(&told, from)
     }
 

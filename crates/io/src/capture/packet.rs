@@ -39,6 +39,9 @@ pub(super) fn datagram(from: SocketAddr, to: SocketAddr, data: &[u8]) -> Vec<u8>
 pub enum Unreachable {
     /// There is no way to its network: ENETUNREACH.
     Network,
+    /// The same for datagrams: by IPv4 a connected socket is told in any case; by IPv6, as of all but [`Self::Port`],
+    /// one that has asked for it (IPV6_RECVERR).
+    NetworkUnknown,
     /// Nobody there has its address: EHOSTUNREACH.
     Host,
     /// Nobody receives at its port: ECONNREFUSED.
@@ -49,6 +52,7 @@ pub enum Unreachable {
 pub(super) fn unreachable(from: IpAddr, to: IpAddr, why: Unreachable, head: &[u8]) -> Vec<u8> {
     let (v4, v6) = match why {
         Unreachable::Network => (0, 0),
+        Unreachable::NetworkUnknown => (6, 0),
         Unreachable::Host => (1, 3),
         Unreachable::Port => (3, 4),
     };

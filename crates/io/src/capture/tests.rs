@@ -214,7 +214,9 @@ fn datagrams_are_answered_from_where_they_were_sent_to() {
                 ours.send(Some(asked), from, b"hi").unwrap();
                 wait_for(capture.datagram_descriptor());
                 let (asked, nobody, _) = capture.next_datagram(&mut heard).unwrap().unwrap();
-                capture.refuse_datagram(asked, nobody).unwrap();
+                capture
+                    .refuse_datagram(asked, nobody, Unreachable::Port)
+                    .unwrap();
                 wait_for(ours.as_fd());
                 assert_eq!(ours.next_refusal(), Some(from));
                 assert_eq!(ours.next_refusal(), None);
@@ -477,9 +479,17 @@ fn a_datagram_to_itself_that_nobody_takes_is_held() {
                 capture.send_datagram(to, from, b"hi").unwrap();
                 // It is connected: from elsewhere it would hear nothing.
                 assert_eq!(program.recv(&mut heard).unwrap(), 2);
-                capture.refuse_datagram(from, to).unwrap();
+                capture
+                    .refuse_datagram(from, to, Unreachable::Port)
+                    .unwrap();
                 let error = program.recv(&mut heard).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+                if to.is_ipv4() {
+                    let why = Unreachable::NetworkUnknown;
+                    capture.refuse_datagram(from, to, why).unwrap();
+                    let error = program.recv(&mut heard).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
+                }
             }
             assert_idle(&capture);
         },
@@ -551,7 +561,9 @@ fn datagrams_to_other_hosts_are_seen_and_answered_in_their_name() {
                 }
                 assert!(capture.next_datagram(&mut [0; 8]).unwrap().is_none());
                 let from = program.local_addr().unwrap();
-                capture.refuse_datagram(from, far).unwrap();
+                capture
+                    .refuse_datagram(from, far, Unreachable::Port)
+                    .unwrap();
                 let error = program.recv(&mut [0; 8]).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
             }

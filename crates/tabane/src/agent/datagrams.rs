@@ -1,6 +1,8 @@
 //! Datagrams, on their way between programs and the node's own network namespace.
 
-use tabane_io::capture::{Outward, reset};
+use std::io;
+
+use tabane_io::capture::{Outward, Unreachable, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, Time};
 
@@ -67,17 +69,31 @@ impl Agent {
     pub(super) fn begin_flow(&mut self, now: Time, ends: Ends, outward: Lent<Outward>) -> bool {
         let (index, from, to) = ends;
         let is_own = self.places.get(index).is_some_and(|it| it.is_own(to.ip()));
-        let to = match is_own {
+        let reached_at = match is_own {
             true => self.way_within_node(index, (from, to)).map(|way| way.to),
             false => Some(to),
         };
-        let token = |flow| token(Kind::Flow, flow);
-        let begin = |to| {
-            self.flows
-                .begin(now, ends, to, outward, &self.poller, token)
+        let Some(reached_at) = reached_at else {
+            return false;
         };
-        // What is lost here might have been lost anywhere.
-        to.is_some_and(|to| begin(to).is_ok())
+        let token = |flow| token(Kind::Flow, flow);
+        let begun = self
+            .flows
+            .begin(now, ends, reached_at, outward, &self.poller, token);
+        let Err(error) = begun else {
+            return true;
+        };
+        // By itself it would be told at once, by connect() or as it sends: whoever asks for a name does not wait then
+        // until nobody answers. Of any other error: what is lost here might have been lost anywhere.
+        let is_nowhere = matches!(
+            error.kind(),
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable
+        );
+        let place = self.places.get(index);
+        if let (true, Some(capture)) = (is_nowhere, place.and_then(|it| it.capture.as_ref())) {
+            let _ = capture.refuse_datagram(from, to, Unreachable::NetworkUnknown);
+        }
+        false
     }
 
     /// What has come for a program that sent first.
@@ -125,7 +141,7 @@ impl Agent {
             if let (true, Some(ip)) = (bound.ip().is_unspecified(), place.source_for(to.ip())) {
                 from.set_ip(ip);
             }
-            let _ = capture.refuse_datagram(from, to);
+            let _ = capture.refuse_datagram(from, to, Unreachable::Port);
         }
         for _ in 0..TURN_DATAGRAMS {
             let (from, to, bytes) = match self.hosted.receive(now, index, &mut self.buffer) {

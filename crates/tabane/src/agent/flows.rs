@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use slab::Slab;
-use tabane_io::capture::{Capture, Outward};
+use tabane_io::capture::{Capture, Outward, Unreachable};
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
@@ -37,7 +37,7 @@ impl Flow {
     /// The program learns that nobody receives what it sends.
     fn refuse(&self, capture: &Capture) {
         let (_, source, destination) = self.ends;
-        let _ = capture.refuse_datagram(source, destination);
+        let _ = capture.refuse_datagram(source, destination, Unreachable::Port);
     }
 }
 

@@ -155,6 +155,27 @@ class DatagramsRefused(DatagramCase):
             say(error(lambda: s.recv(100)))
 
 
+class DatagramsWithoutRoute(DatagramCase):
+    """There is no way to whom it sends: a connected socket is told, be it by connect() or after it has sent."""
+
+    # `socket` does not have it. By IPv4 it is told without asking.
+    IPV6_RECVERR = 25
+
+    def serve(self):
+        say("ready")
+
+    def connect(self):
+        s, is_v4 = self.socket(), self.family == socket.AF_INET
+        if not is_v4:
+            s.setsockopt(socket.IPPROTO_IPV6, self.IPV6_RECVERR, 1)
+
+        def ask():
+            s.connect(("192.0.2.1" if is_v4 else "2001:db8::1", self.port))
+            return self.ask(s)
+
+        say(error(ask))
+
+
 class DatagramsNotRefused(DatagramCase):
     """A socket that is not connected is told nothing."""
 
