@@ -503,3 +503,47 @@ fn answers_that_stand_in_the_peers_queue_are_waited_for() {
     assert!(much >= ms(120) && much < ms(125), "{much:?}");
     assert!(without_end < ms(320), "{without_end:?}");
 }
+
+/// The way back of a far path fails while nothing is carried (seed 558799): its probes are acknowledged by way of a
+/// near one, which itself is asked more seldom than an answer takes there. That is no silence of both.
+#[test]
+fn a_far_path_whose_way_back_fails_is_found_though_a_near_one_is_asked_seldom() {
+    let (far, near) = (ms(20), us(200));
+    let mut now = Time::from_ms(1000);
+    let mut path = Path::new(LinkId(1), now, &PathConfig::default());
+    path.on_validated(now, Some(far));
+    let mut fates = Vec::new();
+    // Number, and when it is acknowledged.
+    let mut sent = std::collections::VecDeque::new();
+    let from = now;
+    while path.state() != PathState::Down {
+        now += us(100);
+        assert!(
+            now.since(from) < Duration::from_secs(5),
+            "{:?}",
+            path.state()
+        );
+        path.on_timeout(now, &mut fates);
+        while let Some(control) = path.poll_control(now, sent.len() as u32, true) {
+            if let PathControl::Probe { pad_to_bytes, .. } = control {
+                let number = path.flight().next_number();
+                path.on_sent(now, 33, &[], pad_to_bytes == 0);
+                sent.push_back((number, now + far));
+            }
+        }
+        while let Some((largest, _)) = sent.pop_front_if(|(_, at)| *at <= now) {
+            let ack = Ack {
+                path: 1,
+                largest,
+                delay_us: 0,
+                arrived_us: 0,
+                word_count: 0,
+                words: [0; 16],
+            };
+            path.on_ack_via(now, &ack, LinkId(0), &mut fates);
+        }
+        if now.since(from).as_micros().is_multiple_of(23_000) {
+            path.on_others_progress(now, Progress::Acks(now - near), near * 2);
+        }
+    }
+}
