@@ -572,8 +572,9 @@ impl Flight {
         self.mtu.search_again(now);
     }
 
-    /// The size of the MTU probe to send now, if one is due; it will bear `token`.
-    pub(super) fn poll_mtu(&mut self, now: Time, token: u32) -> Option<usize> {
+    /// The size of the MTU probe to send now, if one is due, and what it is to bear: `token`, or that of the one it
+    /// repeats.
+    pub(super) fn poll_mtu(&mut self, now: Time, token: u32) -> Option<(usize, u32)> {
         let patience = self.rtt.patience();
         self.mtu.poll(now, token, patience, self.loss_ratio.get())
     }

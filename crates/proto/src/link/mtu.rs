@@ -98,15 +98,16 @@ impl Mtu {
         SIZES.iter().copied().filter(|&s| open(s)).nth(count / 2)
     }
 
-    /// The size of the probe to send now, if one is due; it will bear `token`. `patience` is how long an answer can
-    /// take.
+    /// The size of the probe to send now, if one is due, and what it is to bear: `token`, or, if it repeats one that is
+    /// not answered yet, the same as that. (The answer may only be late: a process that waits for its processor.)
+    /// `patience` is how long an answer can take.
     pub fn poll(
         &mut self,
         now: Time,
         token: u32,
         patience: Duration,
         loss_ratio: f64,
-    ) -> Option<usize> {
+    ) -> Option<(usize, u32)> {
         if let Some(trial) = self.trial {
             if now < trial.give_up_at {
                 return None;
@@ -123,14 +124,14 @@ impl Mtu {
             self.finish(now);
             return None;
         };
-        let attempts = self.trial.map_or(0, |t| t.attempts) + 1;
+        let (attempts, token) = self.trial.map_or((1, token), |t| (t.attempts + 1, t.token));
         self.trial = Some(Trial {
             size,
             attempts,
             token,
             give_up_at: now + MTU_PROBE_TIMEOUT.max(patience * 2),
         });
-        Some(size)
+        Some((size, token))
     }
 
     /// The search is over; when it is done again.
@@ -238,9 +239,9 @@ mod tests {
         let mut probes = 0;
         while mtu.next_timeout() <= *now + MTU_PROBE_TIMEOUT * 2 {
             *now = (*now).max(mtu.next_timeout());
-            if let Some(size) = mtu.poll(*now, probes, Duration::from_millis(3), 0.0) {
+            if let Some((size, token)) = mtu.poll(*now, probes, Duration::from_millis(3), 0.0) {
                 if size <= passes {
-                    mtu.on_reply(*now, probes, size);
+                    mtu.on_reply(*now, token, size);
                 }
                 probes += 1;
             }

@@ -588,7 +588,7 @@ impl Path {
         if self.state() != PathState::Up {
             return None;
         }
-        let pad_to_bytes = self.flight.poll_mtu(now, token)?;
+        let (pad_to_bytes, token) = self.flight.poll_mtu(now, token)?;
         Some(PathControl::Probe {
             token,
             pad_to_bytes,
