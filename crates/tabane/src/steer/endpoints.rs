@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 
 use tabane_cluster::plain;
+use tabane_io::failure::says_nothing;
 use tabane_io::netlink::{
     MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths, Subflows, interfaces,
 };
@@ -184,11 +185,17 @@ impl Endpoints {
         Ok(left)
     }
 
-    /// Takes away the endpoints that no connection lives by; returns whether there are others.
+    /// Takes away the endpoints that no connection lives by; returns whether there are others, or may be.
     pub fn withdraw_all(&mut self, subflows: &mut Subflows) -> bool {
-        let endpoints = self.paths.endpoints().unwrap_or_default();
-        let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
-        self.withdraw(ours, subflows).unwrap_or(0) > 0
+        let left = self.paths.endpoints().and_then(|endpoints| {
+            let ours = endpoints.iter().filter(|endpoint| is_ours(endpoint));
+            self.withdraw(ours, subflows)
+        });
+        match left {
+            Ok(left) => left > 0,
+            // They change while they are listed, or cannot be listed now: nobody else would take them away later.
+            Err(error) => error.kind() == ErrorKind::Interrupted || says_nothing(&error),
+        }
     }
 
     /// Puts the limits back, unless somebody else has set them meanwhile.
