@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use tabane_io::process::Watched;
+use tabane_io::process::{Watched, processes};
 
 /// In the environment of every command of a lab: the lab's token.
 pub(crate) const TOKEN_VARIABLE: &str = "TABANE_LAB_TOKEN";
@@ -35,11 +35,8 @@ pub(crate) fn marked(token: &str) -> Vec<u32> {
 
 fn matching(is_wanted: impl Fn(u32) -> bool) -> Vec<u32> {
     let own = std::process::id();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|&pid| pid != own && is_wanted(pid))
-        .collect()
+    let all = processes().unwrap_or_default().into_iter();
+    all.filter(|&pid| pid != own && is_wanted(pid)).collect()
 }
 
 /// End these: first kindly, then at once. Returns when they are gone.

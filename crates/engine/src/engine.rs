@@ -114,7 +114,8 @@ impl Busy {
     }
 }
 
-fn now() -> Time {
+/// The time by the clock that engines run by, for who has none at hand.
+pub fn now() -> Time {
     Time::from_ns(clock::now_ns())
 }
 

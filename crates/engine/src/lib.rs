@@ -21,7 +21,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Engine, EngineConfig, EngineError, Wait};
+pub use engine::{Engine, EngineConfig, EngineError, Wait, now};
 pub use host::{HOST_TOKENS, Host, LoopTurn};
 pub use link::{LinkSpec, LinkStatus};
 pub use setback::Setback;

@@ -46,12 +46,7 @@ impl Subflows {
     /// # Errors
     /// The kernel refuses.
     pub fn list(&mut self) -> io::Result<Vec<Subflow>> {
-        let mut found = Vec::new();
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let make = || tcp::request(family as u8, tcp::ESTABLISHED | tcp::SYN_SENT);
-            found.extend(self.socket.dump(make, read)?);
-        }
-        Ok(found)
+        tcp::list(&mut self.socket, tcp::ESTABLISHED | tcp::SYN_SENT, read)
     }
 }
 

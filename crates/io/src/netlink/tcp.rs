@@ -51,13 +51,7 @@ pub struct TcpConnection {
 /// # Errors
 /// The kernel has no sock_diag or refuses it. Needs no privileges.
 pub fn tcp_connections() -> io::Result<Vec<TcpConnection>> {
-    let mut socket = Socket::diagnosis()?;
-    let mut found = Vec::new();
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        let make = || request(family as u8, ESTABLISHED);
-        found.extend(socket.dump(make, TcpConnection::read)?);
-    }
-    Ok(found)
+    list(&mut Socket::diagnosis()?, ESTABLISHED, TcpConnection::read)
 }
 
 /// All ports that programs listen at with TCP, IPv4 and IPv6, some more than once. The kernel looks at listeners alone
@@ -66,17 +60,25 @@ pub fn tcp_connections() -> io::Result<Vec<TcpConnection>> {
 /// # Errors
 /// The kernel has no sock_diag or refuses it. Needs no privileges.
 pub fn listening_ports() -> io::Result<Vec<u16>> {
-    let mut socket = Socket::diagnosis()?;
+    let port = |message: Message<'_>| Some(ends(message)?.0.port());
+    list(&mut Socket::diagnosis()?, LISTENING, port)
+}
+
+/// What is read of the answers about all sockets in a set of states, IPv4 and IPv6.
+pub(super) fn list<T>(
+    socket: &mut Socket,
+    states: u32,
+    read: impl Fn(Message<'_>) -> Option<T>,
+) -> io::Result<Vec<T>> {
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        let make = || request(family as u8, LISTENING);
-        found.extend(socket.dump(make, |message| Some(ends(message)?.0.port()))?);
+        found.extend(socket.dump(|| request(family as u8, states), &read)?);
     }
     Ok(found)
 }
 
 /// Asks for all connections of an address family in a set of states.
-pub(super) fn request(family: u8, states: u32) -> Request {
+fn request(family: u8, states: u32) -> Request {
     let mut body = [0; REQUEST_BYTES];
     body[0] = family;
     body[1] = libc::IPPROTO_TCP as u8;

@@ -39,6 +39,28 @@ fn failures(toy: &Toy) -> Vec<(usize, PathEvent)> {
         .collect()
 }
 
+/// A piece of a stream.
+fn content(offset: u64) -> Content {
+    Content::Stream {
+        id: 1,
+        offset,
+        len: 1000,
+        fin: false,
+    }
+}
+
+/// Up to `largest` all has arrived on a path.
+fn ack_of(path: u8, largest: u64) -> Ack {
+    Ack {
+        path,
+        largest,
+        delay_us: 0,
+        arrived_us: 0,
+        word_count: 0,
+        words: [0; 16],
+    }
+}
+
 #[test]
 fn silent_failure_under_load_is_found_and_healed() {
     for seed in 0..10 {
@@ -61,12 +83,6 @@ fn silent_failure_under_load_is_found_and_healed() {
 fn content_of_a_failed_path_is_released_at_once() {
     let mut path = Path::new(LinkId(0), Time::ZERO, &PathConfig::default());
     path.on_validated(Time::ZERO, None);
-    let content = |offset| Content::Stream {
-        id: 1,
-        offset,
-        len: 1000,
-        fin: false,
-    };
     for i in 0..100 {
         path.on_sent(Time::from_us(i), 1100, &[content(i)], true);
     }
@@ -87,14 +103,7 @@ fn content_of_a_failed_path_is_released_at_once() {
     assert_eq!(path.poll_event(), Some(down));
     // An acknowledgement that comes late still counts.
     fates.clear();
-    let ack = Ack {
-        path: 0,
-        largest: 99,
-        delay_us: 0,
-        arrived_us: 0,
-        word_count: 0,
-        words: [0; 16],
-    };
+    let ack = ack_of(0, 99);
     path.on_ack(Time::from_ms(2), &ack, &mut fates);
     assert_eq!(fates, [(content(99), Fate::Acked)]);
     path.on_ack(Time::from_ms(2), &ack, &mut fates);
@@ -456,12 +465,6 @@ fn a_queue_that_empties_while_the_peer_is_stopped_fails_no_path() {
 /// Where all of that has come and no answer, there is none.
 #[test]
 fn answers_that_stand_in_the_peers_queue_are_waited_for() {
-    let content = |offset| Content::Stream {
-        id: 1,
-        offset,
-        len: 1000,
-        fin: false,
-    };
     // How long the path lives without an answer, if the peer had sent that many packets before its answer.
     let lives = |queued: u64| {
         let mut now = Time::from_ms(1000);
@@ -472,14 +475,7 @@ fn answers_that_stand_in_the_peers_queue_are_waited_for() {
             now += ms(1);
             path.on_sent(now, 1100, &[content(number)], true);
             path.on_received(now, number, 1100, true);
-            let ack = Ack {
-                path: 0,
-                largest: number,
-                delay_us: 0,
-                arrived_us: 0,
-                word_count: 0,
-                words: [0; 16],
-            };
+            let ack = ack_of(0, number);
             path.on_ack(now, &ack, &mut fates);
         }
         let from = now;
@@ -532,14 +528,7 @@ fn a_far_path_whose_way_back_fails_is_found_though_a_near_one_is_asked_seldom() 
             }
         }
         while let Some((largest, _)) = sent.pop_front_if(|(_, at)| *at <= now) {
-            let ack = Ack {
-                path: 1,
-                largest,
-                delay_us: 0,
-                arrived_us: 0,
-                word_count: 0,
-                words: [0; 16],
-            };
+            let ack = ack_of(1, largest);
             path.on_ack_via(now, &ack, LinkId(0), &mut fates);
         }
         if now.since(from).as_micros().is_multiple_of(23_000) {

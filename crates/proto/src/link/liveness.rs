@@ -238,20 +238,21 @@ impl Liveness {
         }
     }
 
-    /// Another path showed life; how long an answer can take there, and here. Returns since when, if what was sent on this one then is not to be counted as
-    /// unanswered: all paths were silent together.
+    /// Another path, on which an answer takes up to `patience`, showed life. Returns since when, if what was sent on
+    /// this one then is not to be counted as unanswered: all paths were silent together.
     pub fn on_others_progress(
         &mut self,
         now: Time,
         progress: Progress,
-        (patience, own_patience): (Duration, Duration),
+        patience: Duration,
+        rtt: &Rtt,
     ) -> Option<Time> {
         // While others answer, this one is asked at a quick pace, so that it can be told from them.
         self.suspect_probes = self.suspect_probes.min(t::PROBE_SUSPECT_COUNT);
         match progress {
             Progress::Acks(sent) => {
                 // What was answered on this path, by way of another, may have been sent earlier by so much.
-                self.on_peer_answered(now, sent, patience.max(own_patience));
+                self.on_peer_answered(now, sent, patience.max(rtt.patience()));
                 self.unanswered.others_progress(now, now, patience)
             }
             Progress::Arrivals => {

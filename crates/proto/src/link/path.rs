@@ -365,10 +365,10 @@ impl Path {
     /// Another path of this bundle showed life. To be called for every path but the one that did.
     /// `patience`: how long an answer can take on that one ([`patience`](Path::patience)).
     pub fn on_others_progress(&mut self, now: Time, progress: Progress, patience: Duration) {
-        let own = self.patience();
+        let rtt = self.flight.rtt();
         let silent_since = self
             .liveness
-            .on_others_progress(now, progress, (patience, own));
+            .on_others_progress(now, progress, patience, rtt);
         if let Some(silent_since) = silent_since {
             let (all, before) = self.flight.occasions(silent_since - self.patience());
             self.excused += all - before.max(self.acked_occasions);

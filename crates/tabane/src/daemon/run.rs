@@ -6,7 +6,6 @@ use std::sync::Once;
 
 use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN, Setback};
-use tabane_io::clock;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::netlink::Interface;
@@ -664,7 +663,7 @@ impl Host for Daemon {
             return self.is_eager;
         };
         let is_pending = nic.before_wait(node, poller).unwrap_or_else(|error| {
-            let now = Time::from_ns(clock::now_ns());
+            let now = tabane_engine::now();
             tell_deafness(now, &mut self.no_word_of_nic, NIC, &error);
             false
         });
@@ -687,7 +686,7 @@ impl Host for Daemon {
             Some(trouble) => log::line(format!("{NIC}: {trouble}")),
         }
         if nic.condition() == Condition::Gone {
-            let now = Time::from_ns(clock::now_ns());
+            let now = tabane_engine::now();
             self.nic = None;
             self.make_nic_at = Some(now);
             self.make_nic_again(now);

@@ -4,7 +4,6 @@ use core::time::Duration;
 use std::process::Child;
 
 use tabane_engine::{LoopTurn, Setback};
-use tabane_io::clock;
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::link::PathState;
 use tabane_proto::{Event, Node, PeerId, PeerState, PeerStats, Time};
@@ -125,7 +124,7 @@ impl Helm {
 
     /// Starts another keeper, if that is due. It first removes the routes that the one before has left.
     fn start_again(&mut self, poller: &Poller) {
-        let now = Time::from_ns(clock::now_ns());
+        let now = tabane_engine::now();
         if self.start_at.is_some_and(|at| at <= now) {
             if let Some(former) = &mut self.former {
                 let _ = former.try_wait();
@@ -145,7 +144,7 @@ impl Daemon {
             return;
         };
         let due = self.helm.draw_at.and_then(|at| {
-            let now = Time::from_ns(clock::now_ns());
+            let now = tabane_engine::now();
             (at <= now).then_some(now)
         });
         if let Some(now) = due {

@@ -367,3 +367,27 @@ impl Random {
         }
     }
 }
+
+/// The process that a daemon has started to steer, once there is one.
+pub fn keeper_of(cluster: &Cluster, node: usize) -> u32 {
+    let daemon = cluster.daemon(node).expect("runs").id().to_string();
+    let is_keeper = |pid: &String| {
+        let read =
+            |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let stat = read("stat");
+        // Behind the name, which may have anything in it: state and parent.
+        let parent = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split(' ').nth(2));
+        parent == Some(&daemon) && read("cmdline").contains("\0keeper\0")
+    };
+    let mut found = None;
+    eventually("there is a keeper", || {
+        let all = std::fs::read_dir("/proc").expect("is there").flatten();
+        let mut pids = all.map(|entry| text(entry.file_name().as_encoded_bytes()));
+        found = pids.find(is_keeper);
+        found.is_some()
+    });
+    found.and_then(|pid| pid.parse().ok()).expect("was found")
+}

@@ -89,30 +89,6 @@ fn on_sigabrt_routes_are_put_back_at_once() {
     keeper.finish();
 }
 
-/// The process that a daemon has started to steer, once there is one.
-fn keeper_of(cluster: &Cluster, node: usize) -> String {
-    let daemon = cluster.daemon(node).expect("runs").id().to_string();
-    let is_keeper = |pid: &String| {
-        let read =
-            |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let stat = read("stat");
-        // Behind the name, which may have anything in it: state and parent.
-        let parent = stat
-            .rsplit(')')
-            .next()
-            .and_then(|rest| rest.split(' ').nth(2));
-        parent == Some(&daemon) && read("cmdline").contains("\0keeper\0")
-    };
-    let mut found = None;
-    eventually("there is a keeper", || {
-        let all = std::fs::read_dir("/proc").expect("is there").flatten();
-        let mut pids = all.map(|entry| text(entry.file_name().as_encoded_bytes()));
-        found = pids.find(is_keeper);
-        found.is_some()
-    });
-    found.expect("was found")
-}
-
 /// By the kernel, where memory is short, or by somebody.
 #[test]
 fn there_is_another_one_for_one_that_is_killed() {

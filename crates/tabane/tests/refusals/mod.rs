@@ -257,7 +257,7 @@ impl Stage {
 
     /// The process that steers for node 0.
     pub fn keeper(&self) -> u32 {
-        keeper_of(self.cluster.daemon(0).expect("runs").id())
+        keeper_of(&self.cluster, 0)
     }
 
     fn is_as_before(&mut self, name: &str) {
@@ -354,10 +354,9 @@ struct Tried {
 
 impl Injection {
     fn begin(cluster: &Cluster, refusal: &Refusal, error: &str) -> Injection {
-        let daemon = cluster.daemon(0).expect("runs").id();
         let pid = match refusal.of {
-            Of::Daemon => daemon,
-            Of::Keeper => keeper_of(daemon),
+            Of::Daemon => cluster.daemon(0).expect("runs").id(),
+            Of::Keeper => keeper_of(cluster, 0),
         };
         let told = cluster.directory().join("strace");
         let mut strace = Command::new("strace");
@@ -396,25 +395,4 @@ fn is_traced(pid: u32) -> bool {
         let mut lines = status.lines();
         lines.any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
     })
-}
-
-/// The process that steers for a daemon.
-fn keeper_of(daemon: u32) -> u32 {
-    let children = || {
-        let of = format!("/proc/{daemon}/task/{daemon}/children");
-        let children = fs::read_to_string(of).unwrap_or_default();
-        let mut pids = children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok());
-        pids.find(|pid: &u32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            text(&words).contains("\0keeper\0")
-        })
-    };
-    let mut found = None;
-    eventually("there is a keeper", || {
-        found = children();
-        found.is_some()
-    });
-    found.expect("was found")
 }
