@@ -27,7 +27,7 @@ BINARY = $(TARGET)/release/tabane
 STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak soak-sim soak-lab soak-busy bench figures lint audit miri sanitize fuzz \
+.PHONY: help setup build demo test soak soak-tests soak-sim soak-lab soak-busy bench figures lint audit miri sanitize fuzz \
 	man deb static install uninstall clean
 
 help: ## list what can be asked
@@ -48,11 +48,15 @@ build: ## build the program `tabane` and the library for C; installs a C compile
 demo: setup ## two nodes, two switches, one iperf3: watch a switch die (under a minute)
 	cargo run --quiet --release -p tabane --bin tabane -- demo $(ARGS)
 
-test: ## every test, as root also as an ordinary user; 10,000 fault schedules
+test: ## every test, most as root and as an ordinary user; 10,000 fault schedules
 	@tools/setup.sh test
 	@SEED=$(SEED) tools/test.sh
 
-soak: soak-sim soak-lab soak-busy ## the three long runs one after another: hours
+soak: soak-tests soak-sim soak-lab soak-busy ## the long runs one after another: hours
+
+soak-tests: ## every test, all that build a lab also as an ordinary user
+	@tools/setup.sh test
+	@SEED=$(SEED) ONCE= tools/test.sh
 
 soak-sim: SCHEDULES ?= 1000000
 soak-sim: setup ## SCHEDULES=1000000 SEED=0: fault schedules in the simulator

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make test`: every test of the workspace, those that build a lab once more as
+# `make test`: every test of the workspace, most of those that build a lab once more as
 # an ordinary user, the documentation's examples, and the simulator's fault
 # schedules. Goes on after a failure, to show all of them; the last line counts.
 #
@@ -8,12 +8,15 @@
 #
 #   SCHEDULES=10000   how many fault schedules the simulator runs
 #   SEED=0            the first one's seed
+#   ONCE='soak …'     programs of tests that root does not run again as an ordinary user: they take long, and
+#                     those beside them show what is other for such a user. `make soak-tests` leaves none out
 #   AT_ONCE=2         how many programs of tests run side by side; as many as there are processors
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 SCHEDULES=${SCHEDULES:-10000}
 SEED=${SEED:-0}
+ONCE=${ONCE-programs soak doctor mptcp}
 AT_ONCE=${AT_ONCE:-$(nproc)}
 # A test that hangs is a failure, not the end of the machine's lease.
 STEP_MAX=20m
@@ -87,6 +90,7 @@ plan() {
         case "$(id -u): $SYSTEM_CRATES " in
             0:*" ${directory#"$PWD"/} "*) ways='here nobody' ;;
         esac
+        case " $ONCE " in *" $name "*) ways=here ;; esac
         for way in $ways; do echo "$group $way $program $directory"; done
     done <"$scratch/programs" | sort -s -k 2,2 >"$scratch/plan"
 }
