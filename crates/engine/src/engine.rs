@@ -426,6 +426,7 @@ fn deliver_frames(node: &mut Node, host: &mut impl Host) {
         host.frame(peer, &mut frame);
         node.recycle_frame(frame);
     }
+    host.frames_end();
 }
 
 /// Whether the CPU has AES instructions; without them ChaCha20 is faster.

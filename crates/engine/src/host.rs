@@ -18,6 +18,9 @@ pub trait Host {
     /// `frame` afterwards goes back to the pool.
     fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>);
 
+    /// All frames that have arrived were given.
+    fn frames_end(&mut self) {}
+
     /// A descriptor that the host registered (with a token from [`HOST_TOKENS`] on) is ready.
     fn ready(&mut self, turn: &mut LoopTurn<'_>, ready: Ready);
 

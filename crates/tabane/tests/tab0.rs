@@ -189,18 +189,6 @@ fn ipv6_that_is_in_no_file_goes_on_working() {
     assert!(refused["vnic_refused_foreign_address"].is_null());
 }
 
-/// The kinds of device that can be made here.
-fn backends() -> Vec<&'static str> {
-    let tun = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/net/tun");
-    match tun {
-        Ok(_) => vec!["packet", "tap"],
-        Err(_) => vec!["packet"],
-    }
-}
-
 #[test]
 fn vlans_are_networks_of_their_own() {
     for backend in backends() {

@@ -105,6 +105,7 @@ pub struct Vnic {
     link: LinkFacts,
     gso_bytes_max: u32,
     hidden: bool,
+    cuts_datagrams: bool,
     truncated: u64,
     packet_drops: u64,
     believes: Vec<String>,
@@ -114,6 +115,7 @@ pub struct Vnic {
 struct Made {
     end: End,
     hidden: bool,
+    cuts_datagrams: bool,
     gso_bytes_max: u32,
 }
 
@@ -157,6 +159,7 @@ impl Vnic {
             link,
             gso_bytes_max: made.gso_bytes_max,
             hidden: made.hidden,
+            cuts_datagrams: made.cuts_datagrams,
             truncated: 0,
             packet_drops: 0,
             believes: Vec::new(),
@@ -181,8 +184,10 @@ impl Vnic {
         self.route
             .set_offload_bytes(index, self.gso_bytes_max)
             .map_err(VnicError::step("set the largest packet"))?;
-        crate::ethtool::switch_off(&self.route, options.name, |feature| !is_carried(feature))
-            .map_err(VnicError::step("choose the offloads"))?;
+        crate::ethtool::switch_off(&self.route, options.name, |feature| {
+            !is_carried(feature) || feature == UDP_SEGMENTATION && !self.cuts_datagrams
+        })
+        .map_err(VnicError::step("choose the offloads"))?;
         // Before it is on: then the first advertisement may come.
         self.believes = routers::disbelieve(&mut self.route, index, options.name);
         for (address, prefix) in options.addresses {
@@ -249,6 +254,12 @@ impl Vnic {
     #[must_use]
     pub fn believes(&self) -> &[String] {
         &self.believes
+    }
+
+    /// Whether frames may be packets of UDP that are to be cut into datagrams, both ways (since Linux 6.2).
+    #[must_use]
+    pub fn cuts_datagrams(&self) -> bool {
+        self.cuts_datagrams
     }
 
     /// Whether the other end of a veth pair is out of sight in a namespace of
@@ -407,6 +418,9 @@ fn read_tap(tap: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> 
     check_len(unsafe { libc::read(tap.as_raw_fd(), at, length) })
 }
 
+/// The offload that hands over datagrams of UDP uncut, as ethtool names it.
+const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
+
 /// Which offloads `virtio_net_hdr` can tell the other side about. The others
 /// (tunnels, SCTP, VLAN tags beside the packet) would be lost on the way, so
 /// the kernel is to do them itself before the frame gets here.
@@ -421,7 +435,7 @@ fn is_carried(feature: &str) -> bool {
         | "tx-tcp6-segmentation"
         | "tx-tcp-ecn-segmentation"
         | "tx-tcp-mangleid-segmentation"
-        | "tx-udp-segmentation" => true,
+        | UDP_SEGMENTATION => true,
         other => !(other.starts_with("tx-") && other.ends_with("-segmentation")),
     }
 }

@@ -43,9 +43,11 @@ pub(super) fn make(near: &mut RouteSocket, options: &VnicOptions<'_>) -> Result<
         }
         return Err(error);
     }
+    let cuts_datagrams = far.packets.cuts_datagrams();
     Ok(Made {
         end: End::Packets(far.packets),
         hidden: far.hidden,
+        cuts_datagrams,
         gso_bytes_max,
     })
 }

@@ -105,6 +105,20 @@ const CHOOSE: [libc::sock_filter; 26] = {
     ]
 };
 
+/// Two datagrams of a byte each, as a packet to be cut (linux/virtio_net.h, VIRTIO_NET_HDR_GSO_UDP_L4), from and to
+/// nobody.
+const TO_BE_CUT: [u8; 54] = {
+    let mut frame = [0; 54];
+    // The header: checksum wanted, what to cut, 42 bytes of headers, one of content, the checksum 34 + 6.
+    (frame[0], frame[1], frame[2], frame[4]) = (1, 5, 42, 1);
+    (frame[6], frame[8]) = (34, 6);
+    // Ethernet, for a locally administered address; IPv4; UDP.
+    (frame[10], frame[16], frame[22]) = (2, 2, 8);
+    (frame[24], frame[27], frame[32], frame[33]) = (0x45, 30, 64, 17);
+    frame[49] = 10;
+    frame
+};
+
 /// All protocols, as the packet socket wants it.
 const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 
@@ -200,6 +214,16 @@ impl Queues {
     /// The one that is written to.
     pub fn speaker(&self) -> &OwnedFd {
         &self.sockets[0]
+    }
+
+    /// Whether the kernel takes, and so gives, packets of UDP that are to be cut into datagrams.
+    pub fn cuts_datagrams(&self) -> bool {
+        let fd = self.speaker().as_raw_fd();
+        // SAFETY: pointer and length describe `TO_BE_CUT`.
+        let sent =
+            check_len(unsafe { libc::send(fd, TO_BE_CUT.as_ptr().cast(), TO_BE_CUT.len(), 0) });
+        // The device is not on yet: what is understood gets no farther.
+        !sent.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
     }
 
     /// Takes one frame, of those that wait the next by turns; its true length, which may be beyond

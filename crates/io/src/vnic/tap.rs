@@ -36,13 +36,15 @@ pub(super) fn make(options: &VnicOptions<'_>) -> Result<Made, VnicError> {
     })?;
     let step = "choose the offloads of the TAP";
     set_header_bytes(&fd).map_err(VnicError::step(step))?;
-    set_offloads(&fd, OFFLOADS | OFFLOADS_UDP)
-        .or_else(|_| set_offloads(&fd, OFFLOADS))
-        .map_err(VnicError::step(step))?;
+    let cuts_datagrams = set_offloads(&fd, OFFLOADS | OFFLOADS_UDP).is_ok();
+    if !cuts_datagrams {
+        set_offloads(&fd, OFFLOADS).map_err(VnicError::step(step))?;
+    }
     let gso_bytes_max = options.gso_bytes_max.min(GSO_BYTES_MAX);
     Ok(Made {
         end: End::Tap(fd),
         hidden: true,
+        cuts_datagrams,
         gso_bytes_max,
     })
 }

@@ -13,7 +13,7 @@ use tabane_proto::{Node, PeerId, Time};
 
 use super::ports::Ports;
 use super::read_ahead::{QUEUE_BYTES, ReadAhead};
-use crate::vswitch::{DropReason, Refusal, VSwitch, Verdict, flow_hash};
+use crate::vswitch::{DropReason, Refusal, Trains, VSwitch, Verdict, flow_hash};
 
 /// Its name.
 pub const NAME: &str = "tab0";
@@ -83,6 +83,7 @@ pub struct Nic {
     condition: Condition,
     switch: VSwitch,
     ports: Ports,
+    trains: Trains,
     pub counters: NicCounters,
     /// When it was last looked for an overrun, and when one was last found.
     looked_at: Time,
@@ -140,6 +141,7 @@ impl Nic {
             condition: Condition::Sound,
             switch: switch(address.0, mtu_bytes, peers),
             ports,
+            trains: Trains::default(),
             counters: NicCounters::default(),
             looked_at: Time::ZERO,
             overrun_at: None,
@@ -320,20 +322,30 @@ impl Nic {
         }
     }
 
-    /// A frame from `peer` for this host.
+    /// A frame from `peer` for this host. It may wait for others until [`Nic::delivered`].
     pub fn deliver(&mut self, peer: PeerId, frame: &[u8]) {
         // One without a virtual NIC has no MAC.
         let place = self.ports.place(peer).ok_or(Refusal::Frame);
-        match place.and_then(|place| self.switch.accept(frame, place)) {
-            Ok(()) => self.write(frame),
-            Err(refusal) => self.counters.refused[refusal.index()] += 1,
+        if let Err(refusal) = place.and_then(|place| self.switch.accept(frame, place)) {
+            self.counters.refused[refusal.index()] += 1;
+            return;
         }
+        if !self.vnic.cuts_datagrams() {
+            return self.write(frame);
+        }
+        let (vnic, failed) = (&mut self.vnic, &mut self.counters.write_failed);
+        self.trains
+            .add(frame, |frame| *failed += write(vnic, frame));
+    }
+
+    /// No more frames are at hand.
+    pub fn delivered(&mut self) {
+        let (vnic, failed) = (&mut self.vnic, &mut self.counters.write_failed);
+        self.trains.leave(|frame| *failed += write(vnic, frame));
     }
 
     fn write(&mut self, frame: &[u8]) {
-        if self.vnic.write(&[IoSlice::new(frame)]).is_err() {
-            self.counters.write_failed += 1;
-        }
+        self.counters.write_failed += write(&mut self.vnic, frame);
     }
 
     /// Waits for the device to be readable exactly when reading is not paused
@@ -360,4 +372,9 @@ impl Nic {
         }
         Ok(self.readable && !self.paused)
     }
+}
+
+/// Hands a frame to the host. Returns how many the kernel did not take.
+fn write(vnic: &mut Vnic, frame: &[u8]) -> u64 {
+    u64::from(vnic.write(&[IoSlice::new(frame)]).is_err())
 }

@@ -598,6 +598,12 @@ impl Host for Daemon {
         }
     }
 
+    fn frames_end(&mut self) {
+        if let Some(nic) = &mut self.nic {
+            nic.delivered();
+        }
+    }
+
     fn ready(&mut self, turn: &mut LoopTurn<'_>, ready: Ready) {
         if Agent::owns(ready.token) {
             if let Some(mut agent) = self.agent.take() {

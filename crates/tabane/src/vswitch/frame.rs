@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Mac;
+use super::checksum::{fold, pseudo_header, sum};
 
 /// Length of the `virtio_net_hdr` in front of every frame
 /// (`linux/virtio_net.h`, without `num_buffers`: what a TAP with `IFF_VNET_HDR` uses).
@@ -211,21 +212,8 @@ fn start_frame(destination: Mac, source: Mac, ethertype: u16) -> Vec<u8> {
 /// RFC 4443 section 2.3, over the pseudo-header of RFC 8200 section 8.1. 0 over
 /// a message that bears the right checksum.
 pub(super) fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
-    let words = |bytes: &[u8]| -> u32 {
-        let pairs = bytes.chunks(2);
-        pairs
-            .map(|p| u32::from(p[0]) << 8 | u32::from(*p.get(1).unwrap_or(&0)))
-            .sum()
-    };
-    let pseudo = words(&from.octets())
-        + words(&to.octets())
-        + message.len() as u32
-        + u32::from(PROTOCOL_ICMPV6);
-    let mut sum = pseudo + words(message);
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    let pseudo = pseudo_header(from.into(), to.into(), PROTOCOL_ICMPV6, message.len());
+    !fold(pseudo + sum(message))
 }
 
 /// Which piece of a packet.
@@ -302,6 +290,21 @@ impl<'a> Packet<'a> {
             header_bytes,
             content: packet.get(header_bytes..).unwrap_or_default(),
         })
+    }
+
+    /// The sum of what stands in front of its content, for the checksum of that.
+    pub(super) fn pseudo_sum(&self) -> u64 {
+        pseudo_header(
+            self.source,
+            self.destination,
+            self.protocol,
+            self.content.len(),
+        )
+    }
+
+    /// Whether a frame carries UDP, or a fragment of it.
+    pub(super) fn is_of_udp(ethernet: &Ethernet<'a>) -> bool {
+        Self::of(ethernet).is_some_and(|packet| packet.protocol == PROTOCOL_UDP)
     }
 
     /// Would it tell this host of a router or a better route, or of an address if it comes in

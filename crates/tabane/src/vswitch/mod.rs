@@ -10,11 +10,13 @@
 //! broadcast and multicast go to all nodes, among them questions for addresses
 //! that are not in the file, such as a service address that moves between nodes.
 
+mod checksum;
 mod flow;
 mod frame;
 mod offload;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,6 +25,7 @@ use tabane_cluster::{Mac, mac_of};
 
 pub use flow::{FlowNumbers, flow_hash};
 pub use frame::VNET_HDR_BYTES;
+pub use train::Trains;
 
 use frame::{
     Arp, ETHERNET_BYTES, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, Neighbour,

@@ -30,22 +30,57 @@ const TCP_SEGMENTS_MAX: usize = 0xffff;
 /// Most segments of UDP (`UDP_MAX_SEGMENTS`; 64 before Linux 6.9).
 const UDP_SEGMENTS_MAX: usize = 128;
 
+/// Length of the header of UDP, and where in it the checksum is.
+pub(super) const UDP_HEADER_BYTES: usize = 8;
+pub(super) const UDP_CHECKSUM_AT: usize = 6;
+
 /// The header, as docs/protocol.md has it (little endian).
 #[derive(Debug, Clone, Copy)]
-struct Header {
+pub(super) struct Header {
     flags: u8,
-    gso_type: u8,
+    pub(super) gso_type: u8,
     /// How much of the frame is headers; a hint.
     hdr_len: usize,
     /// Bytes of content of each segment.
     gso_size: u16,
     /// Where in the frame the checksum begins, and where from there it is to be written.
-    csum_start: usize,
-    csum_offset: usize,
+    pub(super) csum_start: usize,
+    pub(super) csum_offset: usize,
 }
 
 impl Header {
-    fn parse(frame: &[u8]) -> Option<Self> {
+    /// Of datagrams of UDP in one packet, to be cut: where UDP begins in the frame, and the content of each.
+    pub(super) fn of_datagrams(udp_at: usize, content_bytes: usize) -> Self {
+        Self {
+            flags: NEEDS_CSUM,
+            gso_type: GSO_UDP_L4,
+            hdr_len: udp_at + UDP_HEADER_BYTES,
+            gso_size: content_bytes as u16,
+            csum_start: udp_at,
+            csum_offset: UDP_CHECKSUM_AT,
+        }
+    }
+
+    /// Whether a checksum is still to be made.
+    pub(super) const fn needs_sum(&self) -> bool {
+        self.flags == NEEDS_CSUM
+    }
+
+    pub(super) fn encode(&self) -> [u8; VNET_HDR_BYTES] {
+        let mut bytes = [self.flags, self.gso_type, 0, 0, 0, 0, 0, 0, 0, 0];
+        let words = [
+            self.hdr_len as u16,
+            self.gso_size,
+            self.csum_start as u16,
+            self.csum_offset as u16,
+        ];
+        for (place, word) in bytes[2..].chunks_exact_mut(2).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let header: [u8; VNET_HDR_BYTES] = bytes_at(frame, 0)?;
         let word = |at: usize| bytes_at(&header, at).map(u16::from_le_bytes);
         Some(Self {
@@ -102,7 +137,12 @@ fn segments_are_sound(header: &Header, ethernet: &Ethernet<'_>, frame_bytes: usi
     let is_ipv4 = ethernet.ethertype == ETHERTYPE_IPV4;
     // Offset of the checksum, of the least header, the most segments.
     let (protocol, sum_at, least_bytes, segments_max) = match header.gso_type {
-        GSO_UDP_L4 => (PROTOCOL_UDP, 6, 8, UDP_SEGMENTS_MAX),
+        GSO_UDP_L4 => (
+            PROTOCOL_UDP,
+            UDP_CHECKSUM_AT,
+            UDP_HEADER_BYTES,
+            UDP_SEGMENTS_MAX,
+        ),
         other => match (other & !GSO_ECN, is_ipv4) {
             (GSO_TCPV4, true) | (GSO_TCPV6, false) => (PROTOCOL_TCP, 16, 20, TCP_SEGMENTS_MAX),
             _ => return None,

@@ -4,6 +4,7 @@
 
 mod offloads;
 mod refusals;
+mod trains;
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};

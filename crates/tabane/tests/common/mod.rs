@@ -39,6 +39,18 @@ pub fn cluster_on(config: &LabConfig) -> Cluster {
     Cluster::up(lab(config), tabane(), ClusterConfig::default()).expect("the cluster comes up")
 }
 
+/// The kinds of device that can be made here.
+pub fn backends() -> Vec<&'static str> {
+    let tun = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
+    match tun {
+        Ok(_) => vec!["packet", "tap"],
+        Err(_) => vec!["packet"],
+    }
+}
+
 pub fn lab(config: &LabConfig) -> Lab {
     Lab::up(config).expect("the lab comes up")
 }
