@@ -13,6 +13,7 @@
 
 pub mod alarm;
 pub mod capture;
+pub mod checksum;
 pub mod clock;
 pub mod credentials;
 pub mod entropy;

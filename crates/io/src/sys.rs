@@ -48,6 +48,8 @@ unsafe impl SocketOption for c_int {}
 unsafe impl SocketOption for libc::ucred {}
 // SAFETY: two integers, no padding.
 unsafe impl SocketOption for [u32; 2] {}
+// SAFETY: integers, no padding.
+unsafe impl SocketOption for [u32; 8] {}
 // SAFETY: two integers of register width, no padding.
 unsafe impl SocketOption for libc::timeval {}
 // SAFETY: integers, no padding.

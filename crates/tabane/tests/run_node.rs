@@ -505,3 +505,51 @@ fn who_cannot_be_joined_is_told() {
         assert!(said.contains(why), "{whom}: {said}");
     }
 }
+
+/// The kernel of the program's namespace has every address, and would answer for all.
+#[test]
+fn pings_are_answered_by_whom_they_are_for_or_by_nobody() {
+    let cluster = cluster();
+    let (link, vnic) = (
+        cluster.lab().address(1, 0).to_string(),
+        cluster.address(1).to_string(),
+    );
+    let own = cluster.lab().address(0, 1).to_string();
+    let nobody = {
+        let (network, _) = link.rsplit_once('.').expect("an address of IPv4");
+        format!("{network}.199")
+    };
+    for (to, answers) in [
+        (&*link, true),
+        (&vnic, true),
+        (&own, true),
+        ("127.0.0.1", true),
+        ("::1", true),
+        (&nobody, false),
+        ("192.0.2.77", false),
+        ("2001:db8::77", false),
+    ] {
+        let words = ["-c", "2", "-i", "0.2", "-W", "2", "-s", "4000", to];
+        let plainly = cluster.lab().command(0, "ping");
+        for mut ping in [plainly, cluster.run(0, "ping")] {
+            ping.args(words);
+            let said = output("ping", ping, PATIENCE).expect("ends");
+            assert_eq!(
+                said.status.success(),
+                answers,
+                "{to}: {}",
+                text(&said.stdout)
+            );
+        }
+    }
+    // More than are remembered, and each hears its own answer.
+    let many = format!(
+        "\
+from concurrent.futures import ThreadPoolExecutor
+import subprocess
+def ping(n):
+    return subprocess.run(['ping', '-c1', '-W5', '-q', '{link}'], stdout=subprocess.DEVNULL).returncode
+print(set(ThreadPoolExecutor(8).map(ping, range(300))))"
+    );
+    assert_eq!(said_by(under_run(&cluster, 0, &many)), "{0}\n");
+}

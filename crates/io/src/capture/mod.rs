@@ -14,6 +14,7 @@
 //! they were made in, wherever their user goes.
 
 mod datagrams;
+mod echo;
 mod namespace;
 mod packet;
 mod plain;
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
+pub use echo::{Echo, Echoes, Pinger};
 #[cfg(test)]
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError, is_inside, source_for};

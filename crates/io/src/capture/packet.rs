@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::checksum::{fold, pseudo_header, sum};
+
 /// Protocol numbers of IP.
 pub(super) const TCP: u8 = 6;
 /// See [`TCP`].
 pub(super) const UDP: u8 = 17;
-const ICMP: u8 = 1;
-const ICMP_V6: u8 = 58;
+pub(super) const ICMP: u8 = 1;
+pub(super) const ICMP_V6: u8 = 58;
 
 const HOPS: u8 = 64;
 const UDP_HEADER_BYTES: usize = 8;
@@ -102,32 +104,13 @@ fn octets(address: IpAddr) -> [u8; 16] {
 /// Fills in the checksum at `at` of a segment of TCP (RFC 9293 section 3.1) or UDP (RFC 768).
 pub(super) fn put_checksum(segment: &mut [u8], at: usize, protocol: u8, from: IpAddr, to: IpAddr) {
     segment[at..at + 2].fill(0);
-    let addresses = match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets()) + sum(&to.octets()),
-        (from, to) => sum(&octets(from)) + sum(&octets(to)),
-    };
-    let total = addresses + u64::from(protocol) + segment.len() as u64 + sum(segment);
+    let total = pseudo_header(from, to, protocol, segment.len()) + sum(segment);
     // A checksum of 0 says that there is none (UDP): its twin is as right.
     let checksum = match !fold(total) {
         0 => u16::MAX,
         checksum => checksum,
     };
     segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-}
-
-/// The sum of 16-bit words (RFC 1071), not folded yet.
-fn sum(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks(2);
-    words
-        .map(|word| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0)))
-        .sum()
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]

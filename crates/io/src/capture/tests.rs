@@ -9,11 +9,12 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{
-    Capture, Datagrams, MARK_INWARD, OTHER_MESSAGES_MAX, PORT, Sharing, Speaker, Syn, Unreachable,
-    connect_as, connection_from, furnish, make_transparent, read_now,
+    Capture, Datagrams, Echoes, MARK_INWARD, OTHER_MESSAGES_MAX, PORT, Sharing, Speaker, Syn,
+    Unreachable, connect_as, connection_from, furnish, make_transparent, read_now,
 };
 use crate::isolated::isolated;
 use crate::poll::{Interest, Poller};
+use crate::probe::Ping;
 
 const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const FAR: [&str; 2] = ["10.77.0.2:80", "[fd77::2]:80"];
@@ -220,6 +221,35 @@ fn datagrams_are_answered_from_where_they_were_sent_to() {
                 wait_for(ours.as_fd());
                 assert_eq!(ours.next_refusal(), Some(from));
                 assert_eq!(ours.next_refusal(), None);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_ping_is_answered_by_whom_it_is_for_or_not_at_all() {
+    isolated(
+        "capture::tests::a_ping_is_answered_by_whom_it_is_for_or_not_at_all",
+        || {
+            let capture = capture();
+            let echoes = Echoes::open().unwrap();
+            for (own, far) in OWN.iter().zip(FAR) {
+                let own = own.parse().unwrap();
+                let far = far.parse::<SocketAddr>().unwrap().ip();
+                for (to, bytes) in [(far, 84), (far, 20_000), (own, 84)] {
+                    let mut ping = Ping::open(own, None, to).unwrap();
+                    ping.send(7, bytes).unwrap();
+                    assert_eq!(ping.receive(Duration::from_millis(20)).unwrap(), None);
+                    let mut heard = [0; 32_768];
+                    let is_v6 = own.is_ipv6();
+                    let (echo, message) = echoes.next(is_v6, &mut heard).unwrap().unwrap();
+                    assert_eq!((echo.from, echo.to), (own, to));
+                    let ip_bytes = if is_v6 { 40 } else { 20 };
+                    assert_eq!(message.len(), bytes - ip_bytes);
+                    capture.answer_echo(echo, message).unwrap();
+                    assert_eq!(ping.receive(Duration::from_secs(20)).unwrap(), Some(7));
+                    assert_eq!(echoes.next(is_v6, &mut heard).unwrap(), None);
+                }
             }
         },
     );

@@ -162,6 +162,14 @@ impl ToAgent {
         }
     }
 
+    /// Of [`ToAgent::Begin`], the addresses.
+    pub fn own_addresses(&self) -> Vec<IpAddr> {
+        match self {
+            ToAgent::Begin { own, .. } => own.iter().map(|(address, _)| *address).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Reads a message; `None` if it is none.
     pub fn parse(message: &[u8]) -> Option<ToAgent> {
         serde_json::from_slice(message).ok()

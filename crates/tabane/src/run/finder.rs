@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tabane_cluster::plain;
-use tabane_io::capture::Outward;
+use tabane_io::capture::{Outward, Pinger};
 use tabane_io::handover::{DESCRIPTORS_MAX, Handover};
 use tabane_io::process::{heed_termination, leave_behind, leave_helper};
 use tabane_io::sockets::Audience;
@@ -43,6 +43,8 @@ enum Question {
         transport: Transport,
         is_v6: bool,
     },
+    /// For a socket by which programs ping.
+    Ping { is_v6: bool },
 }
 
 /// What it answers: a message of JSON each.
@@ -55,6 +57,8 @@ enum Answer {
     Nobody { why: String },
     /// With the sockets; without any: they cannot be had.
     Outward { transport: Transport, is_v6: bool },
+    /// With the socket; without: it cannot be had.
+    Ping { is_v6: bool },
 }
 
 /// What the finder has found or made.
@@ -69,6 +73,11 @@ pub enum Found {
         transport: Transport,
         is_v6: bool,
         sockets: Vec<OwnedFd>,
+    },
+    /// A socket of this kind by which programs ping, if it could be had.
+    Ping {
+        is_v6: bool,
+        socket: Option<OwnedFd>,
     },
 }
 
@@ -107,7 +116,7 @@ impl Finder {
         match self.found().map_err(lost)? {
             Found::Agent(agent) => Ok(agent),
             Found::Nobody(why) => Err(why),
-            Found::Outward { .. } => Err(lost(ErrorKind::InvalidData.into())),
+            Found::Outward { .. } | Found::Ping { .. } => Err(lost(ErrorKind::InvalidData.into())),
         }
     }
 
@@ -139,6 +148,14 @@ impl Finder {
         })
     }
 
+    /// Has a socket be made by which programs ping; [`Finder::found`] tells when this is readable.
+    ///
+    /// # Errors
+    /// The finder is gone.
+    pub fn ask_ping(&self, is_v6: bool) -> io::Result<()> {
+        self.ask(Question::Ping { is_v6 })
+    }
+
     fn ask(&self, question: Question) -> io::Result<()> {
         self.0.send(&serde_json::to_vec(&question)?, &[])
     }
@@ -158,6 +175,10 @@ impl Finder {
                 transport,
                 is_v6,
                 sockets: descriptors,
+            },
+            Answer::Ping { is_v6 } => Found::Ping {
+                is_v6,
+                socket: descriptors.into_iter().next(),
             },
             Answer::Agent => match descriptors.into_iter().next() {
                 Some(agent) => Found::Agent(agent.into()),
@@ -197,6 +218,11 @@ impl Search {
                     transport,
                     is_v6,
                 } => make_outward(asker, count, transport, is_v6),
+                Question::Ping { is_v6 } => {
+                    let pinger = Pinger::new(is_v6).ok();
+                    let descriptors: Vec<_> = pinger.iter().map(AsFd::as_fd).collect();
+                    tell(asker, &Answer::Ping { is_v6 }, &descriptors)
+                }
                 Question::Start | Question::Again => {
                     match self.find(may_start || question == Question::Start) {
                         Ok((agent, is_own)) => {

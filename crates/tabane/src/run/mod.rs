@@ -11,6 +11,7 @@ mod finder;
 mod join;
 mod known;
 mod mptcp;
+mod pings;
 mod ports;
 mod supervisor;
 
@@ -26,7 +27,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use tabane_cluster::{ConfigError, InterfaceAddress, plain};
-use tabane_io::capture::{Capture, Namespace, is_inside};
+use tabane_io::capture::{Capture, Echoes, Namespace, is_inside};
 use tabane_io::handover::Handover;
 use tabane_io::process::{Watched, leave_helper};
 use tabane_io::socket_calls::SocketCalls;
@@ -157,6 +158,8 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     let capture = Capture::open(&addresses).map_err(|error| {
         format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy, socket, reject and log)")
     })?;
+    // Where the kernel's settings cannot be changed, it answers pings to every address.
+    let echoes = Echoes::open().ok();
     let begin = ToAgent::begin(own, std::process::id(), &args.program[0]);
     let agent = take_part(agent?, &finder, &capture, &begin)?;
     let program = Watched::new(std::process::id())
@@ -170,10 +173,12 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
         joins.as_fd(),
     ];
     kept.extend(capture.descriptors());
+    kept.extend(echoes.iter().flat_map(Echoes::descriptors));
     let supervisor = leave_supervisor(&kept, |calls| {
         let left = Left {
             finder: &finder,
             capture: &capture,
+            echoes: echoes.as_ref(),
             begin: &begin,
             program: &program,
             joins: &joins,

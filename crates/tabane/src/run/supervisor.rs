@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use slab::Slab;
-use tabane_io::capture::{Capture, Speaker, connect_as};
+use tabane_io::capture::{Capture, Echoes, Speaker, connect_as};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::{DESCRIPTORS_MAX, Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller};
@@ -26,6 +26,7 @@ use tabane_io::socket_calls::SocketCalls;
 use super::claims::Claims;
 use super::finder::{Finder, Found};
 use super::join::JOINED;
+use super::pings::Pings;
 use super::ports;
 use crate::agent::{ToAgent, ToSupervisor, Transport};
 
@@ -33,10 +34,14 @@ const TOKEN_AGENT: u64 = 0;
 const TOKEN_PROGRAM: u64 = 1;
 const TOKEN_FINDER: u64 = 2;
 const TOKEN_JOINS: u64 = 3;
+/// Pings of IPv4 and of IPv6.
+const TOKEN_ECHOES: [u64; 2] = [4, 5];
 /// And above: the one that joins, by its index.
 const TOKEN_JOINING: u64 = 1 << 32;
 /// And above: where calls are told, by its index.
 const TOKEN_CALLS: u64 = 2 << 32;
+/// And above: the answers to a ping, by its index.
+const TOKEN_PINGS: u64 = 4 << 32;
 /// How often it is looked whether programs still have the ports they had; and, once the program
 /// itself has ended, whether what it started has, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -51,6 +56,8 @@ pub struct Left<'a> {
     pub finder: &'a Finder,
     /// The sockets of the namespace.
     pub capture: &'a Capture,
+    /// Its pings, if the kernel does not answer them all.
+    pub echoes: Option<&'a Echoes>,
     /// What is said of them to an agent.
     pub begin: &'a ToAgent,
     /// The program.
@@ -76,6 +83,7 @@ pub fn supervise(left: &Left<'_>, agent: &Handover, calls: Option<SocketCalls>) 
         joining: Slab::new(),
         calls: Slab::new(),
         claims: Claims::default(),
+        pings: Pings::new(left.begin.own_addresses(), TOKEN_PINGS),
         looked_at: Instant::now(),
         ends_at: None,
     };
@@ -97,6 +105,7 @@ struct Supervisor<'a> {
     /// Where calls of bind and listen are told: of the program, and of each that has joined it.
     calls: Slab<Rc<SocketCalls>>,
     claims: Claims,
+    pings: Pings,
     looked_at: Instant,
     /// When to look whether all has ended, once the program itself has.
     ends_at: Option<Instant>,
@@ -110,6 +119,14 @@ impl Supervisor<'_> {
             .register(self.left.finder, TOKEN_FINDER, Interest::Read)?;
         self.poller
             .register(self.left.joins, TOKEN_JOINS, Interest::Read)?;
+        for (echoes, token) in self
+            .left
+            .echoes
+            .iter()
+            .flat_map(|it| it.descriptors().into_iter().zip(TOKEN_ECHOES))
+        {
+            self.poller.register(&echoes, token, Interest::Read)?;
+        }
         let mut ready = Vec::new();
         loop {
             self.poller.wait(self.patience(), &mut ready)?;
@@ -120,6 +137,8 @@ impl Supervisor<'_> {
                         self.ends_at = Some(Instant::now());
                     }
                     TOKEN_JOINS => self.welcome()?,
+                    token if TOKEN_ECHOES.contains(&token) => self.pinged(token),
+                    token @ TOKEN_PINGS.. => self.pings.answered(token, self.left.capture),
                     token @ TOKEN_CALLS.. => self.called(token, ready.failed)?,
                     token @ TOKEN_JOINING.. => self.joined(token)?,
                     TOKEN_FINDER => self.found()?,
@@ -210,6 +229,10 @@ impl Supervisor<'_> {
                     self.lose_agent();
                 }
             }
+            Ok(Found::Ping { is_v6, socket }) => {
+                self.pings
+                    .came(is_v6, socket, self.left.capture, &self.poller);
+            }
             Err(_) => self.poller.deregister(self.left.finder)?,
         }
         Ok(())
@@ -229,6 +252,16 @@ impl Supervisor<'_> {
     }
 
     // ---- what the program and the agent want ----
+
+    /// Programs ping somebody.
+    fn pinged(&mut self, token: u64) {
+        let is_v6 = token == TOKEN_ECHOES[1];
+        if let Some(echoes) = self.left.echoes {
+            let wants = || self.left.finder.ask_ping(is_v6);
+            self.pings
+                .asked(echoes, is_v6, self.left.capture, &self.poller, wants);
+        }
+    }
 
     /// Others want to join the program.
     fn welcome(&mut self) -> io::Result<()> {

@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use tabane_io::checksum::{fold, pseudo_header, sum};
+
 use super::Mac;
-use super::checksum::{fold, pseudo_header, sum};
 
 /// Length of the `virtio_net_hdr` in front of every frame
 /// (`linux/virtio_net.h`, without `num_buffers`: what a TAP with `IFF_VNET_HDR` uses).

@@ -10,7 +10,6 @@
 //! broadcast and multicast go to all nodes, among them questions for addresses
 //! that are not in the file, such as a service address that moves between nodes.
 
-mod checksum;
 mod flow;
 mod frame;
 mod offload;

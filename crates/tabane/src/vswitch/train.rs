@@ -4,7 +4,8 @@
 //! So it walks the way through its network once for many: of tunnels (VXLAN, WireGuard) and of QUIC each
 //! datagram would go alone. What a program receives is the same, one by one.
 
-use super::checksum::{fold, sum};
+use tabane_io::checksum::{fold, sum};
+
 use super::frame::{
     ETHERNET_BYTES, ETHERTYPE_IPV4, Ethernet, PROTOCOL_UDP, Packet, Piece, VNET_HDR_BYTES, bytes_at,
 };

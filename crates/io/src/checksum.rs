@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// The sum of `bytes` as words of 16 bits, with the carries still to be added; an odd one is the upper half of
 /// a word.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
+pub fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     // Words of 32 bits: RFC 1071 section 2 (B) and (C) shows that it is the same.
     let words: u64 = words
@@ -17,7 +17,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// That of what stands in front of a message of UDP, TCP or ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1).
-pub(super) fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, message_bytes: usize) -> u64 {
+pub fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, message_bytes: usize) -> u64 {
     let address = |address: IpAddr| match address {
         IpAddr::V4(v4) => sum(&v4.octets()),
         IpAddr::V6(v6) => sum(&v6.octets()),
@@ -26,7 +26,7 @@ pub(super) fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, message_byte
 }
 
 /// With all carries.
-pub(super) fn fold(mut sum: u64) -> u16 {
+pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
