@@ -15,6 +15,7 @@
 
 mod datagrams;
 mod namespace;
+mod outward;
 mod packet;
 mod plain;
 mod rules;
@@ -32,8 +33,9 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 #[cfg(test)]
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError, is_inside, source_for};
+pub use outward::{Network, Outward, has_address};
 pub use packet::Unreachable;
-pub use plain::{Datagrams, Listener, Outward, Sharing, has_address};
+pub use plain::{Datagrams, Listener, Sharing, Told};
 pub use rules::Rules;
 pub use syn::Syn;
 
@@ -521,6 +523,8 @@ pub(super) fn accept(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     };
+    // It has that from its listener, which a user may have as well.
+    socket.set_linger(None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     let (from, to) = (from.as_socket(), socket.local_addr()?.as_socket());
