@@ -17,8 +17,8 @@ use crate::daemon::closing::Lent;
 
 /// Sockets that speak for programs of other nodes, which a place has ready.
 const SPEAKERS: usize = 8;
-/// Sockets by which programs leave, of each kind: so many connections and first datagrams wait for nobody. (Also of
-/// a program that has ended meanwhile: nobody would make any more.)
+/// Sockets by which programs leave and have ports, of each kind: so many connections, first datagrams and ports wait for
+/// nobody. (Also of a program that has ended meanwhile: nobody would make any more.)
 const OUTWARD: usize = 2;
 /// Most that it has, of all kinds: as many as come at once find room.
 pub(super) const SPARES_MAX: usize = 6 * DESCRIPTORS_MAX;
