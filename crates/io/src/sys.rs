@@ -54,6 +54,8 @@ unsafe impl SocketOption for [u32; 8] {}
 unsafe impl SocketOption for libc::timeval {}
 // SAFETY: integers, no padding.
 unsafe impl SocketOption for u32 {}
+// SAFETY: a primitive.
+unsafe impl SocketOption for u64 {}
 // SAFETY: integers, no padding.
 unsafe impl SocketOption for libc::sockaddr_in {}
 // SAFETY: integers, no padding.

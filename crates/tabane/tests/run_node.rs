@@ -553,3 +553,26 @@ print(set(ThreadPoolExecutor(8).map(ping, range(300))))"
     );
     assert_eq!(said_by(under_run(&cluster, 0, &many)), "{0}\n");
 }
+
+/// Of a socket that is connected, bound to a port or not: a resolver does not wait then.
+#[test]
+fn who_sends_to_where_no_way_leads_is_told() {
+    let cluster = cluster();
+    let script = "\
+def told(is_bound):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    if is_bound:
+        s.bind(('', 0))
+    until = time.monotonic() + 20
+    try:
+        s.connect(('192.0.2.77', 53))
+        while time.monotonic() < until:
+            s.send(b'?')
+            time.sleep(0.05)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+print(told(False), told(True))";
+    let expected = "ENETUNREACH ENETUNREACH\n";
+    assert_eq!(said_by(plainly(&cluster, 0, script)), expected);
+    assert_eq!(said_by(under_run(&cluster, 0, script)), expected);
+}

@@ -16,6 +16,7 @@
 mod datagrams;
 mod echo;
 mod namespace;
+mod outward;
 mod packet;
 mod plain;
 mod rules;
@@ -34,8 +35,9 @@ pub use echo::{Echo, Echoes, Pinger};
 #[cfg(test)]
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError, is_inside, source_for};
+pub use outward::{Network, Outward, has_address};
 pub use packet::Unreachable;
-pub use plain::{Datagrams, Listener, Outward, Sharing, has_address};
+pub use plain::{Datagrams, Listener, Sharing, Told};
 pub use rules::Rules;
 pub use syn::Syn;
 
@@ -523,6 +525,8 @@ pub(super) fn accept(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     };
+    // It has that from its listener, which a user may have as well.
+    socket.set_linger(None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     let (from, to) = (from.as_socket(), socket.local_addr()?.as_socket());

@@ -1,15 +1,16 @@
 //! Sockets of this node that stand for those of programs in namespaces of their own.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use socket2::{Domain, MsgHdr, Protocol, SockRef, Socket, Type};
+use socket2::{MsgHdr, SockRef, Socket};
 
-use super::{
-    BACKLOG, accept, begin_connecting, bind_to_address, check_handed_on, datagrams, read_now,
-};
-use crate::sys::set_option;
+use super::{BACKLOG, accept, datagrams};
+use crate::sys::get_option;
+
+// asm-generic/socket.h
+const SO_BINDTOIFINDEX: libc::c_int = 62;
 
 /// Of an error only whom it came from is wanted, not what had been sent.
 const ERROR_BYTES: usize = 16;
@@ -34,131 +35,36 @@ impl Sharing {
             by_port: socket.reuse_port()?,
         })
     }
-
-    /// A socket to be bound with this sharing.
-    fn socket(self, address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))?;
-        socket.set_reuse_address(self.by_address)?;
-        socket.set_reuse_port(self.by_port)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(self.only_v6)?;
-        }
-        Ok(socket)
-    }
-}
-
-/// A plain socket that leads out of a node, made by a process of the user whose program speaks by it: to the
-/// kernel (rules by user or cgroup, audit) what leaves is that user's, whoever sends it.
-#[derive(Debug)]
-pub struct Outward(Socket);
-
-impl Outward {
-    /// One of this process and of this thread's network namespace: of TCP, or of UDP.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn new(is_tcp: bool, is_v6: bool) -> io::Result<Outward> {
-        let domain = if is_v6 { Domain::IPV6 } else { Domain::IPV4 };
-        let (kind, protocol) = match is_tcp {
-            true => (Type::STREAM, Protocol::TCP),
-            false => (Type::DGRAM, Protocol::UDP),
-        };
-        let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))?;
-        if is_tcp {
-            socket.set_out_of_band_inline(true)?;
-            socket.set_tcp_nodelay(true)?;
-        }
-        Ok(Outward(socket))
-    }
-
-    /// What another process handed on, which may be anybody.
-    ///
-    /// # Errors
-    /// It is something else, and given back.
-    pub fn from_descriptor(
-        descriptor: OwnedFd,
-        is_tcp: bool,
-        is_v6: bool,
-    ) -> Result<Outward, OwnedFd> {
-        let domain = if is_v6 { Domain::IPV6 } else { Domain::IPV4 };
-        let kind = if is_tcp { Type::STREAM } else { Type::DGRAM };
-        match check_handed_on(&descriptor, &[(domain, kind)]) {
-            Ok(()) => Ok(Outward(descriptor.into())),
-            Err(_) => Err(descriptor),
-        }
-    }
-
-    /// Connects it, from one of the addresses of the namespace it was made in if that is given. Not blocking
-    /// if nobody has set it to block; when it is writable, it is connected or has its error.
-    ///
-    /// # Errors
-    /// It cannot be reached, as far as is known at once; or the namespace does not have that address, or
-    /// nobody else may see it.
-    pub fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> io::Result<()> {
-        if from.is_some_and(|from| from.is_loopback() && !to.ip().is_loopback()) {
-            return Err(io::ErrorKind::AddrNotAvailable.into());
-        }
-        if let Some(from) = from {
-            bind_to_address(&self.0, from)?;
-        }
-        begin_connecting(&self.0, to)
-    }
-
-    /// Sends a datagram to whom it is connected to; never waits.
-    ///
-    /// # Errors
-    /// As send(2) has; also what became of an earlier one, and this one is not sent then.
-    pub fn send(&self, data: &[u8]) -> io::Result<()> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        self.0.send_with_flags(data, flags).map(drop)
-    }
-
-    /// Receives a datagram; never waits.
-    ///
-    /// # Errors
-    /// As recv(2) has: also what became of one that was sent.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        read_now(&self.0, buffer)
-    }
-}
-
-/// Its connection, once it is connected.
-impl From<Outward> for TcpStream {
-    fn from(outward: Outward) -> TcpStream {
-        outward.0.into()
-    }
-}
-
-impl AsFd for Outward {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// Whether this thread's network namespace has an address: what is sent to one that it has stays within it.
-pub fn has_address(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// A plain socket of TCP in this thread's network namespace that has a port, and may listen there. Not
-/// blocking.
+/// blocking, if nobody has set it to block.
 #[derive(Debug)]
 pub struct Listener(Socket);
 
 impl Listener {
-    /// Has a port (of 0: one that is free).
-    ///
-    /// # Errors
-    /// Somebody else has it, or one may not, or the node does not have the address.
-    pub fn bind(address: SocketAddr, sharing: Sharing) -> io::Result<Listener> {
-        let socket = sharing.socket(address, Type::STREAM, Protocol::TCP)?;
-        // What is left of earlier connections is in the namespace of the program, whose kernel has looked.
-        socket.set_reuse_address(true)?;
-        // Its connections have it from there.
-        socket.set_out_of_band_inline(true)?;
-        socket.bind(&address.into())?;
-        Ok(Listener(socket))
+    pub(super) const fn new(bound: Socket) -> Listener {
+        Listener(bound)
+    }
+
+    /// Whether it has this port still, as it was bound: somebody who has the socket as well may have given it
+    /// up, or have it at one device alone, where others may have it at another.
+    pub fn has(&self, address: SocketAddr, only_v6: bool) -> bool {
+        let option = |level, name| get_option(&self.0, level, name, 0);
+        // No kernel before Linux 5.1 tells; there nobody else has the socket.
+        let device = option(libc::SOL_SOCKET, SO_BINDTOIFINDEX).unwrap_or_default();
+        let is_local =
+            |local: SocketAddr| (local.ip(), local.port()) == (address.ip(), address.port());
+        let families = || option(libc::SOL_IPV6, libc::IPV6_V6ONLY);
+        device == device_of(address)
+            && self.local_address().is_ok_and(is_local)
+            && (address.is_ipv4() || families().is_ok_and(|only| (only != 0) == only_v6))
+    }
+
+    /// Whether it listens (SO_ACCEPTCONN, socket(7)).
+    pub fn listens(&self) -> bool {
+        let listens = get_option(&self.0, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, 0);
+        listens.is_ok_and(|listens| listens != 0)
     }
 
     /// Where it is bound.
@@ -178,13 +84,30 @@ impl Listener {
         self.0.listen(BACKLOG)
     }
 
+    /// Gives the port up now, and what has come. (Somebody else who has the socket as well may have it linger
+    /// all the same, at that moment.)
+    pub fn end(self) {
+        let _ = self.0.set_linger(None);
+    }
+
     /// The next connection, not blocking, from whom, and to which of this node's addresses. `None` when
-    /// there is none.
+    /// there is none, also since it does not listen any more.
     ///
     /// # Errors
     /// No descriptors are left; the connection still waits then.
     pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr, SocketAddr)>> {
-        accept(self.0.accept())
+        match accept(self.0.accept()) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
+            accepted => accepted,
+        }
+    }
+}
+
+/// The device that who binds an address has it at; 0: all.
+fn device_of(address: SocketAddr) -> libc::c_int {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id().cast_signed(),
+        _ => 0,
     }
 }
 
@@ -194,29 +117,25 @@ impl AsFd for Listener {
     }
 }
 
-/// A plain socket of UDP in this thread's network namespace. Not blocking.
+/// A plain socket of UDP in this thread's network namespace that has a port. Never waits.
 #[derive(Debug)]
 pub struct Datagrams {
     socket: Socket,
     is_v6: bool,
 }
 
+/// What became of a datagram that was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// There was nobody for it: whom it was sent to.
+    Nobody(SocketAddr),
+    /// Something else.
+    Other,
+}
+
 impl Datagrams {
-    /// Binds one.
-    ///
-    /// # Errors
-    /// Somebody has the port, or one may not, or the node does not have the address.
-    pub fn bind(address: SocketAddr, sharing: Sharing) -> io::Result<Datagrams> {
-        let socket = sharing.socket(address, Type::DGRAM, Protocol::UDP)?;
-        let is_v6 = address.is_ipv6();
-        set_option(&socket, libc::SOL_IP, libc::IP_PKTINFO, 1)?;
-        set_option(&socket, libc::SOL_IP, libc::IP_RECVERR, 1)?;
-        if is_v6 {
-            set_option(&socket, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-            set_option(&socket, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
-        }
-        socket.bind(&address.into())?;
-        Ok(Datagrams { socket, is_v6 })
+    pub(super) const fn new(socket: Socket, is_v6: bool) -> Datagrams {
+        Datagrams { socket, is_v6 }
     }
 
     /// Where it is bound.
@@ -232,7 +151,7 @@ impl Datagrams {
     /// in `buffer`. `None` when there is none.
     ///
     /// # Errors
-    /// What became of a datagram that was sent: see [`Datagrams::next_refusal`].
+    /// What became of a datagram that was sent: see [`Datagrams::next_told`].
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<(SocketAddr, IpAddr, usize)>> {
         let received = datagrams::receive(&self.socket, buffer, 0)?;
         received
@@ -243,19 +162,26 @@ impl Datagrams {
             .transpose()
     }
 
-    /// Whom a datagram was sent to for whom there was nobody. `None` when no more is known.
-    pub fn next_refusal(&self) -> Option<SocketAddr> {
-        loop {
-            let mut buffer = [0; ERROR_BYTES];
-            let flags = libc::MSG_ERRQUEUE;
-            let told = datagrams::receive(&self.socket, &mut buffer, flags).ok()??;
-            if told.error == Some(libc::ECONNREFUSED as u32) {
-                return Some(told.from);
+    /// What became of a datagram that was sent. `None` when no more is known.
+    pub fn next_told(&self) -> Option<Told> {
+        let mut buffer = [0; ERROR_BYTES];
+        match datagrams::receive(&self.socket, &mut buffer, libc::MSG_ERRQUEUE) {
+            Ok(told) => {
+                let told = told?;
+                let is_refusal = told.error == Some(libc::ECONNREFUSED as u32);
+                Some(if is_refusal {
+                    Told::Nobody(told.from)
+                } else {
+                    Told::Other
+                })
             }
+            // It says of whom it is not.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Some(Told::Other),
+            Err(_) => None,
         }
     }
 
-    /// Sends a datagram, from `source` or else the address that the route to there has.
+    /// Sends a datagram, from `source` or else the address that the route to there has; never waits.
     ///
     /// # Errors
     /// As send(2) has; what became of an earlier datagram is not among them.
@@ -270,11 +196,12 @@ impl Datagrams {
         if !control.is_empty() {
             message = message.with_control(&control);
         }
-        let sent = self.socket.sendmsg(&message, libc::MSG_NOSIGNAL);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let sent = self.socket.sendmsg(&message, flags);
         match sent {
             // It may be told of an earlier one, and this one not sent.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                self.socket.sendmsg(&message, libc::MSG_NOSIGNAL)?;
+                self.socket.sendmsg(&message, flags)?;
             }
             sent => drop(sent?),
         }

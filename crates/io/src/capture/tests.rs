@@ -1,7 +1,7 @@
 //! With a real kernel, in a namespace of one's own: connections to hosts that do not exist, and to itself.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
@@ -9,10 +9,12 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{
-    Capture, Datagrams, Echoes, MARK_INWARD, OTHER_MESSAGES_MAX, PORT, Sharing, Speaker, Syn,
-    Unreachable, connect_as, connection_from, furnish, make_transparent, read_now,
+    Capture, Datagrams, Echoes, Listener, MARK_INWARD, Network, OTHER_MESSAGES_MAX, Outward, PORT,
+    Sharing, Speaker, Syn, Told, Unreachable, connect_as, connection_from, furnish,
+    make_transparent, read_now,
 };
 use crate::isolated::isolated;
+use crate::namespaces::{Kinds, unshare};
 use crate::poll::{Interest, Poller};
 use crate::probe::Ping;
 
@@ -198,7 +200,10 @@ fn datagrams_are_answered_from_where_they_were_sent_to() {
                 ("127.0.0.8:0", "127.0.0.8"),
             ] {
                 let at: IpAddr = at.parse().unwrap();
-                let ours = Datagrams::bind(any.parse().unwrap(), Sharing::default()).unwrap();
+                let any: SocketAddr = any.parse().unwrap();
+                let outward = Outward::new(false, any.is_ipv6()).unwrap();
+                outward.bind_for_datagrams(any, Sharing::default()).unwrap();
+                let ours = Datagrams::from(outward);
                 let to = SocketAddr::new(at, ours.local_address().unwrap().port());
                 let from = if at.is_ipv4() { "127.0.0.1" } else { OWN[1] };
                 let other = UdpSocket::bind((from, 0)).unwrap();
@@ -219,8 +224,8 @@ fn datagrams_are_answered_from_where_they_were_sent_to() {
                     .refuse_datagram(asked, nobody, Unreachable::Port)
                     .unwrap();
                 wait_for(ours.as_fd());
-                assert_eq!(ours.next_refusal(), Some(from));
-                assert_eq!(ours.next_refusal(), None);
+                assert_eq!(ours.next_told(), Some(Told::Nobody(from)));
+                assert_eq!(ours.next_told(), None);
             }
         },
     );
@@ -251,6 +256,64 @@ fn a_ping_is_answered_by_whom_it_is_for_or_not_at_all() {
                     assert_eq!(echoes.next(is_v6, &mut heard).unwrap(), None);
                 }
             }
+        },
+    );
+}
+
+#[test]
+fn a_socket_of_another_network_namespace_is_none_of_this_nodes() {
+    isolated(
+        "capture::tests::a_socket_of_another_network_namespace_is_none_of_this_nodes",
+        || {
+            let here = Network::own().unwrap();
+            assert!(here.is_some(), "Linux 5.14");
+            let made = |is_tcp| {
+                let made = Outward::new(is_tcp, false).unwrap();
+                made.as_fd().try_clone_to_owned().unwrap()
+            };
+            assert!(Outward::from_descriptor(made(true), true, false, here).is_ok());
+            assert!(Outward::from_descriptor(made(false), false, false, here).is_ok());
+            for (is_tcp, as_tcp, as_v6) in [(true, false, false), (true, true, true)] {
+                let other = Outward::from_descriptor(made(is_tcp), as_tcp, as_v6, here);
+                assert!(other.is_err());
+            }
+            let elsewhere = thread::spawn(move || {
+                unshare(Kinds::NET).unwrap();
+                made(true)
+            });
+            let elsewhere = elsewhere.join().unwrap();
+            let elsewhere = Outward::from_descriptor(elsewhere, true, false, here).unwrap_err();
+            assert!(Outward::from_descriptor(elsewhere, true, false, None).is_ok());
+        },
+    );
+}
+
+/// Who has its socket as well may do that.
+#[test]
+fn a_port_that_was_given_up_is_not_had() {
+    isolated(
+        "capture::tests::a_port_that_was_given_up_is_not_had",
+        || {
+            let _capture = capture();
+            let bound = || {
+                let outward = Outward::new(true, false).unwrap();
+                let any = "127.0.0.1:0".parse().unwrap();
+                outward.bind_to_listen(any, Sharing::default()).unwrap();
+                let also = outward.as_fd().try_clone_to_owned().unwrap();
+                (Listener::from(outward), also)
+            };
+            let (listener, also) = bound();
+            let address = listener.local_address().unwrap();
+            assert!(listener.has(address, false) && !listener.listens());
+            listener.listen().unwrap();
+            assert!(listener.has(address, false) && listener.listens());
+            SockRef::from(&also).bind_device(Some(b"lo")).unwrap();
+            assert!(!listener.has(address, false) && listener.listens());
+            let (listener, also) = bound();
+            listener.listen().unwrap();
+            SockRef::from(&also).shutdown(Shutdown::Read).unwrap();
+            assert!(!listener.listens());
+            assert!(listener.accept().unwrap().is_none());
         },
     );
 }

@@ -3,32 +3,54 @@
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
+use tabane_io::credentials::own_uid;
 use tabane_proto::{Node, Time};
 
 use super::hosted::{Claimant, Denied};
 use super::place::Place;
-use super::words::{Claim, EACCES, EADDRINUSE, ToSupervisor};
+use super::spares::SocketKind;
+use super::words::{Claim, EACCES, EADDRINUSE, ENOBUFS, ToSupervisor, Transport};
 use super::{Agent, Kind, UNREAD_ANSWERS_MAX, UNSAID_MAX, token};
 
 /// Programs that wait until it is known whether another one still has the port they want; further
 /// ones are told that it has.
 pub const CLAIMS_MAX: usize = 1024;
 
-/// So many of one place.
+/// So many of one place, also of those that wait for a socket.
 const CLAIMS_OF_PLACE_MAX: usize = 64;
-/// How long a supervisor is waited for that was asked which ports its programs have. One that does not
-/// answer keeps them.
-const LOOK_MAX: Duration = Duration::from_secs(5);
+/// How long a supervisor is waited for that was asked which ports its programs have, or for sockets. One that does
+/// not answer keeps the ports, and has none for others.
+const WAITS_MAX: Duration = Duration::from_secs(5);
 
-/// A program waits for a port that another had.
+/// A program waits for a port.
 #[derive(Debug)]
 pub(super) struct Waiting {
     place: usize,
     id: u64,
     claim: Claim,
-    /// The place that is asked.
-    asked: usize,
+    awaited: Awaited,
     since: Time,
+}
+
+/// For what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Awaited {
+    /// Another place had the port, and is asked if it still has.
+    Look(usize),
+    /// A socket of its own user's.
+    Socket,
+}
+
+impl Waiting {
+    /// Whether it is a place's, and waits for such a socket.
+    fn awaits_socket(&self, place: usize, kind: SocketKind) -> bool {
+        self.awaited == Awaited::Socket && (self.place, kind_of(&self.claim)) == (place, kind)
+    }
+}
+
+/// The socket that a port is had by.
+fn kind_of(claim: &Claim) -> SocketKind {
+    (claim.transport, claim.address.is_ipv6())
 }
 
 impl Agent {
@@ -41,38 +63,71 @@ impl Agent {
         id: u64,
         claim: Claim,
     ) {
-        match self.take_port(index, &claim) {
-            Err(Denied::Taken(other)) if self.asks_whether_taken(index, other) => {
-                self.claims.push(Waiting {
-                    place: index,
-                    id,
-                    claim,
-                    asked: other,
-                    since: now,
-                });
+        let waiting = Waiting {
+            place: index,
+            id,
+            claim,
+            awaited: Awaited::Socket,
+            since: now,
+        };
+        self.serve_claim(now, node, waiting, true);
+    }
+
+    /// Gives a program its port, or an error, or has it wait (on). `may_ask`: another place that has it.
+    fn serve_claim(&mut self, now: Time, node: &mut Node, waiting: Waiting, may_ask: bool) {
+        let Waiting {
+            place, id, claim, ..
+        } = waiting;
+        let result = self.take_port(place, &claim);
+        let awaited = match &result {
+            Err(Denied::Taken(other)) if may_ask && self.asks_whether_taken(place, *other) => {
+                Some(Awaited::Look(*other))
             }
-            result => {
-                self.answer_claim(index, id, result);
-                if self.is_returning(now) {
-                    self.ask_returned(now, node);
-                }
+            Err(Denied::Unready) if self.may_wait(place) => Some(Awaited::Socket),
+            _ => None,
+        };
+        let Some(awaited) = awaited else {
+            self.answer_claim(place, id, result);
+            if self.is_returning(now) {
+                self.ask_returned(now, node);
             }
-        }
+            return;
+        };
+        self.claims.push(Waiting { awaited, ..waiting });
+        self.fill_outward(place, kind_of(&claim));
     }
 
     /// A place has said which ports its programs still have, or is gone.
-    pub(super) fn looked(&mut self, other: usize) {
-        let (known, waiting) = std::mem::take(&mut self.claims)
-            .into_iter()
-            .partition::<Vec<_>, _>(|claim| claim.asked == other);
-        self.claims = waiting;
-        for Waiting {
-            place, id, claim, ..
-        } in known
-        {
-            let result = self.take_port(place, &claim);
-            self.answer_claim(place, id, result);
+    pub(super) fn looked(&mut self, now: Time, node: &mut Node, other: usize) {
+        for waiting in self.take_claims(|it| it.awaited == Awaited::Look(other)) {
+            self.serve_claim(now, node, waiting, false);
         }
+    }
+
+    /// Sockets of a place's have come.
+    pub(super) fn serve_claims(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: usize,
+        kind: SocketKind,
+    ) {
+        for waiting in self.take_claims(|it| it.awaits_socket(place, kind)) {
+            self.serve_claim(now, node, waiting, true);
+        }
+    }
+
+    /// They cannot be had.
+    pub(super) fn fail_claims(&mut self, place: usize, kind: SocketKind) {
+        for waiting in self.take_claims(|it| it.awaits_socket(place, kind)) {
+            self.answer_claim(place, waiting.id, Err(Denied::Unready));
+        }
+    }
+
+    /// How many wait for such a socket of a place.
+    pub(super) fn claims_for(&self, place: usize, kind: SocketKind) -> usize {
+        let waiting = self.claims.iter();
+        waiting.filter(|it| it.awaits_socket(place, kind)).count()
     }
 
     /// The program of a place waits no more.
@@ -80,12 +135,29 @@ impl Agent {
         self.claims.retain(|claim| claim.place != place);
     }
 
+    /// These wait no more.
+    fn take_claims(&mut self, which: impl FnMut(&Waiting) -> bool) -> Vec<Waiting> {
+        let claims = std::mem::take(&mut self.claims).into_iter();
+        let (taken, waiting) = claims.partition(which);
+        self.claims = waiting;
+        taken
+    }
+
     fn take_port(&mut self, index: usize, claim: &Claim) -> Result<u16, Denied> {
         let Some(who) = self.claimant(index, claim.address.ip()) else {
             return Ok(claim.address.port());
         };
+        // Where a socket is the daemon's, the kernel would share the port among that user's.
+        let reuse_port = claim.reuse_port && (self.network.is_some() || who.uid == own_uid());
+        let claim = &Claim {
+            reuse_port,
+            ..*claim
+        };
+        let mut spare = self.take_outward(index, kind_of(claim));
         let token = |port| token(Kind::Hosted, port);
-        self.hosted.claim(who, claim, &self.poller, token)
+        let taken = self.hosted.claim(who, claim, &mut spare, token);
+        self.give_back_outward(index, kind_of(claim), spare);
+        taken
     }
 
     /// Who it is that wants a port at an address.
@@ -102,31 +174,31 @@ impl Agent {
     /// A program of a place has accepted what came to a port.
     pub(super) fn lend_port(&mut self, index: usize, to: SocketAddr) {
         if let Some(who) = self.claimant(index, to.ip()) {
+            let kind = (Transport::Tcp, to.is_ipv6());
+            let mut spare = self.take_outward(index, kind);
             let token = |port| token(Kind::Hosted, port);
-            self.hosted.lend(who, to, &self.poller, token);
+            self.hosted.lend(who, to, &mut spare, token);
+            self.give_back_outward(index, kind, spare);
         }
     }
 
-    /// Those who have waited long enough for a supervisor are told that the port is taken.
+    /// Those who have waited long enough are told that the port is taken, or cannot be had.
     pub(super) fn give_claims_up(&mut self, now: Time) {
-        let has_waited = |claim: &Waiting| now.since(claim.since) >= LOOK_MAX;
-        let (late, waiting) = std::mem::take(&mut self.claims)
-            .into_iter()
-            .partition::<Vec<_>, _>(has_waited);
-        self.claims = waiting;
-        for claim in late {
+        for claim in self.take_claims(|it| now.since(it.since) >= WAITS_MAX) {
             self.stats.unanswered += 1;
-            let taken = Err(Denied::Taken(claim.asked));
-            self.answer_claim(claim.place, claim.id, taken);
+            let denied = match claim.awaited {
+                Awaited::Look(other) => Denied::Taken(other),
+                Awaited::Socket => Denied::Unready,
+            };
+            self.answer_claim(claim.place, claim.id, Err(denied));
         }
     }
 
     /// Whether the place that has a port is asked if it still has, for another place.
     fn asks_whether_taken(&mut self, place: usize, other: usize) -> bool {
-        let of_place = self.claims.iter().filter(|claim| claim.place == place);
-        let is_share = of_place.count() < CLAIMS_OF_PLACE_MAX;
-        self.stats.share_full += u64::from(!is_share);
-        if !is_share || self.claims.len() >= CLAIMS_MAX {
+        let looks = |claim: &&Waiting| claim.awaited != Awaited::Socket;
+        let is_full = self.claims.iter().filter(looks).count() >= CLAIMS_MAX;
+        if !self.may_wait(place) || is_full {
             return false;
         }
         // One that is gone cannot be asked any more; when that is noticed its ports are free.
@@ -134,10 +206,19 @@ impl Agent {
         self.tell(other, &ToSupervisor::Look) || self.places.get(other).is_some_and(is_going)
     }
 
+    /// Whether one more program of a place may wait; if not, that is counted.
+    fn may_wait(&mut self, place: usize) -> bool {
+        let of_place = self.claims.iter().filter(|claim| claim.place == place);
+        let is_share = of_place.count() < CLAIMS_OF_PLACE_MAX;
+        self.stats.share_full += u64::from(!is_share);
+        is_share
+    }
+
     fn answer_claim(&mut self, index: usize, id: u64, result: Result<u16, Denied>) {
         let (port, error) = match result {
             Ok(port) => (port, None),
             Err(Denied::Taken(_)) => (0, Some(EADDRINUSE)),
+            Err(Denied::Unready) => (0, Some(ENOBUFS)),
             Err(Denied::Error(error)) => (0, Some(error.raw_os_error().unwrap_or(EACCES))),
         };
         // A supervisor that is gone is noticed elsewhere.

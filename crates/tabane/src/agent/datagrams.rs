@@ -1,8 +1,10 @@
 //! Datagrams, on their way between programs and the node's own network namespace.
 
+use core::cell::Cell;
 use std::io;
+use std::net::SocketAddr;
 
-use tabane_io::capture::{Outward, Unreachable, reset};
+use tabane_io::capture::{Capture, Outward, Told, Unreachable, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, Time};
 
@@ -40,11 +42,13 @@ impl Agent {
             let data = &self.buffer[..bytes];
             let is_chosen = place.source_for(to.ip()) != Some(from.ip());
             let ends = (index, from, to);
-            if !self.hosted.send(now, index, from, is_chosen, to, data)
-                && !self.flows.send(now, ends, capture, data)
-            {
-                let data = data.to_vec();
-                self.send_first(now, ends, data);
+            let sent = self.hosted.send(now, index, from, is_chosen, to, data);
+            match sent.or_else(|| self.flows.send(now, ends, capture, data)) {
+                Some(sent) => tell_nowhere(capture, from, to, sent),
+                None => {
+                    let data = data.to_vec();
+                    self.send_first(now, ends, data);
+                }
             }
         }
         true
@@ -80,20 +84,12 @@ impl Agent {
         let begun = self
             .flows
             .begin(now, ends, reached_at, outward, &self.poller, token);
-        let Err(error) = begun else {
-            return true;
-        };
-        // By itself it would be told at once, by connect() or as it sends: whoever asks for a name does not wait then
-        // until nobody answers. Of any other error: what is lost here might have been lost anywhere.
-        let is_nowhere = matches!(
-            error.kind(),
-            io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable
-        );
+        let has_begun = begun.is_ok();
         let place = self.places.get(index);
-        if let (true, Some(capture)) = (is_nowhere, place.and_then(|it| it.capture.as_ref())) {
-            let _ = capture.refuse_datagram(from, to, Unreachable::NetworkUnknown);
+        if let Some(capture) = place.and_then(|it| it.capture.as_ref()) {
+            tell_nowhere(capture, from, to, begun);
         }
-        false
+        has_begun
     }
 
     /// What has come for a program that sent first.
@@ -111,31 +107,57 @@ impl Agent {
 
     /// What has come to a port of a program.
     pub(super) fn take_in(&mut self, now: Time, node: &mut Node, index: usize) {
-        match self.hosted.place_of(index) {
-            None => {}
-            Some((_, Transport::Udp)) => self.take_datagrams_in(now, index),
-            Some((place, Transport::Tcp)) => {
-                let accept = |agent: &Agent| agent.hosted.accept(index);
-                for _ in 0..TURN_CONNECTIONS {
-                    let accepted = self.accepted(accept, |(plain, _)| reset(plain));
-                    let Some((plain, opening)) = accepted else {
-                        return;
-                    };
-                    self.came(now, node, place, plain, opening);
-                }
-            }
+        let Some((place, transport)) = self.hosted.place_of(index) else {
+            return;
+        };
+        let is_idle = match transport {
+            Transport::Udp => !self.take_datagrams_in(now, place, index),
+            Transport::Tcp => !self.take_connections_in(now, node, place, index),
+        };
+        if is_idle {
+            // Its user has shut it down, say: it would be told to be ready for ever.
+            self.is_failing(place);
         }
     }
 
-    fn take_datagrams_in(&mut self, now: Time, index: usize) {
-        let place = self.hosted.place_of(index);
-        let place = place.and_then(|(place, _)| self.places.get(place));
-        let Some((place, capture)) = place.and_then(|p| Some((p, p.capture.as_ref()?))) else {
-            return;
+    /// Returns `false` if there was none, nor any other reason for the poller to tell of it.
+    fn take_connections_in(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: usize,
+        index: usize,
+    ) -> bool {
+        let is_idle = Cell::new(false);
+        let accept = |agent: &Agent| {
+            let accepted = agent.hosted.accept(index);
+            is_idle.set(matches!(accepted, Ok(None)));
+            accepted
         };
+        for turn in 0..TURN_CONNECTIONS {
+            let accepted = self.accepted_by(place, accept, |(plain, _)| reset(plain));
+            let Some((plain, opening)) = accepted else {
+                return turn > 0 || !is_idle.get();
+            };
+            self.came(now, node, place, plain, opening);
+        }
+        true
+    }
+
+    /// Likewise.
+    fn take_datagrams_in(&mut self, now: Time, place: usize, index: usize) -> bool {
+        let place = self.places.get(place);
+        let Some((place, capture)) = place.and_then(|p| Some((p, p.capture.as_ref()?))) else {
+            return false;
+        };
+        let mut is_any = false;
         for _ in 0..TURN_DATAGRAMS {
-            let Some((bound, to)) = self.hosted.next_refusal(index) else {
+            let Some((bound, told)) = self.hosted.next_told(index) else {
                 break;
+            };
+            is_any = true;
+            let Told::Nobody(to) = told else {
+                continue;
             };
             let mut from = bound;
             if let (true, Some(ip)) = (bound.ip().is_unspecified(), place.source_for(to.ip())) {
@@ -146,13 +168,32 @@ impl Agent {
         for _ in 0..TURN_DATAGRAMS {
             let (from, to, bytes) = match self.hosted.receive(now, index, &mut self.buffer) {
                 Ok(Some(next)) => next,
-                none => {
-                    let _ = self.taken(none);
-                    return;
+                Ok(None) => return is_any,
+                Err(error) => {
+                    let _ = self.taken::<()>(Err(error));
+                    return true;
                 }
             };
+            is_any = true;
             // What is lost here might have been lost anywhere.
             let _ = capture.send_datagram(from, to, &self.buffer[..bytes]);
         }
+        true
+    }
+}
+
+/// Tells a program that no way leads to whom it has sent something. By itself it would be told at once, by connect() or
+/// as it sends: whoever asks for a name does not wait then until nobody answers. Of any other error: what is lost here
+/// might have been lost anywhere.
+pub(super) fn tell_nowhere(
+    capture: &Capture,
+    from: SocketAddr,
+    to: SocketAddr,
+    sent: io::Result<()>,
+) {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
+    let error = sent.err().map(|error| error.kind());
+    if matches!(error, Some(NetworkUnreachable | HostUnreachable)) {
+        let _ = capture.refuse_datagram(from, to, Unreachable::NetworkUnknown);
     }
 }

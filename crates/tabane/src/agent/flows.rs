@@ -51,22 +51,28 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Sends on what a program has sent; `false`: it speaks with them for the first time.
-    pub fn send(&mut self, now: Time, ends: Ends, capture: &Capture, data: &[u8]) -> bool {
-        let index = self.by_ends.get(&ends);
-        let Some(flow) = index.and_then(|index| self.flows.get_mut(*index)) else {
-            return false;
-        };
+    /// Sends on what a program has sent; `None`: it speaks with them for the first time.
+    ///
+    /// # Errors
+    /// As send(2) has; what became of an earlier datagram is not among them.
+    pub fn send(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        capture: &Capture,
+        data: &[u8],
+    ) -> Option<io::Result<()>> {
+        let index = self.by_ends.get(&ends)?;
+        let flow = self.flows.get_mut(*index)?;
         flow.used = now;
-        if let Err(error) = flow.outward.send(data)
-            && error.kind() == io::ErrorKind::ConnectionRefused
-        {
-            // That was said of an earlier one.
-            flow.refuse(capture);
-            // What is lost here might have been lost anywhere.
-            let _ = flow.outward.send(data);
-        }
-        true
+        Some(match flow.outward.send(data) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // That was said of an earlier one.
+                flow.refuse(capture);
+                flow.outward.send(data)
+            }
+            sent => sent,
+        })
     }
 
     /// A program speaks with somebody by this socket from now on, who is reached at `to`. `token` makes the

@@ -1,21 +1,26 @@
 //! Ports of programs, repeated in this node's own network namespace, so that others reach them as if
-//! there were no `tabane run`.
+//! there were no `tabane run`. Their sockets are the programs' users', who may have them as well and do with
+//! them what they like: so nothing here waits for one, or goes by what it was when it was bound.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use slab::Slab;
-use tabane_io::capture::{Datagrams, Listener, Sharing};
-use tabane_io::credentials::own_uid;
+use tabane_io::alarm::Alarm;
+use tabane_io::capture::{Datagrams, Listener, Outward, Sharing, Told};
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
-use super::Opening;
 use super::books::{OF_PLACE, OF_USER, is_within_share};
 use super::correspondents::Correspondents;
 use super::rights::Rights;
 use super::words::{Claim, EACCES, Transport};
+use super::{Opening, WAIT_MAX};
+use crate::daemon::closing::Lent;
 
 /// Ports of all programs together; further ones are reached by other programs under `tabane run`
 /// alone (TCP), or as through a NAT (UDP).
@@ -57,12 +62,52 @@ pub enum Denied {
     Error(io::Error),
     /// A program of this place has it, or had it.
     Taken(usize),
+    /// There is no socket to be bound yet.
+    Unready,
 }
 
 #[derive(Debug)]
 enum Socket {
-    Listener(Listener),
-    Datagrams(Datagrams),
+    Listener(Lent<Listener>),
+    Datagrams(Lent<Datagrams>),
+}
+
+impl Socket {
+    /// Binds one, and takes it then.
+    fn bind(claim: &Claim, outward: Lent<Outward>) -> io::Result<Socket> {
+        let sharing = Sharing {
+            only_v6: claim.only_v6,
+            by_address: claim.reuse_address,
+            by_port: claim.reuse_port,
+        };
+        Ok(match claim.transport {
+            Transport::Tcp => {
+                outward.bind_to_listen(claim.address, sharing)?;
+                Socket::Listener(outward.map(Listener::from))
+            }
+            Transport::Udp => {
+                outward.bind_for_datagrams(claim.address, sharing)?;
+                Socket::Datagrams(outward.map(Datagrams::from))
+            }
+        })
+    }
+
+    /// Closes it here.
+    fn end(self) {
+        match self {
+            Socket::Listener(listener) => listener.here().end(),
+            Socket::Datagrams(datagrams) => drop(datagrams.here()),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Listener(listener) => listener.as_fd(),
+            Socket::Datagrams(datagrams) => datagrams.as_fd(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -96,6 +141,24 @@ impl Port {
             && (one == other || covers(one, self.only_v6, other) || covers(other, only_v6, one))
     }
 
+    /// Whether it is a port of TCP that a connection for this end meets, and that its user still has.
+    fn takes(&self, to: SocketAddr) -> bool {
+        self.meets(Transport::Tcp, to, true) && self.is_had()
+    }
+
+    /// Its user may have given it up by the socket itself. What of one of UDP nobody asks.
+    fn is_had(&self) -> bool {
+        match &self.socket {
+            Socket::Listener(listener) => listener.has(self.address, self.only_v6),
+            Socket::Datagrams(_) => true,
+        }
+    }
+
+    /// Whether others find somebody there who listens.
+    fn listens(&self) -> bool {
+        matches!(&self.socket, Socket::Listener(listener) if listener.listens())
+    }
+
     /// Its program may be about to listen: the agent does a moment before it. (One that was lent listened
     /// before.)
     fn is_new(&self) -> bool {
@@ -104,8 +167,10 @@ impl Port {
 }
 
 /// All such ports.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Hosted {
+    poller: Arc<Poller>,
+    alarm: Rc<Alarm>,
     ports: Slab<Port>,
     by_address: HashMap<(usize, Transport, SocketAddr), usize>,
     correspondents: Correspondents,
@@ -116,8 +181,22 @@ pub struct Hosted {
 }
 
 impl Hosted {
+    /// None yet. The alarm is that of this thread.
+    pub fn new(poller: &Arc<Poller>, alarm: &Rc<Alarm>) -> Hosted {
+        Hosted {
+            poller: Arc::clone(poller),
+            alarm: Rc::clone(alarm),
+            ports: Slab::new(),
+            by_address: HashMap::new(),
+            correspondents: Correspondents::default(),
+            full: 0,
+            share_full: 0,
+        }
+    }
+
     /// Gives the program of a place a port: which (0: its kernel may choose, and it is not reached by
-    /// others until it listens). `token` makes the poller's tokens.
+    /// others until it listens). `spare` is a socket of its user, if there is one, and taken if it is
+    /// wanted. `token` makes the poller's tokens.
     ///
     /// # Errors
     /// [`Denied`].
@@ -125,7 +204,7 @@ impl Hosted {
         &mut self,
         who: Claimant,
         claim: &Claim,
-        poller: &Poller,
+        spare: &mut Option<Lent<Outward>>,
         token: impl Fn(usize) -> u64,
     ) -> Result<u16, Denied> {
         let (transport, address) = (claim.transport, claim.address);
@@ -133,12 +212,15 @@ impl Hosted {
             // It is one of several that share the port, or listens now.
             self.ports[index].is_lent = false;
             if !claim.is_held {
-                self.open(index, poller, token)
+                self.open(index, token)
                     .map_err(|error| self.denied(who.place, claim, error))?;
             }
             return Ok(address.port());
         }
         self.may_claim(who, claim)?;
+        if spare.is_none() {
+            return Err(Denied::Unready);
+        }
         // What was lent to the user is now asked for, perhaps at more addresses.
         self.retain(|port| {
             let met = port.meets(transport, address, claim.only_v6);
@@ -147,22 +229,24 @@ impl Hosted {
         if !self.has_room(who) {
             return Ok(address.port());
         }
-        let socket = match self.bind(who, claim) {
+        let outward = spare.take().ok_or(Denied::Unready)?;
+        let socket = match Socket::bind(claim, outward) {
             Ok(socket) => socket,
             Err(error) if who.is_alone_there(&error) => return Ok(address.port()),
             Err(error) => return Err(self.denied(who.place, claim, error)),
         };
-        self.take(who, claim, socket, poller, token)
+        self.take(who, claim, socket, token)
     }
 
     /// The program of a place accepts what comes to a port that it has not asked for, as far as is known: it
     /// has the port at this node, as long as it does, and nobody else can have it. If that cannot be, it
-    /// has it not.
+    /// has it not; nor without a socket, until it accepts the next time. (`spare` and `token`: as in
+    /// [`Hosted::claim`].)
     pub fn lend(
         &mut self,
         who: Claimant,
         to: SocketAddr,
-        poller: &Poller,
+        spare: &mut Option<Lent<Outward>>,
         token: impl Fn(usize) -> u64,
     ) {
         let met = self.ports.iter_mut().map(|(_, port)| port);
@@ -175,11 +259,13 @@ impl Hosted {
             return;
         }
         let claim = exclusive(to);
-        if self.may_claim(who, &claim).is_err() || !self.has_room(who) {
+        let can_be = self.may_claim(who, &claim).is_ok();
+        if !can_be || spare.is_none() || !self.has_room(who) {
             return;
         }
-        if let Ok(socket) = self.bind(who, &claim)
-            && self.take(who, &claim, socket, poller, token).is_ok()
+        if let Some(outward) = spare.take()
+            && let Ok(socket) = Socket::bind(&claim, outward)
+            && self.take(who, &claim, socket, token).is_ok()
             && let Some(&index) = self.by_address.get(&(who.place, Transport::Tcp, to))
         {
             self.ports[index].is_lent = true;
@@ -192,36 +278,43 @@ impl Hosted {
         if !who.may_have(to.port()) {
             return false;
         }
-        if let Some((uid, _)) = self.holders(to).first() {
-            return *uid == who.uid;
+        let mut listens = false;
+        for (_, port) in self.ports.iter().filter(|(_, port)| port.takes(to)) {
+            if port.uid != who.uid {
+                return false;
+            }
+            listens |= port.listens();
         }
-        let bound = Listener::bind(to, Sharing::default());
-        match bound.and_then(|listener| listener.listen()) {
+        if listens {
+            return true;
+        }
+        match try_to_listen(to) {
             Ok(()) => true,
             Err(error) => who.is_alone_there(&error),
         }
     }
 
-    /// The users that have the port of TCP that a connection is for, and their places: one user, if the
+    /// The users that listen at the port of TCP that a connection is for, and their places: one user, if the
     /// kernel had its way.
     pub fn holders(&self, to: SocketAddr) -> Vec<(u32, usize)> {
         let ports = self.ports.iter().map(|(_, port)| port);
-        let met = ports.filter(|port| port.meets(Transport::Tcp, to, true));
+        let met = ports.filter(|port| port.takes(to) && port.listens());
         met.map(|port| (port.uid, port.place)).collect()
     }
 
-    /// Whether this node's kernel could let the claimant have the port, as far as it can be known without it.
+    /// Whether the claimant may have the port, as far as this node's kernel does not see to it when it is bound.
     fn may_claim(&self, who: Claimant, claim: &Claim) -> Result<(), Denied> {
         let (transport, address) = (claim.transport, claim.address);
+        // The agent may bind those of root.
         if !who.may_have(address.port()) {
             return Err(Denied::Error(io::Error::from_raw_os_error(EACCES)));
         }
-        // To the kernel all of them are the agent's. Of TCP it would let two have one that nobody listens at
-        // yet.
+        // Of TCP it lets two have one that nobody listens at yet, whoever they are: those of ours all have
+        // SO_REUSEADDR.
         let mut ports = self.ports.iter().map(|(_, port)| port);
         let others = ports.find(|port| {
             let met = address.port() != 0 && port.meets(transport, address, claim.only_v6);
-            met && port.uid != who.uid && transport == Transport::Tcp
+            met && port.uid != who.uid && transport == Transport::Tcp && port.is_had()
         });
         match others {
             Some(other) => Err(Denied::Taken(other.place)),
@@ -248,21 +341,12 @@ impl Hosted {
         is_share
     }
 
-    fn bind(&self, who: Claimant, claim: &Claim) -> io::Result<Socket> {
-        let (address, sharing) = (claim.address, self.sharing(who, claim));
-        match claim.transport {
-            Transport::Tcp => Listener::bind(address, sharing).map(Socket::Listener),
-            Transport::Udp => Datagrams::bind(address, sharing).map(Socket::Datagrams),
-        }
-    }
-
     /// A port that was bound is that of a place from now on.
     fn take(
         &mut self,
         who: Claimant,
         claim: &Claim,
         socket: Socket,
-        poller: &Poller,
         token: impl Fn(usize) -> u64,
     ) -> Result<u16, Denied> {
         let (transport, mut address) = (claim.transport, claim.address);
@@ -285,55 +369,32 @@ impl Hosted {
         let key = (who.place, transport, address);
         self.by_address.insert(key, index);
         if !claim.is_held {
-            self.open(index, poller, token)
+            self.open(index, token)
                 .map_err(|error| self.denied(who.place, claim, error))?;
         }
         Ok(address.port())
     }
 
     /// Others reach a port from now on, if they did not before. If that cannot be, it is nobody's any more.
-    fn open(
-        &mut self,
-        index: usize,
-        poller: &Poller,
-        token: impl Fn(usize) -> u64,
-    ) -> io::Result<()> {
+    fn open(&mut self, index: usize, token: impl Fn(usize) -> u64) -> io::Result<()> {
         let port = &mut self.ports[index];
         if port.is_open {
             return Ok(());
         }
-        let opened = match &port.socket {
-            Socket::Listener(listener) => listener
-                .listen()
-                .and_then(|()| poller.register(listener, token(index), Interest::Read)),
-            Socket::Datagrams(datagrams) => {
-                poller.register(datagrams, token(index), Interest::Read)
-            }
+        let listens = match &port.socket {
+            Socket::Listener(listener) => listener.listen(),
+            Socket::Datagrams(_) => Ok(()),
         };
+        let opened = listens.and_then(|()| {
+            self.poller
+                .register(&port.socket, token(index), Interest::Read)
+        });
         port.is_open = true;
         port.age = 0;
         if opened.is_err() {
-            let address = (port.place, port.transport, port.address);
-            self.by_address.remove(&address);
-            self.ports.remove(index);
+            self.forget(&[index]);
         }
         opened
-    }
-
-    /// Ports are shared among the programs of one user. To the kernel all of them are the agent's: it would let
-    /// a plain program of the daemon's user share one by SO_REUSEPORT with whoever's the agent has, and
-    /// the other way round. So none but that user's are shared this way.
-    fn sharing(&self, who: Claimant, claim: &Claim) -> Sharing {
-        let is_others = self.ports.iter().any(|(_, port)| {
-            port.uid != who.uid
-                && port.transport == claim.transport
-                && port.address.port() == claim.address.port()
-        });
-        Sharing {
-            only_v6: claim.only_v6,
-            by_address: claim.reuse_address && !is_others,
-            by_port: claim.reuse_port && !is_others && who.uid == own_uid(),
-        }
     }
 
     fn denied(&self, place: usize, claim: &Claim, error: io::Error) -> Denied {
@@ -392,18 +453,21 @@ impl Hosted {
         Ok(Some((from, (to, port.address.port()).into(), bytes)))
     }
 
-    /// Whom the program of a port has sent something to though there is nobody, and from which
-    /// address, where it has bound one.
-    pub fn next_refusal(&self, index: usize) -> Option<(SocketAddr, SocketAddr)> {
+    /// What became of something that the program of a port has sent, and from which address, where it has
+    /// bound one.
+    pub fn next_told(&self, index: usize) -> Option<(SocketAddr, Told)> {
         let port = self.ports.get(index)?;
         let Socket::Datagrams(datagrams) = &port.socket else {
             return None;
         };
-        Some((port.address, datagrams.next_refusal()?))
+        Some((port.address, datagrams.next_told()?))
     }
 
     /// Sends a datagram from the port that a program has sent it from. `is_chosen`: the program
-    /// chose that address. Returns `false` if there is no such port.
+    /// chose that address. `None`: there is no such port.
+    ///
+    /// # Errors
+    /// As send(2) has; what became of an earlier datagram is not among them.
     pub fn send(
         &mut self,
         now: Time,
@@ -412,7 +476,7 @@ impl Hosted {
         is_chosen: bool,
         to: SocketAddr,
         data: &[u8],
-    ) -> bool {
+    ) -> Option<io::Result<()>> {
         // One of IPv6 may be for both families.
         let any = match from {
             SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -423,21 +487,18 @@ impl Hosted {
             let address = (place, Transport::Udp, (ip, from.port()).into());
             self.by_address.get(&address).copied()
         });
-        let Some(index) = index else {
-            return false;
-        };
+        let index = index?;
         let port = &self.ports[index];
-        if let Socket::Datagrams(datagrams) = &port.socket {
-            let mut source = is_chosen.then_some(from.ip());
-            if port.address.ip().is_unspecified() {
-                let inside = (!is_chosen).then_some(from.ip());
-                let asked = self.correspondents.sent(now, index, to, inside);
-                source = source.or(asked);
-            }
-            // What is lost here might have been lost anywhere.
-            let _ = datagrams.send(source, to, data);
+        let Socket::Datagrams(datagrams) = &port.socket else {
+            return None;
+        };
+        let mut source = is_chosen.then_some(from.ip());
+        if port.address.ip().is_unspecified() {
+            let inside = (!is_chosen).then_some(from.ip());
+            let asked = self.correspondents.sent(now, index, to, inside);
+            source = source.or(asked);
         }
-        true
+        Some(datagrams.send(source, to, data))
     }
 
     /// A place has said that its programs have no such port any more.
@@ -474,13 +535,38 @@ impl Hosted {
         self.retain(|port| !port.is_lent || port.age < LENT_MAX);
     }
 
-    /// Closing a socket takes it out of the poller.
     fn retain(&mut self, keeps: impl Fn(&Port) -> bool) {
-        self.ports.retain(|_, port| keeps(port));
+        let goes = |(index, port): (usize, &Port)| (!keeps(port)).then_some(index);
+        let gone: Vec<usize> = self.ports.iter().filter_map(goes).collect();
+        self.forget(&gone);
+    }
+
+    /// Gives ports up.
+    fn forget(&mut self, indexes: &[usize]) {
+        if indexes.is_empty() {
+            return;
+        }
+        let gone: Vec<Port> = indexes.iter().map(|it| self.ports.remove(*it)).collect();
         let ports = &self.ports;
         self.by_address.retain(|_, index| ports.contains(*index));
         self.correspondents.retain(|index| ports.contains(index));
+        let poller = &self.poller;
+        // Here, not by a thread of their users': others may wait for the ports, or are told at once that they are free.
+        self.alarm.bounds(WAIT_MAX, || {
+            for port in gone {
+                // Its user may have the socket still, so that closing it is not enough.
+                let _ = poller.deregister(&port.socket);
+                port.socket.end();
+            }
+        });
     }
+}
+
+/// Whether nobody else listens there, and somebody could.
+fn try_to_listen(at: SocketAddr) -> io::Result<()> {
+    let socket = Outward::new(true, at.is_ipv6())?;
+    socket.bind_to_listen(at, Sharing::default())?;
+    Listener::from(socket).listen()
 }
 
 /// A port of TCP at one address that is not shared, and listens.

@@ -34,11 +34,13 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, TcpStream};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use slab::Slab;
 use tabane_cluster::RunSpec;
 use tabane_io::alarm::Alarm;
+use tabane_io::capture::Network;
 use tabane_io::handover::{Handover, HandoverListener};
 use tabane_io::poll::{Interest, Poller, Ready};
 use tabane_io::sockets::{Audience, Sockets};
@@ -195,7 +197,9 @@ pub struct Agent {
     /// Connections of each node that nobody here has accepted yet.
     openings: HashMap<PeerId, usize>,
     closing: Closing,
-    alarm: Alarm,
+    alarm: Rc<Alarm>,
+    /// This node's network namespace, if the kernel tells of which one a socket is.
+    network: Option<Network>,
     /// Places that have ended by what they did, by their numbers too, and why.
     ending: Vec<(usize, u64, &'static str)>,
     /// Nobody is welcome until the next look.
@@ -241,6 +245,7 @@ impl Agent {
         now: Time,
     ) -> io::Result<Agent> {
         poller.register(&listener, token(Kind::Listener, 0), Interest::Read)?;
+        let alarm = Rc::new(Alarm::new()?);
         Ok(Agent {
             poller: Arc::clone(poller),
             listener,
@@ -254,14 +259,15 @@ impl Agent {
             relays: Slab::new(),
             plain_relays: 0,
             flows: Flows::default(),
-            hosted: Hosted::default(),
+            hosted: Hosted::new(poller, &alarm),
             rights: Rights::look(),
             here: HashMap::new(),
             claims: Vec::new(),
             room: Room::new(),
             openings: HashMap::new(),
             closing: Closing::default(),
-            alarm: Alarm::new()?,
+            alarm,
+            network: Network::own()?,
             ending: Vec::new(),
             is_shut: false,
             owners: HashMap::new(),

@@ -356,22 +356,14 @@ impl Agent {
 
     /// Admitted connections have come through. Returns whether there may be more.
     pub(super) fn accept(&mut self, now: Time, node: &mut Node, index: usize) -> bool {
-        let has_waited = Cell::new(false);
         let accept = |agent: &Agent| {
             let place = agent.places.get(index);
             let capture = place.and_then(|place| place.capture.as_deref());
-            let accept = || capture.map_or(Ok(None), Capture::accept);
-            let accepted = agent.alarm.bounds(WAIT_MAX, accept);
-            let is_late = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
-            has_waited.set(accepted.as_ref().is_err_and(is_late));
-            accepted
+            capture.map_or(Ok(None), Capture::accept)
         };
         for _ in 0..TURN_CONNECTIONS {
-            let accepted = self.accepted(accept, |(near, ..)| reset(near));
+            let accepted = self.accepted_by(index, accept, |(near, ..)| reset(near));
             let Some((near, source, destination)) = accepted else {
-                if has_waited.get() {
-                    self.must_end(index, WAITS);
-                }
                 return false;
             };
             let held = self.places[index].held.remove(&(source, destination));
@@ -384,6 +376,28 @@ impl Agent {
             }
         }
         true
+    }
+
+    /// What was accepted by a socket that the user of a place has as well: if that set it to wait, the place
+    /// has to end.
+    pub(super) fn accepted_by<T>(
+        &mut self,
+        place: usize,
+        accept: impl Fn(&Agent) -> io::Result<Option<T>>,
+        turn_away: impl FnOnce(T),
+    ) -> Option<T> {
+        let has_waited = Cell::new(false);
+        let accept = |agent: &Agent| {
+            let accepted = agent.alarm.bounds(WAIT_MAX, || accept(agent));
+            let is_late = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
+            has_waited.set(accepted.as_ref().is_err_and(is_late));
+            accepted
+        };
+        let accepted = self.accepted(accept, turn_away);
+        if has_waited.get() {
+            self.must_end(place, WAITS);
+        }
+        accepted
     }
 }
 

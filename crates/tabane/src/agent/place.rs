@@ -393,11 +393,13 @@ impl Agent {
                 self.name_place(index, pid, &command);
             }
             ToAgent::Claim { id, claim } => self.claim(now, node, index, id, claim),
-            ToAgent::Released { transport, port } => self.hosted.close(index, transport, port),
-            ToAgent::Looked => self.looked(index),
+            ToAgent::Released { transport, port } => {
+                self.hosted.close(index, transport, port);
+            }
+            ToAgent::Looked => self.looked(now, node, index),
             ToAgent::Spares { is_v6 } => self.add_speakers(index, is_v6, descriptors),
             ToAgent::Outward { transport, is_v6 } => {
-                self.add_outward(now, index, (transport, is_v6), descriptors);
+                self.add_outward(now, node, index, (transport, is_v6), descriptors);
             }
             ToAgent::Connected {
                 id,
@@ -456,7 +458,7 @@ impl Agent {
             if place.own.iter().any(|(own, _)| own.is_ipv6() == is_v6) {
                 self.fill_speakers(index, is_v6);
                 for transport in [Transport::Tcp, Transport::Udp] {
-                    self.fill_outward(index, transport, is_v6);
+                    self.fill_outward(index, (transport, is_v6));
                 }
             }
         }
@@ -576,7 +578,7 @@ impl Agent {
         self.flows.forget_place(index, &self.poller);
         self.hosted.forget_place(index);
         self.forget_claims(index);
-        self.looked(index);
+        self.looked(now, node, index);
         for id in self.asking(index) {
             self.ask_next(now, node, id);
         }

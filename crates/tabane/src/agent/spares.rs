@@ -1,14 +1,16 @@
 //! Sockets that a place has ready, so that its supervisor need not be asked for each: those that speak for
-//! programs of other nodes to the programs of the place, and those by which its programs leave their namespace.
+//! programs of other nodes to the programs of the place, and those by which its programs leave their namespace and
+//! have their ports outside.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use tabane_io::capture::{Outward, Speaker};
 use tabane_io::handover::DESCRIPTORS_MAX;
-use tabane_proto::Time;
+use tabane_proto::{Node, Time};
 
 use super::Agent;
+use super::datagrams::tell_nowhere;
 use super::flows;
 use super::place::{Awaited, Ends, Way};
 use super::words::{ToSupervisor, Transport};
@@ -16,8 +18,8 @@ use crate::daemon::closing::Lent;
 
 /// Sockets that speak for programs of other nodes, which a place has ready.
 const SPEAKERS: usize = 8;
-/// Sockets by which programs leave, of each kind: so many connections and first datagrams wait for nobody. (Also of
-/// a program that has ended meanwhile: nobody would make any more.)
+/// Sockets by which programs leave and have ports, of each kind: so many connections, first datagrams and ports wait for
+/// nobody. (Also of a program that has ended meanwhile: nobody would make any more.)
 const OUTWARD: usize = 2;
 /// Most that it has, of all kinds: as many as come at once find room.
 pub(super) const SPARES_MAX: usize = 6 * DESCRIPTORS_MAX;
@@ -42,9 +44,10 @@ impl<T, W> Default for Pool<T, W> {
 }
 
 impl<T, W> Pool<T, W> {
-    /// How many are to be asked for now, if any, so that so many are ready.
-    fn ask(&mut self, ready: usize) -> Option<usize> {
-        let wanted = ready + self.waiting.len();
+    /// How many are to be asked for now, if any, so that so many are ready beside those that are waited for
+    /// here, and by others.
+    fn ask(&mut self, ready: usize, others: usize) -> Option<usize> {
+        let wanted = ready + self.waiting.len() + others;
         if self.is_asked || self.ready.len() + ready / 2 > wanted {
             return None;
         }
@@ -62,6 +65,9 @@ impl<T, W> Pool<T, W> {
     }
 }
 
+/// Of the sockets by which programs leave, and have ports: of what, and whether of IPv6.
+pub(super) type SocketKind = (Transport, bool);
+
 /// A first datagram, and between whom it goes.
 type First = (flows::Ends, Vec<u8>);
 
@@ -74,6 +80,14 @@ pub(super) struct Spares {
 }
 
 impl Spares {
+    /// Those of a kind by which programs leave, or have ports.
+    fn outward(&mut self, (transport, is_v6): SocketKind) -> &mut Vec<Lent<Outward>> {
+        match transport {
+            Transport::Tcp => &mut self.streams[usize::from(is_v6)].ready,
+            Transport::Udp => &mut self.datagrams[usize::from(is_v6)].ready,
+        }
+    }
+
     /// Whether a datagram waits for a socket: then those behind it do, in the namespace's own queue.
     pub fn hold_datagrams(&self) -> bool {
         self.datagrams.iter().any(|pool| !pool.waiting.is_empty())
@@ -92,7 +106,8 @@ impl Agent {
     /// Asks for such sockets, if there are few.
     pub(super) fn fill_speakers(&mut self, index: usize, is_v6: bool) {
         let place = self.places.get_mut(index);
-        let count = place.and_then(|place| place.spares.speakers[usize::from(is_v6)].ask(SPEAKERS));
+        let count =
+            place.and_then(|place| place.spares.speakers[usize::from(is_v6)].ask(SPEAKERS, 0));
         if let Some(count) = count {
             self.tell(index, &ToSupervisor::Spare { count, is_v6 });
         }
@@ -143,50 +158,84 @@ impl Agent {
     pub(super) fn add_outward(
         &mut self,
         now: Time,
+        node: &mut Node,
         index: usize,
-        (transport, is_v6): (Transport, bool),
+        kind: SocketKind,
         come: &mut Vec<OwnedFd>,
     ) {
         let Some(place) = self.places.get_mut(index) else {
             return;
         };
-        let family = usize::from(is_v6);
+        let (transport, is_v6) = kind;
         let is_tcp = transport == Transport::Tcp;
-        let (streams, datagrams) = (
-            &mut place.spares.streams[family],
-            &mut place.spares.datagrams[family],
-        );
         match is_tcp {
-            true => streams.is_asked = false,
-            false => datagrams.is_asked = false,
+            true => place.spares.streams[usize::from(is_v6)].is_asked = false,
+            false => place.spares.datagrams[usize::from(is_v6)].is_asked = false,
         }
-        if come.is_empty() {
-            // It is asked again when something is to leave. The programs' kernel repeats their SYNs; a datagram
-            // is lost.
-            match is_tcp {
-                true => {
-                    for ends in streams.waiting.drain(..) {
-                        place.held.remove(&ends);
-                    }
-                }
-                false => datagrams.waiting.clear(),
-            }
-            return self.watch_datagrams(index);
-        }
+        let mut is_any = false;
         for descriptor in core::mem::take(come) {
-            match Outward::from_descriptor(descriptor, is_tcp, is_v6) {
+            match Outward::from_descriptor(descriptor, is_tcp, is_v6, self.network) {
                 Ok(outward) => {
+                    is_any = true;
                     let outward = self.closing.lend(place.uid, outward);
-                    drop(match is_tcp {
-                        true => streams.add(outward),
-                        false => datagrams.add(outward),
-                    });
+                    let ready = place.spares.outward(kind);
+                    if ready.len() < DESCRIPTORS_MAX {
+                        ready.push(outward);
+                    }
                 }
                 Err(other) => come.push(other),
             }
         }
-        self.serve_waiting(now, index, transport, is_v6);
+        if is_any {
+            self.serve_waiting(now, index, transport, is_v6);
+            self.serve_claims(now, node, index, kind);
+        } else {
+            self.has_none(index, kind);
+        }
         self.watch_datagrams(index);
+    }
+
+    /// Sockets of a kind cannot be had for a place. They are asked for again when something is to leave.
+    fn has_none(&mut self, index: usize, kind: SocketKind) {
+        let Some(place) = self.places.get_mut(index) else {
+            return;
+        };
+        let family = usize::from(kind.1);
+        // The programs' kernel repeats their SYNs; a datagram is lost.
+        match kind.0 {
+            Transport::Tcp => {
+                for ends in place.spares.streams[family].waiting.drain(..) {
+                    place.held.remove(&ends);
+                }
+            }
+            Transport::Udp => place.spares.datagrams[family].waiting.clear(),
+        }
+        self.fail_claims(index, kind);
+    }
+
+    /// A socket of a place's user for a port, if there is one.
+    pub(super) fn take_outward(&mut self, index: usize, kind: SocketKind) -> Option<Lent<Outward>> {
+        if self.network.is_none() {
+            // Of which network namespace a user's is cannot be known: one of the daemon's own does instead.
+            let own = Outward::new(kind.0 == Transport::Tcp, kind.1);
+            return own.ok().map(Lent::ours);
+        }
+        self.places.get_mut(index)?.spares.outward(kind).pop()
+    }
+
+    /// It was not wanted, if it is still there. There soon will be others.
+    pub(super) fn give_back_outward(
+        &mut self,
+        index: usize,
+        kind: SocketKind,
+        spare: Option<Lent<Outward>>,
+    ) {
+        if let (Some(spare), Some(place), true) =
+            (spare, self.places.get_mut(index), self.network.is_some())
+        {
+            place.spares.outward(kind).push(spare);
+        }
+        self.fill_outward(index, kind);
     }
 
     /// Gives sockets to what waits for them, as far as there are any, and asks for more.
@@ -195,18 +244,20 @@ impl Agent {
             Transport::Tcp => self.connect_waiting(now, index, is_v6),
             Transport::Udp => self.send_waiting(now, index, is_v6),
         }
-        self.fill_outward(index, transport, is_v6);
+        self.fill_outward(index, (transport, is_v6));
     }
 
     /// Asks for sockets by which programs leave, if there are few.
-    pub(super) fn fill_outward(&mut self, index: usize, transport: Transport, is_v6: bool) {
+    pub(super) fn fill_outward(&mut self, index: usize, kind: SocketKind) {
+        let claims = self.claims_for(index, kind);
         let Some(place) = self.places.get_mut(index) else {
             return;
         };
+        let (transport, is_v6) = kind;
         let family = usize::from(is_v6);
         let count = match transport {
-            Transport::Tcp => place.spares.streams[family].ask(OUTWARD),
-            Transport::Udp => place.spares.datagrams[family].ask(OUTWARD),
+            Transport::Tcp => place.spares.streams[family].ask(OUTWARD, claims),
+            Transport::Udp => place.spares.datagrams[family].ask(OUTWARD, claims),
         };
         if let Some(count) = count {
             let asked = ToSupervisor::Outward {
@@ -249,11 +300,13 @@ impl Agent {
             let Some((ends, data)) = pool.waiting.front() else {
                 return;
             };
-            if !self.flows.send(now, *ends, capture, data) {
+            let ends = *ends;
+            if let Some(sent) = self.flows.send(now, ends, capture, data) {
+                tell_nowhere(capture, ends.1, ends.2, sent);
+            } else {
                 let Some(outward) = pool.ready.pop() else {
                     return;
                 };
-                let ends = *ends;
                 if self.begin_flow(now, ends, outward) {
                     // It is sent at the next turn of this loop.
                     continue;

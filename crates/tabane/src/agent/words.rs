@@ -13,6 +13,8 @@ pub const COMMAND_CHARS_MAX: usize = 64;
 pub const EACCES: i32 = 13;
 /// Another program has the port (errno.h).
 pub const EADDRINUSE: i32 = 98;
+/// There is no socket to have it by (errno.h).
+pub const ENOBUFS: i32 = 105;
 
 /// What a port is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -90,6 +90,11 @@ impl<T: Send + 'static> Lent<T> {
         }
     }
 
+    /// It is closed where this is dropped.
+    pub fn here(mut self) -> T {
+        self.thing.take().expect("taken out only at its end")
+    }
+
     /// What becomes of it is lent as well.
     pub fn map<U: Send + 'static>(mut self, change: impl FnOnce(T) -> U) -> Lent<U> {
         Lent {

@@ -20,8 +20,8 @@ const TRIES_MAX: u32 = 8;
 /// bind it may use to connect: then it is missed by nobody who listens, and given back as well.
 const USED_WITHIN: Duration = Duration::from_secs(10);
 /// A new agent is asked for so many ports before it has answered: it does not serve who does not read its
-/// answers.
-const UNANSWERED_MAX: usize = 64;
+/// answers. (Twice as many may wait there: so what programs bind meanwhile has room, too.)
+const UNANSWERED_MAX: usize = 32;
 /// Addresses of a port that a new agent is asked for.
 const CLAIMS_OF_PORT_MAX: usize = 16;
 

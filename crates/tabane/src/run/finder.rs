@@ -1,7 +1,7 @@
 //! What stays in the host's network namespace: finds the agent, at first and whenever it was
 //! restarted, and hands the way to it on into the program's namespace, from which it could not be
-//! found. And it makes the sockets by which programs leave this node: to the kernel they are the user's,
-//! and of the program's cgroup, as if there were no daemon.
+//! found. And it makes the sockets by which programs leave this node, and have their ports there: to the kernel
+//! they are the user's, and of the program's cgroup, as if there were no daemon.
 //!
 //! A process of its own, since nobody comes back out of a namespace who is not privileged in the
 //! one outside; and since it can do what was done at first, it also starts the daemon of this user's

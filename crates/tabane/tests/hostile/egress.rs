@@ -103,3 +103,51 @@ fn what_leaves_a_node_plainly_is_its_users() {
     let evil = answers(&cluster, &tabane, EVIL);
     assert_eq!(evil, "['ConnectionRefusedError'] ['TimeoutError']\n");
 }
+
+/// What a program sends from a port that it has bound, too.
+#[test]
+fn what_leaves_by_a_port_is_its_users() {
+    if !has_users() {
+        return;
+    }
+    let (cluster, tabane) = (cluster(), ForAll::new());
+    let _servers = servers(&cluster);
+    let nft = |words: &[&str]| {
+        let mut nft = cluster.lab().command(0, "nft");
+        nft.args(words);
+        let done = output("nft", nft, PATIENCE).expect("ends");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    nft(&[&format!(
+        "table inet count {{\n\
+         counter of_user {{}}\n\
+         counter of_others {{}}\n\
+         chain out {{\n\
+         type filter hook output priority 0;\n\
+         meta skuid {EVIL} udp dport {UDP} counter name of_user\n\
+         meta skuid != {EVIL} udp dport {UDP} counter name of_others\n\
+         }}\n}}"
+    )]);
+    let script = format!(
+        "\
+for family, address, to, own in (
+    (socket.AF_INET, '', '{to}', 6000),
+    (socket.AF_INET6, '::', '::ffff:{to}', 6001),
+):
+    for port in own, 0:
+        with socket.socket(family, socket.SOCK_DGRAM) as s:
+            s.settimeout(10)
+            s.bind((address, port))
+            s.sendto(b'heard', (to, {UDP}))
+            print(s.recv(100).decode(), s.getsockname()[1] == port, flush=True)
+",
+        to = cluster.address(1)
+    );
+    let said = said_by(under_run(&cluster, &tabane, 0, EVIL, &script));
+    assert_eq!(said, "heard True\nheard False\n".repeat(2));
+    let count = |name| nft(&["list", "counter", "inet", "count", name]);
+    let (user, others) = (count("of_user"), count("of_others"));
+    assert!(user.contains("packets 4 "), "{user}");
+    assert!(others.contains("packets 0 "), "{others}");
+}

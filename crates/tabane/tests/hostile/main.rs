@@ -6,6 +6,7 @@ mod access;
 mod common;
 mod egress;
 mod ports;
+mod sockets;
 mod stall;
 mod stranger;
 mod users;

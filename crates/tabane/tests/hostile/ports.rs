@@ -172,6 +172,70 @@ time.sleep(600)
     assert!(said.contains("Address already in use"), "{said}");
 }
 
+/// As the kernel does without `tabane run`: a user's programs share a port by SO_REUSEPORT, whether they are
+/// under `tabane run` or not.
+#[test]
+fn a_port_is_shared_with_plain_programs_of_its_user() {
+    const SHARED: &str = "listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)";
+    if !has_users() {
+        return;
+    }
+    let (cluster, tabane) = (cluster(), ForAll::new());
+    for (port, is_first_plain) in [(8443, false), (8444, true)] {
+        let plain = |uid| plainly(&cluster, 1, uid, &server("plain", port, SHARED));
+        let under = || under_run(&cluster, &tabane, 1, EVIL, &server("under", port, SHARED));
+        let _servers = match is_first_plain {
+            true => [plain(EVIL), under()].map(serve),
+            false => [under(), plain(EVIL)].map(serve),
+        };
+        for other in [GOOD, 0] {
+            let said = said_by(plain(other));
+            assert!(said.contains("Address already in use"), "{other}: {said}");
+        }
+        let script = format!(
+            "\
+heard = {{socket.create_connection(('{}', {port}), 10).recv(100).decode() for _ in range(60)}}
+print(sorted(heard))
+",
+            cluster.address(1)
+        );
+        let heard = said_by(plainly(&cluster, 0, GOOD, &script));
+        assert_eq!(heard, "['plain', 'under']\n");
+    }
+    let datagrams = "\
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+s.bind(('', 5353))
+print('ready', flush=True)
+time.sleep(600)
+";
+    let _first = serve(under_run(&cluster, &tabane, 1, EVIL, datagrams));
+    let _second = serve(plainly(&cluster, 1, EVIL, datagrams));
+    for other in [GOOD, 0] {
+        let said = said_by(plainly(&cluster, 1, other, datagrams));
+        assert!(said.contains("Address already in use"), "{other}: {said}");
+    }
+}
+
+/// Two may have bound a port of TCP, by SO_REUSEADDR: it is whose program listens.
+#[test]
+fn a_port_that_is_only_bound_keeps_nobody_from_another() {
+    if !has_users() {
+        return;
+    }
+    let (cluster, tabane) = (cluster(), ForAll::new());
+    let binds = "\
+s = socket.socket()
+s.bind(('', 8080))
+print('ready', flush=True)
+time.sleep(600)
+";
+    let _evil = serve(under_run(&cluster, &tabane, 1, EVIL, binds));
+    let shared = "listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)";
+    let _good = serve(plainly(&cluster, 1, GOOD, &server("good", 8080, shared)));
+    assert_eq!(asks(&cluster, &tabane, 8080, 3), ["good"; 3]);
+}
+
 #[test]
 fn ports_of_root_are_not_lent_to_speak_from() {
     if !has_users() {

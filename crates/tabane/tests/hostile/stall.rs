@@ -8,28 +8,8 @@ use tabane_lab::cluster::Cluster;
 use crate::common::*;
 use crate::users::*;
 
-/// Begins as `tabane run` does, with sockets of a network namespace in which this user has all rights.
-const BEGUN: &str = "\
-place = agent()
-control = socket.socket(socket.AF_UNIX)
-control.connect(daemon('control'))
-alone()
-sockets = capture()
-begin(place, sockets)
-assert place.recv(1000) == b'{\"says\":\"go\"}'
-def ended():
-    place.settimeout(30)
-    try:
-        while said := place.recv(1000):
-            if b'ended' in said:
-                return said.decode()
-    except OSError as e:
-        return type(e).__name__
-    return 'closed'
-";
-
 /// All of tab0 goes on, and the daemon answers.
-fn goes_on(cluster: &Cluster) -> Value {
+pub fn goes_on(cluster: &Cluster) -> Value {
     eventually("pings are answered", || pings(cluster, 1, 0, 5, 56) == 5);
     cluster.status(0).expect("status")
 }

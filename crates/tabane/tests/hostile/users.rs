@@ -66,6 +66,26 @@ def alone():
         fcntl.ioctl(s, 0x8914, struct.pack('16sh14x', b'lo', 0x41))
 ";
 
+/// Begins as `tabane run` does, with sockets of a network namespace in which this user has all rights.
+pub const BEGUN: &str = "\
+place = agent()
+control = socket.socket(socket.AF_UNIX)
+control.connect(daemon('control'))
+alone()
+sockets = capture()
+begin(place, sockets)
+assert place.recv(1000) == b'{\"says\":\"go\"}'
+def ended():
+    place.settimeout(30)
+    try:
+        while said := place.recv(1000):
+            if b'ended' in said:
+                return said.decode()
+    except OSError as e:
+        return type(e).__name__
+    return 'closed'
+";
+
 /// Whether tests may have several users: who is not root is one alone.
 pub fn has_users() -> bool {
     own_uid() == ROOT
