@@ -125,7 +125,7 @@ impl Supervisor<'_> {
             .iter()
             .flat_map(|it| it.descriptors().into_iter().zip(TOKEN_ECHOES))
         {
-            self.poller.register(&echoes, token, Interest::Read)?;
+            self.poller.register(echoes, token, Interest::Read)?;
         }
         let mut ready = Vec::new();
         loop {
