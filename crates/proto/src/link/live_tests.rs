@@ -500,6 +500,39 @@ fn answers_that_stand_in_the_peers_queue_are_waited_for() {
     assert!(without_end < ms(320), "{without_end:?}");
 }
 
+/// The end of a burst is lost in a queue on a far path, and the peer sends nothing more there for a while (seed 662112):
+/// the probe that asks is answered on the path itself, while acknowledgements come by a near one.
+#[test]
+fn a_lost_end_of_a_burst_on_a_far_path_is_asked_about_before_the_path_fails() {
+    let (way, near) = (ms(20), ms(2));
+    let mut now = Time::from_ms(1000);
+    let mut path = Path::new(LinkId(1), now, &PathConfig::default());
+    path.on_validated(now, Some(way + near));
+    let mut fates = Vec::new();
+    for number in 0..40 {
+        path.on_sent(now, 1100, &[content(number)], true);
+        while path.poll_control(now, number as u32, true).is_some() {}
+        now += way + near;
+        path.on_received(now, number, 1100, true);
+        path.on_ack_via(now, &ack_of(1, number), LinkId(0), &mut fates);
+    }
+    let (last, mut answered_at) = (now, None);
+    while answered_at.is_none_or(|at| now < at) {
+        now += ms(1);
+        path.on_peer_sent(now, 40 + 31);
+        path.on_others_progress(now, Progress::Arrivals, near);
+        path.on_timeout(now, &mut fates);
+        while path.poll_control(now, now.as_us_wrapping(), true).is_some() {
+            if path.state() == PathState::Suspect {
+                answered_at.get_or_insert(now + way * 2);
+            }
+        }
+        let silent = now.since(last);
+        assert_ne!(path.state(), PathState::Down, "after {silent:?}");
+        assert!(silent < Duration::from_secs(1), "nobody asks");
+    }
+}
+
 /// The way back of a far path fails while nothing is carried (seed 558799): its probes are acknowledged by way of a
 /// near one, which itself is asked more seldom than an answer takes there. That is no silence of both.
 #[test]

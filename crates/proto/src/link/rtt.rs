@@ -318,9 +318,10 @@ impl Rtt {
         usual.max(PROBE_TIMEOUT_MIN).max(self.widened)
     }
 
-    /// How long a path of this RTT may be silent at least before that means anything.
+    /// How long a path of this RTT may be silent at least before that means anything: half of it suffices for a probe
+    /// and its answer on the path. That may take twice as long as acknowledgements, which come by a nearer one.
     pub fn silence(&self) -> Duration {
-        self.smoothed * 3 + self.variation * 4 + self.ack_delay_max * 2
+        self.smoothed * 4 + self.variation * 4 + self.ack_delay_max * 2
     }
 }
 
