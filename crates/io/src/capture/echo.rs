@@ -10,7 +10,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::packet::{self, ICMP, ICMP_V6, Unreachable};
 use super::{Capture, begin_connecting, check_handed_on, datagrams, read_now};
-use crate::checksum::{fold, sum};
 use crate::sys::set_option;
 
 /// Has the kernel answer no echo requests, of IPv4 and of IPv6 (Documentation/networking/ip-sysctl.rst).
@@ -174,7 +173,7 @@ impl Pinger {
     /// As send(2) has.
     pub fn send(&self, message: &mut [u8]) -> io::Result<()> {
         if self.is_raw && !self.is_v6 {
-            put_sum(message);
+            packet::put_icmp_checksum(message);
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         self.socket.send_with_flags(message, flags).map(drop)
@@ -230,7 +229,7 @@ impl Capture {
         message[0] = reply;
         message[4..6].copy_from_slice(&echo.identifier.to_be_bytes());
         match echo.from {
-            IpAddr::V4(_) => put_sum(message),
+            IpAddr::V4(_) => packet::put_icmp_checksum(message),
             IpAddr::V6(_) => packet::put_checksum(message, 2, ICMP_V6, echo.to, echo.from),
         }
         let answer = packet::packet(echo.to, echo.from, protocol, message);
@@ -252,13 +251,6 @@ impl Capture {
 
 const fn raw() -> Type {
     Type::RAW.nonblocking()
-}
-
-/// Of ICMP of IPv4.
-fn put_sum(message: &mut [u8]) {
-    message[2..4].fill(0);
-    let sum = !fold(sum(message));
-    message[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
 fn number_at(packet: &[u8], at: usize) -> Option<u16> {

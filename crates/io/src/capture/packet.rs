@@ -65,13 +65,17 @@ pub(super) fn unreachable(from: IpAddr, to: IpAddr, why: Unreachable, head: &[u8
     let mut icmp = vec![kind, code, 0, 0, 0, 0, 0, 0];
     icmp.extend(head);
     match from {
-        IpAddr::V4(_) => {
-            let sum = !fold(sum(&icmp));
-            icmp[2..4].copy_from_slice(&sum.to_be_bytes());
-        }
+        IpAddr::V4(_) => put_icmp_checksum(&mut icmp),
         IpAddr::V6(_) => put_checksum(&mut icmp, 2, protocol, to, from),
     }
     packet(to, from, protocol, &icmp)
+}
+
+/// Fills in the checksum of a message of ICMP of IPv4 (RFC 792).
+pub(super) fn put_icmp_checksum(message: &mut [u8]) {
+    message[2..4].fill(0);
+    let sum = !fold(sum(message));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
 fn header(from: IpAddr, to: IpAddr, protocol: u8, payload: usize) -> Vec<u8> {

@@ -393,9 +393,7 @@ impl Agent {
                 self.name_place(index, pid, &command);
             }
             ToAgent::Claim { id, claim } => self.claim(now, node, index, id, claim),
-            ToAgent::Released { transport, port } => {
-                self.hosted.close(index, transport, port);
-            }
+            ToAgent::Released { transport, port } => self.hosted.close(index, transport, port),
             ToAgent::Looked => self.looked(now, node, index),
             ToAgent::Spares { is_v6 } => self.add_speakers(index, is_v6, descriptors),
             ToAgent::Outward { transport, is_v6 } => {

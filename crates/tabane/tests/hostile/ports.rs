@@ -138,9 +138,19 @@ fn nobody_is_given_what_is_for_another_user_when_a_daemon_begins_anew() {
     }
 }
 
+/// Has a listener share its port by SO_REUSEPORT.
+const SHARED: &str = "listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)";
+/// The same for a socket of UDP, which stays.
+const DATAGRAMS: &str = "\
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+s.bind(('', 5353))
+print('ready', flush=True)
+time.sleep(600)
+";
+
 #[test]
 fn a_port_is_shared_among_one_user_only() {
-    const SHARED: &str = "listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)";
     if !has_users() {
         return;
     }
@@ -160,15 +170,8 @@ fn a_port_is_shared_among_one_user_only() {
         refused(under_run(&cluster, &tabane, 1, second, &script("second")));
         assert_eq!(asks(&cluster, &tabane, port, 8), ["first"; 8]);
     }
-    let datagrams = "\
-s = socket.socket(type=socket.SOCK_DGRAM)
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-s.bind(('', 5353))
-print('ready', flush=True)
-time.sleep(600)
-";
-    let _first = serve(plainly(&cluster, 1, 0, datagrams));
-    let said = said_by(under_run(&cluster, &tabane, 1, EVIL, datagrams));
+    let _first = serve(plainly(&cluster, 1, 0, DATAGRAMS));
+    let said = said_by(under_run(&cluster, &tabane, 1, EVIL, DATAGRAMS));
     assert!(said.contains("Address already in use"), "{said}");
 }
 
@@ -176,7 +179,6 @@ time.sleep(600)
 /// under `tabane run` or not.
 #[test]
 fn a_port_is_shared_with_plain_programs_of_its_user() {
-    const SHARED: &str = "listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)";
     if !has_users() {
         return;
     }
@@ -202,17 +204,10 @@ print(sorted(heard))
         let heard = said_by(plainly(&cluster, 0, GOOD, &script));
         assert_eq!(heard, "['plain', 'under']\n");
     }
-    let datagrams = "\
-s = socket.socket(type=socket.SOCK_DGRAM)
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-s.bind(('', 5353))
-print('ready', flush=True)
-time.sleep(600)
-";
-    let _first = serve(under_run(&cluster, &tabane, 1, EVIL, datagrams));
-    let _second = serve(plainly(&cluster, 1, EVIL, datagrams));
+    let _first = serve(under_run(&cluster, &tabane, 1, EVIL, DATAGRAMS));
+    let _second = serve(plainly(&cluster, 1, EVIL, DATAGRAMS));
     for other in [GOOD, 0] {
-        let said = said_by(plainly(&cluster, 1, other, datagrams));
+        let said = said_by(plainly(&cluster, 1, other, DATAGRAMS));
         assert!(said.contains("Address already in use"), "{other}: {said}");
     }
 }
