@@ -38,6 +38,7 @@ curl                     curl
 nginx                    nginx-light
 redis-server             redis-server
 redis-benchmark          redis-tools
+wrk                      wrk
 '
 NEEDED=$BENCH'
 c++                      g++
@@ -60,7 +61,6 @@ bwrap                    bubblewrap
 memcached                memcached
 /usr/lib/postgresql/*/bin/postgres postgresql
 pgbench                  postgresql
-wrk                      wrk
 strace                   strace
 go                       golang-go
 node                     nodejs

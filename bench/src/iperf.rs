@@ -1,5 +1,6 @@
 //! Unmodified iperf3, from node 0 to node 1.
 
+use std::net::IpAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -42,9 +43,17 @@ pub struct Outcome {
 /// # Errors
 /// iperf3 is not installed or fails; a connection that dies is such a failure.
 pub fn run(arena: &Arena, load: Load) -> Result<Outcome, LabError> {
+    run_to(arena, arena.address(1), load)
+}
+
+/// The same to another address of node 1.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_to(arena: &Arena, to: IpAddr, load: Load) -> Result<Outcome, LabError> {
     let mut server = arena.serve_iperf3()?;
     let mut client = arena.command(0, "iperf3")?;
-    client.args(["--json", "-c", &arena.address(1).to_string()]);
+    client.args(["--json", "-c", &to.to_string()]);
     client.args(["-t", &whole(load.seconds), "-O", &whole(load.omit_s)]);
     if let Some(congestion) = load.congestion {
         client.args(["-C", &congestion.to_string()]);

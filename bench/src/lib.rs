@@ -136,6 +136,8 @@ pub enum Measurement {
     Start,
     /// Downloads by HTTP: nginx and curl
     Http,
+    /// TCP through a VXLAN: datagrams one by one
+    Tunnel,
     /// redis-benchmark
     Redis,
 }

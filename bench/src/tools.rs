@@ -7,3 +7,4 @@ pub const NGINX: Tool = Tool::new("nginx", "nginx-light");
 pub const REDIS_BENCHMARK: Tool = Tool::new("redis-benchmark", "redis-tools");
 pub const REDIS_SERVER: Tool = Tool::new("redis-server", "redis-server");
 pub const SSHD: Tool = Tool::new("sshd", "openssh-server");
+pub const WRK: Tool = Tool::new("wrk", "wrk");

@@ -42,6 +42,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Peers => peers::measure(settings),
         Measurement::Http => programs::http(settings),
         Measurement::Redis => programs::redis(settings),
+        Measurement::Tunnel => programs::tunnel(settings),
         Measurement::Connections => connections::measure(settings),
         Measurement::Start => start::measure(settings),
     }

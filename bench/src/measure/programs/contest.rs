@@ -7,8 +7,8 @@ use tabane_lab::tools::Tool;
 use tabane_lab::ways::{Arena, Way};
 use tabane_lab::{LabConfig, LabError};
 
-/// The ways, the first of which the others are compared with.
-const WAYS: [Way; 4] = [
+/// The ways of TCP.
+pub const WAYS: [Way; 4] = [
     Way::Tcp { link: 0 },
     Way::Mptcp,
     Way::Tabane(Wire::Encrypted),
@@ -21,6 +21,8 @@ pub struct Contest {
     pub title: String,
     /// What the reader must know.
     pub note: String,
+    /// The first is what the others are compared with.
+    pub ways: &'static [Way],
     /// What it cannot do without.
     pub tools: &'static [Tool],
     /// Names of the figures; more of the first, which is compared, is better.
@@ -60,7 +62,7 @@ impl Contest {
             return report;
         }
         let mut contestants = Vec::new();
-        for entrant in settings.entrants(&WAYS) {
+        for entrant in settings.entrants(self.ways) {
             let ready = settings.stand(entrant, config).and_then(|stand| {
                 use_cubic(&stand)?;
                 let _state = set_up(&stand)?;

@@ -4,9 +4,11 @@ mod contest;
 pub mod files;
 mod http;
 mod redis;
+mod tunnel;
 
 pub use http::measure as http;
 pub use redis::measure as redis;
+pub use tunnel::measure as tunnel;
 
 use std::process::{Command, Output};
 

@@ -1,6 +1,6 @@
 //! Redis: redis-benchmark on node 0, redis-server on node 1.
 
-use super::contest::Contest;
+use super::contest::{Contest, WAYS};
 use super::{files, finish};
 use crate::measure::two_nodes;
 use crate::tools::{REDIS_BENCHMARK, REDIS_SERVER};
@@ -56,6 +56,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let contest = Contest {
         title: "Redis, redis-benchmark, 2 × 1 Gb/s".into(),
         note: "Values of 3 bytes, the program's default. Cubic.".into(),
+        ways: &WAYS,
         tools: &[REDIS_SERVER, REDIS_BENCHMARK],
         figures: &["requests/s", "p50, µs", "p99, µs"],
         batches: LOADS.iter().map(batch).collect(),
