@@ -251,6 +251,7 @@ impl<'a> Ground<'a> {
             receive_buffer_bytes: plan.traits.socket_bytes as u32,
             links: links.collect(),
             op_limits: self.schedule.op_limits.clone(),
+            guests: None,
         };
         let local = host.clock.time(s.now);
         let mut node = Node::new(local, config, self.random.bytes32())

@@ -348,6 +348,7 @@ fn node(host: usize) -> Node {
         receive_buffer_bytes: 4 << 20,
         links: (0..LINKS).map(|id| link(host, id)).collect(),
         op_limits: OpLimits::default(),
+        guests: None,
     };
     let mut seed = [1; 32];
     seed[..8].copy_from_slice(&(host as u64).to_le_bytes());

@@ -11,7 +11,7 @@ use tabane_io::udp::{ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
-use tabane_proto::{ConfigError, Event, LinkId, Node, NodeConfig, Time};
+use tabane_proto::{ConfigError, Event, Guests, LinkId, Node, NodeConfig, Time};
 
 use crate::batch::{Batching, Moved};
 use crate::host::{HOST_TOKENS, Host, LoopTurn};
@@ -47,6 +47,8 @@ pub struct EngineConfig {
     /// How long to look again instead of sleeping after small traffic; zero: never.
     /// [`SPIN`](crate::SPIN) is a good choice.
     pub spin: Duration,
+    /// Who may call though it was not added; nobody without.
+    pub guests: Option<Guests>,
 }
 
 /// An engine could not be made.
@@ -154,6 +156,7 @@ impl<S: System> Engine<S> {
                 frame_queue_bytes: FRAME_QUEUE_BYTES,
                 ..OpLimits::default()
             },
+            guests: config.guests,
         };
         let mut node = Node::new(now(), node, entropy::seed()?)?;
         for status in links.status() {

@@ -457,6 +457,7 @@ mod tests {
                 datagram_bytes_max: 1472,
             }],
             op_limits: OpLimits::default(),
+            guests: None,
         };
         let mut node = Node::new(Time::ZERO, config, [1; 32]).unwrap();
         (0..peers).for_each(|number| add_peer(&mut node, number));

@@ -33,7 +33,7 @@ pub mod wire;
 
 pub use bundle::{PathStatus, PeerState, PeerStats};
 pub use context::{
-    ConfigError, DownReason, Event, LinkConfig, NodeConfig, NodeStats, PeerConfig, RanOut, Refusal,
+    ConfigError, DownReason, Event, Guests, LinkConfig, NodeConfig, NodeStats, PeerConfig, RanOut, Refusal,
     Rejection, Transmit,
 };
 pub use id::{LinkId, PeerId, StreamId};

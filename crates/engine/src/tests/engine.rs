@@ -101,6 +101,7 @@ impl Pair {
                     address: ip(node),
                 }],
                 spin: Duration::ZERO,
+                guests: None,
             };
             let poller = Arc::new(Poller::new().unwrap());
             let (mut engine, words) = Engine::on(fake.clone(), poller, config).unwrap();

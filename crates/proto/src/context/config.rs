@@ -41,6 +41,15 @@ impl PeerConfig {
     }
 }
 
+/// Nodes that may call though no configuration names them, because a name says where its bearer is.
+#[derive(Clone, Copy, Debug)]
+pub struct Guests {
+    /// How many there may be at once.
+    pub count_max: usize,
+    /// Where the node of a name is, on each network; `None` if no guest may bear that name.
+    pub locate: fn(&str) -> Option<[Option<SocketAddr>; LINKS_MAX]>,
+}
+
 /// This node.
 #[derive(Clone)]
 pub struct NodeConfig {
@@ -64,6 +73,8 @@ pub struct NodeConfig {
     pub links: Vec<LinkConfig>,
     /// Bounds on what streams, messages and frames may hold, per peer.
     pub op_limits: OpLimits,
+    /// Who may call though it was not added; nobody without.
+    pub guests: Option<Guests>,
 }
 
 /// A configuration that cannot be used.

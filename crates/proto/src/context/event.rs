@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::crypto::{HandshakeError, PublicKey};
 use crate::op::OpEvent;
-use crate::wire::Witness;
+use crate::wire::{Name, Witness};
 use crate::{LinkId, PeerId, Time};
 
 /// Why a peer is no longer connected.
@@ -69,6 +69,15 @@ pub enum Event {
         /// What happened.
         event: OpEvent,
     },
+    /// Somebody called that was not added, and is a peer now: one of the [`Guests`](crate::Guests) that the
+    /// configuration admits. Whoever made the call has the cluster key, or recorded who has: who does not get
+    /// [`Event::PeerUp`] for it soon removes it.
+    Guest {
+        /// Who.
+        peer: PeerId,
+        /// Its name.
+        name: Name,
+    },
     /// Somebody was not admitted. Told for a bounded number of datagrams only, however many come.
     Refused {
         /// Where it came in.
@@ -88,6 +97,7 @@ impl Event {
             | Event::PeerDown { peer, .. }
             | Event::LinkDown { peer, .. }
             | Event::LinkUp { peer, .. }
+            | Event::Guest { peer, .. }
             | Event::Op { peer, .. } => Some(*peer),
             Event::Refused { .. } => None,
         }
@@ -101,6 +111,8 @@ pub enum Refusal {
     Handshake(HandshakeError),
     /// The caller's name is not in this node's configuration.
     UnknownNode(String),
+    /// The caller's name is not in this node's configuration, and as many guests are here as may be.
+    TooManyGuests(String),
     /// The caller's name has a public key in this node's configuration, and the caller is not its
     /// holder.
     WrongIdentity {

@@ -21,7 +21,7 @@ use crate::wire::Name;
 use crate::{LinkId, PeerId};
 
 pub(crate) use budget::{Account, Budget};
-pub use config::{ConfigError, LinkConfig, NodeConfig, PeerConfig};
+pub use config::{ConfigError, Guests, LinkConfig, NodeConfig, PeerConfig};
 pub(crate) use crowd::Crowd;
 pub use event::{DownReason, Event, Refusal};
 pub(crate) use sessions::SessionNumbers;

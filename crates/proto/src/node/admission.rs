@@ -34,6 +34,9 @@ const STRANGER_BURST: u32 = 16;
 /// comparison takes tens of microseconds.
 const STRANGER_INTERVAL: Duration = Duration::from_millis(100);
 
+/// More guests than this are admitted only if they have shown that they receive where they call from.
+const GUESTS_FREE: usize = 64;
+
 /// Handshakes of another version that are answered with this node's: so many at once, and one
 /// more for every [`STRANGER_INTERVAL`].
 const VERSION_BURST: u32 = 16;
@@ -149,13 +152,18 @@ impl Node {
         (hello, responder, key): (Hello, Responder, ClusterKey),
         has_cookie: bool,
     ) -> Result<(), Rejection> {
-        let peer = self.names.get(hello.from.as_str()).copied();
-        let Some((peer, there)) = peer.and_then(|peer| {
-            let slot = self.peers.get_mut(peer.0 as usize)?;
-            Some((peer, slot.as_mut()?))
-        }) else {
-            let name = hello.from.as_str().into();
-            return Err(self.refuse(now, link, from, Refusal::UnknownNode(name)));
+        let peer = match self.names.get(hello.from.as_str()) {
+            Some(peer) => *peer,
+            None if self.guests.len() >= GUESTS_FREE && !has_cookie => {
+                return Err(self.demand_cookie(now, link, from, init, &key));
+            }
+            None => match self.take_guest(now, hello.from) {
+                Ok(peer) => peer,
+                Err(why) => return Err(self.refuse(now, link, from, why)),
+            },
+        };
+        let Some(there) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+            return Err(Rejection::UnknownSession);
         };
         if !there.accepts(responder.peer()) {
             // The key of a name is nobody's own: nobody is to write it into a file.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::{Node, Peer};
 use crate::bundle::Absent;
-use crate::context::{ConfigError, DownReason, Event, LinkConfig, PeerConfig};
+use crate::context::{ConfigError, DownReason, Event, LinkConfig, PeerConfig, Refusal};
 use crate::crypto::{ClusterKey, Identity, PrivateKey, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::wire::Name;
@@ -13,6 +13,9 @@ use crate::{LinkId, PeerId, Time};
 
 /// Peers that are called for the first time are called so far apart, on average: a call takes half of it.
 const CALL_SPACING: Duration = Duration::from_micros(200);
+
+/// A guest is called back if what it began came to nothing for so long.
+const GUEST_CALLED_AFTER: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Adds a peer and begins to connect to it, for ever. It may get the number of
@@ -25,14 +28,50 @@ impl Node {
         if peer.name == self.context.config.name || self.names.contains_key(&peer.name) {
             return Err(ConfigError::DuplicateName(peer.name));
         }
+        let first_call = now + self.spread(self.names.len());
+        Ok(self.insert_peer(now, first_call, name, peer))
+    }
+
+    fn insert_peer(
+        &mut self,
+        now: Time,
+        first_call: Time,
+        name: Name,
+        peer: PeerConfig,
+    ) -> PeerId {
         let id = self.free_number();
         self.names.insert(peer.name.clone(), id);
-        let first_call = now + self.spread(self.names.len() - 1);
         let mut absent = Absent::new(now, first_call, id, name, peer, &mut self.context);
         absent.handle_timeout(now, &mut self.context);
         self.peers[id.0 as usize] = Some(Peer::Absent(Box::new(absent)));
         self.turns.touch(id);
-        Ok(id)
+        id
+    }
+
+    /// Somebody who was not added calls: it is a peer from now on if guests are admitted.
+    pub(super) fn take_guest(&mut self, now: Time, name: Name) -> Result<PeerId, Refusal> {
+        let guests = self.context.config.guests;
+        let located = guests.and_then(|guests| Some((guests, (guests.locate)(name.as_str())?)));
+        let Some((guests, addresses)) = located else {
+            return Err(Refusal::UnknownNode(name.as_str().into()));
+        };
+        if self.guests.len() >= guests.count_max {
+            return Err(Refusal::TooManyGuests(name.as_str().into()));
+        }
+        let config = PeerConfig {
+            name: name.as_str().into(),
+            addresses,
+            public: None,
+        };
+        let peer = self.insert_peer(now, now + GUEST_CALLED_AFTER, name, config);
+        self.guests.insert(peer);
+        self.context.event(Event::Guest { peer, name });
+        Ok(peer)
+    }
+
+    /// The peer of this name: one that was added, or a guest.
+    pub fn peer_named(&self, name: &str) -> Option<PeerId> {
+        self.names.get(name).copied()
     }
 
     /// Some time within which so many peers can be called without anything else having to wait.
@@ -94,6 +133,7 @@ impl Node {
             Peer::Met(bundle) => (bundle.name, bundle.sessions()),
         };
         self.names.remove(name.as_str());
+        self.guests.remove(&peer);
         for number in sessions.numbers() {
             self.context.sessions.remove(&number);
         }

@@ -7,7 +7,7 @@ mod membership;
 mod timers;
 mod turns;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::Random;
@@ -38,6 +38,8 @@ pub struct Node {
     /// Numbers of peers that were removed.
     free: Vec<PeerId>,
     names: BTreeMap<String, PeerId>,
+    /// Those that called and were not added.
+    guests: BTreeSet<PeerId>,
     admission: Admission,
     cookies: CookieJar,
     turns: Turns,
@@ -161,6 +163,7 @@ impl Node {
             peers: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
+            guests: BTreeSet::new(),
             admission: Admission::new(),
             cookies,
             turns: Turns::default(),

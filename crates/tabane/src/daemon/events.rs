@@ -69,7 +69,8 @@ pub fn describe(
                 refusal(why)
             )
         }
-        Event::Op { .. } => return None,
+        // A daemon admits no guests.
+        Event::Op { .. } | Event::Guest { .. } => return None,
     })
 }
 
@@ -79,6 +80,9 @@ pub fn refusal(why: &Refusal) -> String {
         Refusal::Handshake(error) => error.to_string(),
         Refusal::UnknownNode(node) => {
             format!("it calls itself {node:?}, which is not in this node's cluster file")
+        }
+        Refusal::TooManyGuests(node) => {
+            format!("it calls itself {node:?}, and as many guests are here as may be")
         }
         Refusal::WrongIdentity { name, shown } => match shown {
             Some(shown) => format!(

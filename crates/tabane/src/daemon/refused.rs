@@ -141,7 +141,7 @@ fn reason(why: &Refusal) -> RefusedReason {
                 RefusedReason::Malformed
             }
         },
-        Refusal::UnknownNode(_) => RefusedReason::UnknownNode,
+        Refusal::UnknownNode(_) | Refusal::TooManyGuests(_) => RefusedReason::UnknownNode,
         Refusal::WrongIdentity { .. } => RefusedReason::WrongIdentity,
         Refusal::OwnName => RefusedReason::OwnName,
         Refusal::DuplicateName { .. } => RefusedReason::DuplicateName,

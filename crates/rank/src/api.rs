@@ -1,0 +1,509 @@
+//! The words in which a door (libfabric, VIPL) speaks with an endpoint.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::net::IpAddr;
+
+use crate::Address;
+
+/// Bytes that are sent out of the caller's memory before the call returns, at most; it may be used again then.
+pub const INJECT_BYTES_MAX: usize = 4096;
+/// Bytes of one operation at most.
+pub const OPERATION_BYTES_MAX: u64 = 1 << 40;
+/// Pieces of memory that one operation may name.
+pub const PIECES_MAX: usize = 16;
+/// Bytes of one atomic operation's operand at most.
+pub const ATOMIC_BYTES_MAX: usize = 1024;
+
+/// How an endpoint is made.
+#[derive(Clone)]
+pub struct Settings {
+    /// Addresses of this node's links, each with the number of its network: that has to be the same at every node.
+    pub links: Vec<(u8, IpAddr)>,
+    /// What the job shares.
+    pub key: [u8; 32],
+    /// Whether packets are encrypted. All of a job agree.
+    pub encrypted: bool,
+    /// UDP ports of which one is taken.
+    pub ports: RangeInclusive<u16>,
+    /// A peer of which nothing has come for so long, though a link works, is gone.
+    pub peer_timeout: Duration,
+    /// Messages up to so many bytes travel at once; longer ones are announced, and fetched when a buffer for them is there.
+    pub eager_bytes: usize,
+    /// Bytes of messages that nobody has posted a buffer for, kept for each peer.
+    pub unexpected_bytes: usize,
+}
+
+/// An endpoint could not be made.
+#[derive(Debug)]
+pub enum OpenError {
+    /// None of the addresses is one of this node's.
+    NoLink(Vec<IpAddr>),
+    /// Every port of the range is in use.
+    NoPort(RangeInclusive<u16>),
+    /// The system refused something.
+    System(std::io::Error),
+    /// The settings contradict each other.
+    Settings(String),
+}
+
+/// Another endpoint, as this one numbers it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Peer(pub u32);
+
+/// A piece of the program's memory (as `struct iovec` has it).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Where it begins.
+    pub base: *mut u8,
+    /// Its length in bytes.
+    pub bytes: usize,
+}
+
+/// What the poster of an operation gets back in its [`Completion`], as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ticket {
+    /// What the program calls it.
+    pub context: usize,
+    /// What the door wants to know of it.
+    pub flags: u64,
+}
+
+/// When a send or write counts as done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// The memory may be used again.
+    Reusable,
+    /// The bytes are where they belong: in the receiver's buffer, or in the region.
+    Delivered,
+}
+
+/// A message to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Send<'a> {
+    /// To whom.
+    pub to: Peer,
+    /// What it is matched by; none: it goes to who waits for any message without one.
+    pub tag: Option<u64>,
+    /// Eight bytes that arrive in the receiver's completion.
+    pub data: Option<u64>,
+    /// The bytes.
+    pub pieces: &'a [Piece],
+    /// Copied before the call returns; at most [`INJECT_BYTES_MAX`] bytes.
+    pub inject: bool,
+    /// When it is done.
+    pub until: Until,
+    /// Comes back when it is done.
+    pub ticket: Ticket,
+}
+
+/// A buffer for a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Receive<'a> {
+    /// Only from this one.
+    pub from: Option<Peer>,
+    /// The tag, and the bits of it that do not matter; none: for a message without one.
+    pub tag: Option<(u64, u64)>,
+    /// Where the bytes go. A longer message is cut off, and its completion says so.
+    pub pieces: &'a [Piece],
+    /// The buffer (of one piece) takes one message after the other, until fewer bytes than this are free.
+    pub multi: Option<usize>,
+    /// Comes back when it is done.
+    pub ticket: Ticket,
+}
+
+/// What is done with a message that has come and for which no buffer was posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peek {
+    /// It stays.
+    Look,
+    /// It is kept for [`Core::receive_claimed`].
+    Claim,
+    /// It is dropped.
+    Discard,
+}
+
+/// What others may do with a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// Others may read.
+    pub remote_read: bool,
+    /// Others may write. What is atomic needs both.
+    pub remote_write: bool,
+}
+
+/// A place in a region of a peer's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remote {
+    /// Bytes from the beginning of the region.
+    pub offset: u64,
+    /// The region's key.
+    pub key: u64,
+}
+
+/// Memory to be written to or read from a peer's region.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer<'a> {
+    /// Whose region.
+    pub peer: Peer,
+    /// Where in it.
+    pub remote: Remote,
+    /// The memory here.
+    pub pieces: &'a [Piece],
+    /// Only of a write: eight bytes that arrive in a completion of the peer's when all else is there.
+    pub data: Option<u64>,
+    /// Only of a write: copied before the call returns; at most [`INJECT_BYTES_MAX`] bytes.
+    pub inject: bool,
+    /// Comes back when it is done. A write is done when the bytes are in the region.
+    pub ticket: Ticket,
+}
+
+/// What an atomic operation is computed with. Numbers are this machine's: all nodes are of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "each says what it is")]
+pub enum Number {
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    F32,
+    F64,
+    ComplexF32,
+    ComplexF64,
+    I128,
+    U128,
+}
+
+impl Number {
+    /// Its length.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Number::I8 | Number::U8 => 1,
+            Number::I16 | Number::U16 => 2,
+            Number::I32 | Number::U32 | Number::F32 => 4,
+            Number::I64 | Number::U64 | Number::F64 | Number::ComplexF32 => 8,
+            Number::ComplexF64 | Number::I128 | Number::U128 => 16,
+        }
+    }
+}
+
+/// What is computed (`fi_atomic(3)`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "each is libfabric's of that name")]
+pub enum Operation {
+    Min,
+    Max,
+    Sum,
+    Product,
+    LogicalOr,
+    LogicalAnd,
+    BitOr,
+    BitAnd,
+    LogicalXor,
+    BitXor,
+    Read,
+    Write,
+    Swap,
+    SwapNotEqual,
+    SwapLessEqual,
+    SwapLess,
+    SwapGreaterEqual,
+    SwapGreater,
+    SwapMasked,
+    Difference,
+}
+
+impl Operation {
+    /// Whether the operation is defined on such numbers. (`Swap…` ones need a comparand.)
+    pub const fn takes(self, number: Number) -> bool {
+        let is_complex = matches!(number, Number::ComplexF32 | Number::ComplexF64);
+        let is_float = is_complex || matches!(number, Number::F32 | Number::F64);
+        match self {
+            Operation::BitOr | Operation::BitAnd | Operation::BitXor | Operation::SwapMasked => {
+                !is_float
+            }
+            Operation::Min
+            | Operation::Max
+            | Operation::SwapLessEqual
+            | Operation::SwapLess
+            | Operation::SwapGreaterEqual
+            | Operation::SwapGreater => !is_complex,
+            _ => true,
+        }
+    }
+}
+
+/// An atomic operation on a peer's region: each number of it by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic<'a> {
+    /// Whose region.
+    pub peer: Peer,
+    /// Where in it.
+    pub remote: Remote,
+    /// What is computed.
+    pub operation: Operation,
+    /// With what.
+    pub number: Number,
+    /// The operand; at most [`ATOMIC_BYTES_MAX`] bytes. Copied before the call returns.
+    pub operand: &'a [Piece],
+    /// What is compared with, as long; none where nothing is.
+    pub compare: Option<&'a [Piece]>,
+    /// Where what was there before goes; none if nobody wants it.
+    pub result: Option<&'a [Piece]>,
+    /// Comes back when it is done.
+    pub ticket: Ticket,
+}
+
+/// An operation that could not be posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostError {
+    /// Queues are full: try again after [`Core::progress`].
+    Again,
+    /// More bytes or pieces than an operation may have.
+    TooLarge,
+    /// No such peer.
+    NoPeer,
+    /// The arguments contradict each other.
+    Invalid,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// It was cancelled.
+    Cancelled,
+    /// The buffer was shorter than the message, by so many bytes.
+    Truncated(u64),
+    /// No message was there (of a [`Peek`]).
+    NoMessage,
+    /// The peer has no region of this key now.
+    BadKey,
+    /// The peer's region does not allow it.
+    NoAccess,
+    /// It goes beyond the peer's region.
+    OutOfBounds,
+    /// The peer is gone, or started afresh.
+    PeerGone,
+    /// Nobody is at the peer's address, or nothing leads there.
+    Unreachable,
+    /// The numbers do not take the operation.
+    Unsupported,
+}
+
+/// What ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// A message of this end.
+    Send,
+    /// A message came; where it lies (of a [`Receive`] with `multi`, elsewhere than at the beginning), and whether that
+    /// buffer takes no more.
+    Receive {
+        /// Where its bytes are, if they lie together.
+        at: *mut u8,
+        /// Whether this was the last message for its buffer.
+        released: bool,
+    },
+    /// A [`Receive`] with `multi` takes no more, and no message came with that.
+    Released,
+    /// A [`Peek`].
+    Peek,
+    /// A write to a peer's region.
+    Write,
+    /// A read of a peer's region.
+    Read,
+    /// An atomic operation.
+    Atomic,
+    /// A peer has written with `data` to a region here: the ticket is nobody's.
+    Written,
+}
+
+/// Whom a message or write came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// From nobody: it is of an operation of this end.
+    Own,
+    /// From one that [`Core::peer`] knows.
+    Peer(Peer),
+    /// From one that has called and was not named here.
+    Stranger(Peer),
+}
+
+/// How an operation ended; told once for each that was posted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Completion {
+    /// The poster's.
+    pub ticket: Ticket,
+    /// What ended.
+    pub ended: Ended,
+    /// Bytes that came, or were found by a [`Peek`].
+    pub bytes: u64,
+    /// The message's tag.
+    pub tag: Option<u64>,
+    /// The eight bytes sent with it.
+    pub data: Option<u64>,
+    /// From whom.
+    pub source: Source,
+    /// Whether, and why, it failed.
+    pub failure: Option<Failure>,
+}
+
+// A completion points to memory of the program, which its threads share anyway.
+// SAFETY: nothing is read or written through the pointer here.
+unsafe impl core::marker::Send for Completion {}
+
+/// What happened so far, and what is there: for the summary at the end, and for whoever looks.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Of each link: its number, address, device, bytes sent and received, failures survived.
+    pub links: Vec<LinkStatistics>,
+    /// Peers that were spoken with.
+    pub peers: usize,
+    /// Packets sent again.
+    pub packets_lost: u64,
+    /// Accesses of others to regions here that were refused.
+    pub refused_accesses: u64,
+}
+
+/// What one link carried.
+#[derive(Clone, Debug)]
+pub struct LinkStatistics {
+    /// Its number.
+    pub number: u8,
+    /// Its address.
+    pub address: IpAddr,
+    /// Whether the system says that it can be used.
+    pub up: bool,
+    /// Bytes of UDP payload sent.
+    pub sent_bytes: u64,
+    /// Bytes of UDP payload received.
+    pub received_bytes: u64,
+    /// Times that its path to some peer failed.
+    pub failures: u64,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::NoLink(addresses) => {
+                write!(f, "none of {addresses:?} is an address of this node")
+            }
+            OpenError::NoPort(ports) => write!(
+                f,
+                "every UDP port from {} to {} is in use",
+                ports.start(),
+                ports.end()
+            ),
+            OpenError::System(error) => error.fmt(f),
+            OpenError::Settings(what) => f.write_str(what),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+/// What an endpoint does; `Endpoint::lock` gives one.
+pub trait Core {
+    /// The number of the peer at `address`: the same each time.
+    fn peer(&mut self, address: &Address) -> Peer;
+
+    /// The address of a peer.
+    fn address_of(&self, peer: Peer) -> Option<Address>;
+
+    /// The peer is not named here any more; what is posted to it fails.
+    fn forget(&mut self, peer: Peer);
+
+    /// Posts a message.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    ///
+    /// # Safety
+    /// The pieces are memory of the program that stays readable until the completion, or, of one that is injected, until
+    /// this returns.
+    unsafe fn send(&mut self, send: &Send<'_>) -> Result<(), PostError>;
+
+    /// Posts a buffer.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    ///
+    /// # Safety
+    /// The pieces are memory of the program that stays writable, and is not used, until the completion.
+    unsafe fn receive(&mut self, receive: &Receive<'_>) -> Result<(), PostError>;
+
+    /// Looks for a message as `receive` would take (its pieces are not used); a [`Completion`] tells.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    fn peek(&mut self, receive: &Receive<'_>, peek: Peek) -> Result<(), PostError>;
+
+    /// Receives the message that was claimed with `ticket`'s context; or, without pieces, drops it.
+    ///
+    /// # Errors
+    /// [`PostError::Invalid`]: none was.
+    ///
+    /// # Safety
+    /// As of [`Core::receive`].
+    unsafe fn receive_claimed(&mut self, pieces: &[Piece], ticket: Ticket)
+    -> Result<(), PostError>;
+
+    /// Takes a posted buffer back, or a send of which nothing has gone; its completion says so. Whether there was one.
+    fn cancel(&mut self, context: usize) -> bool;
+
+    /// Lets others at a piece of memory, under `key`.
+    ///
+    /// # Errors
+    /// [`PostError::Invalid`]: the key is another region's, or the piece wraps around. [`PostError::Again`]: there are as many
+    /// regions as may be.
+    ///
+    /// # Safety
+    /// The piece is memory of the program until it is deregistered.
+    unsafe fn register(&mut self, key: u64, piece: Piece, access: Access) -> Result<(), PostError>;
+
+    /// Lets nobody at it any more, from now on. Whether there was such a region.
+    fn deregister(&mut self, key: u64) -> bool;
+
+    /// Posts a write to a peer's region.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    ///
+    /// # Safety
+    /// As of [`Core::send`].
+    unsafe fn write(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError>;
+
+    /// Posts a read of a peer's region.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    ///
+    /// # Safety
+    /// As of [`Core::receive`].
+    unsafe fn read(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError>;
+
+    /// Posts an atomic operation.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    ///
+    /// # Safety
+    /// The operands are readable now; where the result goes is as of [`Core::receive`].
+    unsafe fn atomic(&mut self, atomic: &Atomic<'_>) -> Result<(), PostError>;
+
+    /// Takes in what has come, sends what is posted. Never waits.
+    fn progress(&mut self);
+
+    /// How the next operation ended.
+    fn completion(&mut self) -> Option<Completion>;
+
+    /// What happened so far.
+    fn statistics(&self) -> Statistics;
+}
