@@ -283,7 +283,7 @@ impl Rank {
         unsafe {
             let status = ((*(*self.domain).mr).reg)(
                 self.domain.cast(),
-                bytes.as_ptr().cast(),
+                bytes.as_mut_ptr().cast_const().cast(),
                 bytes.len(),
                 access,
                 0,

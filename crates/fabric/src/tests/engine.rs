@@ -144,9 +144,8 @@ impl Node {
         let cut_off = scatter(&pieces, &message.bytes);
         let bytes = message.bytes.len() as u64 - cut_off;
         posted.used += bytes as usize;
-        let free = posted.pieces.iter().map(|p| p.bytes).sum::<usize>() - posted.used.min(
-            posted.pieces.iter().map(|p| p.bytes).sum::<usize>(),
-        );
+        let room: usize = posted.pieces.iter().map(|piece| piece.bytes).sum();
+        let free = room - posted.used;
         let released = posted.multi.is_none_or(|min| free < min);
         let at = pieces.first().map_or(core::ptr::null_mut(), |piece| piece.base);
         let ended = Ended::Receive { at, released };
@@ -243,7 +242,7 @@ impl Core for Engine {
     unsafe fn send(&mut self, send: &Send<'_>) -> Result<(), PostError> {
         let instance = self.there(send.to)?;
         let (bytes, own) = (gather(send.pieces), self.0);
-        let arrived = nodes(|nodes| {
+        let arrived: Result<(), Failure> = nodes(|nodes| {
             let node = nodes.get_mut(&instance).ok_or(Failure::Unreachable)?;
             let from = node.number(&own, false);
             node.arrive(Message {

@@ -186,7 +186,7 @@ fn a_message_may_be_looked_at_claimed_and_dropped() {
     assert_eq!((none.err, none.op_context), (errors::NOMSG.0, context(1)));
 
     for number in 0..3 {
-        assert_eq!(a.tsend(to_b, b"claimed"[number..].as_ref(), 3, number), 0);
+        assert_eq!(a.tsend(to_b, &b"claimed"[number..], 3, number), 0);
     }
     assert_eq!(b.trecvmsg(&mut buffer, 3, 1, c::PEEK), 0);
     let (seen, source) = b.read_from().unwrap();

@@ -229,14 +229,13 @@ fn addresses_can_be_inserted_by_events() {
         let open = (*(*a.domain).ops).av_open;
         assert_eq!(open(a.domain, &raw mut attr, &raw mut av, null_mut()), 0);
         let insert = (*(*av).ops).insert;
-        let insert = || {
+        let mut both = || {
             let raws = all.as_ptr().cast();
             insert(av, raws, 2, numbers.as_mut_ptr(), 0, context(6))
         };
-        let mut insert = insert;
-        assert_eq!(insert() as isize, minus(errors::NOEQ));
+        assert_eq!(both() as isize, minus(errors::NOEQ));
         assert_eq!(super::c_side::bind(av, a.eq, 0), 0);
-        assert_eq!(insert(), 0);
+        assert_eq!(both(), 0);
         let ops = &*(*a.eq).ops;
         let place = (&raw mut entry).cast();
         let first = (ops.read)(a.eq, &raw mut event, place, 24, 0);
