@@ -88,7 +88,9 @@ impl AddressVector {
 
     /// It is closed.
     pub fn remove(&self, station: &Arc<Station>) {
-        self.state().stations.retain(|have| !Arc::ptr_eq(have, station));
+        self.state()
+            .stations
+            .retain(|have| !Arc::ptr_eq(have, station));
     }
 
     fn insert(&self, state: &mut State, raw: &[u8]) -> Outcome<u64> {

@@ -354,7 +354,16 @@ unsafe extern "C" fn sread(
     timeout: c_int,
 ) -> isize {
     // SAFETY: as of the same without addresses.
-    unsafe { sreadfrom(queue, buffer, count, core::ptr::null_mut(), condition, timeout) }
+    unsafe {
+        sreadfrom(
+            queue,
+            buffer,
+            count,
+            core::ptr::null_mut(),
+            condition,
+            timeout,
+        )
+    }
 }
 
 unsafe extern "C" fn sreadfrom(

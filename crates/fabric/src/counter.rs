@@ -48,7 +48,11 @@ impl Counter {
 
     /// One more.
     pub fn count(&self, is_failure: bool) {
-        let counter = if is_failure { &self.failed } else { &self.succeeded };
+        let counter = if is_failure {
+            &self.failed
+        } else {
+            &self.succeeded
+        };
         counter.fetch_add(1, Ordering::SeqCst);
         self.waiter.ring();
     }

@@ -124,7 +124,11 @@ impl Domain {
             let registered = station.act(|core| unsafe { region.register(core, key) });
             if let Err(error) = registered {
                 deregister_at(&stations[..count], key);
-                return Err(if error == errors::AGAIN { errors::NOMEM } else { error });
+                return Err(if error == errors::AGAIN {
+                    errors::NOMEM
+                } else {
+                    error
+                });
             }
         }
         vacant.insert(region);

@@ -76,7 +76,11 @@ impl Problem {
     /// Of a variable and its value.
     pub fn of(variable: &str, value: &str, what: &str, right: &str) -> Problem {
         // Not endless, and no control characters: it goes to a terminal.
-        let shown: String = value.chars().take(80).flat_map(char::escape_debug).collect();
+        let shown: String = value
+            .chars()
+            .take(80)
+            .flat_map(char::escape_debug)
+            .collect();
         Problem(format!("TABANE_{variable}={shown}: {what}; {right}"))
     }
 }
@@ -197,7 +201,9 @@ fn peer_timeout(value: Option<&str>) -> Result<Duration, Problem> {
 
 /// One of this node's addresses, as messages show it.
 pub fn shown(links: &[(u8, IpAddr)]) -> String {
-    let each = links.iter().map(|(number, address)| format!("{number}: {address}"));
+    let each = links
+        .iter()
+        .map(|(number, address)| format!("{number}: {address}"));
     each.collect::<Vec<_>>().join(", ")
 }
 
@@ -269,7 +275,10 @@ mod tests {
         assert!(short.starts_with("TABANE_KEY=(not shown)"), "{short}");
         assert!(!short.contains("secret"));
         let file = wrong(&[("KEY_FILE", "/nonexistent/key")]);
-        assert!(file.starts_with("TABANE_KEY_FILE=/nonexistent/key: cannot be read"), "{file}");
+        assert!(
+            file.starts_with("TABANE_KEY_FILE=/nonexistent/key: cannot be read"),
+            "{file}"
+        );
         for (name, value) in [
             ("WIRE", "Plain"),
             ("PORTS", "40000"),

@@ -90,7 +90,9 @@ impl EventQueue {
         let bytes = unsafe {
             core::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<EqEntry>())
         };
-        self.state().events.push_back((c::AV_COMPLETE, bytes.to_vec()));
+        self.state()
+            .events
+            .push_back((c::AV_COMPLETE, bytes.to_vec()));
         self.rang();
     }
 
@@ -126,7 +128,12 @@ impl EventQueue {
         Ok(read)
     }
 
-    fn sread(&self, room: &mut [u8], timeout: Option<Duration>, flags: u64) -> Outcome<(u32, usize)> {
+    fn sread(
+        &self,
+        room: &mut [u8],
+        timeout: Option<Duration>,
+        flags: u64,
+    ) -> Outcome<(u32, usize)> {
         let ready = self.ready.as_ref().ok_or(errors::NOSYS)?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -238,9 +245,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
         unsafe {
             let queue = object::object::<EventQueue>(fid.cast())?;
             match (command, &queue.ready) {
-                (c::GETWAIT, Some(ready)) => {
-                    guard::put(argument.cast(), ready.as_fd().as_raw_fd())
-                }
+                (c::GETWAIT, Some(ready)) => guard::put(argument.cast(), ready.as_fd().as_raw_fd()),
                 (c::GETWAIT, None) => Err(errors::NODATA),
                 (c::GETWAITOBJ, _) => guard::put(argument.cast(), queue.wait_object),
                 _ => Err(errors::NOSYS),

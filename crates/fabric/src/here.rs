@@ -20,8 +20,11 @@ mod real {
     /// # Errors
     /// One line that says what is wrong.
     pub fn configuration() -> Result<Configuration, Problem> {
-        let interfaces = tabane_io::netlink::interfaces()
-            .map_err(|error| Problem(format!("the devices of this node cannot be listed: {error}")))?;
+        let interfaces = tabane_io::netlink::interfaces().map_err(|error| {
+            Problem(format!(
+                "the devices of this node cannot be listed: {error}"
+            ))
+        })?;
         let cluster_file = Path::new(tabane_cluster::DEFAULT_PATH);
         let (configuration, odd) =
             environment::configure(&environment::variable, &interfaces, cluster_file)?;

@@ -211,8 +211,14 @@ fn offer(wanted: &Wanted<'_>) -> Result<Offer, Lacking> {
         c::FORMAT_UNSPEC,
         "addresses are of a format of their own (FI_FORMAT_UNSPEC)",
     )?;
-    for named in [wanted.domain_name, wanted.fabric_name].into_iter().flatten() {
-        if !named.to_bytes().eq_ignore_ascii_case(crate::provider::NAME.to_bytes()) {
+    for named in [wanted.domain_name, wanted.fabric_name]
+        .into_iter()
+        .flatten()
+    {
+        if !named
+            .to_bytes()
+            .eq_ignore_ascii_case(crate::provider::NAME.to_bytes())
+        {
             return Err("fabric and domain are both called tabane");
         }
     }
@@ -256,7 +262,11 @@ fn half(wanted: Option<u64>, caps: u64, possible: u64) -> Result<u64, Lacking> {
     match wanted {
         None | Some(0) => Ok(caps & possible),
         Some(wanted) => {
-            only(wanted, caps & possible, "a half of the endpoint is to do more than all of it")?;
+            only(
+                wanted,
+                caps & possible,
+                "a half of the endpoint is to do more than all of it",
+            )?;
             Ok(wanted)
         }
     }
@@ -323,13 +333,29 @@ fn ep(wanted: &Wanted<'_>) -> Result<EpAttr, Lacking> {
         if ep.protocol != 0 && ep.protocol != PROTOCOL {
             return Err("another protocol");
         }
-        within(ep.max_msg_size as u64, OPERATION_BYTES_MAX, "messages so long")?;
-        let ordered = [ep.max_order_raw_size, ep.max_order_war_size, ep.max_order_waw_size];
+        within(
+            ep.max_msg_size as u64,
+            OPERATION_BYTES_MAX,
+            "messages so long",
+        )?;
+        let ordered = [
+            ep.max_order_raw_size,
+            ep.max_order_war_size,
+            ep.max_order_waw_size,
+        ];
         for size in ordered {
             within(size, ATOMIC_BYTES_MAX, "order within so many bytes")?;
         }
-        within(ep.tx_ctx_cnt.max(ep.rx_ctx_cnt), 1, "more than one context each way")?;
-        within(ep.auth_key_size, 0, "an authorization key: the job's key is in the environment")?;
+        within(
+            ep.tx_ctx_cnt.max(ep.rx_ctx_cnt),
+            1,
+            "more than one context each way",
+        )?;
+        within(
+            ep.auth_key_size,
+            0,
+            "an authorization key: the job's key is in the environment",
+        )?;
     }
     let tag_format = wanted.ep.map_or(0, |ep| ep.mem_tag_format);
     Ok(EpAttr {
@@ -367,7 +393,11 @@ fn check_domain(domain: &DomainAttr) -> Result<(), Lacking> {
     within(progress, c::PROGRESS_LAST, "such progress")?;
     within(domain.av_type, c::AV_TABLE, "such address vectors")?;
     within(domain.mr_key_size, WORD_BYTES, "keys so long")?;
-    within(domain.cq_data_size, WORD_BYTES, "so many bytes with a message")?;
+    within(
+        domain.cq_data_size,
+        WORD_BYTES,
+        "so many bytes with a message",
+    )?;
     let counts = [
         domain.cq_cnt,
         domain.ep_cnt,
@@ -375,13 +405,37 @@ fn check_domain(domain: &DomainAttr) -> Result<(), Lacking> {
         domain.rx_ctx_cnt,
         domain.cntr_cnt,
     ];
-    within(counts.into_iter().max().unwrap_or(0), OBJECTS_MAX, "so many objects")?;
-    within(domain.max_ep_tx_ctx.max(domain.max_ep_rx_ctx), 1, "scalable endpoints")?;
-    within(domain.max_ep_stx_ctx.max(domain.max_ep_srx_ctx), 0, "shared contexts")?;
+    within(
+        counts.into_iter().max().unwrap_or(0),
+        OBJECTS_MAX,
+        "so many objects",
+    )?;
+    within(
+        domain.max_ep_tx_ctx.max(domain.max_ep_rx_ctx),
+        1,
+        "scalable endpoints",
+    )?;
+    within(
+        domain.max_ep_stx_ctx.max(domain.max_ep_srx_ctx),
+        0,
+        "shared contexts",
+    )?;
     within(domain.mr_iov_limit, 1, "regions of several pieces")?;
-    only(domain.caps, DOMAIN_CAPS, "a domain's capability that is not here")?;
-    within(domain.auth_key_size, 0, "an authorization key: the job's key is in the environment")?;
-    within(domain.max_err_data, ERROR_DATA_BYTES, "so much about an error")?;
+    only(
+        domain.caps,
+        DOMAIN_CAPS,
+        "a domain's capability that is not here",
+    )?;
+    within(
+        domain.auth_key_size,
+        0,
+        "an authorization key: the job's key is in the environment",
+    )?;
+    within(
+        domain.max_err_data,
+        ERROR_DATA_BYTES,
+        "so much about an error",
+    )?;
     within(domain.mr_cnt, REGIONS_MAX, "so many regions")
 }
 

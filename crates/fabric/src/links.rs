@@ -13,7 +13,8 @@ use crate::environment::Problem;
 
 /// Beginnings of names of devices that lead to containers and virtual machines of this host, or are tabane's own.
 const LOCAL_DEVICES: &[&str] = &[
-    "lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "tab0", "podman", "lxcbr", "lxdbr", "cali", "kube-",
+    "lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "tab0", "podman", "lxcbr", "lxdbr",
+    "cali", "kube-",
 ];
 
 /// A link: number and address.
@@ -64,7 +65,9 @@ fn right(interfaces: &[Interface]) -> String {
     let devices = interfaces.iter().filter(|nic| !nic.addresses.is_empty());
     let devices = devices.take(16).map(|nic| {
         let addresses = nic.addresses.iter().filter(|a| is_usable(a.ip));
-        let addresses: Vec<_> = addresses.map(|a| format!("{}/{}", a.ip, a.prefix)).collect();
+        let addresses: Vec<_> = addresses
+            .map(|a| format!("{}/{}", a.ip, a.prefix))
+            .collect();
         format!("{} ({})", nic.name, addresses.join(", "))
     });
     format!("here are {}", devices.collect::<Vec<_>>().join(", "))
@@ -112,13 +115,13 @@ fn first(nic: &Interface, is_right: fn(IpAddr) -> bool) -> Option<InterfaceAddre
 }
 
 fn found(interfaces: &[Interface]) -> Result<(Vec<Link>, Vec<Problem>), Problem> {
+    // The others are beginnings of names.
     let is_local = |name: &str| {
-        let known = |local: &&str| match **local {
-            // Beginnings of other names, too.
+        let known = |local: &&str| match *local {
             "lo" => name == "lo",
             local => name.starts_with(local),
         };
-        LOCAL_DEVICES.iter().any(|local| known(&local))
+        LOCAL_DEVICES.iter().any(known)
     };
     let nics = interfaces
         .iter()
@@ -227,7 +230,11 @@ pub mod tests {
     #[test]
     fn without_a_list_it_is_every_connected_device_with_a_private_address() {
         let (links, odd) = choose(None, &node()).unwrap();
-        let expected = [(0, ip("10.77.0.5")), (1, ip("10.77.1.5")), (2, ip("192.168.9.1"))];
+        let expected = [
+            (0, ip("10.77.0.5")),
+            (1, ip("10.77.1.5")),
+            (2, ip("192.168.9.1")),
+        ];
         assert_eq!(links, expected);
         assert!(odd.is_empty());
         let mut node = node();
@@ -238,7 +245,11 @@ pub mod tests {
 
     #[test]
     fn a_number_follows_from_the_network_whatever_else_is_there() {
-        for (address, number) in [("10.77.13.1/24", 5), ("10.0.0.9/30", 2), ("172.16.0.1/12", 1)] {
+        for (address, number) in [
+            ("10.77.13.1/24", 5),
+            ("10.0.0.9/30", 2),
+            ("172.16.0.1/12", 1),
+        ] {
             let (links, _) = choose(None, &[nic("a", &[address])]).unwrap();
             assert_eq!(links[0].0, number, "{address}");
         }
@@ -254,7 +265,11 @@ pub mod tests {
     fn a_list_names_devices_addresses_or_networks_in_the_order_of_their_numbers() {
         let list = |value| choose(Some(value), &node()).map(|(links, _)| links);
         let both = [(0, ip("10.77.1.5")), (1, ip("10.77.0.5"))];
-        for value in ["eth1,eth2", "10.77.1.0/24, 10.77.0.0/24", "10.77.1.5,10.77.0.5"] {
+        for value in [
+            "eth1,eth2",
+            "10.77.1.0/24, 10.77.0.0/24",
+            "10.77.1.5,10.77.0.5",
+        ] {
             assert_eq!(list(value).unwrap(), both, "{value}");
         }
         let loopback = [(0, ip("127.0.0.1")), (1, ip("127.0.0.2"))];
@@ -267,7 +282,10 @@ pub mod tests {
     fn a_network_that_this_node_lacks_leaves_its_number_free() {
         let (links, odd) = choose(Some("10.78.0.0/24,eth2"), &node()).unwrap();
         assert_eq!(links, [(1, ip("10.77.0.5"))]);
-        assert!(odd[0].0.contains("\"10.78.0.0/24\" is no device"), "{odd:?}");
+        assert!(
+            odd[0].0.contains("\"10.78.0.0/24\" is no device"),
+            "{odd:?}"
+        );
     }
 
     #[test]
@@ -280,6 +298,11 @@ pub mod tests {
         assert!(said("eth2,10.77.0.0/24").contains("listed before"));
         assert!(said("a,b,c,d,e,f,g,h,i").contains("more than 8"));
         let lonely = [nic("lo", &["127.0.0.1/8"]), nic("eth0", &["192.0.2.7/24"])];
-        assert!(choose(None, &lonely).unwrap_err().0.contains("TABANE_LINKS"));
+        assert!(
+            choose(None, &lonely)
+                .unwrap_err()
+                .0
+                .contains("TABANE_LINKS")
+        );
     }
 }

@@ -12,15 +12,8 @@ use crate::abi::fabric::Provider;
 const SAID_MAX: usize = 64;
 
 type IsEnabled = unsafe extern "C" fn(*const Provider, c_int, c_int) -> c_int;
-type Write = unsafe extern "C" fn(
-    *const Provider,
-    c_int,
-    c_int,
-    *const c_char,
-    c_int,
-    *const c_char,
-    ...
-);
+type Write =
+    unsafe extern "C" fn(*const Provider, c_int, c_int, *const c_char, c_int, *const c_char, ...);
 type Define =
     unsafe extern "C" fn(*const Provider, *const c_char, c_int, *const c_char, ...) -> c_int;
 
@@ -36,7 +29,8 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn exported() -> &'static Exported {
     EXPORTED.get_or_init(|| {
-        let [is_enabled, write, define] = symbols([c"fi_log_enabled", c"fi_log", c"fi_param_define"]);
+        let [is_enabled, write, define] =
+            symbols([c"fi_log_enabled", c"fi_log", c"fi_param_define"]);
         // SAFETY: these are the functions that `rdma/providers/fi_log.h` and `fi_prov.h` declare, unchanged since 1.0.
         // A null pointer is a None.
         unsafe {

@@ -69,7 +69,8 @@ pub fn operation(datatype: u32, op: u32, kind: Kind) -> Outcome<(Number, Operati
     let (Some(number), Some(operation)) = (number, operation) else {
         return Err(errors::OPNOTSUPP);
     };
-    let is_compared = (Operation::Swap as u8..=Operation::SwapMasked as u8).contains(&(operation as u8));
+    let is_compared =
+        (Operation::Swap as u8..=Operation::SwapMasked as u8).contains(&(operation as u8));
     let fits = match kind {
         Kind::Base => !is_compared && operation != Operation::Read,
         Kind::Fetch => !is_compared,
@@ -102,7 +103,12 @@ mod tests {
         assert_eq!(of(12, Kind::Compare), Ok(Operation::Swap));
         assert_eq!(of(18, Kind::Compare), Ok(Operation::SwapMasked));
         assert_eq!(of(19, Kind::Base), Ok(Operation::Difference));
-        for (op, kind) in [(10, Kind::Base), (12, Kind::Base), (18, Kind::Fetch), (2, Kind::Compare)] {
+        for (op, kind) in [
+            (10, Kind::Base),
+            (12, Kind::Base),
+            (18, Kind::Fetch),
+            (2, Kind::Compare),
+        ] {
             assert_eq!(of(op, kind), Err(errors::OPNOTSUPP), "{op} {kind:?}");
         }
     }

@@ -1,5 +1,8 @@
 //! Regions of memory that others may read and write.
-#![allow(clippy::too_many_arguments, reason = "libfabric's functions have so many")]
+#![allow(
+    clippy::too_many_arguments,
+    reason = "libfabric's functions have so many"
+)]
 
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;

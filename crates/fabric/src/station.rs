@@ -130,7 +130,9 @@ impl Station {
         };
         // The same address may have been inserted twice.
         let mut others = routes.peers.iter().flatten();
-        let other = others.find(|(_, other)| *other == peer).map(|(other, _)| *other);
+        let other = others
+            .find(|(_, other)| *other == peer)
+            .map(|(other, _)| *other);
         match other {
             Some(other) => {
                 routes.addresses.insert(peer, other);
@@ -280,7 +282,11 @@ impl Station {
 fn described(done: &Completion) -> (u64, usize) {
     let kind = done.ticket.flags & !(QUIET | c::MULTI_RECV);
     let is_multi = done.ticket.flags & c::MULTI_RECV != 0;
-    let data = if done.data.is_some() { c::REMOTE_CQ_DATA } else { 0 };
+    let data = if done.data.is_some() {
+        c::REMOTE_CQ_DATA
+    } else {
+        0
+    };
     match done.ended {
         Ended::Receive { at, released } if is_multi => {
             let last = if released { c::MULTI_RECV } else { 0 };

@@ -82,7 +82,9 @@ impl Waiter {
             return Ok(());
         }
         if let Some(bell) = &self.bell {
-            let registered = bell.poller.register(station.descriptor(), 0, Interest::Read);
+            let registered = bell
+                .poller
+                .register(station.descriptor(), 0, Interest::Read);
             registered.map_err(|_| errors::NOMEM)?;
         }
         stations.push(Arc::clone(station));

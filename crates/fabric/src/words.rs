@@ -14,11 +14,27 @@ const FAILURES: [(c_int, Errno, &CStr); 9] = [
     (2, errors::TRUNC, c"the message was longer than the buffer"),
     (3, errors::NOMSG, c"no such message has come"),
     (4, errors::NOKEY, c"the peer has no region of this key now"),
-    (5, errors::ACCES, c"the peer's region does not allow this access"),
-    (6, errors::FAULT, c"the operation goes beyond the peer's region"),
+    (
+        5,
+        errors::ACCES,
+        c"the peer's region does not allow this access",
+    ),
+    (
+        6,
+        errors::FAULT,
+        c"the operation goes beyond the peer's region",
+    ),
     (7, errors::CONNRESET, c"the peer is gone, or started afresh"),
-    (8, errors::HOSTUNREACH, c"nobody is at the peer's address, or no link leads there"),
-    (9, errors::OPNOTSUPP, c"the numbers do not take the operation"),
+    (
+        8,
+        errors::HOSTUNREACH,
+        c"nobody is at the peer's address, or no link leads there",
+    ),
+    (
+        9,
+        errors::OPNOTSUPP,
+        c"the numbers do not take the operation",
+    ),
 ];
 
 /// The number of one that was not in the address vector.

@@ -36,7 +36,9 @@ fn fi_info(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         .args(arguments)
         .env("FI_PROVIDER_PATH", folder.path())
         .envs(environment.iter().copied());
-    command.output().expect("fi_info is installed (tools/setup.sh test)")
+    command
+        .output()
+        .expect("fi_info is installed (tools/setup.sh test)")
 }
 
 fn said(output: &[u8]) -> String {
@@ -49,7 +51,12 @@ fn libfabric_lists_the_provider() {
     let listed = fi_info(&["-p", "tabane"], &here);
     let text = said(&listed.stdout);
     assert!(listed.status.success(), "{}", said(&listed.stderr));
-    for line in ["provider: tabane", "fabric: tabane", "domain: tabane", "type: FI_EP_RDM"] {
+    for line in [
+        "provider: tabane",
+        "fabric: tabane",
+        "domain: tabane",
+        "type: FI_EP_RDM",
+    ] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
     // Nothing is layered on it.
@@ -63,7 +70,15 @@ fn libfabric_lists_the_provider() {
 #[test]
 fn libfabric_explains_the_variables() {
     let listed = said(&fi_info(&["-g", "tabane"], &[]).stdout);
-    for name in ["LINKS", "KEY_FILE", "KEY", "WIRE", "PORTS", "PEER_TIMEOUT", "STATS"] {
+    for name in [
+        "LINKS",
+        "KEY_FILE",
+        "KEY",
+        "WIRE",
+        "PORTS",
+        "PEER_TIMEOUT",
+        "STATS",
+    ] {
         assert!(listed.contains(&format!("FI_TABANE_{name}")), "{listed}");
         assert!(listed.contains(&format!(" TABANE_{name}: ")), "{listed}");
     }
@@ -75,13 +90,20 @@ fn what_is_wrong_is_said_to_who_asks_for_it() {
     let refused = fi_info(&["-p", "tabane"], &here);
     assert!(!refused.status.success());
     let line = said(&refused.stderr);
-    assert!(line.contains("TABANE_LINKS=nowhere0: nothing of it is here; here are "), "{line}");
+    assert!(
+        line.contains("TABANE_LINKS=nowhere0: nothing of it is here; here are "),
+        "{line}"
+    );
 }
 
 #[test]
 fn where_nobody_asks_for_it_nothing_is_said() {
     let others = fi_info(&[], &[]);
-    assert!(!said(&others.stderr).contains("tabane"), "{}", said(&others.stderr));
+    assert!(
+        !said(&others.stderr).contains("tabane"),
+        "{}",
+        said(&others.stderr)
+    );
     let cluster_file = std::path::Path::new("/etc/tabane/cluster.toml");
     if !cluster_file.exists() {
         assert!(!said(&others.stdout).contains("tabane"));
@@ -95,7 +117,10 @@ fn the_library_shows_one_function_and_stays_loaded() {
         said(&output.expect("binutils are there").stdout)
     };
     let defined = tool("nm", &["-D", "--defined-only"]);
-    let names: Vec<_> = defined.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    let names: Vec<_> = defined
+        .lines()
+        .filter_map(|line| line.split(' ').next_back())
+        .collect();
     assert_eq!(names, ["fi_prov_ini"]);
     let dynamic = tool("readelf", &["-d", "-W"]);
     assert!(dynamic.contains("NODELETE"), "{dynamic}");

@@ -29,7 +29,6 @@ pub const TRANSMIT_COMPLETE: u64 = 1 << 27;
 pub const DELIVERY_COMPLETE: u64 = 1 << 28;
 pub const AFFINITY: u64 = 1 << 29;
 pub const MATCH_COMPLETE: u64 = 1 << 31;
-pub const RESCAN: u64 = 1 << 35;
 /// Since 2.0; before, these bits were other things.
 pub const TAGGED_DIRECTED_RECV: u64 = 1 << 45;
 /// Since 2.0.
@@ -37,7 +36,8 @@ pub const EXACT_DIRECTED_RECV: u64 = 1 << 48;
 pub const SOURCE_ERR: u64 = 1 << 50;
 pub const LOCAL_COMM: u64 = 1 << 51;
 pub const REMOTE_COMM: u64 = 1 << 52;
-pub const NUMERICHOST: u64 = 1 << 55;
+/// What is not offered; so only tests ask for it.
+#[cfg(test)]
 pub const RMA_EVENT: u64 = 1 << 56;
 pub const SOURCE: u64 = 1 << 57;
 pub const DIRECTED_RECV: u64 = 1 << 59;
@@ -119,7 +119,6 @@ pub const CQ_FORMAT_DATA: u32 = 3;
 pub const CQ_FORMAT_TAGGED: u32 = 4;
 
 pub const CNTR_EVENTS_COMP: u32 = 0;
-pub const CNTR_EVENTS_BYTES: u32 = 1;
 
 /// The event that tells that addresses have been inserted.
 pub const AV_COMPLETE: u32 = 5;

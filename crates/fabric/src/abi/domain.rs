@@ -34,16 +34,10 @@ pub struct DomainOps {
     pub poll_open: Absent,
     pub stx_ctx: Absent,
     pub srx_ctx: Absent,
-    pub query_atomic:
-        unsafe extern "C" fn(*mut FidDomain, u32, u32, *mut AtomicAttr, u64) -> c_int,
+    pub query_atomic: unsafe extern "C" fn(*mut FidDomain, u32, u32, *mut AtomicAttr, u64) -> c_int,
     pub query_collective: Absent,
-    pub endpoint2: unsafe extern "C" fn(
-        *mut FidDomain,
-        *mut Info,
-        *mut *mut FidEp,
-        u64,
-        *mut c_void,
-    ) -> c_int,
+    pub endpoint2:
+        unsafe extern "C" fn(*mut FidDomain, *mut Info, *mut *mut FidEp, u64, *mut c_void) -> c_int,
     pub xpu_ctx: Absent,
 }
 
@@ -126,24 +120,14 @@ pub struct FidAv {
 #[repr(C)]
 pub struct AvOps {
     pub size: usize,
-    pub insert: unsafe extern "C" fn(
-        *mut FidAv,
-        *const c_void,
-        usize,
-        *mut u64,
-        u64,
-        *mut c_void,
-    ) -> c_int,
+    pub insert:
+        unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
     pub insertsvc: Absent,
     pub insertsym: Absent,
     pub remove: unsafe extern "C" fn(*mut FidAv, *mut u64, usize, u64) -> c_int,
     pub lookup: unsafe extern "C" fn(*mut FidAv, u64, *mut c_void, *mut usize) -> c_int,
-    pub straddr: unsafe extern "C" fn(
-        *mut FidAv,
-        *const c_void,
-        *mut c_char,
-        *mut usize,
-    ) -> *const c_char,
+    pub straddr:
+        unsafe extern "C" fn(*mut FidAv, *const c_void, *mut c_char, *mut usize) -> *const c_char,
     pub av_set: Absent,
     pub insert_auth_key: Absent,
     pub lookup_auth_key: Absent,

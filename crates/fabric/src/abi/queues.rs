@@ -109,8 +109,7 @@ pub struct CqOps {
     pub read: unsafe extern "C" fn(*mut FidCq, *mut c_void, usize) -> isize,
     pub readfrom: unsafe extern "C" fn(*mut FidCq, *mut c_void, usize, *mut u64) -> isize,
     pub readerr: unsafe extern "C" fn(*mut FidCq, *mut CqErrEntry, u64) -> isize,
-    pub sread:
-        unsafe extern "C" fn(*mut FidCq, *mut c_void, usize, *const c_void, c_int) -> isize,
+    pub sread: unsafe extern "C" fn(*mut FidCq, *mut c_void, usize, *const c_void, c_int) -> isize,
     pub sreadfrom: unsafe extern "C" fn(
         *mut FidCq,
         *mut c_void,

@@ -1,5 +1,8 @@
 //! Atomic operations on peers' memory.
-#![allow(clippy::too_many_arguments, reason = "libfabric's functions have so many")]
+#![allow(
+    clippy::too_many_arguments,
+    reason = "libfabric's functions have so many"
+)]
 
 use core::ffi::{c_int, c_void};
 
@@ -9,9 +12,9 @@ use crate::abi::constants as c;
 use crate::abi::endpoint::FidEp;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::transfers::{AtomicOps, Ioc, MsgAtomic};
+use crate::guard;
 use crate::numbers::{self, Kind};
 use crate::station::QUIET;
-use crate::guard;
 
 use super::pieces::{Pieces, numbers as numbers_at, total};
 use super::{Endpoint, TX_FLAGS, check, endpoint};
@@ -273,7 +276,15 @@ unsafe extern "C" fn write(
     context: *mut c_void,
 ) -> isize {
     let memory = (buffer, core::ptr::null(), core::ptr::null_mut());
-    one(ep, Kind::Base, memory, count, (to, offset, key), (datatype, op), context)
+    one(
+        ep,
+        Kind::Base,
+        memory,
+        count,
+        (to, offset, key),
+        (datatype, op),
+        context,
+    )
 }
 
 unsafe extern "C" fn writev(
@@ -290,7 +301,16 @@ unsafe extern "C" fn writev(
 ) -> isize {
     let arrays = Arrays::of(iov, count);
     // SAFETY: C gives so many elements.
-    unsafe { several(ep, Kind::Base, &arrays, (to, offset, key), (datatype, op), context) }
+    unsafe {
+        several(
+            ep,
+            Kind::Base,
+            &arrays,
+            (to, offset, key),
+            (datatype, op),
+            context,
+        )
+    }
 }
 
 unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgAtomic, flags: u64) -> isize {
@@ -342,7 +362,15 @@ unsafe extern "C" fn readwrite(
     context: *mut c_void,
 ) -> isize {
     let memory = (buffer, core::ptr::null(), result);
-    one(ep, Kind::Fetch, memory, count, (to, offset, key), (datatype, op), context)
+    one(
+        ep,
+        Kind::Fetch,
+        memory,
+        count,
+        (to, offset, key),
+        (datatype, op),
+        context,
+    )
 }
 
 unsafe extern "C" fn readwritev(
@@ -363,7 +391,16 @@ unsafe extern "C" fn readwritev(
     let mut arrays = Arrays::of(iov, count);
     arrays.result = (result, result_count);
     // SAFETY: C gives so many elements.
-    unsafe { several(ep, Kind::Fetch, &arrays, (to, offset, key), (datatype, op), context) }
+    unsafe {
+        several(
+            ep,
+            Kind::Fetch,
+            &arrays,
+            (to, offset, key),
+            (datatype, op),
+            context,
+        )
+    }
 }
 
 unsafe extern "C" fn readwritemsg(
@@ -396,7 +433,15 @@ unsafe extern "C" fn compwrite(
     context: *mut c_void,
 ) -> isize {
     let memory = (buffer, compare, result);
-    one(ep, Kind::Compare, memory, count, (to, offset, key), (datatype, op), context)
+    one(
+        ep,
+        Kind::Compare,
+        memory,
+        count,
+        (to, offset, key),
+        (datatype, op),
+        context,
+    )
 }
 
 unsafe extern "C" fn compwritev(
@@ -423,7 +468,16 @@ unsafe extern "C" fn compwritev(
         result: (result, result_count),
     };
     // SAFETY: C gives so many elements.
-    unsafe { several(ep, Kind::Compare, &arrays, (to, offset, key), (datatype, op), context) }
+    unsafe {
+        several(
+            ep,
+            Kind::Compare,
+            &arrays,
+            (to, offset, key),
+            (datatype, op),
+            context,
+        )
+    }
 }
 
 unsafe extern "C" fn compwritemsg(
@@ -437,7 +491,10 @@ unsafe extern "C" fn compwritemsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    let arrays = ((compare, compare_count), (result.cast_const(), result_count));
+    let arrays = (
+        (compare, compare_count),
+        (result.cast_const(), result_count),
+    );
     // SAFETY: C gives a message that stays for the call, and so many elements.
     unsafe { whole(ep, Kind::Compare, msg, arrays, flags) }
 }

@@ -1,5 +1,8 @@
 //! Reads and writes of peers' memory.
-#![allow(clippy::too_many_arguments, reason = "libfabric's functions have so many")]
+#![allow(
+    clippy::too_many_arguments,
+    reason = "libfabric's functions have so many"
+)]
 
 use core::ffi::c_void;
 
@@ -197,7 +200,14 @@ unsafe extern "C" fn read(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    one(ep, Way::Read, (buffer, len), (from, offset, key), None, context)
+    one(
+        ep,
+        Way::Read,
+        (buffer, len),
+        (from, offset, key),
+        None,
+        context,
+    )
 }
 
 unsafe extern "C" fn readv(
@@ -229,7 +239,14 @@ unsafe extern "C" fn write(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    one(ep, Way::Write, (buffer, len), (to, offset, key), None, context)
+    one(
+        ep,
+        Way::Write,
+        (buffer, len),
+        (to, offset, key),
+        None,
+        context,
+    )
 }
 
 unsafe extern "C" fn writev(
@@ -273,7 +290,14 @@ unsafe extern "C" fn writedata(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    one(ep, Way::Write, (buffer, len), (to, offset, key), Some(data), context)
+    one(
+        ep,
+        Way::Write,
+        (buffer, len),
+        (to, offset, key),
+        Some(data),
+        context,
+    )
 }
 
 unsafe extern "C" fn injectdata(

@@ -1,5 +1,8 @@
 //! Messages, with and without tags.
-#![allow(clippy::too_many_arguments, reason = "libfabric's functions have so many")]
+#![allow(
+    clippy::too_many_arguments,
+    reason = "libfabric's functions have so many"
+)]
 
 use core::ffi::c_void;
 
@@ -124,7 +127,11 @@ impl Endpoint {
         check(wanted.flags, RX_FLAGS)?;
         let mut ticket = self.rx_ticket(wanted.context, kind(wanted.tag) | c::RECV, wanted.flags);
         if wanted.flags & c::CLAIM != 0 && wanted.flags & c::PEEK == 0 {
-            let pieces = if wanted.flags & c::DISCARD == 0 { pieces } else { &[] };
+            let pieces = if wanted.flags & c::DISCARD == 0 {
+                pieces
+            } else {
+                &[]
+            };
             // SAFETY: as above.
             return station.act(|core| unsafe { core.receive_claimed(pieces, ticket) });
         }
@@ -160,7 +167,9 @@ impl Endpoint {
         if pieces.len() != 1 || wanted.flags & c::PEEK != 0 {
             return Err(errors::INVAL);
         }
-        let min = self.min_multi_recv.load(core::sync::atomic::Ordering::Relaxed);
+        let min = self
+            .min_multi_recv
+            .load(core::sync::atomic::Ordering::Relaxed);
         Ok(Some(min))
     }
 

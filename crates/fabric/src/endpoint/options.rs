@@ -66,7 +66,8 @@ pub unsafe extern "C" fn setopt(
 ) -> c_int {
     guard::status(|| {
         // SAFETY: as above.
-        let (endpoint, bytes) = unsafe { (endpoint(fid.cast())?, guard::array(value.cast(), len)?) };
+        let (endpoint, bytes) =
+            unsafe { (endpoint(fid.cast())?, guard::array(value.cast(), len)?) };
         if level != c::OPT_ENDPOINT {
             return Err(errors::NOPROTOOPT);
         }
@@ -77,7 +78,9 @@ pub unsafe extern "C" fn setopt(
                 Ok(())
             }
             // Memory of devices is never touched, so leaving it alone can be promised.
-            c::OPT_FI_HMEM_P2P if i32::from_ne_bytes(exact(bytes)?) == c::HMEM_P2P_DISABLED => Ok(()),
+            c::OPT_FI_HMEM_P2P if i32::from_ne_bytes(exact(bytes)?) == c::HMEM_P2P_DISABLED => {
+                Ok(())
+            }
             c::OPT_CUDA_API_PERMITTED => Ok(()),
             c::OPT_SHARED_MEMORY_PERMITTED if exact::<1>(bytes)? != [0] => Ok(()),
             c::OPT_FI_HMEM_P2P | c::OPT_SHARED_MEMORY_PERMITTED => Err(errors::OPNOTSUPP),

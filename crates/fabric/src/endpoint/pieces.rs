@@ -78,7 +78,10 @@ impl Pieces {
     pub unsafe fn of_numbers(ioc: *const Ioc, count: usize, bytes_each: usize) -> Outcome<Pieces> {
         // SAFETY: as above.
         let ioc = unsafe { guard::array(ioc, count) }?;
-        Pieces::collect(ioc.iter().map(|ioc| numbers(ioc.addr, ioc.count, bytes_each)))
+        Pieces::collect(
+            ioc.iter()
+                .map(|ioc| numbers(ioc.addr, ioc.count, bytes_each)),
+        )
     }
 
     /// All of them.

@@ -76,7 +76,11 @@ impl Given {
             let provider = &*crate::provider::provider();
             (provider.getinfo)(version, null(), null(), flags, hints, &raw mut info)
         };
-        if status == 0 { Ok(Given(info)) } else { Err(status) }
+        if status == 0 {
+            Ok(Given(info))
+        } else {
+            Err(status)
+        }
     }
 
     pub fn info(&self) -> &Info {
@@ -230,10 +234,19 @@ impl Rank {
             let fabric = &*(*self.fabric).ops;
             let eq = &raw mut self.eq;
             assert_eq!((fabric.eq_open)(self.fabric, &raw mut eq_attr, eq, none), 0);
-            assert_eq!((fabric.domain)(self.fabric, info, &raw mut self.domain, none), 0);
+            assert_eq!(
+                (fabric.domain)(self.fabric, info, &raw mut self.domain, none),
+                0
+            );
             let (domain, it) = (&*(*self.domain).ops, self.domain);
-            assert_eq!((domain.av_open)(it, &raw mut av_attr, &raw mut self.av, none), 0);
-            assert_eq!((domain.cq_open)(it, &raw mut cq_attr, &raw mut self.cq, none), 0);
+            assert_eq!(
+                (domain.av_open)(it, &raw mut av_attr, &raw mut self.av, none),
+                0
+            );
+            assert_eq!(
+                (domain.cq_open)(it, &raw mut cq_attr, &raw mut self.cq, none),
+                0
+            );
             let counter = &raw mut self.counter;
             assert_eq!((domain.cntr_open)(it, &raw mut cntr_attr, counter, none), 0);
             assert_eq!((domain.endpoint)(it, info, &raw mut self.ep, none), 0);
@@ -310,7 +323,11 @@ impl Rank {
             let ops = &*(*self.cq).ops;
             (ops.readfrom)(self.cq, (&raw mut entry).cast(), 1, &raw mut source)
         };
-        if read == 1 { Ok((entry, source)) } else { Err(read) }
+        if read == 1 {
+            Ok((entry, source))
+        } else {
+            Err(read)
+        }
     }
 
     /// The next completion, which failed.
@@ -325,7 +342,8 @@ impl Rank {
 
     /// Nothing has ended.
     pub fn is_quiet(&self) -> bool {
-        self.read().is_err_and(|error| error == minus(crate::abi::errors::AGAIN))
+        self.read()
+            .is_err_and(|error| error == minus(crate::abi::errors::AGAIN))
     }
 
     /// What its counter has counted.

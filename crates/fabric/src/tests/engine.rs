@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tabane_rank::{
-    Access, Address, Atomic, Completion, Core, Ended, Failure, Number, Operation, Peek, Peer, Piece,
-    PostError, Receive, Remote, Send, Settings, Source, Statistics, Ticket, Transfer,
+    Access, Address, Atomic, Completion, Core, Ended, Failure, Number, Operation, Peek, Peer,
+    Piece, PostError, Receive, Remote, Send, Settings, Source, Statistics, Ticket, Transfer,
 };
 
 /// A port that every endpoint has: they differ in their instances.
@@ -147,7 +147,9 @@ impl Node {
         let room: usize = posted.pieces.iter().map(|piece| piece.bytes).sum();
         let free = room - posted.used;
         let released = posted.multi.is_none_or(|min| free < min);
-        let at = pieces.first().map_or(core::ptr::null_mut(), |piece| piece.base);
+        let at = pieces
+            .first()
+            .map_or(core::ptr::null_mut(), |piece| piece.base);
         let ended = Ended::Receive { at, released };
         let told = Completion {
             bytes,
@@ -166,11 +168,18 @@ impl Node {
     /// Where in a region an access goes.
     fn reach(&self, remote: Remote, bytes: usize, is_write: bool) -> Result<Piece, Failure> {
         let (piece, access, origin) = *self.regions.get(&remote.key).ok_or(Failure::BadKey)?;
-        let allowed = if is_write { access.remote_write } else { access.remote_read };
+        let allowed = if is_write {
+            access.remote_write
+        } else {
+            access.remote_read
+        };
         if !allowed {
             return Err(Failure::NoAccess);
         }
-        let offset = remote.offset.checked_sub(origin).ok_or(Failure::OutOfBounds)? as usize;
+        let offset = remote
+            .offset
+            .checked_sub(origin)
+            .ok_or(Failure::OutOfBounds)? as usize;
         if offset > piece.bytes || bytes > piece.bytes - offset {
             return Err(Failure::OutOfBounds);
         }
@@ -373,10 +382,12 @@ impl Core for Engine {
         access: Access,
         origin: u64,
     ) -> Result<(), PostError> {
-        self.own(|node| match node.regions.insert(key, (piece, access, origin)) {
-            None => Ok(()),
-            Some(_) => Err(PostError::Invalid),
-        })
+        self.own(
+            |node| match node.regions.insert(key, (piece, access, origin)) {
+                None => Ok(()),
+                Some(_) => Err(PostError::Invalid),
+            },
+        )
     }
 
     fn deregister(&mut self, key: u64) -> bool {
@@ -432,7 +443,9 @@ impl Core for Engine {
                 return Err(Failure::Unsupported);
             }
             let words = |bytes: &[u8]| -> Vec<u64> {
-                let words = bytes.chunks_exact(8).map(|word| word.try_into().expect("8"));
+                let words = bytes
+                    .chunks_exact(8)
+                    .map(|word| word.try_into().expect("8"));
                 words.map(u64::from_ne_bytes).collect()
             };
             let before = gather(&[there]);

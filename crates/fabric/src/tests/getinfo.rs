@@ -111,7 +111,14 @@ fn what_it_was_given_it_may_ask_for() {
     let mut again: *mut Info = core::ptr::null_mut();
     // SAFETY: as a program calls it.
     let status = unsafe {
-        ((*provider).getinfo)(c::version(1, 18), null(), null(), 0, given.0, &raw mut again)
+        ((*provider).getinfo)(
+            c::version(1, 18),
+            null(),
+            null(),
+            0,
+            given.0,
+            &raw mut again,
+        )
     };
     assert_eq!(status, 0);
     let again = Given(again);
@@ -158,7 +165,11 @@ fn what_is_not_here_is_refused() {
     for (number, change) in cases.iter().enumerate() {
         let mut hints = new();
         change(&mut hints);
-        assert_eq!(Given::get(version, Some(&mut hints)).err(), Some(NODATA), "case {number}");
+        assert_eq!(
+            Given::get(version, Some(&mut hints)).err(),
+            Some(NODATA),
+            "case {number}"
+        );
     }
     // Bits that are capabilities only since 2.0.
     let mut directed = Hints::new(c::TAGGED | c::TAGGED_DIRECTED_RECV);
@@ -192,7 +203,10 @@ fn a_destination_is_an_address_of_its_own_kind() {
     let told = unsafe { &*given.info().dest_addr.cast::<[u8; name::BYTES]>() };
     assert_eq!(*told, raw);
     hints.info.dest_addrlen = 3;
-    assert_eq!(Given::get(c::version(1, 18), Some(&mut hints)).err(), Some(NODATA));
+    assert_eq!(
+        Given::get(c::version(1, 18), Some(&mut hints)).err(),
+        Some(NODATA)
+    );
 
     let by_node = |node: &CStr, flags| {
         let mut info: *mut Info = core::ptr::null_mut();
@@ -202,7 +216,11 @@ fn a_destination_is_an_address_of_its_own_kind() {
             let service = c"9228".as_ptr();
             getinfo(0, node.as_ptr(), service, flags, null(), &raw mut info)
         };
-        if status == 0 { Ok(Given(info)) } else { Err(status) }
+        if status == 0 {
+            Ok(Given(info))
+        } else {
+            Err(status)
+        }
     };
     let shown = std::ffi::CString::new(name::shown(&address)).expect("is text");
     let given = by_node(&shown, 0).expect("it is offered");

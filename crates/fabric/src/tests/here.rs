@@ -26,10 +26,7 @@ pub fn configuration() -> Result<Configuration, Problem> {
         return Err(Problem("no key".into()));
     }
     let settings = Settings {
-        links: vec![
-            (0, [10, 77, 0, 1].into()),
-            (1, [10, 77, 1, 1].into()),
-        ],
+        links: vec![(0, [10, 77, 0, 1].into()), (1, [10, 77, 1, 1].into())],
         key: [7; 32],
         encrypted: true,
         ports: 40_000..=40_999,

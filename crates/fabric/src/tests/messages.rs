@@ -33,12 +33,27 @@ impl Rank {
         unsafe { ((*(*ep).tagged).send)(ep, buffer, len, null_mut(), to, tag, context(number)) }
     }
 
-    fn trecv(&self, from: u64, bytes: &mut [u8], (tag, ignore): (u64, u64), number: usize) -> isize {
+    fn trecv(
+        &self,
+        from: u64,
+        bytes: &mut [u8],
+        (tag, ignore): (u64, u64),
+        number: usize,
+    ) -> isize {
         let (ep, buffer, len) = (self.ep, bytes.as_mut_ptr().cast(), bytes.len());
         // SAFETY: as a program calls it.
         unsafe {
             let recv = (*(*ep).tagged).recv;
-            recv(ep, buffer, len, null_mut(), from, tag, ignore, context(number))
+            recv(
+                ep,
+                buffer,
+                len,
+                null_mut(),
+                from,
+                tag,
+                ignore,
+                context(number),
+            )
         }
     }
 
@@ -90,7 +105,10 @@ fn a_message_arrives_and_both_ends_are_told() {
     assert!(b.is_quiet());
     assert_eq!(a.send(to_b, b"hello", 1), 0);
     let sent = a.read().unwrap();
-    assert_eq!((sent.op_context, sent.flags), (context(1), c::MSG | c::SEND));
+    assert_eq!(
+        (sent.op_context, sent.flags),
+        (context(1), c::MSG | c::SEND)
+    );
     let (received, source) = b.read_from().unwrap();
     assert_eq!(received.op_context, context(7));
     assert_eq!((received.flags, received.len), (c::MSG | c::RECV, 5));
@@ -149,7 +167,10 @@ fn data_comes_with_a_message() {
         let tagged = &*(*ep).tagged;
         let bytes = b"xy".as_ptr().cast::<c_void>();
         assert_eq!((tagged.injectdata)(ep, bytes, 2, 9, to_b, 5), 0);
-        assert_eq!((tagged.senddata)(ep, bytes, 2, null_mut(), 8, to_b, 5, context(3)), 0);
+        assert_eq!(
+            (tagged.senddata)(ep, bytes, 2, null_mut(), 8, to_b, 5, context(3)),
+            0
+        );
     }
     for data in [9, 8] {
         assert_eq!(b.trecv(ANY, &mut buffer, (5, 0), 4), 0);
@@ -174,7 +195,10 @@ fn what_is_injected_is_counted_and_not_told() {
     let mut buffer = [0; 3];
     assert_eq!(b.recv(ANY, &mut buffer, 1), 0);
     assert_eq!(buffer, [1; 3]);
-    assert_eq!(a.sendmsg(to_b, &[&bytes], 1, c::INJECT), minus(errors::MSGSIZE));
+    assert_eq!(
+        a.sendmsg(to_b, &[&bytes], 1, c::INJECT),
+        minus(errors::MSGSIZE)
+    );
 }
 
 #[test]
@@ -200,7 +224,10 @@ fn a_message_may_be_looked_at_claimed_and_dropped() {
     assert_eq!(b.trecvmsg(&mut buffer, 0, 2, c::CLAIM), 0);
     assert_eq!(b.read().unwrap().len, 7);
     assert_eq!(&buffer[..7], b"claimed");
-    assert_eq!(b.trecvmsg(&mut buffer, 0, 2, c::CLAIM), minus(errors::INVAL));
+    assert_eq!(
+        b.trecvmsg(&mut buffer, 0, 2, c::CLAIM),
+        minus(errors::INVAL)
+    );
     assert_eq!(b.trecvmsg(&mut buffer, 3, 4, c::PEEK | c::CLAIM), 0);
     assert_eq!(b.read().unwrap().len, 5);
     assert_eq!(b.trecvmsg(&mut buffer, 3, 4, c::CLAIM | c::DISCARD), 0);
@@ -217,7 +244,13 @@ fn one_buffer_takes_several_messages() {
     let set = unsafe {
         let setopt = (*(*b.ep).ops).setopt;
         let option = c::OPT_MIN_MULTI_RECV;
-        setopt(b.ep.cast(), c::OPT_ENDPOINT, option, (&raw const min).cast(), 8)
+        setopt(
+            b.ep.cast(),
+            c::OPT_ENDPOINT,
+            option,
+            (&raw const min).cast(),
+            8,
+        )
     };
     assert_eq!(set, 0);
     let mut buffer = [0; 32];
@@ -234,7 +267,10 @@ fn one_buffer_takes_several_messages() {
         assert_eq!(at, 8 * usize::from(byte));
         assert_eq!(buffer[at..at + 8], [byte; 8]);
     }
-    assert_eq!(b.trecvmsg(&mut buffer, 0, 1, c::MULTI_RECV), minus(errors::BADFLAGS));
+    assert_eq!(
+        b.trecvmsg(&mut buffer, 0, 1, c::MULTI_RECV),
+        minus(errors::BADFLAGS)
+    );
 }
 
 #[test]
@@ -260,7 +296,10 @@ fn a_buffer_can_be_taken_back() {
     assert_eq!(cancel(4), minus(errors::NOENT));
     assert_eq!(cancel(5), 0);
     let told = b.read_error();
-    assert_eq!((told.err, told.op_context), (errors::CANCELED.0, context(5)));
+    assert_eq!(
+        (told.err, told.op_context),
+        (errors::CANCELED.0, context(5))
+    );
     assert_eq!(cancel(5), minus(errors::NOENT));
 }
 
@@ -322,21 +361,35 @@ fn what_cannot_be_is_the_manual_s_error() {
     let ((a, to_b), (b, _)) = pair(Plan::default);
     let pieces = [&b"x"[..]; tabane_rank::PIECES_MAX + 1];
     assert_eq!(a.sendmsg(to_b, &pieces, 1, 0), minus(errors::INVAL));
-    assert_eq!(a.sendmsg(to_b, &[b"x"], 1, 1 << 21), minus(errors::BADFLAGS));
-    assert_eq!(a.sendmsg(to_b, &[b"x"], 1, 1 << 63), minus(errors::BADFLAGS));
+    assert_eq!(
+        a.sendmsg(to_b, &[b"x"], 1, 1 << 21),
+        minus(errors::BADFLAGS)
+    );
+    assert_eq!(
+        a.sendmsg(to_b, &[b"x"], 1, 1 << 63),
+        minus(errors::BADFLAGS)
+    );
     assert_eq!(a.send(to_b + 1, b"x", 1), minus(errors::INVAL));
     assert_eq!(a.send(ANY, b"x", 1), minus(errors::INVAL));
     let ep = a.ep;
     // SAFETY: null is what is tried.
     unsafe {
         let msg = &*(*ep).msg;
-        let null = core::ptr::null();
-        assert_eq!((msg.sendmsg)(ep, null, 0), minus(errors::INVAL));
-        assert_eq!((msg.sendv)(ep, null, null_mut(), 2, to_b, null_mut()), minus(errors::INVAL));
+        assert_eq!(
+            (msg.sendmsg)(ep, core::ptr::null(), 0),
+            minus(errors::INVAL)
+        );
+        assert_eq!(
+            (msg.sendv)(ep, core::ptr::null(), null_mut(), 2, to_b, null_mut()),
+            minus(errors::INVAL)
+        );
         let nowhere = (msg.send)(ep, core::ptr::null(), 4, null_mut(), to_b, null_mut());
         assert_eq!(nowhere, minus(errors::INVAL));
         // Nothing, from nowhere, is a message.
-        assert_eq!((msg.send)(ep, core::ptr::null(), 0, null_mut(), to_b, null_mut()), 0);
+        assert_eq!(
+            (msg.send)(ep, core::ptr::null(), 0, null_mut(), to_b, null_mut()),
+            0
+        );
     }
     let mut buffer = [0; 1];
     for _ in 0..engine::POSTED_MAX {

@@ -83,7 +83,10 @@ fn a_name_that_finds_no_room_tells_how_long_it_is() {
     let mut len = 0;
     // SAFETY: as a program calls it.
     let status = unsafe { ((*(*a.ep).cm).getname)(a.ep.cast(), null_mut(), &raw mut len) };
-    assert_eq!((status as isize, len), (minus(errors::TOOSMALL), name::BYTES));
+    assert_eq!(
+        (status as isize, len),
+        (minus(errors::TOOSMALL), name::BYTES)
+    );
 }
 
 #[test]
@@ -103,7 +106,10 @@ fn a_table_uses_the_lowest_free_place() {
         assert_eq!(twice as isize, minus(errors::INVAL));
         let mut raw = [0; name::BYTES];
         let mut len = raw.len();
-        assert_eq!((ops.lookup)(a.av, 2, raw.as_mut_ptr().cast(), &raw mut len), 0);
+        assert_eq!(
+            (ops.lookup)(a.av, 2, raw.as_mut_ptr().cast(), &raw mut len),
+            0
+        );
         assert_eq!((raw, len), (names[2], name::BYTES));
         let stale = (ops.lookup)(a.av, 1, raw.as_mut_ptr().cast(), &raw mut len);
         assert_eq!(stale as isize, minus(errors::INVAL));
@@ -143,7 +149,14 @@ fn addresses_that_are_none_are_counted_and_told() {
     let inserted = unsafe {
         let insert = (*(*a.av).ops).insert;
         let context = wrong.as_mut_ptr().cast();
-        insert(a.av, all.as_ptr().cast(), 3, numbers.as_mut_ptr(), c::SYNC_ERR, context)
+        insert(
+            a.av,
+            all.as_ptr().cast(),
+            3,
+            numbers.as_mut_ptr(),
+            c::SYNC_ERR,
+            context,
+        )
     };
     assert_eq!(inserted, 2);
     assert_eq!(numbers, [0, c::NOT_AVAILABLE, 1]);
@@ -159,7 +172,12 @@ fn an_address_is_printed_so_that_it_can_be_read_again() {
     // SAFETY: as a program calls it.
     let text = unsafe {
         let straddr = (*(*a.av).ops).straddr;
-        CStr::from_ptr(straddr(a.av, raw.as_ptr().cast(), buffer.as_mut_ptr(), &raw mut len))
+        CStr::from_ptr(straddr(
+            a.av,
+            raw.as_ptr().cast(),
+            buffer.as_mut_ptr(),
+            &raw mut len,
+        ))
     };
     let text = text.to_str().expect("is ASCII");
     assert_eq!(len, text.len() + 1);
@@ -183,7 +201,10 @@ fn vectors_of_other_kinds_are_refused() {
         }
         (status as isize, attr.kind)
     };
-    assert_eq!(open(|attr| attr.name = c"shared".as_ptr()).0, minus(errors::NOSYS));
+    assert_eq!(
+        open(|attr| attr.name = c"shared".as_ptr()).0,
+        minus(errors::NOSYS)
+    );
     assert_eq!(open(|attr| attr.kind = 3).0, minus(errors::INVAL));
     assert_eq!(open(|attr| attr.flags = 1 << 59).0, minus(errors::BADFLAGS));
     assert_eq!(open(|attr| attr.kind = c::AV_MAP), (0, c::AV_MAP));
@@ -217,9 +238,15 @@ fn a_region_is_one_piece() {
     assert_eq!(register(1, c::RMA_EVENT), minus(errors::BADFLAGS));
     assert_eq!(register(1, 0), 0);
     // SAFETY: it was given.
-    assert_eq!(unsafe { ((*region).key, (*region).mem_desc) }, (9, null_mut()));
+    assert_eq!(
+        unsafe { ((*region).key, (*region).mem_desc) },
+        (9, null_mut())
+    );
     assert_eq!(bind(region, a.ep, 0), 0);
-    assert_eq!(bind(region, a.counter, c::REMOTE_WRITE), minus(errors::NOSYS));
+    assert_eq!(
+        bind(region, a.counter, c::REMOTE_WRITE),
+        minus(errors::NOSYS)
+    );
     assert_eq!(control(region, c::ENABLE, null_mut()), 0);
     assert_eq!(close(region), 0);
 }
@@ -234,7 +261,11 @@ fn options_are_known_or_refused() {
         // SAFETY: as a program calls it.
         let place = (&raw mut value).cast();
         let status = unsafe { getopt(a.ep.cast(), 0, option, place, &raw mut len) };
-        if status == 0 { Ok(value) } else { Err(status as isize) }
+        if status == 0 {
+            Ok(value)
+        } else {
+            Err(status as isize)
+        }
     };
     let set = |option, value: usize, len| {
         // SAFETY: as a program calls it.
@@ -246,7 +277,10 @@ fn options_are_known_or_refused() {
     assert_eq!(get(c::OPT_MIN_MULTI_RECV), Ok(16_384));
     assert_eq!(set(c::OPT_MIN_MULTI_RECV, 1, 4), minus(errors::INVAL));
     assert_eq!(get(c::OPT_MAX_MSG_SIZE), Ok(1 << 40));
-    assert_eq!(get(c::OPT_INJECT_MSG_SIZE), Ok(tabane_rank::INJECT_BYTES_MAX));
+    assert_eq!(
+        get(c::OPT_INJECT_MSG_SIZE),
+        Ok(tabane_rank::INJECT_BYTES_MAX)
+    );
     assert_eq!(get(1), Err(minus(errors::NOPROTOOPT)));
     assert_eq!(set(99, 1, 4), minus(errors::NOPROTOOPT));
     assert_eq!(set(c::OPT_FI_HMEM_P2P, 3, 4), 0);

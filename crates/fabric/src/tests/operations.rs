@@ -23,16 +23,40 @@ impl Rank {
         // SAFETY: as a program calls it.
         unsafe {
             let write = (*(*ep).rma).write;
-            write(ep, buffer, len, null_mut(), to, offset, key, context(number))
+            write(
+                ep,
+                buffer,
+                len,
+                null_mut(),
+                to,
+                offset,
+                key,
+                context(number),
+            )
         }
     }
 
-    fn fetch(&self, from: u64, bytes: &mut [u8], (offset, key): (u64, u64), number: usize) -> isize {
+    fn fetch(
+        &self,
+        from: u64,
+        bytes: &mut [u8],
+        (offset, key): (u64, u64),
+        number: usize,
+    ) -> isize {
         let (ep, buffer, len) = (self.ep, bytes.as_mut_ptr().cast(), bytes.len());
         // SAFETY: as a program calls it.
         unsafe {
             let read = (*(*ep).rma).read;
-            read(ep, buffer, len, null_mut(), from, offset, key, context(number))
+            read(
+                ep,
+                buffer,
+                len,
+                null_mut(),
+                from,
+                offset,
+                key,
+                context(number),
+            )
         }
     }
 }
@@ -45,7 +69,10 @@ fn memory_is_written_and_read_under_the_owner_s_key() {
     assert_eq!(key, 4711);
     assert_eq!(a.write(to_b, b"written", (8, key), 1), 0);
     let told = a.read().unwrap();
-    assert_eq!((told.op_context, told.flags), (context(1), c::RMA | c::WRITE));
+    assert_eq!(
+        (told.op_context, told.flags),
+        (context(1), c::RMA | c::WRITE)
+    );
     assert_eq!(&memory[8..15], b"written");
     let mut back = [0; 7];
     assert_eq!(a.fetch(to_b, &mut back, (8, key), 2), 0);
@@ -69,7 +96,10 @@ fn a_write_with_data_is_told_at_the_other_end() {
     // SAFETY: as a program calls it.
     unsafe {
         let rma = &*(*ep).rma;
-        assert_eq!((rma.writedata)(ep, bytes, 4, null_mut(), 77, to_b, 0, key, context(1)), 0);
+        assert_eq!(
+            (rma.writedata)(ep, bytes, 4, null_mut(), 77, to_b, 0, key, context(1)),
+            0
+        );
         assert_eq!((rma.injectdata)(ep, bytes, 4, 78, to_b, 4, key), 0);
         assert_eq!((rma.inject)(ep, bytes, 4, to_b, 4, key), 0);
     }
@@ -120,10 +150,7 @@ fn what_the_owner_does_not_allow_fails() {
     let ((a, to_b), (b, _)) = pair(Plan::default);
     let mut memory = [0; 8];
     let (region, key) = b.register(&mut memory, c::REMOTE_READ, 3);
-    for (place, err) in [
-        ((0, key), errors::ACCES),
-        ((0, key + 1), errors::NOKEY),
-    ] {
+    for (place, err) in [((0, key), errors::ACCES), ((0, key + 1), errors::NOKEY)] {
         assert_eq!(a.write(to_b, b"no", place, 1), 0);
         assert_eq!(a.read_error().err, err.0);
     }
@@ -165,7 +192,17 @@ fn regions_are_known_by_every_endpoint_whenever_it_is_enabled() {
     let twice = unsafe {
         let reg = (*(*b.domain).mr).reg;
         let buffer = memory.as_ptr().cast();
-        reg(b.domain.cast(), buffer, 8, BOTH, 0, key, 0, &raw mut second, null_mut())
+        reg(
+            b.domain.cast(),
+            buffer,
+            8,
+            BOTH,
+            0,
+            key,
+            0,
+            &raw mut second,
+            null_mut(),
+        )
     };
     assert_eq!(twice as isize, minus(errors::NOKEY));
     assert_eq!(close(early), 0);
@@ -231,12 +268,28 @@ fn numbers_are_computed_with_at_the_owner() {
     unsafe {
         let ops = &*(*ep).atomic;
         let write = ops.write;
-        assert_eq!(write(ep, at, 2, none, to_b, 8, key, U64, SUM, context(1)), 0);
+        assert_eq!(
+            write(ep, at, 2, none, to_b, 8, key, U64, SUM, context(1)),
+            0
+        );
         assert_eq!(a.read().unwrap().flags, c::ATOMIC | c::WRITE);
         assert_eq!([1, 2].map(|n| word(&memory, n)), [5, 6]);
 
         let fetch = ops.readwrite;
-        let status = fetch(ep, at, 2, none, back, none, to_b, 8, key, U64, SUM, context(2));
+        let status = fetch(
+            ep,
+            at,
+            2,
+            none,
+            back,
+            none,
+            to_b,
+            8,
+            key,
+            U64,
+            SUM,
+            context(2),
+        );
         assert_eq!(status, 0);
         assert_eq!(a.read().unwrap().flags, c::ATOMIC | c::READ);
         assert_eq!((result, word(&memory, 1)), ([5, 6], 10));
@@ -244,7 +297,20 @@ fn numbers_are_computed_with_at_the_owner() {
         // What is only read needs no operand.
         let nothing = core::ptr::null();
         let read = ATOMIC_READ;
-        let status = fetch(ep, nothing, 2, none, back, none, to_b, 8, key, U64, read, context(3));
+        let status = fetch(
+            ep,
+            nothing,
+            2,
+            none,
+            back,
+            none,
+            to_b,
+            8,
+            key,
+            U64,
+            read,
+            context(3),
+        );
         assert_eq!(status, 0);
         assert!(a.read().is_ok());
         assert_eq!(result, [10, 12]);
@@ -252,8 +318,22 @@ fn numbers_are_computed_with_at_the_owner() {
         let swap = ops.compwrite;
         let against = compare.as_ptr().cast();
         let op = CSWAP;
-        let status =
-            swap(ep, at, 1, none, against, none, back, none, to_b, 16, key, U64, op, context(4));
+        let status = swap(
+            ep,
+            at,
+            1,
+            none,
+            against,
+            none,
+            back,
+            none,
+            to_b,
+            16,
+            key,
+            U64,
+            op,
+            context(4),
+        );
         assert_eq!(status, 0);
         assert!(a.read().is_ok());
         assert_eq!((result[0], word(&memory, 2)), (12, 12));
@@ -261,9 +341,18 @@ fn numbers_are_computed_with_at_the_owner() {
         assert_eq!((ops.inject)(ep, at, 1, to_b, 0, key, U64, SUM), 0);
         assert!(a.is_quiet());
         assert_eq!(word(&memory, 0), 5);
-        assert_eq!((ops.inject)(ep, at, 1, to_b, 0, key, U64, CSWAP), minus(errors::OPNOTSUPP));
-        assert_eq!((ops.inject)(ep, at, 1, to_b, 0, key, 12, SUM), minus(errors::OPNOTSUPP));
-        assert_eq!((ops.inject)(ep, at, 129, to_b, 0, key, U64, SUM), minus(errors::MSGSIZE));
+        assert_eq!(
+            (ops.inject)(ep, at, 1, to_b, 0, key, U64, CSWAP),
+            minus(errors::OPNOTSUPP)
+        );
+        assert_eq!(
+            (ops.inject)(ep, at, 1, to_b, 0, key, 12, SUM),
+            minus(errors::OPNOTSUPP)
+        );
+        assert_eq!(
+            (ops.inject)(ep, at, 129, to_b, 0, key, U64, SUM),
+            minus(errors::MSGSIZE)
+        );
     }
     assert_eq!(a.counted(), (5, 0));
     assert_eq!(close(region), 0);
@@ -295,11 +384,15 @@ fn numbers_may_be_scattered_here() {
     unsafe {
         let ops = &*(*ep).atomic;
         let all = result.as_mut_ptr();
-        assert_eq!((ops.readwritemsg)(ep, &raw const msg, all, null_mut(), 1, 0), 0);
+        assert_eq!(
+            (ops.readwritemsg)(ep, &raw const msg, all, null_mut(), 1, 0),
+            0
+        );
         assert!(a.read().is_ok());
         assert_eq!((before, word(&memory, 0), word(&memory, 1)), ([0, 0], 1, 2));
         // A result of another length.
         result[0].count = 1;
+        let all = result.as_mut_ptr();
         let short = (ops.readwritemsg)(ep, &raw const msg, all, null_mut(), 1, 0);
         assert_eq!(short, minus(errors::INVAL));
         let data = (ops.writemsg)(ep, &raw const msg, c::REMOTE_CQ_DATA);
@@ -322,10 +415,22 @@ fn programs_may_ask_what_can_be_computed() {
         let not = (ops.writevalid)(a.ep, U64, CSWAP, &raw mut count);
         assert_eq!(not as isize, minus(errors::OPNOTSUPP));
         let query = (*(*a.domain).ops).query_atomic;
-        assert_eq!(query(a.domain, 2, CSWAP, &raw mut attr, c::COMPARE_ATOMIC), 0);
-        assert_eq!((attr.size, attr.count), (2, tabane_rank::ATOMIC_BYTES_MAX / 2));
+        assert_eq!(
+            query(a.domain, 2, CSWAP, &raw mut attr, c::COMPARE_ATOMIC),
+            0
+        );
+        assert_eq!(
+            (attr.size, attr.count),
+            (2, tabane_rank::ATOMIC_BYTES_MAX / 2)
+        );
         assert_eq!(query(a.domain, 2, SUM, &raw mut attr, c::FETCH_ATOMIC), 0);
-        let both = query(a.domain, 2, SUM, &raw mut attr, c::FETCH_ATOMIC | c::COMPARE_ATOMIC);
+        let both = query(
+            a.domain,
+            2,
+            SUM,
+            &raw mut attr,
+            c::FETCH_ATOMIC | c::COMPARE_ATOMIC,
+        );
         assert_eq!(both as isize, minus(errors::BADFLAGS));
     }
 }

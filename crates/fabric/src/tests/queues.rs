@@ -26,7 +26,16 @@ impl Rank {
         let status = unsafe {
             let recv = (*(*ep).tagged).recv;
             let buffer = bytes.as_mut_ptr().cast();
-            recv(ep, buffer, bytes.len(), null_mut(), u64::MAX, 5, 0, context(number))
+            recv(
+                ep,
+                buffer,
+                bytes.len(),
+                null_mut(),
+                u64::MAX,
+                5,
+                0,
+                context(number),
+            )
         };
         assert_eq!(status, 0);
     }
@@ -207,9 +216,7 @@ fn events_are_written_and_read() {
     assert_eq!(room[8..16], 1u64.to_ne_bytes());
     let began = Instant::now();
     // SAFETY: as a program calls it.
-    let waited = unsafe {
-        (ops.sread)(a.eq, &raw mut event, room.as_mut_ptr().cast(), 64, 15, 0)
-    };
+    let waited = unsafe { (ops.sread)(a.eq, &raw mut event, room.as_mut_ptr().cast(), 64, 15, 0) };
     assert_eq!(waited, minus(errors::AGAIN));
     assert!(began.elapsed() >= Duration::from_millis(15));
 }
@@ -240,11 +247,17 @@ fn addresses_can_be_inserted_by_events() {
         let place = (&raw mut entry).cast();
         let first = (ops.read)(a.eq, &raw mut event, place, 24, 0);
         assert_eq!(first, minus(errors::AVAIL));
-        assert_eq!((ops.readerr)(a.eq, &raw mut told, 0), size_of::<EqErrEntry>() as isize);
+        assert_eq!(
+            (ops.readerr)(a.eq, &raw mut told, 0),
+            size_of::<EqErrEntry>() as isize
+        );
         assert_eq!((told.data, told.err), (1, errors::INVAL.0));
         assert_eq!((ops.read)(a.eq, &raw mut event, place, 24, 0), 24);
     }
-    assert_eq!((event, entry.data, entry.context), (c::AV_COMPLETE, 1, context(6)));
+    assert_eq!(
+        (event, entry.data, entry.context),
+        (c::AV_COMPLETE, 1, context(6))
+    );
     assert_eq!(entry.fid, av.cast());
     assert_eq!(numbers, [0, c::NOT_AVAILABLE]);
     assert_eq!(super::c_side::close(av), 0);
