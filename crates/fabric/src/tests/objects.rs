@@ -238,10 +238,8 @@ fn a_region_is_one_piece() {
     assert_eq!(register(1, c::RMA_EVENT), minus(errors::BADFLAGS));
     assert_eq!(register(1, 0), 0);
     // SAFETY: it was given.
-    assert_eq!(
-        unsafe { ((*region).key, (*region).mem_desc) },
-        (9, null_mut())
-    );
+    let told = unsafe { ((*region).key, (*region).mem_desc) };
+    assert_eq!(told, (9, null_mut()));
     assert_eq!(bind(region, a.ep, 0), 0);
     assert_eq!(
         bind(region, a.counter, c::REMOTE_WRITE),
@@ -258,8 +256,8 @@ fn options_are_known_or_refused() {
     let (getopt, setopt) = unsafe { ((*(*a.ep).ops).getopt, (*(*a.ep).ops).setopt) };
     let get = |option| {
         let (mut value, mut len) = (0usize, 8);
-        // SAFETY: as a program calls it.
         let place = (&raw mut value).cast();
+        // SAFETY: as a program calls it.
         let status = unsafe { getopt(a.ep.cast(), 0, option, place, &raw mut len) };
         if status == 0 {
             Ok(value)
