@@ -72,6 +72,7 @@ pub fn node_with(
         receive_buffer_bytes: 1 << 20,
         links: (0..LINKS).map(|l| link(index, l, 1472)).collect(),
         op_limits,
+        features: 0,
         guests: None,
     };
     let mut seed = [index as u8; 32];

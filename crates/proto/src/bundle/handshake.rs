@@ -7,7 +7,7 @@ use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
 use crate::context::{Context, Event, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, PublicKey, Responder};
 use crate::link::PathState;
-use crate::wire::{FEATURES, Hello, Kind, Name, VERSION};
+use crate::wire::{FEATURE_MEMORY, Hello, Kind, Name, VERSION};
 use crate::{LinkId, PeerId, Time};
 
 /// Who is called: its number, its name, and its public key if the configuration has one.
@@ -25,7 +25,7 @@ fn hello(context: &Context, to: Name, session: u32, bundle: u64, peer_bundle: u6
         bundle,
         peer_bundle,
         receive_buffer_bytes: context.config.receive_buffer_bytes,
-        features: FEATURES,
+        features: context.config.features,
     }
 }
 
@@ -173,7 +173,8 @@ impl Bundle {
             public: responder.peer(),
         };
         let (response, keys) = responder.respond(&answer);
-        let session = Session::new(now, local, &hello, keys, shown, false);
+        let features = context.config.features;
+        let session = Session::new(now, local, &hello, keys, shown, features, false);
         let answer_bytes = response.len();
         context.answer(link, from, response.clone());
         if self.answered_inits.len() == ANSWERED_INITS {
@@ -226,7 +227,8 @@ impl Bundle {
         };
         self.sessions.initiation = None;
         let fresh = !self.sessions.continues(&hello);
-        let session = Session::new(now, local, &hello, keys, shown, true);
+        let features = context.config.features;
+        let session = Session::new(now, local, &hello, keys, shown, features, true);
         let my_bundle = self.sessions.my_bundle;
         self.install(
             now,
@@ -303,6 +305,9 @@ impl Bundle {
         }
         if fresh {
             self.reset(now, context);
+        }
+        if self.features() & FEATURE_MEMORY == 0 {
+            self.ops.break_memory();
         }
         self.set_away(now, false);
     }
