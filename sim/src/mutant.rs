@@ -218,7 +218,11 @@ impl Tap {
 
     /// How often it is told that a memory operation has ended.
     pub fn endings(&self) -> usize {
-        if self.mutant == Some(Mutant::EndTwice) { 2 } else { 1 }
+        if self.mutant == Some(Mutant::EndTwice) {
+            2
+        } else {
+            1
+        }
     }
 
     /// What the node is said to hold.

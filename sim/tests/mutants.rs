@@ -6,9 +6,7 @@ use tabane_sim::check::Rule;
 use tabane_sim::mutant::Mutant;
 use tabane_sim::net::MS;
 use tabane_sim::schedule::Fault;
-use tabane_sim::workload::{
-    Ending, FlowPlan, Pace, Reader, StreamPlan, TransferPlan, UnitKind,
-};
+use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, TransferPlan, UnitKind};
 use tabane_sim::{Options, Schedule, run};
 
 /// Two hosts on two good links, with some of everything for a second and a half: beyond the

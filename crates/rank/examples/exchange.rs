@@ -28,12 +28,19 @@ fn pieces(bytes: &mut [u8]) -> [Piece; 1] {
 impl Rank {
     fn meet(file: &Path, number: usize, links: &[IpAddr]) -> Rank {
         let settings = Settings {
-            links: links.iter().enumerate().map(|(n, a)| (n as u8, *a)).collect(),
+            links: links
+                .iter()
+                .enumerate()
+                .map(|(n, a)| (n as u8, *a))
+                .collect(),
             key: [7; 32],
             encrypted: std::env::var("TABANE_WIRE").as_deref() != Ok("plain"),
             ports: 20_000..=60_000,
             peer_timeout: Duration::from_secs(3),
-            eager_bytes: std::env::var("EAGER").ok().and_then(|e| e.parse().ok()).unwrap_or(16_384),
+            eager_bytes: std::env::var("EAGER")
+                .ok()
+                .and_then(|e| e.parse().ok())
+                .unwrap_or(16_384),
             unexpected_bytes: 1 << 20,
         };
         let endpoint = Endpoint::open(&settings).expect("opens");
@@ -187,7 +194,9 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let file = words.next().expect("FILE");
     let number = words.next().and_then(|n| n.parse().ok()).expect("0 or 1");
-    let links: Vec<IpAddr> = words.map(|word| word.parse().expect("an address")).collect();
+    let links: Vec<IpAddr> = words
+        .map(|word| word.parse().expect("an address"))
+        .collect();
     let rank = Rank::meet(Path::new(&file), number, &links);
     let say = |what: String| {
         if rank.is_first {
@@ -199,7 +208,13 @@ fn main() {
         let us = rank.half_round_trip_us(len, if len > 100_000 { 200 } else { 5000 });
         say(format!("half round trip, {len} bytes: {us:.1} us"));
     }
-    for (len, rounds) in [(8, 5000), (1024, 2000), (65_536, 60), (1 << 20, 6), (8 << 20, 1)] {
+    for (len, rounds) in [
+        (8, 5000),
+        (1024, 2000),
+        (65_536, 60),
+        (1 << 20, 6),
+        (8 << 20, 1),
+    ] {
         let per_s = rank.messages_per_s(len, rounds);
         let mb = per_s * len as f64 / 1e6;
         say(format!("messages, {len} bytes: {per_s:.0}/s, {mb:.1} MB/s"));

@@ -203,9 +203,8 @@ pub(crate) fn compute(
                 on,
                 |bytes: [u8; 2 * $half]| {
                     let (real, imaginary) = bytes.split_at($half);
-                    let part = |half: &[u8]| {
-                        <$type>::from_ne_bytes(half.try_into().unwrap_or_default())
-                    };
+                    let part =
+                        |half: &[u8]| <$type>::from_ne_bytes(half.try_into().unwrap_or_default());
                     Complex(part(real), part(imaginary))
                 },
                 |value| {
@@ -283,13 +282,22 @@ mod tests {
     #[test]
     fn all_numbers_of_an_operand_are_computed_with() {
         let mut there: Vec<u8> = [1.5f64, 2.5].iter().flat_map(|v| v.to_ne_bytes()).collect();
-        let operand: Vec<u8> = [1.0f64, -1.0].iter().flat_map(|v| v.to_ne_bytes()).collect();
+        let operand: Vec<u8> = [1.0f64, -1.0]
+            .iter()
+            .flat_map(|v| v.to_ne_bytes())
+            .collect();
         compute(Operation::Sum, Number::F64, &mut there, &operand, &[]);
         let wanted: Vec<u8> = [2.5f64, 1.5].iter().flat_map(|v| v.to_ne_bytes()).collect();
         assert_eq!(there, wanted);
         let complex = |a: f32, b: f32| [a.to_ne_bytes(), b.to_ne_bytes()].concat();
         let (mut there, operand) = (complex(1.0, 2.0), complex(3.0, 4.0));
-        compute(Operation::Product, Number::ComplexF32, &mut there, &operand, &[]);
+        compute(
+            Operation::Product,
+            Number::ComplexF32,
+            &mut there,
+            &operand,
+            &[],
+        );
         assert_eq!(there, complex(-5.0, 10.0));
     }
 

@@ -103,7 +103,11 @@ impl Matching {
         let posted = &mut queue[index];
         if let Some((least, used)) = &mut posted.multi {
             let whole = posted.pieces.first().map_or(0, |piece| piece.bytes);
-            let pieces = cut(&posted.pieces, *used, usize::try_from(bytes).unwrap_or(whole));
+            let pieces = cut(
+                &posted.pieces,
+                *used,
+                usize::try_from(bytes).unwrap_or(whole),
+            );
             *used += pieces.first().map_or(0, |piece| piece.bytes);
             let released = whole - *used < (*least).max(1);
             let landing = Landing {
@@ -119,7 +123,10 @@ impl Matching {
         }
         let posted = queue.remove(index)?;
         Some(Landing {
-            at: posted.pieces.first().map_or(core::ptr::null_mut(), |p| p.base),
+            at: posted
+                .pieces
+                .first()
+                .map_or(core::ptr::null_mut(), |p| p.base),
             pieces: posted.pieces,
             ticket: posted.ticket,
             released: true,
@@ -173,12 +180,6 @@ impl Matching {
             gone.extend(those);
         }
         gone
-    }
-
-    /// Whether some buffer waits for this one only.
-    pub fn awaits(&self, from: Peer) -> bool {
-        let mut all = self.tagged.iter().chain(&self.untagged);
-        all.any(|posted| posted.wanted.from == Some(from))
     }
 
     /// Whom buffers wait for by name.
@@ -276,10 +277,10 @@ mod tests {
         m.post(posted(None, None, 2));
         m.keep(arrived(A, Some(1), 0));
         m.keep(arrived(B, Some(1), 0));
-        assert!(m.awaits(A));
+        assert_eq!(m.awaited().collect::<Vec<_>>(), [A]);
         let gone: Vec<_> = m.give_up(A).iter().map(|p| p.ticket.context).collect();
         assert_eq!(gone, [1]);
-        assert!(!m.awaits(A));
+        assert_eq!(m.awaited().count(), 0);
         let any = Wanted {
             from: None,
             tag: Some((1, 0)),

@@ -198,6 +198,9 @@ mod tests {
         let part = Buffer::part(&list, 4, 3);
         Buffers.write(part.handle(), 1, &[50, 60]);
         drop(part);
-        assert_eq!(parts, [vec![0, 0, 1], vec![], vec![2, 3, 50, 60, 6], vec![7]]);
+        assert_eq!(
+            parts,
+            [vec![0, 0, 1], vec![], vec![2, 3, 50, 60, 6], vec![7]]
+        );
     }
 }

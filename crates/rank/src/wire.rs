@@ -276,6 +276,9 @@ mod tests {
         }
         assert_eq!(Head::read(&[9, 0]), None);
         assert_eq!(Head::read(&[kind::EAGER, 8]), None);
-        assert_eq!(Head::read(&[kind::RECEIPT, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]), None);
+        assert_eq!(
+            Head::read(&[kind::RECEIPT, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]),
+            None
+        );
     }
 }

@@ -73,7 +73,9 @@ impl Pair {
         loop {
             // SAFETY: each caller keeps the bytes until the completion.
             match unsafe { self.ends[from].lock().send(&send) } {
-                Err(PostError::Again) if Instant::now() < until => self.ends[from].lock().progress(),
+                Err(PostError::Again) if Instant::now() < until => {
+                    self.ends[from].lock().progress()
+                }
                 other => return other.expect("is posted"),
             }
         }
@@ -123,7 +125,10 @@ fn pattern(seed: u8, len: usize) -> Vec<u8> {
 #[test]
 fn messages_of_all_lengths_come_whole_and_say_whom_they_are_of() {
     let pair = Pair::new(&settings());
-    for (n, len) in [0, 1, 8, 1400, 16_384, 16_385, 100_000, 5_000_000].into_iter().enumerate() {
+    for (n, len) in [0, 1, 8, 1400, 16_384, 16_385, 100_000, 5_000_000]
+        .into_iter()
+        .enumerate()
+    {
         for (from, tag) in [(0, None), (1, Some(n as u64))] {
             let mut there = vec![0; len];
             let mut bytes = pattern(n as u8, len);
@@ -137,7 +142,10 @@ fn messages_of_all_lengths_come_whole_and_say_whom_they_are_of() {
             assert_eq!(received.data, Some(n as u64));
             assert_eq!(received.source, Source::Peer(pair.other[1 - from]));
             let sent = &ended[from][0];
-            assert_eq!((sent.ended, sent.ticket, sent.failure), (Ended::Send, ticket(n), None));
+            assert_eq!(
+                (sent.ended, sent.ticket, sent.failure),
+                (Ended::Send, ticket(n), None)
+            );
             assert!(there == bytes, "{len} bytes");
         }
     }
@@ -146,7 +154,9 @@ fn messages_of_all_lengths_come_whole_and_say_whom_they_are_of() {
 #[test]
 fn unexpected_messages_wait_in_order_however_many_and_long_they_are() {
     let pair = Pair::new(&settings());
-    let mut all: Vec<_> = (0..300).map(|n| pattern(n as u8, [10, 3000, 60_000][n % 3])).collect();
+    let mut all: Vec<_> = (0..300)
+        .map(|n| pattern(n as u8, [10, 3000, 60_000][n % 3]))
+        .collect();
     for (n, bytes) in all.iter_mut().enumerate() {
         pair.send(0, Some(n as u64 % 7), bytes, n);
     }

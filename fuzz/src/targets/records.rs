@@ -2,8 +2,8 @@
 //! accepts is within the documented ranges and is written back as it was, and
 //! nothing comes after an error.
 use tabane_proto::wire::{
-    EXTENSION_HEADER_BYTES, MemoryRecord, OFFSET_MAX, OPERATION_BYTES_MAX, OPERATIONS_MAX, Record, Records,
-    Writer,
+    EXTENSION_HEADER_BYTES, MemoryRecord, OFFSET_MAX, OPERATION_BYTES_MAX, OPERATIONS_MAX, Record,
+    Records, Writer,
 };
 
 fn check(record: &Record<'_>) {

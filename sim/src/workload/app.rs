@@ -284,19 +284,27 @@ impl App {
                 },
             );
             let begun = match plan.is_put {
-                true => s.node.put(s.local, peer, Put {
-                    handle,
-                    target: PutTarget {
-                        to: stretch,
-                        immediate: Some(!key),
+                true => s.node.put(
+                    s.local,
+                    peer,
+                    Put {
+                        handle,
+                        target: PutTarget {
+                            to: stretch,
+                            immediate: Some(!key),
+                        },
+                        token: handle,
                     },
-                    token: handle,
-                }),
-                false => s.node.get(s.local, peer, Get {
-                    from: stretch,
-                    handle,
-                    token: handle,
-                }),
+                ),
+                false => s.node.get(
+                    s.local,
+                    peer,
+                    Get {
+                        from: stretch,
+                        handle,
+                        token: handle,
+                    },
+                ),
             };
             if begun.is_ok() {
                 s.observer.transfers.begun(index);

@@ -293,7 +293,7 @@ impl Bundle {
         }
         self.wrong_keys = 0;
         self.sessions.my_bundle = my_bundle;
-        self.sessions.peer_bundle = peer.bundle;
+        let has_met = core::mem::replace(&mut self.sessions.peer_bundle, peer.bundle) != 0;
         self.peer_buffer_bytes = peer.receive_buffer_bytes;
         for dropped in self
             .sessions
@@ -303,6 +303,10 @@ impl Bundle {
         {
             context.sessions.remove(&dropped);
         }
+        if fresh && has_met {
+            self.ops.reset();
+        }
+        // Otherwise nothing of what programs have begun since was sent.
         if fresh {
             self.reset(now, context);
         }
@@ -356,6 +360,7 @@ impl Bundle {
             context.sessions.remove(&i.local);
         }
         self.sessions = Sessions::after_goodbye(now, context.random.u64().max(1));
+        self.ops.reset();
         self.reset(now, context);
         if self.was_up {
             context.event(Event::PeerDown {

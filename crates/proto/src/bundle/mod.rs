@@ -359,9 +359,8 @@ impl Bundle {
         self.rebuild_path(now, id, context);
     }
 
-    /// Begins afresh: the peer restarted, or this is the first session.
+    /// The paths begin afresh: the peer restarted, or this is the first session.
     fn reset(&mut self, now: Time, context: &Context) {
-        self.ops.reset();
         self.mirror.clear();
         self.replies.clear();
         self.fates.clear();

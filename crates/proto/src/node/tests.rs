@@ -2,6 +2,7 @@
 
 mod absent;
 mod events;
+mod guests;
 mod identities;
 mod keys;
 mod membership;

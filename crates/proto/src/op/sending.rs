@@ -65,11 +65,14 @@ impl Ops {
     ) -> Option<Content> {
         self.set_time(now);
         let content = if self.shared.control.is_empty() && self.shared.lost.is_empty() {
-            self.write_new(now, reach, w)?
+            // An answer whose region is gone leaves a control record.
+            self.write_new(now, reach, w)
+                .or_else(|| self.write_control(w))?
         } else {
             self.write_control(w)
                 .or_else(|| self.write_lost(now, reach, w))
-                .or_else(|| self.write_new(now, reach, w))?
+                .or_else(|| self.write_new(now, reach, w))
+                .or_else(|| self.write_control(w))?
         };
         self.shared.stats.segments_sent += 1;
         Some(content)
@@ -134,9 +137,7 @@ impl Ops {
         w: &mut Writer<'_>,
     ) -> Option<Result<Content, NoRoom>> {
         let (record, content) = match control {
-            Control::Get(operation) => {
-                (self.memory.request(operation), Content::Get { operation })
-            }
+            Control::Get(operation) => (self.memory.request(operation), Content::Get { operation }),
             Control::OperationDone(content) => (content.told(), content),
             _ => (None, Content::BundleWindow),
         };
@@ -175,7 +176,11 @@ impl Ops {
                 Lost::Transfer(slot, generation) => {
                     let shared = &mut self.shared;
                     let out = &mut self.memory.out;
-                    out.write_lost(slot, generation, reach, shared, w)
+                    let written = out.write_lost(slot, generation, reach, shared, w);
+                    if written.is_none() && !out.has_lost(slot, generation) {
+                        continue;
+                    }
+                    written
                 }
             }?;
             self.shared.stats.segments_resent += 1;
@@ -307,7 +312,9 @@ impl Ops {
                 len,
             } => {
                 let range = offset..offset + u64::from(len);
-                self.memory.out.write_again((slot, generation), range, reach, w)
+                self.memory
+                    .out
+                    .write_again((slot, generation), range, reach, w)
             }
             _ => None,
         }?;

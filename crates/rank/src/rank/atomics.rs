@@ -1,7 +1,7 @@
 //! Atomic operations: computed by the owner of the region, one after the other.
 
-use tabane_proto::wire::{MemoryStatus, Stretch};
 use tabane_proto::Time;
+use tabane_proto::wire::{MemoryStatus, Stretch};
 
 use super::messages::checked_length;
 use super::peers::OWN;
@@ -10,9 +10,7 @@ use super::{Pending, Rank};
 use crate::arithmetic;
 use crate::memory;
 use crate::wire::{AtomicHead, FLOW_ATOMICS, Head};
-use crate::{
-    ATOMIC_BYTES_MAX, Atomic, Ended, Failure, Number, Operation, Peer, Piece, PostError,
-};
+use crate::{ATOMIC_BYTES_MAX, Atomic, Ended, Failure, Number, Operation, Peer, Piece, PostError};
 
 /// How an atomic operation ended, beside what [`MemoryStatus`] says.
 const UNSUPPORTED: u8 = 255;
@@ -154,8 +152,7 @@ impl Rank {
 
     /// An atomic operation of this end's is over.
     pub(super) fn on_atomic_done(&mut self, from: Peer, id: u64, status: u8, before: &[u8]) {
-        let is_theirs =
-            |p: &Pending| matches!(p, Pending::Atomic { peer, .. } if *peer == from);
+        let is_theirs = |p: &Pending| matches!(p, Pending::Atomic { peer, .. } if *peer == from);
         if !self.pendings.get(id).is_some_and(is_theirs) {
             return;
         }

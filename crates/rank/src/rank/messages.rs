@@ -368,7 +368,7 @@ impl Rank {
             bytes: (total, bytes),
             at: landing.at,
             released: landing.released,
-            buffer,
+            _buffer: buffer,
             ticket: landing.ticket,
         });
         let stretch = Stretch {
@@ -376,11 +376,16 @@ impl Rank {
             base: 0,
             total,
         };
-        self.begin_get(now, from, token, Get {
-            from: stretch,
-            handle,
+        self.begin_get(
+            now,
+            from,
             token,
-        });
+            Get {
+                from: stretch,
+                handle,
+                token,
+            },
+        );
     }
 
     /// All bytes of a message that was announced are in its buffer, or it has failed.

@@ -421,7 +421,9 @@ fn free_port(
     let mut is_here = false;
     for n in 0..count.min((count / 4).max(PORTS_TRIED as u64)) {
         let port = (u64::from(*ports.start()) + (first + n) % count) as u16;
-        let mut tried = links.iter().map(|(_, address)| UdpSocket::bind((*address, port)));
+        let mut tried = links
+            .iter()
+            .map(|(_, address)| UdpSocket::bind((*address, port)));
         let is_free = tried.all(|bound| match bound {
             Ok(_) => {
                 is_here = true;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use tabane_proto::link::PathState;
 use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::link::PathState;
 use tabane_proto::{LinkId, PeerConfig, PeerId, Time};
 
 use super::Rank;
@@ -164,7 +164,11 @@ impl Rank {
 
     /// Looks after those that something is wanted of: who is silent for too long is gone.
     pub(super) fn look_after(&mut self, now: Time) {
-        let mut wanted: Vec<_> = self.pendings.peers().chain(self.matching.awaited()).collect();
+        let mut wanted: Vec<_> = self
+            .pendings
+            .peers()
+            .chain(self.matching.awaited())
+            .collect();
         let met = self.peers.met();
         wanted.extend(met.filter_map(|(peer, id)| {
             let owes = self.engine.node.in_flight_bytes(id) > 0;

@@ -25,7 +25,8 @@ pub(super) enum Pending {
         bytes: (u64, u64),
         at: *mut u8,
         released: bool,
-        buffer: Box<Buffer>,
+        /// Where the bytes go: kept until they are there.
+        _buffer: Box<Buffer>,
         ticket: Ticket,
     },
     /// A write to, or a read of, a peer's region.
@@ -33,7 +34,8 @@ pub(super) enum Pending {
         peer: Peer,
         ended: Ended,
         bytes: u64,
-        buffer: Box<Buffer>,
+        /// The bytes, or where they go: kept until it is over.
+        _buffer: Box<Buffer>,
         ticket: Ticket,
     },
     /// An atomic operation.
@@ -82,7 +84,9 @@ impl Pendings {
 
     /// The one of this number.
     pub fn get(&self, number: u64) -> Option<&Pending> {
-        self.slots.get(self.slot(number)?).map(|(_, pending)| pending)
+        self.slots
+            .get(self.slot(number)?)
+            .map(|(_, pending)| pending)
     }
 
     /// The same, taken out.

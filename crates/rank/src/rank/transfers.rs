@@ -1,8 +1,8 @@
 //! Memory of others: regions, writes, reads.
 
+use tabane_proto::Time;
 use tabane_proto::op::{Get, OpError, Put, Region};
 use tabane_proto::wire::{MemoryStatus, PutTarget, Stretch};
-use tabane_proto::Time;
 
 use super::messages::checked_length;
 use super::peers::OWN;
@@ -122,7 +122,7 @@ impl Rank {
             peer: transfer.peer,
             ended: Ended::Write,
             bytes,
-            buffer,
+            _buffer: buffer,
             ticket,
         });
         if let Err(error) = self.engine.node.put(now, id, put) {
@@ -166,7 +166,7 @@ impl Rank {
             peer: transfer.peer,
             ended: Ended::Read,
             bytes,
-            buffer,
+            _buffer: buffer,
             ticket,
         });
         let get = Get {

@@ -9,9 +9,7 @@ use crate::op::limits::RANGES_MAX;
 use crate::op::shared::{Control, Shared};
 use crate::op::{OpError, OpEvent, Violation};
 use crate::segment::RangeSet;
-use crate::wire::{
-    MemoryRecord, MemoryStatus, OPERATIONS_MAX, OperationKind, PutTarget, Stretch,
-};
+use crate::wire::{MemoryRecord, MemoryStatus, OPERATIONS_MAX, OperationKind, PutTarget, Stretch};
 
 /// What may be kept of the gaps of all operations with a peer, in bytes of memory.
 const GAPS_BYTES_MAX: usize = 4 << 20;

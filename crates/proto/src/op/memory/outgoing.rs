@@ -72,7 +72,9 @@ impl Transfer {
             Purpose::Answer { .. } => piece_header_bytes(offset),
         };
         let room = w.room().checked_sub(header)?;
-        let bytes = wanted.min(room as u64).min(u64::from(u16::MAX) - header as u64);
+        let bytes = wanted
+            .min(room as u64)
+            .min(u64::from(u16::MAX) - header as u64);
         if bytes < wanted && bytes < USEFUL_BYTES as u64 {
             return None;
         }
@@ -347,7 +349,8 @@ impl Outgoing {
         let bytes = transfer.write(lost, reach, w)?;
         let before = transfer.owed.heap_bytes();
         transfer.owed.sent_again(bytes);
-        self.heap_bytes = self.heap_bytes + transfer.owed.heap_bytes() - before;
+        let after = transfer.owed.heap_bytes();
+        self.heap_bytes = self.heap_bytes + after - before;
         self.lost_bytes -= bytes;
         Some(content(slot, generation, offset, bytes))
     }

@@ -203,7 +203,10 @@ mod tests {
         assert_eq!(read(stretch(5, 100, 0)), Ok(REGION));
         assert_eq!(read(stretch(4, 0, 1)), Err(MemoryStatus::BadKey));
         assert_eq!(read(stretch(5, 1, 100)), Err(MemoryStatus::OutOfBounds));
-        assert_eq!(read(stretch(5, u64::MAX, 2)), Err(MemoryStatus::OutOfBounds));
+        assert_eq!(
+            read(stretch(5, u64::MAX, 2)),
+            Err(MemoryStatus::OutOfBounds)
+        );
         let write = admit(&regions, &stretch(5, 0, 1), true);
         assert_eq!(write, Err(MemoryStatus::NoAccess));
     }

@@ -36,7 +36,9 @@ impl Memory for Bytes {
         let (bytes, counts) = all.get_mut(&handle).unwrap();
         let at = offset as usize..offset as usize + from.len();
         bytes[at.clone()].copy_from_slice(from);
-        counts[at].iter_mut().for_each(|count| *count += 1);
+        counts[at]
+            .iter_mut()
+            .for_each(|count| *count = count.saturating_add(1));
     }
 }
 
@@ -104,7 +106,12 @@ fn a_put_and_a_get_bring_bytes_where_they_belong() {
         assert_eq!(p.events(1), [told]);
         let (there, counts) = memories[1].of(1);
         assert!(there[33..33 + len] == bytes);
-        assert!(counts[..33].iter().chain(&counts[33 + len..]).all(|n| *n == 0));
+        assert!(
+            counts[..33]
+                .iter()
+                .chain(&counts[33 + len..])
+                .all(|n| *n == 0)
+        );
         p.ends[0].get(get(11, stretch(33, len))).unwrap();
         p.run(Duration::from_secs(5));
         assert_eq!(p.events(0), [ended(11, MemoryStatus::Done)], "{len}");
@@ -156,7 +163,8 @@ fn whatever_the_channel_does_each_byte_is_placed_once_and_each_operation_ends_on
                 p.ends[0].get(get(token, from)).unwrap();
             }
             expected.push(token);
-            p.run(Duration::from_micros(p.dice.below(300)));
+            let pause_us = p.dice.below(300);
+            p.run(Duration::from_micros(pause_us));
         }
         p.run(Duration::from_secs(20));
         let mut tokens = Vec::new();
@@ -341,9 +349,15 @@ fn what_breaks_the_rules_is_a_violation_and_changes_nothing() {
         assert_eq!(give(record), Err(violation), "{record:?}");
     }
     assert_eq!(give(piece(0, target(2), 0, &[1])), Ok(()));
-    assert_eq!(give(piece(0, target(3), 0, &[1])), Err(Violation::UnitLength));
+    assert_eq!(
+        give(piece(0, target(3), 0, &[1])),
+        Err(Violation::UnitLength)
+    );
     assert_eq!(give(piece(0, None, 1, &[1, 2])), Err(Violation::UnitLength));
     assert_eq!(give(piece(0, None, 1, &[2])), Ok(()));
     let (bytes, counts) = memories[1].of(1);
-    assert_eq!((&bytes[..3], &counts[..3]), (&[1, 2, 0][..], &[1, 1, 0][..]));
+    assert_eq!(
+        (&bytes[..3], &counts[..3]),
+        (&[1, 2, 0][..], &[1, 1, 0][..])
+    );
 }
