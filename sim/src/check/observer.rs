@@ -168,7 +168,7 @@ impl Observer {
         for other in 0..hosts {
             self.streams.void_between(host, other);
             self.units.excuse(host, other);
-            self.transfers.excuse(host, other, true);
+            self.transfers.forgotten(host, other);
         }
     }
 
@@ -184,7 +184,7 @@ impl Observer {
         view.renews[host] = true;
         self.streams.void_between(host, other);
         self.units.excuse(host, other);
-        self.transfers.excuse(host, other, true);
+        self.transfers.forgotten(host, other);
     }
 
     /// Since when both of these run without a break.

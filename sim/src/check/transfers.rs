@@ -100,6 +100,11 @@ impl TransferLedger {
         self.with(|all| all.transfers[index].is_registered = true);
     }
 
+    /// Whether it has.
+    pub fn is_registered(&self, index: usize) -> bool {
+        self.with(|all| all.transfers[index].is_registered)
+    }
+
     /// Whether an attempt can be begun.
     pub fn may_begin(&self, index: usize) -> bool {
         self.with(|all| {
@@ -113,17 +118,27 @@ impl TransferLedger {
         self.with(|all| all.transfers[index].is_under_way = true);
     }
 
-    /// What is under way between these hosts may be broken; what one of them has forgotten begins anew.
-    pub fn excuse(&self, a: usize, b: usize, is_forgotten: bool) {
+    /// What is under way between these hosts may be broken. What the first of them has begun it has forgotten: that begins
+    /// anew. So have regions been that it has registered.
+    pub fn forgotten(&self, host: usize, other: usize) {
+        self.excuse(host, other);
+        self.with(|all| {
+            for (plan, transfer) in all.plans.iter().zip(&mut all.transfers) {
+                match (plan.from, plan.to) {
+                    ends if ends == (host, other) && !transfer.is_done => transfer.renew(),
+                    ends if ends == (other, host) => transfer.is_registered = false,
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    /// What is under way between these hosts may be broken.
+    pub fn excuse(&self, a: usize, b: usize) {
         self.with(|all| {
             for (plan, transfer) in all.plans.iter().zip(&mut all.transfers) {
                 let is_theirs = (plan.from, plan.to) == (a, b) || (plan.from, plan.to) == (b, a);
-                if is_theirs && !transfer.is_done {
-                    transfer.is_excused = true;
-                    if is_forgotten {
-                        transfer.renew();
-                    }
-                }
+                transfer.is_excused |= is_theirs;
             }
         });
     }

@@ -8,7 +8,7 @@ use super::{
 use crate::check::{Checked, Observer, Violation, handle};
 use crate::mutant::Tap;
 use crate::net::{MS, Ns};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tabane_proto::op::{Get, OpError, OpEvent, Put, Region};
 use tabane_proto::wire::{PutTarget, Stretch};
 use tabane_proto::{Node, PeerId, StreamId, Time};
@@ -60,8 +60,6 @@ pub struct App {
     flows: Vec<(usize, Ns)>,
     ends: Vec<End>,
     by_id: BTreeMap<(usize, StreamId), usize>,
-    /// Regions that were registered: the plan's index, and the attempt.
-    regions: BTreeSet<(usize, u16)>,
     buffer: Vec<u8>,
 }
 
@@ -85,7 +83,6 @@ impl App {
             flows,
             ends: Vec::new(),
             by_id: BTreeMap::new(),
-            regions: BTreeSet::new(),
             buffer: vec![0; CHUNK_BYTES],
         }
     }
@@ -95,7 +92,7 @@ impl App {
         self.connected[peer] = true;
         if restarted {
             observer.units.excuse(self.host, peer);
-            observer.transfers.excuse(self.host, peer, false);
+            observer.transfers.excuse(self.host, peer);
             self.replan(now, peer, observer);
         }
     }
@@ -252,14 +249,15 @@ impl App {
                 continue;
             };
             let key = transfer_key(index, attempt);
-            if plan.to == self.host && self.regions.insert((index, attempt)) {
+            if plan.to == self.host && !s.observer.transfers.is_registered(index) {
                 let region = Region {
                     handle: handle(index, attempt),
                     bytes: plan.bytes,
                     is_readable: !plan.is_put,
                     is_writable: plan.is_put,
                 };
-                if s.node.register_region(key, region).is_ok() {
+                let registered = s.node.register_region(key, region);
+                if matches!(registered, Ok(()) | Err(OpError::KeyInUse)) {
                     s.observer.transfers.registered(index);
                 }
             }
