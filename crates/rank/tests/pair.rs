@@ -103,9 +103,10 @@ impl Pair {
             ticket: ticket(5),
         };
         let mut core = self.ends[0].lock();
-        // SAFETY: each caller keeps the bytes until the completion.
         let posted = match is_write {
+            // SAFETY: each caller keeps the bytes until the completion.
             true => unsafe { core.write(&transfer) },
+            // SAFETY: as above.
             false => unsafe { core.read(&transfer) },
         };
         posted.expect("is posted");

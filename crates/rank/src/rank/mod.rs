@@ -300,8 +300,8 @@ impl Rank {
             base: copy.as_mut_ptr(),
             bytes: copy.len(),
         };
-        // SAFETY: the piece is `copy`.
         let said = match self.owed.is_empty() {
+            // SAFETY: the piece is `copy`.
             true => unsafe { self.say(now, to, flow, head, &[piece]) },
             false => Err(PostError::Again),
         };

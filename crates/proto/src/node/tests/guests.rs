@@ -88,7 +88,7 @@ fn beyond_some_a_guest_has_to_show_where_it_is() {
     let mut pair = pair_with_host(10_000);
     for n in 2..100 {
         // As fast as handshakes are taken without a cookie.
-        pair.now = pair.now + Duration::from_millis(20);
+        pair.now += Duration::from_millis(20);
         let from = SocketAddr::from(([10, 77, 0, 99], 7577));
         let mut init = init(7, &hello(&format!("n{n}"), "n0"));
         pair.nodes[0].handle_datagram(pair.now, LinkId(0), from, &mut init);

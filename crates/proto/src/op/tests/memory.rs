@@ -9,9 +9,12 @@ use crate::wire::{MemoryStatus, OPERATIONS_MAX, OperationKind, PutTarget, Stretc
 
 const KEY: u64 = 0xfeed;
 
-/// A program's memory: by handle, the bytes, and how often each was written.
+/// Bytes, and how often each was written.
+type Counted = (Vec<u8>, Vec<u8>);
+
+/// A program's memory, by handle.
 #[derive(Clone, Default)]
-struct Bytes(Arc<Mutex<BTreeMap<u64, (Vec<u8>, Vec<u8>)>>>);
+struct Bytes(Arc<Mutex<BTreeMap<u64, Counted>>>);
 
 impl Bytes {
     fn add(&self, handle: u64, bytes: Vec<u8>) {
@@ -19,7 +22,7 @@ impl Bytes {
         self.0.lock().unwrap().insert(handle, (bytes, counts));
     }
 
-    fn of(&self, handle: u64) -> (Vec<u8>, Vec<u8>) {
+    fn of(&self, handle: u64) -> Counted {
         self.0.lock().unwrap()[&handle].clone()
     }
 }
