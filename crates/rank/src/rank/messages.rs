@@ -14,6 +14,9 @@ use crate::{
     Piece, PostError, Receive, Send, Ticket, Until,
 };
 
+/// Messages that may be announced to a peer and not fetched: each takes some of its memory.
+const ANNOUNCED_MAX: u32 = 65_536;
+
 /// What an eager message counts as beside its bytes, of what may be kept for a peer.
 const EAGER_OVERHEAD_BYTES: u64 = 128;
 
@@ -123,6 +126,10 @@ impl Rank {
         bytes: u64,
         send: &Send<'_>,
     ) -> Result<(), PostError> {
+        let announced = self.peers.get(send.to).map(|entry| entry.announced_out);
+        if announced.is_some_and(|announced| announced >= ANNOUNCED_MAX) {
+            return Err(PostError::Again);
+        }
         let buffer = match send.inject {
             // SAFETY: as the caller promises.
             true => unsafe { Buffer::copy(send.pieces) },
@@ -155,6 +162,9 @@ impl Rank {
             self.pendings.remove(id);
             return self.not_said(now, error, send.to, (send.ticket, Ended::Send));
         }
+        if let Some(entry) = self.peers.get_mut(send.to) {
+            entry.announced_out += 1;
+        }
         Ok(())
     }
 
@@ -180,6 +190,9 @@ impl Rank {
                 self.engine.node.deregister_region(key);
                 // Only now: nobody fetches from it any more.
                 drop(buffer);
+                if let Some(entry) = self.peers.get_mut(from) {
+                    entry.announced_out -= 1;
+                }
                 self.end(ticket, Ended::Send, None);
             }
             Some(Pending::Receipted { ticket, .. }) => self.end(ticket, Ended::Send, None),

@@ -23,6 +23,8 @@ pub(super) struct Entry {
     pub silent_since: Option<Time>,
     /// Bytes of eager messages that have not found their buffers there.
     pub eager_out_bytes: u64,
+    /// Messages that were announced there and not fetched.
+    pub announced_out: u32,
     /// Bytes of eager messages that have found theirs here, and it does not know.
     pub consumed_bytes: u64,
 }
@@ -52,6 +54,7 @@ impl Peers {
             gone: None,
             silent_since: None,
             eager_out_bytes: 0,
+            announced_out: 0,
             consumed_bytes: 0,
         });
         self.by_address.insert(*address, peer);
@@ -164,18 +167,15 @@ impl Rank {
 
     /// Looks after those that something is wanted of: who is silent for too long is gone.
     pub(super) fn look_after(&mut self, now: Time) {
-        let mut wanted: Vec<_> = self
-            .pendings
-            .peers()
+        let node = &self.engine.node;
+        let mut wanted: Vec<_> = (self.pendings.peers())
             .chain(self.matching.awaited())
             .collect();
-        let met = self.peers.met();
-        wanted.extend(met.filter_map(|(peer, id)| {
-            let owes = self.engine.node.in_flight_bytes(id) > 0;
-            (owes || !self.engine.node.is_connected(id)).then_some(peer)
-        }));
+        let owed = (self.peers.met()).filter(|(_, id)| node.has_unacknowledged(*id));
+        wanted.extend(owed.map(|(peer, _)| peer));
         wanted.sort_unstable();
         wanted.dedup();
+        self.see_off(now, &wanted);
         for peer in wanted {
             if peer == OWN {
                 continue;
@@ -183,6 +183,28 @@ impl Rank {
             match self.meet(now, peer) {
                 Ok(id) => self.look_at(now, peer, id),
                 Err(why) => self.lose(now, peer, why),
+            }
+        }
+    }
+
+    /// Those of whom nothing is wanted: guests that never came in are forgotten, or whoever has recorded their calls could fill
+    /// the house. They may call again.
+    fn see_off(&mut self, now: Time, wanted: &[Peer]) {
+        let is_idle = |(peer, _): &(Peer, PeerId)| wanted.binary_search(peer).is_err();
+        let idle: Vec<_> = self.peers.met().filter(is_idle).collect();
+        for (peer, id) in idle {
+            let has_come_in = self.engine.node.has_been_connected(id);
+            let Some(entry) = self.peers.get_mut(peer) else {
+                continue;
+            };
+            let since = *entry.silent_since.get_or_insert(now);
+            let is_late = now.since(since) >= self.settings.peer_timeout;
+            if has_come_in || is_late {
+                entry.silent_since = None;
+            }
+            if is_late && !has_come_in {
+                self.engine.node.remove_peer(now, id);
+                self.peers.set_id(peer, None);
             }
         }
     }
