@@ -4,8 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# Where `unsafe` may be: the crates that make system calls, those that C calls, and the one that reads and writes
-# memory of the program's.
+# Where `unsafe` may be: the crates that make system calls, those that C calls, and the one that reaches the program's memory.
 UNSAFE_ROOMS='crates/io crates/capi crates/fabric crates/rank lab'
 FILE_LINES_MAX=800
 FUNCTION_LINES_MAX=70

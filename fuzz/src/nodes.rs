@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tabane_proto::op::OpLimits;
-use tabane_proto::wire::WireMode;
+use tabane_proto::op::{Memory, OpLimits, Region};
+use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
 use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, Time};
 
 /// How many links the nodes have.
@@ -20,6 +20,36 @@ pub struct Datagram {
     pub link: LinkId,
     /// Its bytes.
     pub bytes: Vec<u8>,
+}
+
+/// Length of the region that every node has; its key and its handle are 1. Other handles are [`PRIVATE_BYTES`] long.
+pub const REGION_BYTES: u64 = 4096;
+/// See [`REGION_BYTES`].
+pub const PRIVATE_BYTES: u64 = 100_000;
+
+/// The memory of a node: nothing is touched beyond its ends.
+struct Bounded;
+
+impl Bounded {
+    fn touch(handle: u64, offset: u64, bytes: usize) {
+        let all = if handle == 1 {
+            REGION_BYTES
+        } else {
+            PRIVATE_BYTES
+        };
+        let end = offset.checked_add(bytes as u64).expect("does not wrap");
+        assert!(end <= all, "handle {handle}: {offset}..{end}");
+    }
+}
+
+impl Memory for Bounded {
+    fn read(&self, handle: u64, offset: u64, into: &mut [u8]) {
+        Bounded::touch(handle, offset, into.len());
+    }
+
+    fn write(&mut self, handle: u64, offset: u64, from: &[u8]) {
+        Bounded::touch(handle, offset, from.len());
+    }
 }
 
 /// Where node `index` is on `link`.
@@ -72,11 +102,21 @@ pub fn node_with(
         receive_buffer_bytes: 1 << 20,
         links: (0..LINKS).map(|l| link(index, l, 1472)).collect(),
         op_limits,
+        features: FEATURE_MEMORY,
         guests: None,
     };
     let mut seed = [index as u8; 32];
     seed[1] = starts;
     let mut node = Node::new(now, config, seed).expect("a right configuration");
+    node.set_memory(Box::new(Bounded));
+    let region = Region {
+        handle: 1,
+        bytes: REGION_BYTES,
+        origin: 0,
+        is_readable: true,
+        is_writable: true,
+    };
+    node.register_region(1, region).expect("the only one");
     let id = node.add_peer(now, peer(1 - index)).expect("a right peer");
     (node, id)
 }

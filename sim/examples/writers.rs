@@ -27,6 +27,7 @@ fn node(index: usize) -> (Node, PeerId) {
             datagram_bytes_max: 8972,
         }],
         op_limits: OpLimits::default(),
+        features: 0,
         guests: None,
     };
     let mut node = Node::new(Time::ZERO, config, [index as u8; 32]).expect("a right configuration");

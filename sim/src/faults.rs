@@ -9,7 +9,7 @@ use crate::workload::App;
 use std::net::SocketAddr;
 use tabane_proto::crypto::{PrivateKey, PublicKey, public_key};
 use tabane_proto::limits::LINKS_MAX;
-use tabane_proto::wire::WireMode;
+use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
 use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig};
 
 /// Both ends have found out about a new address by then.
@@ -251,11 +251,13 @@ impl<'a> Ground<'a> {
             receive_buffer_bytes: plan.traits.socket_bytes as u32,
             links: links.collect(),
             op_limits: self.schedule.op_limits.clone(),
+            features: FEATURE_MEMORY,
             guests: None,
         };
         let local = host.clock.time(s.now);
         let mut node = Node::new(local, config, self.random.bytes32())
             .expect("the schedule's configuration is good");
+        node.set_memory(s.observer.transfers.memory(index, host.tap.mutant()));
         host.peer_ids = (0..self.schedule.hosts.len())
             .map(|peer| {
                 let mut peer_config = self.peer_config(peer);

@@ -36,6 +36,12 @@ pub enum Mutant {
     FlipFrameByte,
     /// A frame is left out.
     DropFrame,
+    /// Bytes of a memory operation lie one place too far on.
+    MisplaceBytes,
+    /// Bytes of a memory operation are placed twice.
+    PlaceTwice,
+    /// A memory operation ends twice.
+    EndTwice,
     /// More memory at every look.
     HoardMemory,
     /// Has twice as much in flight as there is room for.
@@ -203,6 +209,20 @@ impl Tap {
             return Vec::new();
         }
         vec![unit]
+    }
+
+    /// How it is broken, if it is.
+    pub const fn mutant(&self) -> Option<Mutant> {
+        self.mutant
+    }
+
+    /// How often it is told that a memory operation has ended.
+    pub fn endings(&self) -> usize {
+        if self.mutant == Some(Mutant::EndTwice) {
+            2
+        } else {
+            1
+        }
     }
 
     /// What the node is said to hold.

@@ -350,6 +350,7 @@ impl<'a> Run<'a> {
         let streams = (0..o.streams.plans().len()).all(|i| o.streams.complete(i));
         let flows = o.units.plans().iter().enumerate();
         streams
+            && o.transfers.first_open().is_none()
             && flows.into_iter().all(|(i, plan)| {
                 let all_sent = o.units.next_to_send(i).is_none();
                 let waiting = o.units.waiting(self.now, i);
@@ -376,7 +377,9 @@ impl<'a> Run<'a> {
             let what = format!("flow {i}: next to send {next:?}, waiting {waiting:?}");
             (waiting.is_some() || next.is_some()).then_some(what)
         });
-        let what = stream.or(flow).unwrap_or_default();
+        let transfer = o.transfers.first_open();
+        let transfer = transfer.map(|i| format!("transfer {i}: {:?}", o.transfers.due(i)));
+        let what = stream.or(flow).or(transfer).unwrap_or_default();
         Violation::new(Rule::Completion, self.now, what)
     }
 

@@ -348,6 +348,7 @@ fn node(host: usize) -> Node {
         receive_buffer_bytes: 4 << 20,
         links: (0..LINKS).map(|id| link(host, id)).collect(),
         op_limits: OpLimits::default(),
+        features: 0,
         guests: None,
     };
     let mut seed = [1; 32];

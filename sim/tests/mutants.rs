@@ -6,7 +6,7 @@ use tabane_sim::check::Rule;
 use tabane_sim::mutant::Mutant;
 use tabane_sim::net::MS;
 use tabane_sim::schedule::Fault;
-use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind};
+use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, TransferPlan, UnitKind};
 use tabane_sim::{Options, Schedule, run};
 
 /// Two hosts on two good links, with some of everything for a second and a half: beyond the
@@ -29,6 +29,15 @@ fn schedule() -> Schedule {
             reader: Reader::Eager,
             ending: Ending::Finish,
         });
+        for is_put in [true, false] {
+            s.plan.transfers.push(TransferPlan {
+                from,
+                to,
+                is_put,
+                bytes: 50_000,
+                start: 0,
+            });
+        }
         for kind in [UnitKind::Frame, UnitKind::Message] {
             s.plan.flows.push(FlowPlan {
                 kind,
@@ -96,6 +105,9 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::SwapFrames, Rule::FrameOrder),
         (Mutant::FlipFrameByte, Rule::FrameUnchanged),
         (Mutant::DropFrame, Rule::FrameArrives),
+        (Mutant::PlaceTwice, Rule::TransferOnce),
+        (Mutant::MisplaceBytes, Rule::TransferBytes),
+        (Mutant::EndTwice, Rule::TransferEnds),
         (Mutant::HoardMemory, Rule::Memory),
         (Mutant::Overfill, Rule::Window),
         (Mutant::FalseLinkDown, Rule::FalseDown),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tabane_io::poll::{Poller, Ready, sleep};
 use tabane_io::udp::{ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
+use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{ConfigError, Event, Guests, LinkId, Node, NodeConfig, Time};
@@ -26,6 +27,9 @@ const BURST_BYTES: usize = 65_535;
 /// own here, so that nobody waits for it; with less, many TCP connections with packets of 62,000 bytes
 /// have not one each, and lose them.
 const FRAME_QUEUE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Who looks again and again without waiting hears so often what the kernel says of links.
+const HEAR_EVERY: Duration = Duration::from_millis(1);
 
 /// What an engine is made from.
 #[derive(Clone)]
@@ -47,6 +51,8 @@ pub struct EngineConfig {
     /// How long to look again instead of sleeping after small traffic; zero: never.
     /// [`SPIN`](crate::SPIN) is a good choice.
     pub spin: Duration,
+    /// What the node can beyond the protocol's version, a bit each; see [`NodeConfig`].
+    pub features: u64,
     /// Who may call though it was not added; nobody without.
     pub guests: Option<Guests>,
 }
@@ -97,6 +103,8 @@ pub struct Engine<S: System = Kernel> {
     batching: Batching,
     spin: Spin,
     busy: Busy,
+    /// When the kernel was last asked for news of links, where nobody waits for them.
+    heard_at: Time,
 }
 
 /// How long the loop has worked, from the clock readings it makes anyway.
@@ -156,6 +164,7 @@ impl<S: System> Engine<S> {
                 frame_queue_bytes: FRAME_QUEUE_BYTES,
                 ..OpLimits::default()
             },
+            features: config.features,
             guests: config.guests,
         };
         let mut node = Node::new(now(), node, entropy::seed()?)?;
@@ -173,6 +182,7 @@ impl<S: System> Engine<S> {
             batching: Batching::default(),
             spin: Spin::new(config.spin),
             busy: Busy::default(),
+            heard_at: Time::ZERO,
         };
         Ok((engine, words))
     }
@@ -260,6 +270,29 @@ impl<S: System> Engine<S> {
         let more_waits = || self.node.has_more_to_send();
         let message = self.batching.turn(now, worked, moved, more_waits);
         self.spin.turn(now, small, moved.bytes(), message);
+    }
+
+    /// A turn that does not wait, nor ask the poller: the sockets themselves are tried. For a host whose thread looks again
+    /// and again. What the kernel says of links is heard every now and then.
+    pub fn poll(&mut self, now: Time, host: &mut impl Host) {
+        for link in 0..LINKS_MAX as u8 {
+            self.receive(now, LinkId(link), host);
+        }
+        let hears = now.since(self.heard_at) > HEAR_EVERY;
+        if hears {
+            self.heard_at = now;
+            if self.links.hear() {
+                self.reconcile(now, host);
+            }
+        }
+        if hears || self.node.poll_timeout().is_some_and(|at| at <= now) {
+            self.run_timers(now, host);
+            self.shield(now, host);
+        }
+        self.flush(now);
+        self.deliver(now, host);
+        self.flush(now);
+        self.moved = Moved::default();
     }
 
     /// Sends what was put in since the last turn, without waiting. Costs nothing if there is nothing.

@@ -457,6 +457,7 @@ mod tests {
                 datagram_bytes_max: 1472,
             }],
             op_limits: OpLimits::default(),
+            features: 0,
             guests: None,
         };
         let mut node = Node::new(Time::ZERO, config, [1; 32]).unwrap();

@@ -163,7 +163,7 @@ impl Station {
     /// Those of posting.
     pub fn act(&self, act: impl FnOnce(&mut dyn Core) -> Result<(), PostError>) -> Outcome<()> {
         let mut core = self.endpoint.lock();
-        let acted = act(&mut **core);
+        let acted = act(&mut *core);
         if acted == Err(PostError::Again) {
             // The next try is to find room, even if the program tries again at once.
             core.progress();
@@ -206,7 +206,7 @@ impl Station {
             let Some(done) = core.completion() else {
                 return;
             };
-            self.tell(&**core, &done);
+            self.tell(&*core, &done);
         }
     }
 

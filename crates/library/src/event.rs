@@ -89,7 +89,7 @@ impl Event {
                 peer: name(*peer)?,
                 link: link.0,
             },
-            Happened::Op { .. } | Happened::Refused { .. } => return None,
+            Happened::Op { .. } | Happened::Guest { .. } | Happened::Refused { .. } => return None,
         })
     }
 }

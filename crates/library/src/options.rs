@@ -256,6 +256,7 @@ impl Options {
             port: self.port,
             links,
             spin: self.spin,
+            features: 0,
             guests: None,
         })
     }

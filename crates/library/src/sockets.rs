@@ -497,6 +497,8 @@ impl Sockets {
                 self.tell(Event::MessagesBroken { peer: name, count });
                 self.wake_one(Place::Room(peer));
             }
+            // A node of the library begins no memory operations, and has no region.
+            OpEvent::Operation { .. } | OpEvent::Written { .. } => {}
         }
     }
 

@@ -460,6 +460,7 @@ fn node(key: [u8; 32]) -> Node {
         receive_buffer_bytes: 1 << 20,
         links: vec![link],
         op_limits: OpLimits::default(),
+        features: 0,
         guests: None,
     };
     Node::new(Time::ZERO, config, [9; 32]).unwrap()

@@ -235,7 +235,10 @@ mod tests {
     fn what_is_no_address_is_refused() {
         let good = Address::new(&[(0, v4(0))], 9, 7).expect("is one");
         for len in 0..good.as_bytes().len() {
-            assert_eq!(Address::from_bytes(&good.as_bytes()[..len]), Err(BadAddress));
+            assert_eq!(
+                Address::from_bytes(&good.as_bytes()[..len]),
+                Err(BadAddress)
+            );
         }
         let name = good.to_name();
         for wrong in ["", "n0", "=", &name[1..], &format!("{name}A")] {
@@ -243,6 +246,9 @@ mod tests {
         }
         assert_eq!(Address::new(&[], 1, 0), Err(BadAddress));
         assert_eq!(Address::new(&[(8, v4(0))], 1, 0), Err(BadAddress));
-        assert_eq!(Address::new(&[(0, v4(0)), (0, v4(1))], 1, 0), Err(BadAddress));
+        assert_eq!(
+            Address::new(&[(0, v4(0)), (0, v4(1))], 1, 0),
+            Err(BadAddress)
+        );
     }
 }

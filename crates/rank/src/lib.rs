@@ -13,7 +13,12 @@
 
 mod address;
 mod api;
+mod arithmetic;
 mod endpoint;
+mod matching;
+mod memory;
+mod rank;
+mod wire;
 
 pub use address::{Address, BadAddress};
 pub use api::*;

@@ -334,6 +334,7 @@ fn lie(file: &Path) {
         port: cluster.port,
         links: me.addresses().map(link).collect(),
         spin: Duration::ZERO,
+        features: 0,
         guests: None,
     };
     let (mut engine, _) = Engine::new(config).expect("begins");

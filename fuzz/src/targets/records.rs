@@ -1,7 +1,10 @@
 //! The records of an opened packet: no bytes make the parser panic, what it
 //! accepts is within the documented ranges and is written back as it was, and
 //! nothing comes after an error.
-use tabane_proto::wire::{OFFSET_MAX, Record, Records, Writer};
+use tabane_proto::wire::{
+    EXTENSION_HEADER_BYTES, MemoryRecord, OFFSET_MAX, OPERATION_BYTES_MAX, OPERATIONS_MAX, Record,
+    Records, Writer,
+};
 
 fn check(record: &Record<'_>) {
     match record {
@@ -29,7 +32,38 @@ fn check(record: &Record<'_>) {
         | Record::MessageWindow { limit, window } => {
             assert!(window <= limit && *limit <= OFFSET_MAX);
         }
+        Record::Extension { code, data } if MemoryRecord::is_one(*code) => {
+            if let Ok(memory) = MemoryRecord::read(*code, data) {
+                check_memory(&memory);
+                let mut again = vec![0; memory.encoded_len()];
+                let mut w = Writer::new(&mut again);
+                memory.write(&mut w);
+                assert_eq!(w.room(), 0);
+                assert_eq!(again[EXTENSION_HEADER_BYTES..], **data);
+            }
+        }
         _ => {}
+    }
+}
+
+fn check_memory(record: &MemoryRecord<'_>) {
+    match record {
+        MemoryRecord::Put {
+            target,
+            offset,
+            data,
+            ..
+        } => {
+            let total = target.map_or(OPERATION_BYTES_MAX, |target| target.to.total);
+            assert!(offset + data.len() as u64 <= total && total <= OPERATION_BYTES_MAX);
+            assert!(!data.is_empty() || total == 0);
+        }
+        MemoryRecord::Get { open, from, .. } => {
+            assert!(u32::from(*open) < OPERATIONS_MAX && from.total <= OPERATION_BYTES_MAX);
+            assert!(from.base <= OFFSET_MAX);
+        }
+        MemoryRecord::Answer { offset, .. } => assert!(*offset <= OPERATION_BYTES_MAX),
+        MemoryRecord::Done { .. } => {}
     }
 }
 

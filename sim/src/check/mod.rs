@@ -5,6 +5,7 @@ mod calls;
 mod observer;
 mod progress;
 mod streams;
+mod transfers;
 mod units;
 mod window;
 
@@ -12,6 +13,7 @@ pub use calls::Calls;
 pub use observer::{HostView, Observer};
 pub use progress::{Progress, agreement};
 pub use streams::{Attempt, StreamLedger};
+pub use transfers::{TransferLedger, handle};
 pub use units::{Gap, UnitLedger};
 pub use window::Flight;
 
@@ -41,6 +43,12 @@ pub enum Rule {
     FrameUnchanged,
     /// No frame is left out while nothing is down for longer than a frame lives.
     FrameArrives,
+    /// A byte of a memory operation is placed once.
+    TransferOnce,
+    /// A byte of a memory operation is placed where it belongs, unchanged, and nowhere else.
+    TransferBytes,
+    /// A memory operation ends once, when all its bytes are there.
+    TransferEnds,
     /// Nothing is accepted that nobody sent.
     Forgery,
     /// Nobody is accepted under a name that has a public key without holding that key.
@@ -89,6 +97,9 @@ impl Rule {
         Rule::FrameOrder,
         Rule::FrameUnchanged,
         Rule::FrameArrives,
+        Rule::TransferOnce,
+        Rule::TransferBytes,
+        Rule::TransferEnds,
         Rule::Forgery,
         Rule::Identity,
         Rule::Memory,

@@ -1,7 +1,7 @@
 //! The observer: sees the whole network from outside, and holds what the nodes
 //! say and do against it.
 
-use super::{Calls, Checked, Rule, StreamLedger, UnitLedger, Violation};
+use super::{Calls, Checked, Rule, StreamLedger, TransferLedger, UnitLedger, Violation};
 use crate::attack::is_strangers;
 use crate::net::{During, MS, Network, Ns, Packet, Quality, WORKING_DELAY_MAX_NS};
 use crate::workload::{Plan, UnitKind};
@@ -73,6 +73,8 @@ pub struct Observer {
     pub streams: StreamLedger,
     /// Messages and frames.
     pub units: UnitLedger,
+    /// Memory operations.
+    pub transfers: TransferLedger,
     /// The hosts.
     pub hosts: Vec<HostView>,
     /// When the last datagrams on a path were handled: by receiver, sender, link.
@@ -116,6 +118,7 @@ impl Observer {
         Observer {
             streams: StreamLedger::new(plan.streams.clone()),
             units: UnitLedger::new(plan.flows.clone()),
+            transfers: TransferLedger::new(plan.transfers.clone()),
             hosts: datagram_bytes_max.into_iter().map(view).collect(),
             handled: BTreeMap::new(),
             strangers: BTreeMap::new(),
@@ -165,6 +168,7 @@ impl Observer {
         for other in 0..hosts {
             self.streams.void_between(host, other);
             self.units.excuse(host, other);
+            self.transfers.forgotten(host, other);
         }
     }
 
@@ -180,6 +184,7 @@ impl Observer {
         view.renews[host] = true;
         self.streams.void_between(host, other);
         self.units.excuse(host, other);
+        self.transfers.forgotten(host, other);
     }
 
     /// Since when both of these run without a break.

@@ -45,6 +45,8 @@ pub fn draw(seed: u64, size: Size) -> Schedule {
     let mut crowd = r.fork(7);
     let crowd = draw_plan::crowd(&mut crowd, schedule.hosts.len(), slowest, size.streams);
     schedule.plan.streams.extend(crowd);
+    let count = schedule.hosts.len();
+    schedule.plan.transfers = draw_plan::transfers(&mut r.fork(8), count, slowest);
     schedule
 }
 

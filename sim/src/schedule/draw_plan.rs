@@ -4,7 +4,7 @@
 use crate::net::{MS, Ns};
 use crate::random::Random;
 use crate::workload::{
-    Ending, FlowPlan, Pace, Plan, Reader, StreamPlan, UNIT_HEADER_BYTES, UnitKind,
+    Ending, FlowPlan, Pace, Plan, Reader, StreamPlan, TransferPlan, UNIT_HEADER_BYTES, UnitKind,
 };
 use tabane_proto::op::Policy;
 
@@ -95,6 +95,26 @@ pub fn crowd(
         let (from, to) = two_of(r, hosts);
         stream(r, from, to, budget)
     })
+}
+
+/// Puts and gets between some hosts' memories.
+pub fn transfers(r: &mut Random, hosts: usize, slowest_bps: u64) -> Vec<TransferPlan> {
+    if !r.percent(35) {
+        return Vec::new();
+    }
+    let count = r.pick(&[1, 3, 10, 60]);
+    let budget = (slowest_bps / 8 / count).min(600 * KB);
+    let one = |_| {
+        let (from, to) = two_of(r, hosts);
+        TransferPlan {
+            from,
+            to,
+            is_put: r.percent(50),
+            bytes: pick_bytes(r, budget),
+            start: start(r) + r.below(600) * MS,
+        }
+    };
+    (0..count).map(one).collect()
 }
 
 /// Two of so many hosts.

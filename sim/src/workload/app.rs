@@ -3,12 +3,14 @@
 
 use super::{
     Ending, FlowPlan, GIVE_UP_CODE, Pace, Reader, StreamPlan, UnitKind, content, stream_key,
+    transfer_key,
 };
-use crate::check::{Checked, Observer, Violation};
+use crate::check::{Checked, Observer, Violation, handle};
 use crate::mutant::Tap;
 use crate::net::{MS, Ns};
 use std::collections::BTreeMap;
-use tabane_proto::op::{OpError, OpEvent};
+use tabane_proto::op::{Get, OpError, OpEvent, Put, Region};
+use tabane_proto::wire::{PutTarget, Stretch};
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 /// A refused operation is tried again after this long.
@@ -90,6 +92,7 @@ impl App {
         self.connected[peer] = true;
         if restarted {
             observer.units.excuse(self.host, peer);
+            observer.transfers.excuse(self.host, peer);
             self.replan(now, peer, observer);
         }
     }
@@ -174,6 +177,16 @@ impl App {
             }
             OpEvent::MessagesBroken { .. } => s.observer.units.excuse(self.host, peer),
             OpEvent::Finished(_) | OpEvent::MessageReady | OpEvent::MessageRoom => {}
+            OpEvent::Operation { token, status } => {
+                for _ in 0..s.tap.endings() {
+                    s.observer.transfers.ended(now, token, status)?;
+                }
+            }
+            OpEvent::Written {
+                key,
+                immediate,
+                bytes,
+            } => s.observer.transfers.told(now, key, immediate, bytes)?,
         }
         Ok(())
     }
@@ -222,8 +235,81 @@ impl App {
             self.write(i, s)?;
         }
         self.receive_units(s)?;
+        let transfers_at = self.transfer(s);
+        s.observer.transfers.look(s.now)?;
         self.forget_ended();
-        Ok(self.next_act(s))
+        Ok(self.next_act(s).into_iter().chain(transfers_at).min())
+    }
+
+    /// Registers regions that others are to reach, and begins what is due. Returns when it is to be looked again.
+    fn transfer(&mut self, s: &mut Scene<'_>) -> Option<Ns> {
+        let mut next = None;
+        for index in 0..s.observer.transfers.count() {
+            let Some((plan, attempt)) = s.observer.transfers.due(index) else {
+                continue;
+            };
+            let key = transfer_key(index, attempt);
+            if plan.to == self.host && !s.observer.transfers.is_registered(index) {
+                let region = Region {
+                    handle: handle(index, attempt),
+                    bytes: plan.bytes,
+                    origin: 0,
+                    is_readable: !plan.is_put,
+                    is_writable: plan.is_put,
+                };
+                let registered = s.node.register_region(key, region);
+                if matches!(registered, Ok(()) | Err(OpError::KeyInUse)) {
+                    s.observer.transfers.registered(index);
+                }
+            }
+            // Of what is under way its end is told; the other end registers unseen.
+            if plan.from == self.host || plan.to == self.host {
+                let at = (s.now + RETRY_NS).max(plan.start);
+                next = Some(next.map_or(at, |next: Ns| next.min(at)));
+            }
+            let is_due = plan.from == self.host && plan.start <= s.now && self.connected[plan.to];
+            let Some(peer) = s.peer_ids[plan.to].filter(|_| is_due) else {
+                continue;
+            };
+            if !s.observer.transfers.may_begin(index) {
+                continue;
+            }
+            let (handle, stretch) = (
+                handle(index, attempt),
+                Stretch {
+                    key,
+                    base: 0,
+                    total: plan.bytes,
+                },
+            );
+            let begun = match plan.is_put {
+                true => s.node.put(
+                    s.local,
+                    peer,
+                    Put {
+                        handle,
+                        target: PutTarget {
+                            to: stretch,
+                            immediate: Some(!key),
+                        },
+                        token: handle,
+                    },
+                ),
+                false => s.node.get(
+                    s.local,
+                    peer,
+                    Get {
+                        from: stretch,
+                        handle,
+                        token: handle,
+                    },
+                ),
+            };
+            if begun.is_ok() {
+                s.observer.transfers.begun(index);
+            }
+        }
+        next
     }
 
     fn forget_ended(&mut self) {

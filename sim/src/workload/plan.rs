@@ -167,6 +167,26 @@ pub fn stream_key(service: u32, back: bool) -> u64 {
     mix(0x5eed_0000_0000 | u64::from(service)) ^ u64::from(back)
 }
 
+/// Bytes to be put into, or got from, another host's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransferPlan {
+    /// Who begins it.
+    pub from: usize,
+    /// Whose region it is.
+    pub to: usize,
+    /// Bytes go there; else they come from there.
+    pub is_put: bool,
+    /// How many.
+    pub bytes: u64,
+    /// When.
+    pub start: Ns,
+}
+
+/// The key of the region, and of the content, of an attempt at the plan at `index`.
+pub fn transfer_key(index: usize, attempt: u16) -> u64 {
+    mix(0x7a45_0000_0000 | (index as u64) << 16 | u64::from(attempt))
+}
+
 /// Everything the applications of a run do.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -174,6 +194,8 @@ pub struct Plan {
     pub streams: Vec<StreamPlan>,
     /// The flows.
     pub flows: Vec<FlowPlan>,
+    /// The transfers.
+    pub transfers: Vec<TransferPlan>,
 }
 
 #[cfg(test)]

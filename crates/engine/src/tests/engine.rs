@@ -101,6 +101,7 @@ impl Pair {
                     address: ip(node),
                 }],
                 spin: Duration::ZERO,
+                features: 0,
                 guests: None,
             };
             let poller = Arc::new(Poller::new().unwrap());

@@ -50,6 +50,7 @@ impl Host {
             receive_buffer_bytes: links.receive_buffer_bytes(),
             links: links.configs(),
             op_limits: OpLimits::default(),
+            features: 0,
             guests: None,
         };
         let mut node = Node::new(now, config, [1; 32]).unwrap();

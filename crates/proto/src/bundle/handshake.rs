@@ -7,7 +7,7 @@ use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
 use crate::context::{Context, Event, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, PublicKey, Responder};
 use crate::link::PathState;
-use crate::wire::{FEATURES, Hello, Kind, Name, VERSION};
+use crate::wire::{FEATURE_MEMORY, Hello, Kind, Name, VERSION};
 use crate::{LinkId, PeerId, Time};
 
 /// Who is called: its number, its name, and its public key if the configuration has one.
@@ -25,7 +25,7 @@ fn hello(context: &Context, to: Name, session: u32, bundle: u64, peer_bundle: u6
         bundle,
         peer_bundle,
         receive_buffer_bytes: context.config.receive_buffer_bytes,
-        features: FEATURES,
+        features: context.config.features,
     }
 }
 
@@ -173,7 +173,8 @@ impl Bundle {
             public: responder.peer(),
         };
         let (response, keys) = responder.respond(&answer);
-        let session = Session::new(now, local, &hello, keys, shown, false);
+        let features = context.config.features;
+        let session = Session::new(now, local, &hello, keys, shown, features, false);
         let answer_bytes = response.len();
         context.answer(link, from, response.clone());
         if self.answered_inits.len() == ANSWERED_INITS {
@@ -226,7 +227,8 @@ impl Bundle {
         };
         self.sessions.initiation = None;
         let fresh = !self.sessions.continues(&hello);
-        let session = Session::new(now, local, &hello, keys, shown, true);
+        let features = context.config.features;
+        let session = Session::new(now, local, &hello, keys, shown, features, true);
         let my_bundle = self.sessions.my_bundle;
         self.install(
             now,
@@ -291,7 +293,7 @@ impl Bundle {
         }
         self.wrong_keys = 0;
         self.sessions.my_bundle = my_bundle;
-        self.sessions.peer_bundle = peer.bundle;
+        let has_met = core::mem::replace(&mut self.sessions.peer_bundle, peer.bundle) != 0;
         self.peer_buffer_bytes = peer.receive_buffer_bytes;
         for dropped in self
             .sessions
@@ -301,8 +303,15 @@ impl Bundle {
         {
             context.sessions.remove(&dropped);
         }
+        if fresh && has_met {
+            self.ops.reset();
+        }
+        // Otherwise nothing of what programs have begun since was sent.
         if fresh {
             self.reset(now, context);
+        }
+        if self.features() & FEATURE_MEMORY == 0 {
+            self.ops.break_memory();
         }
         self.set_away(now, false);
     }
@@ -351,6 +360,7 @@ impl Bundle {
             context.sessions.remove(&i.local);
         }
         self.sessions = Sessions::after_goodbye(now, context.random.u64().max(1));
+        self.ops.reset();
         self.reset(now, context);
         if self.was_up {
             context.event(Event::PeerDown {

@@ -359,9 +359,8 @@ impl Bundle {
         self.rebuild_path(now, id, context);
     }
 
-    /// Begins afresh: the peer restarted, or this is the first session.
+    /// The paths begin afresh: the peer restarted, or this is the first session.
     fn reset(&mut self, now: Time, context: &Context) {
-        self.ops.reset();
         self.mirror.clear();
         self.replies.clear();
         self.fates.clear();
@@ -704,6 +703,11 @@ impl Bundle {
         self.sessions.current.is_some() && self.state == PeerState::Up
     }
 
+    /// What both ends can beyond this version, a bit each; nothing while there is no session.
+    pub fn features(&self) -> u64 {
+        self.sessions.current.as_ref().map_or(0, |s| s.features)
+    }
+
     pub const fn sessions(&self) -> &Sessions {
         &self.sessions
     }
@@ -721,7 +725,7 @@ impl Bundle {
             since: self.since,
             session_since: session.map(|s| s.since),
             public: session.and_then(|s| s.shown.public.filter(|k| self.config.public == Some(*k))),
-            features: session.map_or(0, |s| s.features),
+            features: self.features(),
             paths: self
                 .paths
                 .iter()

@@ -9,7 +9,7 @@ use crate::context::{Context, Rejection};
 use crate::crypto::OpenError;
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
-use crate::wire::{Header, LinkVerdict, Record, Records};
+use crate::wire::{FEATURE_MEMORY, Header, LinkVerdict, MemoryRecord, Record, Records};
 use crate::{LinkId, Time};
 
 /// How a packet came.
@@ -140,6 +140,10 @@ impl Bundle {
                     self.ops.on_message_window(limit, window);
                     Ok(())
                 }
+                Record::Extension { code, data } => {
+                    self.on_extension(code, data, context);
+                    Ok(())
+                }
                 other => {
                     self.on_path_record(arrival, other, context);
                     Ok(())
@@ -150,6 +154,20 @@ impl Bundle {
             }
         }
         kinds
+    }
+
+    /// Records of a feature, if it is in use.
+    fn on_extension(&mut self, code: u8, data: &[u8], context: &mut Context) {
+        if !MemoryRecord::is_one(code) || self.features() & FEATURE_MEMORY == 0 {
+            return;
+        }
+        match MemoryRecord::read(code, data) {
+            Err(_) => context.stats.bad_record += 1,
+            Ok(record) => {
+                let result = self.ops.on_memory(&record, &mut context.reach);
+                context.stats.violation += u64::from(result.is_err());
+            }
+        }
     }
 
     /// Records about paths and the bundle itself.

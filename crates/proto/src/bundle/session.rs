@@ -9,7 +9,7 @@
 use core::time::Duration;
 
 use crate::crypto::{ClusterKey, Initiator, PublicKey, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
-use crate::wire::{FEATURES, Header, Hello};
+use crate::wire::{Header, Hello};
 use crate::{Random, Time};
 
 /// A handshake is repeated after this long at first …
@@ -99,6 +99,7 @@ impl Session {
         peer: &Hello,
         keys: SessionKeys,
         shown: Credentials,
+        features: u64,
         initiated_here: bool,
     ) -> Self {
         Session {
@@ -106,7 +107,7 @@ impl Session {
             remote: peer.session,
             keys,
             shown,
-            features: FEATURES & peer.features,
+            features: features & peer.features,
             rekey_asked: None,
             ends_at: None,
             since: now,

@@ -237,7 +237,7 @@ impl Bundle {
             self.write_waited(now, &mut w);
         }
         self.contents.clear();
-        while let Some(content) = self.ops.write_segment(now, &mut w) {
+        while let Some(content) = self.ops.write_segment(now, &context.reach, &mut w) {
             self.contents.push(content);
         }
         if self.contents.is_empty() && w.len() == HEADER_BYTES {
@@ -302,7 +302,7 @@ impl Bundle {
             let mut w = self.begin(id, datagram_bytes, buffer)?;
             self.contents.clear();
             while let Some(&(_, content)) = self.mirror.front().filter(|(path, _)| *path == id) {
-                match self.ops.write_again(now, &content, &mut w) {
+                match self.ops.write_again(now, &content, &context.reach, &mut w) {
                     Some(written) => self.contents.push(written),
                     None if self.contents.is_empty() => {}
                     None => break,

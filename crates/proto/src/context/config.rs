@@ -73,6 +73,9 @@ pub struct NodeConfig {
     pub links: Vec<LinkConfig>,
     /// Bounds on what streams, messages and frames may hold, per peer.
     pub op_limits: OpLimits,
+    /// What it can beyond the protocol's version, a bit each; in use with peers that can it, too. See
+    /// [`FEATURE_MEMORY`](crate::wire::FEATURE_MEMORY).
+    pub features: u64,
     /// Who may call though it was not added; nobody without.
     pub guests: Option<Guests>,
 }

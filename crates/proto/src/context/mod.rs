@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use crate::Random;
 use crate::crypto::{ClusterKey, Identity};
 use crate::limits::LINKS_MAX;
-use crate::op::{OpEvent, Rest};
+use crate::op::{OpEvent, Reach, Rest};
 use crate::wire::Name;
 use crate::{LinkId, PeerId};
 
@@ -59,6 +59,8 @@ pub(crate) struct Context {
     pub budget: Budget,
     /// Who sends how much to us.
     pub crowd: Crowd,
+    /// The memory that operations of all bundles reach.
+    pub reach: Reach,
     /// Who has sent all there was, since it was last asked.
     pub ran_out: RanOut,
     /// Content came since it was last asked.

@@ -4,11 +4,20 @@ use super::{Node, Peer, met};
 use crate::bundle::Bundle;
 use crate::context::RanOut;
 use crate::link::Watch;
-use crate::op::{Message, OpError, Policy, Read};
+use crate::op::{Get, Memory, Message, OpError, Policy, Put, Read, Region};
+use crate::wire::FEATURE_MEMORY;
 use crate::{PeerId, StreamId, Time};
 
 /// Peers that are asked for a spare buffer before one is made.
 const FRAME_PEERS_MAX: usize = 8;
+
+/// The bundle, if its peer has memory operations as far as is known.
+fn offering(bundle: &mut Bundle) -> Result<&mut Bundle, OpError> {
+    match !bundle.connected() || bundle.features() & FEATURE_MEMORY != 0 {
+        true => Ok(bundle),
+        false => Err(OpError::NotOffered),
+    }
+}
 
 impl Node {
     /// The bundle to a peer that was ever met. To one that was not there is no stream.
@@ -351,6 +360,49 @@ impl Node {
             .is_none_or(|bundle| bundle.ops.is_readable(stream))
     }
 
+    /// What memory operations read from and write to, of this end's programs: without, nothing is there. To be called
+    /// before the first of them, and before a region is registered.
+    pub fn set_memory(&mut self, memory: Box<dyn Memory>) {
+        self.context.reach.memory = memory;
+    }
+
+    /// Lets all peers reach a region by `key`, which should be random: who knows it may.
+    ///
+    /// # Errors
+    /// [`OpError::KeyInUse`], [`OpError::Full`].
+    pub fn register_region(&mut self, key: u64, region: Region) -> Result<(), OpError> {
+        self.context.reach.regions.register(key, region)
+    }
+
+    /// Nobody reaches the region of this key from now on: what is under way with it fails at its beginner's. Whether there
+    /// was one.
+    pub fn deregister_region(&mut self, key: u64) -> bool {
+        self.context.reach.regions.deregister(key)
+    }
+
+    /// The region of this key.
+    pub fn region(&self, key: u64) -> Option<&Region> {
+        self.context.reach.regions.get(key)
+    }
+
+    /// Begins to put bytes into a region of `peer`'s. [`OpEvent::Operation`](crate::op::OpEvent::Operation) tells of its end;
+    /// until then its bytes must stay as they are.
+    ///
+    /// # Errors
+    /// [`OpError`]: unknown peer, too large, or as many are under way as may be.
+    pub fn put(&mut self, now: Time, peer: PeerId, put: Put) -> Result<(), OpError> {
+        self.begin(now, peer, |b| offering(b)?.ops.put(put))
+    }
+
+    /// Begins to get bytes from a region of `peer`'s. [`OpEvent::Operation`](crate::op::OpEvent::Operation) tells of its end;
+    /// until then where they go is not to be used.
+    ///
+    /// # Errors
+    /// As [`put`](Node::put).
+    pub fn get(&mut self, now: Time, peer: PeerId, get: Get) -> Result<(), OpError> {
+        self.begin(now, peer, |b| offering(b)?.ops.get(get))
+    }
+
     /// Sends a reliable message of at most
     /// [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX) bytes, ordered within its flow.
     ///
@@ -366,6 +418,42 @@ impl Node {
         policy: Policy,
     ) -> Result<(), OpError> {
         self.begin(now, peer, |b| b.ops.send_message(flow, tag, data, policy))
+    }
+
+    /// As [`send_message`](Node::send_message), of `len` bytes that are not in one place: `fill` appends them.
+    ///
+    /// # Errors
+    /// As [`send_message`](Node::send_message); `fill` is not called then.
+    pub fn send_message_with(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        flow: u32,
+        len: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), OpError> {
+        self.begin(now, peer, |b| {
+            b.ops
+                .send_message_with(flow, None, len, Policy::Stripe, fill)
+        })
+    }
+
+    /// Bytes sent to `peer` that are not known to have arrived.
+    pub fn in_flight_bytes(&self, peer: PeerId) -> usize {
+        self.known(peer).map_or(0, |b| b.ops.in_flight_bytes())
+    }
+
+    /// Whether something was accepted for `peer` that is not known to have arrived.
+    pub fn has_unacknowledged(&self, peer: PeerId) -> bool {
+        let owes = |b: &Bundle| b.ops.in_flight_bytes() + b.ops.queued_bytes() > 0;
+        self.known(peer).is_some_and(owes)
+    }
+
+    /// Gives the buffer of a received message back.
+    pub fn recycle_message(&mut self, peer: PeerId, buffer: Vec<u8>) {
+        if let Some(bundle) = met(&mut self.peers, peer) {
+            bundle.ops.recycle(buffer);
+        }
     }
 
     /// The next message that `peer` sent.

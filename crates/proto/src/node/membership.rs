@@ -32,13 +32,7 @@ impl Node {
         Ok(self.insert_peer(now, first_call, name, peer))
     }
 
-    fn insert_peer(
-        &mut self,
-        now: Time,
-        first_call: Time,
-        name: Name,
-        peer: PeerConfig,
-    ) -> PeerId {
+    fn insert_peer(&mut self, now: Time, first_call: Time, name: Name, peer: PeerConfig) -> PeerId {
         let id = self.free_number();
         self.names.insert(peer.name.clone(), id);
         let mut absent = Absent::new(now, first_call, id, name, peer, &mut self.context);

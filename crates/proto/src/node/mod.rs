@@ -19,7 +19,7 @@ use crate::context::{
 use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
-use crate::op::{OpEvent, Rest};
+use crate::op::{OpEvent, Reach, Rest};
 use crate::wire::{Header, Kind, Name, Reader};
 use crate::{LinkId, PathStats, PeerId, Time};
 
@@ -157,6 +157,7 @@ impl Node {
                 crowd: Crowd::default(),
                 ran_out: RanOut::default(),
                 content_arrived: false,
+                reach: Reach::default(),
             },
             socket_full: 0,
             kernel_down: 0,

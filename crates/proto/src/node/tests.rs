@@ -2,6 +2,7 @@
 
 mod absent;
 mod events;
+mod guests;
 mod identities;
 mod keys;
 mod membership;
@@ -57,6 +58,7 @@ fn config(node: usize, key: u8, wire: WireMode) -> NodeConfig {
         receive_buffer_bytes: 4 << 20,
         links: vec![link(0), link(1)],
         op_limits: OpLimits::default(),
+        features: 0,
         guests: None,
     }
 }

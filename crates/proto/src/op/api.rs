@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::StreamId;
+use crate::wire::MemoryStatus;
 
 /// How content is spread over the paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -79,6 +80,22 @@ pub enum OpEvent {
     MessageReady,
     /// [`send_message`](super::Ops::send_message), once full, takes messages again.
     MessageRoom,
+    /// A put or get of this end is over.
+    Operation {
+        /// What it was begun with.
+        token: u64,
+        /// How it ended.
+        status: MemoryStatus,
+    },
+    /// All bytes of a put of the peer's are there, which said that the program is to be told.
+    Written {
+        /// Of the region.
+        key: u64,
+        /// What the peer has the program told.
+        immediate: u64,
+        /// How many bytes it was.
+        bytes: u64,
+    },
 }
 
 /// An operation that the caller must do otherwise.
@@ -103,6 +120,10 @@ pub enum OpError {
         /// How long it may be, in bytes.
         bytes_max: usize,
     },
+    /// Another region has this key.
+    KeyInUse,
+    /// The peer has no memory operations.
+    NotOffered,
 }
 
 impl fmt::Display for OpError {
@@ -118,8 +139,10 @@ impl fmt::Display for OpError {
             }
             OpError::Full => f.write_str("the send queue is full; try again when there is room"),
             OpError::TooLarge { bytes_max } => {
-                write!(f, "longer than {bytes_max} bytes, the longest message")
+                write!(f, "longer than {bytes_max} bytes, the longest there may be")
             }
+            OpError::KeyInUse => f.write_str("another region has this key"),
+            OpError::NotOffered => f.write_str("the peer has no memory operations"),
         }
     }
 }
@@ -148,6 +171,10 @@ pub enum Violation {
     BadMessage,
     /// Pieces so small and scattered that remembering them would cost too much.
     TooScattered,
+    /// More memory operations at once than there may be.
+    TooManyOperations,
+    /// A memory operation that was never begun.
+    UnknownOperation,
 }
 
 impl fmt::Display for Violation {
@@ -162,6 +189,8 @@ impl fmt::Display for Violation {
             Violation::UnitLength => "length of a frame or message out of range or changed",
             Violation::BadMessage => "malformed message",
             Violation::TooScattered => "too many separate pieces",
+            Violation::TooManyOperations => "too many memory operations",
+            Violation::UnknownOperation => "a memory operation that was never begun",
         })
     }
 }
@@ -198,6 +227,8 @@ pub struct OpStats {
     pub frames_crowded_out: u64,
     /// Pieces that had arrived before.
     pub pieces_duplicate: u64,
+    /// Memory operations of the peer's that were refused.
+    pub accesses_refused: u64,
     /// Messages handed over.
     pub messages_delivered: u64,
     /// Messages acknowledged by the peer.

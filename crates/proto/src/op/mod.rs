@@ -1,5 +1,5 @@
 //! What a bundle carries: byte streams, messages and frames, cut into segments
-//! and rejoined.
+//! and rejoined, and bytes between the memories of both ends.
 //!
 //! One [`Ops`] per bundle. It knows no packets and no paths: the bundle asks it
 //! to [write segments](Ops::write_segment) into packets, tells it the
@@ -12,6 +12,7 @@
 mod api;
 mod frame;
 mod limits;
+mod memory;
 mod message;
 mod operations;
 mod queue;
@@ -26,10 +27,12 @@ mod window;
 
 pub use api::{Message, OpError, OpEvent, OpStats, Policy, Read, Violation};
 pub use limits::*;
+pub use memory::{Get, Memory, Put, REGIONS_MAX, Reach, Region, Regions};
 pub use stream::Rest;
 
 use crate::Time;
 use frame::{FrameReceiver, FrameSender};
+use memory::MemoryOperations;
 use message::{MessageReceiver, MessageSender};
 use shared::Shared;
 use stream::Streams;
@@ -43,6 +46,7 @@ pub struct Ops {
     messages_out: MessageSender,
     messages_in: MessageReceiver,
     streams: Streams,
+    memory: MemoryOperations,
 }
 
 impl Ops {
@@ -56,6 +60,7 @@ impl Ops {
             messages_out: MessageSender::default(),
             messages_in: MessageReceiver::default(),
             streams: Streams::new(opens_even_streams),
+            memory: MemoryOperations::default(),
         }
     }
 
@@ -130,6 +135,7 @@ impl Ops {
         self.messages_in.reset(&mut self.shared);
         self.frames_in.reset(&mut self.shared);
         self.streams.restart(&mut self.shared);
+        self.memory.reset(&mut self.shared);
         for (since, flow, frame) in unsent {
             self.frames_out.push(since, flow, frame, &mut self.shared);
         }
@@ -141,6 +147,7 @@ impl Ops {
         self.shared.chunks.trim();
         self.shared.trim();
         self.streams.trim();
+        self.memory.trim();
         self.messages_in.trim();
         self.messages_out.trim();
         self.frames_in.trim();
@@ -156,6 +163,7 @@ impl Ops {
             + self.messages_out.memory_bytes()
             + self.messages_in.memory_bytes()
             + self.streams.memory_bytes()
+            + self.memory.memory_bytes()
     }
 
     /// What happened so far, and what is there.

@@ -1,6 +1,6 @@
 //! What an application does: send and receive frames, messages, streams.
 
-use super::{Message, OpError, Ops, Policy, Read};
+use super::{Get, Message, OpError, Ops, Policy, Put, Read};
 use crate::limits::FRAME_BYTES_MAX;
 use crate::{StreamId, Time};
 
@@ -90,14 +90,58 @@ impl Ops {
         data: &[u8],
         policy: Policy,
     ) -> Result<(), OpError> {
+        self.send_message_with(flow, tag, data.len(), policy, |unit| {
+            unit.extend_from_slice(data);
+        })
+    }
+
+    /// As [`send_message`](Ops::send_message), of `len` bytes that are not in one place: `fill` appends them.
+    ///
+    /// # Errors
+    /// As [`send_message`](Ops::send_message); `fill` is not called then.
+    pub fn send_message_with(
+        &mut self,
+        flow: u32,
+        tag: Option<u64>,
+        len: usize,
+        policy: Policy,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), OpError> {
         self.messages_out
-            .push(flow, tag, data, policy, &mut self.shared)
+            .push((flow, tag), len, fill, policy, &mut self.shared)
     }
 
     /// The next message from the peer. Until it is fetched it uses the
     /// window granted to the peer.
     pub fn receive_message(&mut self) -> Option<Message> {
         self.messages_in.pop(&mut self.shared)
+    }
+}
+
+/// Memory.
+impl Ops {
+    /// Begins a put; [`OpEvent::Operation`](super::OpEvent::Operation) tells of its end. Until then its bytes must stay as they are.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`] beyond [`OPERATION_BYTES_MAX`](crate::wire::OPERATION_BYTES_MAX); [`OpError::Full`] while
+    /// [`OPERATIONS_MAX`](crate::wire::OPERATIONS_MAX) are under way.
+    pub fn put(&mut self, put: Put) -> Result<(), OpError> {
+        self.memory.put(put, &mut self.shared)
+    }
+
+    /// Begins a get; [`OpEvent::Operation`](super::OpEvent::Operation) tells of its end. Until then where its bytes go is not to be used.
+    ///
+    /// # Errors
+    /// As [`put`](Ops::put).
+    pub fn get(&mut self, get: Get) -> Result<(), OpError> {
+        self.memory.get(get, &mut self.shared)
+    }
+}
+
+impl Ops {
+    /// The peer has no memory operations: those that were begun are broken.
+    pub fn break_memory(&mut self) {
+        self.memory.reset(&mut self.shared);
     }
 }
 

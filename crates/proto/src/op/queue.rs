@@ -19,6 +19,8 @@ pub(super) enum Source {
     Messages(u32),
     /// A stream, by its id.
     Stream(u64),
+    /// Bytes of a memory operation, by slot and generation.
+    Transfer(u32, u32),
 }
 
 /// What came of asking a source for new content.

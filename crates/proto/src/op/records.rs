@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::queue::Source;
-use super::{Ops, Violation};
+use super::{Ops, Reach, Violation};
 use crate::Time;
-use crate::wire::{StreamSegment, UnitClass, UnitSegment};
+use crate::wire::{MemoryRecord, StreamSegment, UnitClass, UnitSegment};
 
 impl Ops {
     /// A piece of a frame or message came.
@@ -18,6 +18,18 @@ impl Ops {
             UnitClass::Frame => self.frames_in.on_piece(now, seg, &mut self.shared),
             UnitClass::Message => self.messages_in.on_piece(seg, &mut self.shared),
         }
+    }
+
+    /// The peer says something of a memory operation.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_memory(
+        &mut self,
+        record: &MemoryRecord<'_>,
+        reach: &mut Reach,
+    ) -> Result<(), Violation> {
+        self.memory.on_record(record, reach, &mut self.shared)
     }
 
     /// A piece of a stream came.

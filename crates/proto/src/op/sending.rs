@@ -3,10 +3,13 @@
 use super::limits::{FRAME_WINDOW_BYTES, MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES};
 use super::queue::{Source, SourceState, Turns, Written};
 use super::shared::{Control, Lost};
-use super::{Ops, Policy};
+use super::{Ops, Policy, Reach};
 use crate::Time;
 use crate::segment::{Content, Fate};
 use crate::wire::{Record, UnitClass, Writer};
+
+/// What is to be written does not fit into the packet.
+struct NoRoom;
 
 impl Ops {
     /// Whether there is something to send.
@@ -21,11 +24,13 @@ impl Ops {
         self.frames_out.queued_bytes()
             + self.messages_out.queued_bytes()
             + self.streams.queued_bytes()
+            + self.memory.out.queued_bytes()
     }
 
     /// What who sends the most of what is queued has under way at most, in bytes.
     pub fn window_bytes(&self) -> u64 {
-        if self.frames_out.queued_bytes() >= self.streams.queued_bytes() {
+        let others = self.streams.queued_bytes() + self.memory.out.queued_bytes();
+        if self.frames_out.queued_bytes() >= others {
             FRAME_WINDOW_BYTES
         } else {
             self.shared.limits.stream_send_bytes as u64
@@ -37,6 +42,7 @@ impl Ops {
         self.frames_out.units.in_flight_bytes()
             + self.messages_out.units.in_flight_bytes()
             + self.streams.in_flight_bytes()
+            + self.memory.out.in_flight_bytes()
     }
 
     /// Bytes lost and not sent again yet.
@@ -44,20 +50,29 @@ impl Ops {
         self.frames_out.units.lost_bytes()
             + self.messages_out.units.lost_bytes()
             + self.streams.lost_bytes()
+            + self.memory.out.lost_bytes()
     }
 
     /// Writes the best next record that fits into `w`: control, which is short
     /// and lets the peer go on, then lost content, then new content of whose turn
     /// it is. `None` if there is nothing, or no useful room. To be called until then.
     #[inline]
-    pub fn write_segment(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
+    pub fn write_segment(
+        &mut self,
+        now: Time,
+        reach: &Reach,
+        w: &mut Writer<'_>,
+    ) -> Option<Content> {
         self.set_time(now);
         let content = if self.shared.control.is_empty() && self.shared.lost.is_empty() {
-            self.write_new(now, w)?
+            // An answer whose region is gone leaves a control record.
+            self.write_new(now, reach, w)
+                .or_else(|| self.write_control(w))?
         } else {
             self.write_control(w)
-                .or_else(|| self.write_lost(now, w))
-                .or_else(|| self.write_new(now, w))?
+                .or_else(|| self.write_lost(now, reach, w))
+                .or_else(|| self.write_new(now, reach, w))
+                .or_else(|| self.write_control(w))?
         };
         self.shared.stats.segments_sent += 1;
         Some(content)
@@ -74,6 +89,13 @@ impl Ops {
                 Control::MessageWindow => {
                     let (limit, window) = self.shared.message_window.announce();
                     Some(Record::MessageWindow { limit, window })
+                }
+                Control::Get(_) | Control::OperationDone(_) => {
+                    match self.write_memory_control(control, w) {
+                        Some(Ok(content)) => return Some(content),
+                        Some(Err(NoRoom)) => return None,
+                        None => continue,
+                    }
                 }
                 of_stream => self.streams.control_record(of_stream),
             };
@@ -98,6 +120,7 @@ impl Ops {
                     self.shared.message_window.queued = false;
                     Content::MessageWindow
                 }
+                Control::Get(_) | Control::OperationDone(_) => continue,
             };
             if let Some(record) = record {
                 record.write(w);
@@ -107,8 +130,31 @@ impl Ops {
         None
     }
 
+    /// The first control record, which is of a memory operation. `None`: it is not needed any more.
+    fn write_memory_control(
+        &mut self,
+        control: Control,
+        w: &mut Writer<'_>,
+    ) -> Option<Result<Content, NoRoom>> {
+        let (record, content) = match control {
+            Control::Get(operation) => (self.memory.request(operation), Content::Get { operation }),
+            Control::OperationDone(content) => (content.told(), content),
+            _ => (None, Content::BundleWindow),
+        };
+        let Some(record) = record else {
+            self.shared.control.pop_front();
+            return None;
+        };
+        if record.encoded_len() > w.room() {
+            return Some(Err(NoRoom));
+        }
+        self.shared.control.pop_front();
+        record.write(w);
+        Some(Ok(content))
+    }
+
     /// Lost content that is still worth it.
-    fn write_lost(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
+    fn write_lost(&mut self, now: Time, reach: &Reach, w: &mut Writer<'_>) -> Option<Content> {
         self.frames_out.expire(now, &mut self.shared);
         while let Some(&lost) = self.shared.lost.front() {
             let still = match lost {
@@ -117,6 +163,7 @@ impl Ops {
                     self.messages_out.units.has_lost(slot, generation)
                 }
                 Lost::Stream(id) => self.streams.has_lost(id),
+                Lost::Transfer(slot, generation) => self.memory.out.has_lost(slot, generation),
             };
             if !still {
                 self.shared.lost.pop_front();
@@ -126,6 +173,15 @@ impl Ops {
                 Lost::Frame(slot, _) => self.frames_out.units.write_lost(slot, w),
                 Lost::Message(slot, _) => self.messages_out.units.write_lost(slot, w),
                 Lost::Stream(id) => self.streams.write_lost(id, w),
+                Lost::Transfer(slot, generation) => {
+                    let shared = &mut self.shared;
+                    let out = &mut self.memory.out;
+                    let written = out.write_lost(slot, generation, reach, shared, w);
+                    if written.is_none() && !out.has_lost(slot, generation) {
+                        continue;
+                    }
+                    written
+                }
             }?;
             self.shared.stats.segments_resent += 1;
             return Some(content);
@@ -135,7 +191,7 @@ impl Ops {
 
     /// New content of whose turn it is.
     #[inline]
-    fn write_new(&mut self, now: Time, w: &mut Writer<'_>) -> Option<Content> {
+    fn write_new(&mut self, now: Time, reach: &Reach, w: &mut Writer<'_>) -> Option<Content> {
         if let Some(next) = self.shared.turns.to_sweep()
             && !self.with_state(next, |turns, state| turns.sweep(state))
         {
@@ -147,6 +203,9 @@ impl Ops {
                 Source::Frames(flow) => self.frames_out.write_next(now, flow, shared, w),
                 Source::Messages(index) => self.messages_out.write_next(index, shared, w),
                 Source::Stream(id) => self.streams.write_next(id, shared, w),
+                Source::Transfer(slot, generation) => {
+                    self.memory.write_next((slot, generation), reach, shared, w)
+                }
             };
             match written {
                 Written::Content(content) => return Some(content),
@@ -175,6 +234,7 @@ impl Ops {
             Source::Frames(flow) => Some(self.frames_out.state(flow)),
             Source::Messages(index) => Some(self.messages_out.state(index)),
             Source::Stream(id) => self.streams.state(id),
+            Source::Transfer(slot, generation) => self.memory.state(slot, generation),
         };
         if let Some(state) = state {
             act(&mut self.shared.turns, state);
@@ -222,6 +282,7 @@ impl Ops {
         &mut self,
         _now: Time,
         content: &Content,
+        reach: &Reach,
         w: &mut Writer<'_>,
     ) -> Option<Content> {
         let written = match *content {
@@ -244,6 +305,17 @@ impl Ops {
                 len,
                 fin,
             } => self.streams.write_again(id, offset, len, fin, w),
+            Content::Transfer {
+                slot,
+                generation,
+                offset,
+                len,
+            } => {
+                let range = offset..offset + u64::from(len);
+                self.memory
+                    .out
+                    .write_again((slot, generation), range, reach, w)
+            }
             _ => None,
         }?;
         self.shared.stats.segments_sent += 1;
@@ -286,8 +358,19 @@ impl Ops {
                 len,
                 fin,
             } => self.streams.on_acked(id, offset, len, fin, shared),
+            Content::Transfer {
+                slot,
+                generation,
+                offset,
+                len,
+            } => {
+                let range = offset..offset + u64::from(len);
+                self.memory.out.on_acked(slot, generation, range, shared);
+            }
             Content::StreamReset { id } => self.streams.on_reset_acked(id, shared),
-            Content::StreamStop { .. }
+            Content::Get { .. }
+            | Content::OperationDone { .. }
+            | Content::StreamStop { .. }
             | Content::StreamWindow { .. }
             | Content::BundleWindow
             | Content::MessageWindow => {}
@@ -321,6 +404,16 @@ impl Ops {
                 let new = self.streams.on_lost(id, offset, len, fin);
                 new.then_some(Lost::Stream(id))
             }
+            Content::Transfer {
+                slot,
+                generation,
+                offset,
+                len,
+            } => {
+                let range = offset..offset + u64::from(len);
+                let new = self.memory.out.on_lost(slot, generation, range);
+                new.then_some(Lost::Transfer(slot, generation))
+            }
             control => {
                 self.on_control_lost(control);
                 None
@@ -334,6 +427,8 @@ impl Ops {
         let control = match content {
             Content::StreamReset { id } => Control::Reset(id),
             Content::StreamStop { id } => Control::Stop(id),
+            Content::Get { operation } => Control::Get(operation),
+            Content::OperationDone { .. } => Control::OperationDone(content),
             Content::StreamWindow { id } if self.streams.window_lost(id) => {
                 Control::StreamWindow(id)
             }

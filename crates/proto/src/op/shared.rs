@@ -7,7 +7,7 @@ use super::queue::{Source, Turns};
 use super::stream::Rest;
 use super::window::{ReceiveWindow, SendWindow};
 use super::{OpEvent, OpStats};
-use crate::segment::{ChunkPool, Pool};
+use crate::segment::{ChunkPool, Content, Pool};
 use crate::{StreamId, Time};
 
 /// Something with lost content to be carried again.
@@ -19,6 +19,8 @@ pub(super) enum Lost {
     Message(u32, u32),
     /// A stream, by its id.
     Stream(u64),
+    /// Bytes of a memory operation, by slot and generation.
+    Transfer(u32, u32),
 }
 
 /// A control record to be sent, with its newest values.
@@ -34,6 +36,10 @@ pub(super) enum Control {
     BundleWindow,
     /// The window of the bundle's messages was raised.
     MessageWindow,
+    /// A get of this end was begun.
+    Get(u32),
+    /// An operation of the peer's is over: this is to arrive.
+    OperationDone(Content),
 }
 
 /// What streams, messages and frames of a bundle share.
@@ -135,7 +141,7 @@ impl Shared {
     pub fn window_of(&mut self, source: Source) -> &mut SendWindow {
         match source {
             Source::Messages(_) => &mut self.message_send_window,
-            Source::Stream(_) | Source::Frames(_) => &mut self.send_window,
+            Source::Stream(_) | Source::Frames(_) | Source::Transfer(..) => &mut self.send_window,
         }
     }
 

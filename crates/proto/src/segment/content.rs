@@ -1,7 +1,7 @@
 //! What a packet carried that must arrive: remembered per packet until its fate
 //! is known. Packets are never resent; their content is.
 
-use crate::wire::UnitClass;
+use crate::wire::{MemoryRecord, MemoryStatus, OperationKind, UnitClass};
 
 /// One piece of content in flight. Small and `Copy`: millions live in rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +30,31 @@ pub enum Content {
         /// How many bytes.
         len: u32,
     },
+    /// Bytes of a put, or of what a get of the peer's asked for.
+    Transfer {
+        /// Its place in the sender's store.
+        slot: u32,
+        /// Tells a reused slot from its former owner.
+        generation: u32,
+        /// Offset of the first byte.
+        offset: u64,
+        /// How many bytes.
+        len: u32,
+    },
+    /// What was asked for must be known to the peer.
+    Get {
+        /// The get's number.
+        operation: u32,
+    },
+    /// The peer must know how an operation of its own ended.
+    OperationDone {
+        /// Which kind.
+        kind: OperationKind,
+        /// Its number.
+        operation: u32,
+        /// How it ended.
+        status: MemoryStatus,
+    },
     /// A stream's reset must arrive.
     StreamReset {
         /// Stream number.
@@ -49,6 +74,24 @@ pub enum Content {
     BundleWindow,
     /// The newest window of the bundle's messages must arrive.
     MessageWindow,
+}
+
+impl Content {
+    /// The record of [`Content::OperationDone`], which says all there is.
+    pub(crate) const fn told(&self) -> Option<MemoryRecord<'static>> {
+        match *self {
+            Content::OperationDone {
+                kind,
+                operation,
+                status,
+            } => Some(MemoryRecord::Done {
+                kind,
+                operation,
+                status,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// What became of a piece of content.

@@ -7,9 +7,8 @@ use crate::limits::NAME_BYTES_MAX;
 /// The protocol version of this crate: nodes of different versions do not talk.
 pub const VERSION: u16 = 2;
 
-/// What this node can beyond what all nodes of this [`VERSION`] can: a bit each
-/// ([`Hello::features`]). Nothing yet.
-pub const FEATURES: u64 = 0;
+/// Memory operations: one of the [`Hello::features`].
+pub const FEATURE_MEMORY: u64 = 1 << 0;
 
 /// Length of [`HandshakeHeader`].
 pub const HANDSHAKE_HEADER_BYTES: usize = 8;

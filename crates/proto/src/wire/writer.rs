@@ -38,6 +38,12 @@ impl<'a> Writer<'a> {
         self.len += bytes.len();
     }
 
+    /// Appends `n` bytes, which the caller fills.
+    pub fn space(&mut self, n: usize) -> &mut [u8] {
+        self.len += n;
+        &mut self.slot[self.len - n..self.len]
+    }
+
     /// Appends `n` zero bytes.
     pub fn zeros(&mut self, n: usize) {
         self.slot[self.len..self.len + n].fill(0);

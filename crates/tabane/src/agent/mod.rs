@@ -379,7 +379,11 @@ impl Agent {
             OpEvent::Reset { id, code } => (id, Some(code)),
             OpEvent::Stopped { id, code } => (id, Some(code)),
             OpEvent::Broken(id) => (id, Some(CODE_RESET)),
-            OpEvent::MessagesBroken { .. } | OpEvent::MessageReady | OpEvent::MessageRoom => {
+            OpEvent::MessagesBroken { .. }
+            | OpEvent::MessageReady
+            | OpEvent::MessageRoom
+            | OpEvent::Operation { .. }
+            | OpEvent::Written { .. } => {
                 return false;
             }
         };

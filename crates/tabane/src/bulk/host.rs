@@ -162,7 +162,11 @@ impl Bulk {
             OpEvent::Reset { id, .. } => self.broken(now, peer, id, "the peer reset it"),
             OpEvent::Stopped { id, .. } => self.broken(now, peer, id, "the peer stopped it"),
             OpEvent::Broken(id) => self.broken(now, peer, id, "the peer started afresh"),
-            OpEvent::MessagesBroken { .. } | OpEvent::MessageReady | OpEvent::MessageRoom => {}
+            OpEvent::MessagesBroken { .. }
+            | OpEvent::MessageReady
+            | OpEvent::MessageRoom
+            | OpEvent::Operation { .. }
+            | OpEvent::Written { .. } => {}
         }
     }
 }

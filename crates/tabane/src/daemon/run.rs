@@ -459,6 +459,7 @@ pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String
         port: cluster.port,
         links: link_specs(spec),
         spin: SPIN,
+        features: 0,
         guests: None,
     })
     .map_err(|e| e.to_string())

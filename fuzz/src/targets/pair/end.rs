@@ -156,7 +156,9 @@ impl End {
             | OpEvent::Writable(_)
             | OpEvent::Finished(_)
             | OpEvent::MessageReady
-            | OpEvent::MessageRoom => {}
+            | OpEvent::MessageRoom
+            | OpEvent::Operation { .. }
+            | OpEvent::Written { .. } => {}
         }
     }
 

@@ -47,24 +47,24 @@ pub(in crate::op) struct MessageSender {
 }
 
 impl MessageSender {
-    /// Queues a message.
+    /// Queues a message of `len` bytes, which `fill` appends.
     ///
     /// # Errors
     /// See [`Ops::send_message`](crate::op::Ops::send_message).
     pub fn push(
         &mut self,
-        flow: u32,
-        tag: Option<u64>,
-        data: &[u8],
+        (flow, tag): (u32, Option<u64>),
+        len: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
         policy: Policy,
         shared: &mut Shared,
     ) -> Result<(), OpError> {
-        if data.len() > MESSAGE_DATA_BYTES_MAX {
+        if len > MESSAGE_DATA_BYTES_MAX {
             return Err(OpError::TooLarge {
                 bytes_max: MESSAGE_DATA_BYTES_MAX,
             });
         }
-        let bytes = data.len() + MESSAGE_TRAILER_BYTES_MAX;
+        let bytes = len + MESSAGE_TRAILER_BYTES_MAX;
         let kept_bytes = self.kept_bytes + bytes + UNIT_BYTES;
         if self.kept_bytes > 0 && kept_bytes > shared.limits.message_queue_bytes {
             self.was_full = true;
@@ -72,7 +72,8 @@ impl MessageSender {
         }
         let index = self.index(flow)?;
         let mut unit = shared.pool.take(bytes);
-        unit.extend_from_slice(data);
+        fill(&mut unit);
+        debug_assert_eq!(unit.len(), len);
         if let Some(tag) = tag {
             unit.extend_from_slice(&tag.to_be_bytes());
             unit.push(TAGGED);

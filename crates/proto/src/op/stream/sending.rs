@@ -132,7 +132,7 @@ impl Streams {
                 let (limit, window) = (receive.limit, receive.limit - receive.reported);
                 (!receive.has_end()).then_some(Record::StreamWindow { id, limit, window })
             }
-            Control::BundleWindow | Control::MessageWindow => None,
+            _ => None,
         }
     }
 

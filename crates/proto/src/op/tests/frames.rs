@@ -294,7 +294,7 @@ fn a_lone_small_frame_is_mirrored_bulk_is_not() {
     let mut slot = [0; 1430];
     let mut first = |ops: &mut Ops, now| {
         let mut w = Writer::new(&mut slot);
-        ops.write_segment(now, &mut w).unwrap()
+        ops.write_segment(now, &Reach::default(), &mut w).unwrap()
     };
     p.ends[0].send_frame(p.now, 0, frame(0, 100)).unwrap();
     let content = first(&mut p.ends[0], p.now);
@@ -303,7 +303,10 @@ fn a_lone_small_frame_is_mirrored_bulk_is_not() {
     assert!(!p.ends[0].mirrored(&content), "it arrived");
     let mut again = [0; 1430];
     let mut w = Writer::new(&mut again);
-    assert_eq!(p.ends[0].write_again(p.now, &content, &mut w), None);
+    assert_eq!(
+        p.ends[0].write_again(p.now, &content, &Reach::default(), &mut w),
+        None
+    );
     p.ends[0].send_frame(p.now, 0, frame(0, 60_000)).unwrap();
     p.ends[0].send_frame(p.now, 1, frame(0, 100)).unwrap();
     let content = first(&mut p.ends[0], p.now);
@@ -324,7 +327,9 @@ fn a_quiet_flow_does_not_wait_behind_a_busy_one() {
     let mut slot = [0; 1430];
     loop {
         let mut w = Writer::new(&mut slot);
-        p.ends[0].write_segment(p.now, &mut w).unwrap();
+        p.ends[0]
+            .write_segment(p.now, &Reach::default(), &mut w)
+            .unwrap();
         let Some(Ok(Record::Unit(seg))) = Records::new(&slot).next() else {
             panic!()
         };

@@ -2,6 +2,7 @@
 
 mod credit;
 mod frames;
+mod memory;
 mod messages;
 mod random;
 mod standing;
@@ -12,7 +13,7 @@ use core::time::Duration;
 use super::*;
 use crate::StreamId;
 use crate::segment::{Content, Fate};
-use crate::wire::{Record, Records, Writer};
+use crate::wire::{MemoryRecord, Record, Records, Writer};
 
 /// Fate of a packet that was lost comes this much later.
 const LOSS_NOTICED: Duration = Duration::from_millis(4);
@@ -58,6 +59,7 @@ enum Happening {
 /// Two ends and what is between them.
 pub(super) struct Pair {
     pub ends: [Ops; 2],
+    pub reach: [Reach; 2],
     pub now: Time,
     pub faults: Faults,
     pub dice: Dice,
@@ -75,6 +77,7 @@ impl Pair {
     pub fn new(limits: &OpLimits) -> Pair {
         Pair {
             ends: [Ops::new(true, limits), Ops::new(false, limits)],
+            reach: Default::default(),
             now: Time::from_ms(1),
             faults: Faults::default(),
             dice: Dice::new(1),
@@ -102,7 +105,7 @@ impl Pair {
         let mut slot = vec![0; self.datagram_bytes];
         let mut w = Writer::new(&mut slot);
         let mut contents = Vec::new();
-        while let Some(content) = self.ends[end].write_segment(self.now, &mut w) {
+        while let Some(content) = self.ends[end].write_segment(self.now, &self.reach[end], &mut w) {
             contents.push(content);
         }
         let len = w.len();
@@ -117,7 +120,7 @@ impl Pair {
             let mut w = Writer::new(&mut copy);
             let again: Vec<_> = contents
                 .iter()
-                .filter_map(|c| self.ends[end].write_again(self.now, c, &mut w))
+                .filter_map(|c| self.ends[end].write_again(self.now, c, &self.reach[end], &mut w))
                 .collect();
             let len = w.len();
             copy.truncate(len);
@@ -191,7 +194,14 @@ impl Pair {
 
     fn arrive(&mut self, end: usize, packet: &[u8]) {
         for record in Records::new(packet) {
-            give(&mut self.ends[end], self.now, &record.unwrap()).unwrap();
+            let record = record.unwrap();
+            if let Record::Extension { code, data } = record {
+                let record = MemoryRecord::read(code, data).unwrap();
+                let taken = self.ends[end].on_memory(&record, &mut self.reach[end]);
+                taken.unwrap();
+            } else {
+                give(&mut self.ends[end], self.now, &record).unwrap();
+            }
         }
     }
 

@@ -403,7 +403,7 @@ fn nonsense_operation(ops: &mut Ops, d: &mut Dice, now: Time, contents: &mut Vec
     while ops.poll_event().is_some() {}
     let mut slot = [0; 1400];
     let mut w = Writer::new(&mut slot[..d.below(1400) as usize]);
-    while let Some(content) = ops.write_segment(now, &mut w) {
+    while let Some(content) = ops.write_segment(now, &Reach::default(), &mut w) {
         ops.mirrored(&content);
         contents.push(content);
     }
@@ -413,7 +413,7 @@ fn nonsense_operation(ops: &mut Ops, d: &mut Dice, now: Time, contents: &mut Vec
             let i = d.below(contents.len() as u64) as usize;
             let content = contents[i];
             let mut w = Writer::new(&mut slot);
-            ops.write_again(now, &content, &mut w);
+            ops.write_again(now, &content, &Reach::default(), &mut w);
             ops.on_fate(now, content, [Fate::Acked, Fate::Lost][d.below(2) as usize]);
             if contents.len() > 500 {
                 contents.swap_remove(i);

@@ -52,7 +52,8 @@ impl Line {
         let mut slot = vec![0; 1430];
         let mut w = Writer::new(&mut slot);
         let contents: Vec<_> =
-            core::iter::from_fn(|| self.from.write_segment(self.now, &mut w)).collect();
+            core::iter::from_fn(|| self.from.write_segment(self.now, &Reach::default(), &mut w))
+                .collect();
         let len = w.len();
         let mut flows = Vec::new();
         for record in Records::new(&slot[..len]) {

@@ -1,0 +1,184 @@
+//! Memory operations: puts and gets between the programs' memory at both ends, with no buffer between.
+//!
+//! A *put* carries bytes to a region of the peer's, a *get* fetches some from there (RDMA write and read). Each byte goes
+//! straight to where it belongs, whichever packet comes first, once. How an operation ended is told once
+//! ([`OpEvent::Operation`](super::OpEvent::Operation)): a put ends when the peer says that all bytes are there, so that it is
+//! never said to have succeeded when it was refused.
+//!
+//! The verbs are those of paper 003 and of the Virtual Interface Architecture (1.0, sections 2.4 and 3); that the pieces carry
+//! where they belong is iWARP's idea (RFC 5041, section 5).
+
+mod incoming;
+mod outgoing;
+mod owed;
+mod regions;
+
+pub use regions::{Memory, REGIONS_MAX, Reach, Region, Regions};
+
+use incoming::Incoming;
+use outgoing::Outgoing;
+
+use super::queue::{SourceState, Written};
+use super::shared::Shared;
+use super::{OpError, Violation};
+use crate::segment::Content;
+use crate::wire::{
+    MemoryRecord, MemoryStatus, OPERATION_BYTES_MAX, OperationKind, PutTarget, Stretch, Writer,
+};
+
+/// What is to be put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Put {
+    /// The bytes: so many as the target takes, from the beginning of this handle of the [`Memory`] on.
+    pub handle: u64,
+    /// Where they go, and what the peer's program is told then.
+    pub target: PutTarget,
+    /// What the event of its end says.
+    pub token: u64,
+}
+
+/// What is to be fetched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Get {
+    /// Which bytes of the peer's.
+    pub from: Stretch,
+    /// Where they go: from the beginning of this handle of the [`Memory`] on.
+    pub handle: u64,
+    /// What the event of its end says.
+    pub token: u64,
+}
+
+/// The operations of both ends of a bundle.
+#[derive(Debug, Default)]
+pub(super) struct MemoryOperations {
+    /// What this end sends: its puts, and answers to the peer's gets.
+    pub out: Outgoing,
+    /// What comes: the peer's puts, and answers to the gets of this end.
+    incoming: Incoming,
+}
+
+impl MemoryOperations {
+    /// Begins a put.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`], or [`OpError::Full`]: the oldest of the last
+    /// [`OPERATIONS_MAX`](crate::wire::OPERATIONS_MAX) is not over.
+    pub fn put(&mut self, put: Put, shared: &mut Shared) -> Result<(), OpError> {
+        check_length(put.target.to.total)?;
+        self.out.put(put, shared)
+    }
+
+    /// Begins a get.
+    ///
+    /// # Errors
+    /// As [`put`](MemoryOperations::put).
+    pub fn get(&mut self, get: Get, shared: &mut Shared) -> Result<(), OpError> {
+        check_length(get.from.total)?;
+        self.incoming.get(get, shared)
+    }
+
+    /// The peer says something of an operation.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn on_record(
+        &mut self,
+        record: &MemoryRecord<'_>,
+        reach: &mut Reach,
+        shared: &mut Shared,
+    ) -> Result<(), Violation> {
+        match *record {
+            MemoryRecord::Put {
+                operation,
+                target,
+                offset,
+                data,
+            } => self
+                .incoming
+                .on_put(operation, target, (offset, data), reach, shared),
+            MemoryRecord::Get {
+                operation,
+                open,
+                from,
+            } => self.out.on_get(operation, open, from, reach, shared),
+            MemoryRecord::Answer {
+                operation,
+                offset,
+                data,
+            } => self
+                .incoming
+                .on_answer(operation, offset, data, reach, shared),
+            MemoryRecord::Done {
+                kind: OperationKind::Put,
+                operation,
+                status,
+            } => self.out.on_done(operation, status, shared),
+            MemoryRecord::Done {
+                kind: OperationKind::Get,
+                operation,
+                status,
+            } => self.incoming.on_get_failed(operation, status, shared),
+        }
+    }
+
+    /// The request of a get that is still wanted.
+    pub fn request(&self, operation: u32) -> Option<MemoryRecord<'static>> {
+        self.incoming.request(operation)
+    }
+
+    /// The state of what is sent from a slot, as a source.
+    pub fn state(&mut self, slot: u32, generation: u32) -> Option<&mut SourceState> {
+        self.out.state(slot, generation)
+    }
+
+    /// Writes the next new piece of what is sent from a slot.
+    pub fn write_next(
+        &mut self,
+        (slot, generation): (u32, u32),
+        reach: &Reach,
+        shared: &mut Shared,
+        w: &mut Writer<'_>,
+    ) -> Written {
+        self.out.write_next(slot, generation, reach, shared, w)
+    }
+
+    /// The peer began afresh: what was under way is broken.
+    pub fn reset(&mut self, shared: &mut Shared) {
+        self.out.reset(shared);
+        self.incoming.reset(shared);
+    }
+
+    /// Frees what a burst took.
+    pub fn trim(&mut self) {
+        self.out.trim();
+        self.incoming.trim();
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.out.memory_bytes() + self.incoming.memory_bytes()
+    }
+}
+
+fn check_length(bytes: u64) -> Result<(), OpError> {
+    match bytes {
+        0..=OPERATION_BYTES_MAX => Ok(()),
+        _ => Err(OpError::TooLarge {
+            bytes_max: OPERATION_BYTES_MAX as usize,
+        }),
+    }
+}
+
+/// What a piece of something empty counts as, so that it is owed as well.
+const fn weight(bytes: u64) -> u64 {
+    if bytes == 0 { 1 } else { bytes }
+}
+
+/// The control record that tells the peer how its operation ended.
+const fn done(kind: OperationKind, operation: u32, status: MemoryStatus) -> Content {
+    Content::OperationDone {
+        kind,
+        operation,
+        status,
+    }
+}

@@ -1,0 +1,206 @@
+//! The program's memory, as operations name it: all that dereferences its pointers.
+
+use core::ptr;
+
+use tabane_proto::op::Memory;
+
+use crate::Piece;
+
+/// Pieces of the program's memory that belong together, or a copy of what was in them. It has an address of its own for as long
+/// as it lives, which is its *handle*.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pieces: Vec<Piece>,
+    /// What the only piece points to, if it is a copy.
+    _copy: Option<Box<[u8]>>,
+}
+
+// SAFETY: the memory is the program's, which has promised that it stays while an operation is under way (`Core`'s functions that
+// take pieces), or the buffer's own.
+unsafe impl Send for Buffer {}
+
+/// How many bytes pieces have; none if that is more than memory has.
+pub(crate) fn length(pieces: &[Piece]) -> Option<u64> {
+    (pieces.iter()).try_fold(0u64, |sum, piece| sum.checked_add(piece.bytes as u64))
+}
+
+impl Buffer {
+    /// The pieces themselves.
+    pub fn of(pieces: &[Piece]) -> Box<Buffer> {
+        Box::new(Buffer {
+            pieces: pieces.to_vec(),
+            _copy: None,
+        })
+    }
+
+    /// A part of the pieces.
+    pub fn part(pieces: &[Piece], mut skip: usize, mut take: usize) -> Box<Buffer> {
+        let mut part = Vec::new();
+        for piece in pieces {
+            let skipped = skip.min(piece.bytes);
+            let bytes = (piece.bytes - skipped).min(take);
+            if bytes > 0 {
+                let base = piece.base.wrapping_add(skipped);
+                part.push(Piece { base, bytes });
+            }
+            skip -= skipped;
+            take -= bytes;
+        }
+        Box::new(Buffer {
+            pieces: part,
+            _copy: None,
+        })
+    }
+
+    /// What is in the pieces now.
+    ///
+    /// # Safety
+    /// They are readable.
+    pub unsafe fn copy(pieces: &[Piece]) -> Box<Buffer> {
+        let mut bytes = Vec::new();
+        // SAFETY: as the caller promises.
+        unsafe { append(pieces, &mut bytes) };
+        let mut bytes = bytes.into_boxed_slice();
+        let only = Piece {
+            base: bytes.as_mut_ptr(),
+            bytes: bytes.len(),
+        };
+        Box::new(Buffer {
+            pieces: vec![only],
+            _copy: Some(bytes),
+        })
+    }
+
+    /// Its handle: good until it is dropped.
+    pub fn handle(&self) -> u64 {
+        ptr::from_ref(self).expose_provenance() as u64
+    }
+
+    /// The pieces.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+}
+
+/// Appends what is in the pieces.
+///
+/// # Safety
+/// They are readable.
+pub(crate) unsafe fn append(pieces: &[Piece], to: &mut Vec<u8>) {
+    for piece in pieces.iter().filter(|piece| piece.bytes > 0) {
+        // SAFETY: as the caller promises.
+        to.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.base, piece.bytes) });
+    }
+}
+
+/// Copies `from` into the pieces from `offset` on, as far as they reach; returns how many bytes.
+///
+/// # Safety
+/// They are writable.
+pub(crate) unsafe fn scatter(pieces: &[Piece], offset: usize, mut from: &[u8]) -> usize {
+    let (mut skip, whole) = (offset, from.len());
+    for piece in pieces {
+        let skipped = skip.min(piece.bytes);
+        let bytes = (piece.bytes - skipped).min(from.len());
+        skip -= skipped;
+        if bytes > 0 {
+            // SAFETY: the caller promises that the piece is writable, and `bytes` behind `skipped` lie in it. The program's
+            // memory and a packet's do not overlap.
+            unsafe {
+                ptr::copy_nonoverlapping(from.as_ptr(), piece.base.add(skipped), bytes);
+            }
+        }
+        from = &from[bytes..];
+    }
+    whole - from.len()
+}
+
+/// Copies what is in the pieces from `offset` on, as much as finds room.
+///
+/// # Safety
+/// They are readable.
+pub(crate) unsafe fn gather(pieces: &[Piece], offset: usize, mut into: &mut [u8]) {
+    let mut skip = offset;
+    for piece in pieces {
+        let skipped = skip.min(piece.bytes);
+        let bytes = (piece.bytes - skipped).min(into.len());
+        skip -= skipped;
+        if bytes > 0 {
+            let (part, rest) = into.split_at_mut(bytes);
+            // SAFETY: the caller promises that the piece is readable, and `bytes` behind `skipped` lie in it. The program's
+            // memory and a packet's do not overlap.
+            unsafe {
+                ptr::copy_nonoverlapping(piece.base.add(skipped), part.as_mut_ptr(), bytes);
+            }
+            into = rest;
+        }
+    }
+}
+
+/// What the protocol reads from and writes to: buffers, by their handles.
+///
+/// The core keeps each buffer until the protocol has said that its operation is over, or, of a region, until it was
+/// deregistered; the protocol uses no handle afterwards (`tabane_proto::op::Memory`).
+pub(crate) struct Buffers;
+
+/// The buffer of a handle.
+///
+/// # Safety
+/// The handle is a buffer's that lives.
+unsafe fn buffer<'a>(handle: u64) -> &'a Buffer {
+    // SAFETY: as the caller promises; the address came from `Buffer::handle`.
+    unsafe { &*ptr::with_exposed_provenance::<Buffer>(handle as usize) }
+}
+
+impl Memory for Buffers {
+    fn read(&self, handle: u64, offset: u64, into: &mut [u8]) {
+        // SAFETY: the buffer lives (see `Buffers`), and its memory is readable while it does.
+        unsafe { gather(buffer(handle).pieces(), offset as usize, into) };
+    }
+
+    fn write(&mut self, handle: u64, offset: u64, from: &[u8]) {
+        // SAFETY: as above, and writable: the protocol writes only to what a get or a writable region named.
+        unsafe { scatter(buffer(handle).pieces(), offset as usize, from) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(of: &mut [Vec<u8>]) -> Vec<Piece> {
+        let piece = |bytes: &mut Vec<u8>| Piece {
+            base: bytes.as_mut_ptr(),
+            bytes: bytes.len(),
+        };
+        of.iter_mut().map(piece).collect()
+    }
+
+    #[test]
+    fn what_is_scattered_is_gathered_again() {
+        let mut parts = [vec![0; 3], Vec::new(), vec![0; 5], vec![0; 1]];
+        let list = pieces(&mut parts);
+        assert_eq!(length(&list), Some(9));
+        // SAFETY: `parts` outlives all of these.
+        unsafe {
+            assert_eq!(scatter(&list, 2, &[1, 2, 3, 4, 5, 6, 7, 8]), 7);
+            let mut back = [9; 4];
+            gather(&list, 3, &mut back);
+            assert_eq!(back, [2, 3, 4, 5]);
+            let mut all = Vec::new();
+            append(&list, &mut all);
+            assert_eq!(all, [0, 0, 1, 2, 3, 4, 5, 6, 7]);
+            let copy = Buffer::copy(&list);
+            let mut back = [0; 9];
+            Buffers.read(copy.handle(), 0, &mut back);
+            assert_eq!(back, all[..]);
+        }
+        let part = Buffer::part(&list, 4, 3);
+        Buffers.write(part.handle(), 1, &[50, 60]);
+        drop(part);
+        assert_eq!(
+            parts,
+            [vec![0, 0, 1], vec![], vec![2, 3, 50, 60, 6], vec![7]]
+        );
+    }
+}

@@ -1,0 +1,614 @@
+//! The work of an endpoint.
+
+mod atomics;
+mod messages;
+mod peers;
+mod pending;
+mod transfers;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+
+use tabane_engine::{Engine, EngineConfig, Host, LinkSpec, LoopTurn, Wait};
+use tabane_io::entropy;
+use tabane_io::poll::{Poller, Ready};
+use tabane_proto::op::{Get, OpEvent};
+use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
+use tabane_proto::{Event, Guests, LinkId, Node, PeerId, Random, Time};
+
+use crate::matching::{Arrived, Matching};
+use crate::memory::{Buffer, Buffers};
+use crate::wire::Head;
+use crate::{
+    Address, Atomic, Completion, Core, Ended, Failure, LinkStatistics, OpenError, Peek, Peer,
+    Piece, PostError, Receive, Send, Settings, Source, Statistics, Ticket, Transfer,
+};
+use peers::{OWN, Peers};
+use pending::{Pending, Pendings};
+
+/// Endpoints that may call without being named here.
+const GUESTS_MAX: usize = 65_536;
+/// It is looked so often whether those are there that something is wanted of.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// What is posted behind something that is under way waits so long for more to share its packets.
+const SHARE_FOR: Duration = Duration::from_micros(10);
+/// So many bytes are sent without waiting for more: a few packets, in one call.
+const SHARE_BYTES: usize = 16 * 1024;
+/// What was posted has so long to arrive when the endpoint is closed.
+const LINGER: Duration = Duration::from_secs(1);
+/// Ports that are tried for one that is free on all links.
+const PORTS_TRIED: usize = 64;
+
+/// What the engine tells, until it is looked at.
+#[derive(Default)]
+struct Happenings {
+    events: VecDeque<Event>,
+}
+
+impl Host for Happenings {
+    fn event(&mut self, _: Time, _: &mut Node, event: Event) {
+        self.events.push_back(event);
+    }
+
+    fn frame(&mut self, _: PeerId, _: &mut Vec<u8>) {}
+
+    fn ready(&mut self, _: &mut LoopTurn<'_>, _: Ready) {}
+
+    fn produce(&mut self, _: Time, _: &mut Node) -> bool {
+        false
+    }
+
+    fn before_wait(&mut self, _: &Node, _: &Poller) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn link_changed(&mut self, _: &str) {}
+}
+
+/// An endpoint, without what its threads share.
+pub(crate) struct Rank {
+    engine: Engine,
+    host: Happenings,
+    address: Address,
+    settings: Settings,
+    /// The link by which endpoints of the same node are reached.
+    loopback: Option<LinkId>,
+    random: Random,
+    peers: Peers,
+    matching: Matching,
+    /// Messages that were claimed, by context.
+    claimed: Vec<(usize, Arrived)>,
+    pendings: Pendings,
+    /// What others may reach, by key.
+    regions: BTreeMap<u64, Box<Buffer>>,
+    /// What there was no room for when it was to be sent.
+    owed: VecDeque<(Peer, u32, Vec<u8>)>,
+    /// Gets that there was no room for.
+    owed_gets: VecDeque<(Peer, Get)>,
+    completions: VecDeque<Completion>,
+    /// Bytes posted since something was last sent.
+    unsent_bytes: usize,
+    sent_at: Time,
+    looked_at: Time,
+    link_failures: [u64; 8],
+    refused_accesses: u64,
+}
+
+impl Rank {
+    /// Opens the links and takes a port.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(settings: &Settings) -> Result<Rank, OpenError> {
+        let mut random = Random::from_seed(entropy::seed().map_err(OpenError::System)?);
+        let mut links = settings.links.clone();
+        let has_loopback = links.iter().any(|(_, address)| address.is_loopback());
+        let used = |links: &[(u8, IpAddr)], n| links.iter().any(|(number, _)| *number == n);
+        let free = (0..8).rev().find(|n| !used(&links, *n) && !has_loopback);
+        links.extend(free.map(|n| (n, IpAddr::V4(Ipv4Addr::LOCALHOST))));
+        let port = free_port(&links, settings, &mut random)?;
+        let address = Address::new(&settings.links, port, random.u64())
+            .map_err(|_| OpenError::Settings("a link number above 7, or twice".into()))?;
+        let spec = |(number, address): &(u8, IpAddr)| LinkSpec {
+            id: LinkId(*number),
+            address: *address,
+        };
+        let config = EngineConfig {
+            name: address.to_name(),
+            keys: vec![settings.key],
+            private: None,
+            public: None,
+            wire: match settings.encrypted {
+                true => WireMode::Encrypted,
+                false => WireMode::Plain,
+            },
+            port,
+            links: links.iter().map(spec).collect(),
+            spin: Duration::ZERO,
+            features: FEATURE_MEMORY,
+            guests: Some(Guests {
+                count_max: GUESTS_MAX,
+                locate: |name| Some(Address::from_name(name).ok()?.links()),
+            }),
+        };
+        let (mut engine, _) =
+            Engine::new(config).map_err(|error| OpenError::Settings(error.to_string()))?;
+        engine.node.set_memory(Box::new(Buffers));
+        let now = engine.now();
+        let mut peers = Peers::default();
+        peers.at(&address);
+        Ok(Rank {
+            engine,
+            host: Happenings::default(),
+            address,
+            settings: settings.clone(),
+            loopback: free.map(LinkId),
+            random,
+            peers,
+            matching: Matching::default(),
+            claimed: Vec::new(),
+            pendings: Pendings::default(),
+            regions: BTreeMap::new(),
+            owed: VecDeque::new(),
+            owed_gets: VecDeque::new(),
+            completions: VecDeque::new(),
+            unsent_bytes: 0,
+            sent_at: now,
+            looked_at: now,
+            link_failures: [0; 8],
+            refused_accesses: 0,
+        })
+    }
+
+    /// What others are to be told.
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The engine, to be waited for.
+    pub const fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Whether something has ended that was not told.
+    pub fn has_completions(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    /// Whether a peer that is there is not known to have all that was sent to it.
+    fn owes(&self) -> bool {
+        let node = &self.engine.node;
+        let mut met = self.peers.met();
+        met.any(|(_, id)| node.is_connected(id) && node.has_unacknowledged(id))
+    }
+
+    /// Sends what was posted, and says goodbye to all, so that they know at once. A peer that does not answer is not waited for
+    /// for long.
+    pub fn close(&mut self) {
+        let until = self.engine.now() + LINGER;
+        while (self.owes() || !self.owed.is_empty()) && self.engine.now() < until {
+            let wait = self.before_wait(LINGER);
+            let mut ready = Vec::new();
+            let poller = Arc::clone(self.engine.poller());
+            let _ = wait.wait(&poller, &[], &mut ready);
+            self.after_wait(&ready);
+        }
+        let now = self.engine.now();
+        self.engine.node.close(now);
+        self.engine.flush(now);
+    }
+
+    fn on_event(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Guest { peer, name } => self.on_guest(now, peer, name.as_str()),
+            Event::PeerUp {
+                peer,
+                restarted: true,
+            }
+            | Event::PeerDown { peer, .. } => {
+                if let Some(peer) = self.peers.of(peer) {
+                    self.lose(now, peer, Failure::PeerGone);
+                }
+            }
+            Event::LinkDown { link, .. } => self.link_failures[link.index()] += 1,
+            Event::Op { peer: id, event } => {
+                if let Some(peer) = self.peers.of(id) {
+                    self.on_op(now, peer, id, event);
+                }
+            }
+            Event::PeerUp { .. } | Event::LinkUp { .. } | Event::Refused { .. } => {}
+        }
+    }
+
+    fn on_op(&mut self, now: Time, peer: Peer, id: PeerId, event: OpEvent) {
+        match event {
+            OpEvent::MessageReady => {
+                while let Some(message) = self.engine.node.receive_message(now, id) {
+                    self.on_message(now, peer, message.data);
+                }
+            }
+            OpEvent::Operation { token, status } => self.on_operation(now, token, status),
+            OpEvent::Written {
+                key,
+                immediate,
+                bytes,
+            } => self.on_written(peer, key, immediate, bytes),
+            OpEvent::MessagesBroken { .. } => self.lose(now, peer, Failure::PeerGone),
+            _ => {}
+        }
+    }
+
+    fn on_message(&mut self, now: Time, from: Peer, message: Vec<u8>) {
+        let Some((head, begin)) = Head::read(&message) else {
+            // No endpoint says so: it is none.
+            return self.lose(now, from, Failure::PeerGone);
+        };
+        match head {
+            Head::Eager(envelope) => self.on_eager(now, from, envelope, (message, begin)),
+            Head::Announce {
+                envelope,
+                key,
+                bytes,
+            } => self.on_announce(now, from, envelope, key, bytes),
+            Head::Receipt { id } => self.on_receipt(from, id),
+            Head::Consumed { bytes } => {
+                if let Some(entry) = self.peers.get_mut(from) {
+                    entry.eager_out_bytes = entry.eager_out_bytes.saturating_sub(bytes);
+                }
+            }
+            Head::Atomic(atomic) => self.on_atomic(now, from, &atomic, &message[begin..]),
+            Head::AtomicDone { id, status } => {
+                self.on_atomic_done(from, id, status, &message[begin..]);
+            }
+        }
+    }
+
+    /// Sends a head and the pieces behind it to a peer.
+    ///
+    /// # Safety
+    /// The pieces are readable.
+    unsafe fn say(
+        &mut self,
+        now: Time,
+        to: Peer,
+        flow: u32,
+        head: &Head,
+        pieces: &[Piece],
+    ) -> Result<(), PostError> {
+        let id = self.meet(now, to).map_err(|_| PostError::NoPeer)?;
+        let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
+        let head = head.write();
+        let bytes = head.as_slice().len() + crate::memory::length(pieces).unwrap_or(0) as usize;
+        let fill = |unit: &mut Vec<u8>| {
+            unit.extend_from_slice(head.as_slice());
+            // SAFETY: as the caller promises.
+            unsafe { crate::memory::append(pieces, unit) };
+        };
+        let node = &mut self.engine.node;
+        node.send_message_with(now, id, flow, bytes, fill)
+            .map_err(|_| PostError::Again)?;
+        self.posted(now, bytes, is_quiet);
+        Ok(())
+    }
+
+    /// The same for what has to be said, when there is room.
+    fn owe(&mut self, now: Time, to: Peer, flow: u32, head: &Head, bytes: &[u8]) {
+        let mut copy = bytes.to_vec();
+        let piece = Piece {
+            base: copy.as_mut_ptr(),
+            bytes: copy.len(),
+        };
+        let said = match self.owed.is_empty() {
+            // SAFETY: the piece is `copy`.
+            true => unsafe { self.say(now, to, flow, head, &[piece]) },
+            false => Err(PostError::Again),
+        };
+        if said == Err(PostError::Again) {
+            let mut whole = head.write().as_slice().to_vec();
+            whole.extend_from_slice(bytes);
+            self.owed.push_back((to, flow, whole));
+        }
+    }
+
+    fn say_owed(&mut self, now: Time) {
+        while let Some((to, flow, whole)) = self.owed.pop_front() {
+            let Ok(id) = self.meet(now, to) else {
+                continue;
+            };
+            let fill = |unit: &mut Vec<u8>| unit.extend_from_slice(&whole);
+            let node = &mut self.engine.node;
+            if (node.send_message_with(now, id, flow, whole.len(), fill)).is_err() {
+                return self.owed.push_front((to, flow, whole));
+            }
+        }
+    }
+
+    /// So many bytes were posted. What is first goes at once, the rest together.
+    fn posted(&mut self, now: Time, bytes: usize, is_quiet: bool) {
+        self.unsent_bytes += bytes;
+        let waited = now.since(self.sent_at) >= SHARE_FOR;
+        if is_quiet || waited || self.unsent_bytes >= SHARE_BYTES {
+            self.flush(now);
+        }
+    }
+
+    fn flush(&mut self, now: Time) {
+        self.engine.flush(now);
+        self.unsent_bytes = 0;
+        self.sent_at = now;
+    }
+
+    /// A peer is gone: whatever waits for it has failed.
+    fn lose(&mut self, now: Time, peer: Peer, why: Failure) {
+        let Some(entry) = self.peers.get_mut(peer) else {
+            return;
+        };
+        if entry.gone.is_some() || peer == OWN {
+            return;
+        }
+        entry.gone = Some(why);
+        if let Some(id) = entry.id {
+            // Nothing reads from or writes to the buffers of what is under way after this.
+            self.engine.node.remove_peer(now, id);
+            self.peers.set_id(peer, None);
+        }
+        self.owed.retain(|(to, ..)| *to != peer);
+        self.owed_gets.retain(|(of, _)| *of != peer);
+        for pending in self.pendings.of(peer) {
+            self.fail(pending, why);
+        }
+        for posted in self.matching.give_up(peer) {
+            let ended = Ended::Receive {
+                at: core::ptr::null_mut(),
+                released: true,
+            };
+            self.end(posted.ticket, ended, Some(why));
+        }
+    }
+
+    /// What was under way has failed.
+    fn fail(&mut self, pending: Pending, why: Failure) {
+        let (ticket, ended) = match pending {
+            Pending::Announced { key, ticket, .. } => {
+                self.engine.node.deregister_region(key);
+                (ticket, Ended::Send)
+            }
+            Pending::Receipted { ticket, .. } => (ticket, Ended::Send),
+            Pending::Fetching {
+                at,
+                released,
+                ticket,
+                ..
+            } => (ticket, Ended::Receive { at, released }),
+            Pending::Transfer { ended, ticket, .. } => (ticket, ended),
+            Pending::Atomic { ticket, .. } => (ticket, Ended::Atomic),
+        };
+        self.end(ticket, ended, Some(why));
+    }
+
+    /// An operation of this end's is over.
+    fn end(&mut self, ticket: Ticket, ended: Ended, failure: Option<Failure>) {
+        self.completions.push_back(Completion {
+            ticket,
+            ended,
+            bytes: 0,
+            tag: None,
+            data: None,
+            source: Source::Own,
+            failure,
+        });
+    }
+
+    fn source(&self, peer: Peer) -> Source {
+        match self.peers.get(peer).is_some_and(|entry| entry.is_named) {
+            true => Source::Peer(peer),
+            false => Source::Stranger(peer),
+        }
+    }
+}
+
+/// A port that is free on all links that are there.
+fn free_port(
+    links: &[(u8, IpAddr)],
+    settings: &Settings,
+    random: &mut Random,
+) -> Result<u16, OpenError> {
+    let ports = &settings.ports;
+    let count = u64::from(*ports.end()).saturating_sub((*ports.start()).into()) + 1;
+    let first = random.below(count);
+    let mut is_here = false;
+    for n in 0..count.min((count / 4).max(PORTS_TRIED as u64)) {
+        let port = (u64::from(*ports.start()) + (first + n) % count) as u16;
+        let mut tried = links
+            .iter()
+            .map(|(_, address)| UdpSocket::bind((*address, port)));
+        let is_free = tried.all(|bound| match bound {
+            Ok(_) => {
+                is_here = true;
+                true
+            }
+            // The link is not there now.
+            Err(error) => error.kind() == std::io::ErrorKind::AddrNotAvailable,
+        });
+        if is_free && is_here && port > 0 {
+            return Ok(port);
+        }
+    }
+    let addresses = settings.links.iter().map(|(_, address)| *address);
+    match is_here {
+        true => Err(OpenError::NoPort(ports.clone())),
+        false => Err(OpenError::NoLink(addresses.collect())),
+    }
+}
+
+impl Core for Rank {
+    fn peer(&mut self, address: &Address) -> Peer {
+        let peer = self.peers.at(address);
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.is_named = true;
+        }
+        peer
+    }
+
+    fn address_of(&self, peer: Peer) -> Option<Address> {
+        self.peers.get(peer).map(|entry| entry.address)
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.is_named = false;
+        }
+    }
+
+    unsafe fn send(&mut self, send: &Send<'_>) -> Result<(), PostError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.post_send(send) }
+    }
+
+    unsafe fn receive(&mut self, receive: &Receive<'_>) -> Result<(), PostError> {
+        self.post_receive(receive)
+    }
+
+    fn peek(&mut self, receive: &Receive<'_>, peek: Peek) -> Result<(), PostError> {
+        self.look_for(receive, peek);
+        Ok(())
+    }
+
+    unsafe fn receive_claimed(
+        &mut self,
+        pieces: &[Piece],
+        ticket: Ticket,
+    ) -> Result<(), PostError> {
+        self.land_claimed(pieces, ticket)
+    }
+
+    fn cancel(&mut self, context: usize) -> bool {
+        let Some(posted) = self.matching.cancel(context) else {
+            return false;
+        };
+        let ended = Ended::Receive {
+            at: core::ptr::null_mut(),
+            released: true,
+        };
+        self.end(posted.ticket, ended, Some(Failure::Cancelled));
+        true
+    }
+
+    unsafe fn register(
+        &mut self,
+        key: u64,
+        piece: Piece,
+        access: crate::Access,
+        origin: u64,
+    ) -> Result<(), PostError> {
+        self.add_region(key, piece, access, origin)
+    }
+
+    fn deregister(&mut self, key: u64) -> bool {
+        let was_there = self.regions.contains_key(&key) && self.engine.node.deregister_region(key);
+        // Only now: nobody reaches the buffer any more.
+        self.regions.remove(&key);
+        was_there
+    }
+
+    unsafe fn write(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.post_write(transfer) }
+    }
+
+    unsafe fn read(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError> {
+        self.post_read(transfer)
+    }
+
+    unsafe fn atomic(&mut self, atomic: &Atomic<'_>) -> Result<(), PostError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.post_atomic(atomic) }
+    }
+
+    fn progress(&mut self) {
+        let now = self.engine.now();
+        self.engine.poll(now, &mut self.host);
+        self.digest(now);
+    }
+
+    fn completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut all = Statistics {
+            refused_accesses: self.refused_accesses,
+            ..Statistics::default()
+        };
+        for status in self.engine.link_status() {
+            if Some(status.id) == self.loopback {
+                continue;
+            }
+            all.links.push(LinkStatistics {
+                number: status.id.0,
+                address: status.address.ip(),
+                up: status.up,
+                sent_bytes: 0,
+                received_bytes: 0,
+                failures: self.link_failures[status.id.index()],
+            });
+        }
+        for (_, id) in self.peers.met() {
+            let Some(stats) = self.engine.node.peer_stats(id) else {
+                continue;
+            };
+            all.peers += 1;
+            all.refused_accesses += stats.op.accesses_refused;
+            for path in stats.paths {
+                let link = all.links.iter_mut().find(|l| l.number == path.link.0);
+                if let Some(link) = link {
+                    link.sent_bytes += path.stats.bytes_sent;
+                    link.received_bytes += path.stats.bytes_received;
+                }
+                all.packets_lost += path.stats.packets_lost;
+            }
+        }
+        all
+    }
+}
+
+impl Rank {
+    /// Acts on what the engine has told.
+    pub(crate) fn digest(&mut self, now: Time) {
+        while let Some(event) = self.host.events.pop_front() {
+            self.on_event(now, event);
+        }
+        if !self.owed.is_empty() {
+            self.say_owed(now);
+        }
+        for _ in 0..self.owed_gets.len() {
+            if let Some((peer, get)) = self.owed_gets.pop_front() {
+                self.begin_get(now, peer, get.token, get);
+            }
+        }
+        if now.since(self.looked_at) >= LOOK_EVERY {
+            self.looked_at = now;
+            self.look_after(now);
+        }
+        self.flush(now);
+        // What `look_after` did.
+        while let Some(event) = self.host.events.pop_front() {
+            self.on_event(now, event);
+        }
+    }
+
+    /// How to wait for what comes, for so long at most.
+    pub(crate) fn before_wait(&mut self, patience: Duration) -> Wait {
+        let patience = patience.min(LOOK_EVERY);
+        self.engine.before_wait(&mut self.host, Some(patience))
+    }
+
+    /// Takes in what has come, now that these descriptors are ready.
+    pub(crate) fn after_wait(&mut self, ready: &[Ready]) {
+        let now = self.engine.now();
+        self.engine.after_wait(&mut self.host, now, ready);
+        self.digest(now);
+    }
+}

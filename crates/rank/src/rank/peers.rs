@@ -1,0 +1,244 @@
+//! Who there is, and whether they are there.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::link::PathState;
+use tabane_proto::{LinkId, PeerConfig, PeerId, Time};
+
+use super::Rank;
+use crate::{Address, Failure, Peer};
+
+/// Another endpoint.
+pub(super) struct Entry {
+    pub address: Address,
+    /// The node's number for it, once it was spoken with.
+    pub id: Option<PeerId>,
+    /// The program has named it.
+    pub is_named: bool,
+    /// It is gone, for this reason. It does not come back: what starts at its address is another one.
+    pub gone: Option<Failure>,
+    /// Since when nothing of it can be heard, if it is so.
+    pub silent_since: Option<Time>,
+    /// Bytes of eager messages that have not found their buffers there.
+    pub eager_out_bytes: u64,
+    /// Messages that were announced there and not fetched.
+    pub announced_out: u32,
+    /// Bytes of eager messages that have found theirs here, and it does not know.
+    pub consumed_bytes: u64,
+}
+
+/// All of them. The first is this endpoint itself.
+#[derive(Default)]
+pub(super) struct Peers {
+    entries: Vec<Entry>,
+    by_address: BTreeMap<Address, Peer>,
+    by_id: BTreeMap<PeerId, Peer>,
+}
+
+/// This endpoint.
+pub(super) const OWN: Peer = Peer(0);
+
+impl Peers {
+    /// The peer at `address`; a new one is added.
+    pub fn at(&mut self, address: &Address) -> Peer {
+        if let Some(peer) = self.by_address.get(address) {
+            return *peer;
+        }
+        let peer = Peer(self.entries.len() as u32);
+        self.entries.push(Entry {
+            address: *address,
+            id: None,
+            is_named: false,
+            gone: None,
+            silent_since: None,
+            eager_out_bytes: 0,
+            announced_out: 0,
+            consumed_bytes: 0,
+        });
+        self.by_address.insert(*address, peer);
+        peer
+    }
+
+    pub fn get(&self, peer: Peer) -> Option<&Entry> {
+        self.entries.get(peer.0 as usize)
+    }
+
+    pub fn get_mut(&mut self, peer: Peer) -> Option<&mut Entry> {
+        self.entries.get_mut(peer.0 as usize)
+    }
+
+    pub fn of(&self, id: PeerId) -> Option<Peer> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The node knows the peer by this number, or no more.
+    pub fn set_id(&mut self, peer: Peer, id: Option<PeerId>) {
+        if let Some(entry) = self.entries.get_mut(peer.0 as usize)
+            && let Some(before) = core::mem::replace(&mut entry.id, id)
+        {
+            self.by_id.remove(&before);
+        }
+        if let Some(id) = id {
+            self.by_id.insert(id, peer);
+        }
+    }
+
+    /// Those that were spoken with.
+    pub fn met(&self) -> impl Iterator<Item = (Peer, PeerId)> + '_ {
+        self.by_id.iter().map(|(id, peer)| (*peer, *id))
+    }
+}
+
+impl Rank {
+    /// Where a peer's links are, as far as this endpoint reaches them. One on the same node is reached by the loopback device
+    /// only: what is sent to an own address does not come in by the device that has it.
+    pub(super) fn reachable(&self, address: &Address) -> [Option<SocketAddr>; LINKS_MAX] {
+        let links = address.links();
+        let own = self.address.links();
+        let is_here = |(a, b): (&Option<SocketAddr>, &Option<SocketAddr>)| {
+            a.zip(*b).is_some_and(|(a, b)| a.ip() == b.ip())
+        };
+        match (links.iter().zip(&own).any(is_here), self.loopback) {
+            (true, Some(LinkId(number))) => {
+                let port = links.iter().flatten().next().map_or(0, SocketAddr::port);
+                let mut only = [None; LINKS_MAX];
+                only[usize::from(number)] = Some((IpAddr::V4(Ipv4Addr::LOCALHOST), port).into());
+                only
+            }
+            _ => links,
+        }
+    }
+
+    /// The node's number of a peer that something is to be sent to.
+    ///
+    /// # Errors
+    /// It is gone, or nothing leads there.
+    pub(super) fn meet(&mut self, now: Time, peer: Peer) -> Result<PeerId, Failure> {
+        let entry = self.peers.get(peer).ok_or(Failure::Unreachable)?;
+        if let Some(why) = entry.gone {
+            return Err(why);
+        }
+        if let Some(id) = entry.id {
+            return Ok(id);
+        }
+        let (name, addresses) = (entry.address.to_name(), self.reachable(&entry.address));
+        let own = self.address.links();
+        let leads = |n: usize| own[n].is_some() || self.loopback == Some(LinkId(n as u8));
+        if !(0..LINKS_MAX).any(|n| addresses[n].is_some() && leads(n)) {
+            return Err(Failure::Unreachable);
+        }
+        let config = PeerConfig {
+            name: name.clone(),
+            addresses,
+            public: None,
+        };
+        let id = match self.engine.node.add_peer(now, config) {
+            Ok(id) => id,
+            // It has called meanwhile.
+            Err(_) => (self.engine.node.peer_named(&name)).ok_or(Failure::Unreachable)?,
+        };
+        self.peers.set_id(peer, Some(id));
+        Ok(id)
+    }
+
+    /// Somebody has called that nobody named.
+    pub(super) fn on_guest(&mut self, now: Time, id: PeerId, name: &str) {
+        let Ok(address) = Address::from_name(name) else {
+            return self.engine.node.remove_peer(now, id);
+        };
+        let addresses = self.reachable(&address);
+        for (number, there) in addresses.into_iter().enumerate() {
+            if there != address.links()[number] {
+                let link = LinkId(number as u8);
+                self.engine.node.set_peer_address(now, id, link, there);
+            }
+        }
+        let peer = self.peers.at(&address);
+        self.peers.set_id(peer, Some(id));
+    }
+
+    /// Whether anything works between here and a peer.
+    fn hears(&self, id: PeerId) -> bool {
+        let works = |(_, state)| matches!(state, PathState::Up | PathState::Suspect);
+        self.engine.node.path_states(id).any(works)
+    }
+
+    /// Looks after those that something is wanted of: who is silent for too long is gone.
+    pub(super) fn look_after(&mut self, now: Time) {
+        let node = &self.engine.node;
+        let mut wanted: Vec<_> = (self.pendings.peers())
+            .chain(self.matching.awaited())
+            .collect();
+        let owed = (self.peers.met()).filter(|(_, id)| node.has_unacknowledged(*id));
+        wanted.extend(owed.map(|(peer, _)| peer));
+        wanted.sort_unstable();
+        wanted.dedup();
+        self.see_off(now, &wanted);
+        for peer in wanted {
+            if peer == OWN {
+                continue;
+            }
+            match self.meet(now, peer) {
+                Ok(id) => self.look_at(now, peer, id),
+                Err(why) => self.lose(now, peer, why),
+            }
+        }
+    }
+
+    /// Those of whom nothing is wanted: guests that never came in are forgotten, or whoever has recorded their calls could fill
+    /// the house. They may call again.
+    fn see_off(&mut self, now: Time, wanted: &[Peer]) {
+        let is_idle = |(peer, _): &(Peer, PeerId)| wanted.binary_search(peer).is_err();
+        let idle: Vec<_> = self.peers.met().filter(is_idle).collect();
+        for (peer, id) in idle {
+            let has_come_in = self.engine.node.has_been_connected(id);
+            let Some(entry) = self.peers.get_mut(peer) else {
+                continue;
+            };
+            let since = *entry.silent_since.get_or_insert(now);
+            let is_late = now.since(since) >= self.settings.peer_timeout;
+            if has_come_in || is_late {
+                entry.silent_since = None;
+            }
+            if is_late && !has_come_in {
+                self.engine.node.remove_peer(now, id);
+                self.peers.set_id(peer, None);
+            }
+        }
+    }
+
+    fn look_at(&mut self, now: Time, peer: Peer, id: PeerId) {
+        let hears = self.hears(id);
+        let has_been = self.engine.node.has_been_connected(id);
+        let patience = match self.is_cut_off() {
+            true => self.settings.peer_timeout.max(CUT_OFF_TIMEOUT),
+            false => self.settings.peer_timeout,
+        };
+        let Some(entry) = self.peers.get_mut(peer) else {
+            return;
+        };
+        if hears {
+            entry.silent_since = None;
+            return;
+        }
+        let since = *entry.silent_since.get_or_insert(now);
+        if now.since(since) >= patience {
+            let why = match has_been {
+                true => Failure::PeerGone,
+                false => Failure::Unreachable,
+            };
+            self.lose(now, peer, why);
+        }
+    }
+
+    /// No link of this node can be used: whether the peer is there is not known.
+    fn is_cut_off(&self) -> bool {
+        let mut links = self.engine.link_status().into_iter();
+        links.all(|link| !link.up || Some(link.id) == self.loopback)
+    }
+}
+
+/// A node whose links are all down waits for them at least so long.
+const CUT_OFF_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);

@@ -1,0 +1,252 @@
+//! Memory of others: regions, writes, reads.
+
+use tabane_proto::Time;
+use tabane_proto::op::{Get, OpError, Put, Region};
+use tabane_proto::wire::{MemoryStatus, PutTarget, Stretch};
+
+use super::messages::checked_length;
+use super::peers::OWN;
+use super::{Pending, Rank};
+use crate::memory::{self, Buffer};
+use crate::{
+    Access, Completion, Ended, Failure, INJECT_BYTES_MAX, Peer, Piece, PostError, Ticket, Transfer,
+};
+
+/// Why the owner of a region refused.
+pub(super) const fn failure(status: MemoryStatus) -> Option<Failure> {
+    match status {
+        MemoryStatus::Done => None,
+        MemoryStatus::BadKey => Some(Failure::BadKey),
+        MemoryStatus::NoAccess => Some(Failure::NoAccess),
+        MemoryStatus::OutOfBounds => Some(Failure::OutOfBounds),
+        MemoryStatus::Broken => Some(Failure::PeerGone),
+    }
+}
+
+const fn post_error(error: OpError) -> PostError {
+    match error {
+        OpError::Full => PostError::Again,
+        OpError::TooLarge { .. } => PostError::TooLarge,
+        OpError::KeyInUse => PostError::Invalid,
+        _ => PostError::NoPeer,
+    }
+}
+
+/// The last place in a region that a put or get can name (`docs/protocol.md`, numbers).
+const PLACE_MAX: u64 = (1 << 62) - 1;
+
+impl Rank {
+    /// As [`Core::register`](crate::Core::register).
+    pub(super) fn add_region(
+        &mut self,
+        key: u64,
+        piece: Piece,
+        access: Access,
+        origin: u64,
+    ) -> Result<(), PostError> {
+        if piece.base.addr().checked_add(piece.bytes).is_none() {
+            return Err(PostError::Invalid);
+        }
+        let buffer = Buffer::of(&[piece]);
+        let region = Region {
+            handle: buffer.handle(),
+            bytes: piece.bytes as u64,
+            origin,
+            is_readable: access.remote_read,
+            is_writable: access.remote_write,
+        };
+        let node = &mut self.engine.node;
+        node.register_region(key, region).map_err(post_error)?;
+        self.regions.insert(key, buffer);
+        Ok(())
+    }
+
+    /// A part of a region of this endpoint's own.
+    pub(super) fn own_part(
+        &self,
+        stretch: &Stretch,
+        writes: bool,
+    ) -> Result<Box<Buffer>, MemoryStatus> {
+        let region = self.engine.node.region(stretch.key);
+        let region = region.ok_or(MemoryStatus::BadKey)?;
+        let skip = region.admits(stretch, writes)?;
+        let buffer = (self.regions.get(&stretch.key)).ok_or(MemoryStatus::BadKey)?;
+        Ok(Buffer::part(buffer.pieces(), skip as usize, stretch.total as usize))
+    }
+
+    /// As [`Core::write`](crate::Core::write).
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn post_write(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError> {
+        let bytes = checked_length(transfer.pieces)?;
+        if transfer.inject && bytes > INJECT_BYTES_MAX as u64 {
+            return Err(PostError::TooLarge);
+        }
+        let buffer = match transfer.inject {
+            // SAFETY: as the caller promises.
+            true => unsafe { Buffer::copy(transfer.pieces) },
+            false => Buffer::of(transfer.pieces),
+        };
+        let to = stretch(transfer, bytes);
+        let ticket = transfer.ticket;
+        if transfer.peer == OWN {
+            let mut all = Vec::new();
+            // SAFETY: as the caller promises.
+            unsafe { memory::append(transfer.pieces, &mut all) };
+            let written = self.own_part(&to, true).map(|part| {
+                // SAFETY: a registered region is writable.
+                unsafe { memory::scatter(part.pieces(), 0, &all) };
+            });
+            self.end(ticket, Ended::Write, written.err().and_then(failure));
+            if let (Ok(()), Some(data)) = (written, transfer.data) {
+                self.on_written(OWN, to.key, data, bytes);
+            }
+            return Ok(());
+        }
+        let put = |token| Put {
+            handle: buffer.handle(),
+            target: PutTarget {
+                to,
+                immediate: transfer.data,
+            },
+            token,
+        };
+        let now = self.engine.now();
+        let id = match self.meet(now, transfer.peer) {
+            Ok(id) => id,
+            Err(_) => {
+                let gone = (ticket, Ended::Write);
+                return self.not_said(now, PostError::NoPeer, transfer.peer, gone);
+            }
+        };
+        let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
+        let mut put = put(0);
+        put.token = self.pendings.insert(Pending::Transfer {
+            peer: transfer.peer,
+            ended: Ended::Write,
+            bytes,
+            _buffer: buffer,
+            ticket,
+        });
+        if let Err(error) = self.engine.node.put(now, id, put) {
+            self.pendings.remove(put.token);
+            return Err(post_error(error));
+        }
+        self.posted(now, bytes as usize + 64, is_quiet);
+        Ok(())
+    }
+
+    /// As [`Core::read`](crate::Core::read).
+    pub(super) fn post_read(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError> {
+        let bytes = checked_length(transfer.pieces)?;
+        let from = stretch(transfer, bytes);
+        let ticket = transfer.ticket;
+        if transfer.peer == OWN {
+            let read = self.own_part(&from, false).map(|part| {
+                let mut all = Vec::new();
+                // SAFETY: a registered region is readable, and where the bytes go is writable, as the caller of `Core::read`
+                // promises.
+                unsafe {
+                    memory::append(part.pieces(), &mut all);
+                    memory::scatter(transfer.pieces, 0, &all);
+                }
+            });
+            self.end(ticket, Ended::Read, read.err().and_then(failure));
+            return Ok(());
+        }
+        let now = self.engine.now();
+        let id = match self.meet(now, transfer.peer) {
+            Ok(id) => id,
+            Err(_) => {
+                let gone = (ticket, Ended::Read);
+                return self.not_said(now, PostError::NoPeer, transfer.peer, gone);
+            }
+        };
+        let buffer = Buffer::of(transfer.pieces);
+        let handle = buffer.handle();
+        let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
+        let token = self.pendings.insert(Pending::Transfer {
+            peer: transfer.peer,
+            ended: Ended::Read,
+            bytes,
+            _buffer: buffer,
+            ticket,
+        });
+        let get = Get {
+            from,
+            handle,
+            token,
+        };
+        if let Err(error) = self.engine.node.get(now, id, get) {
+            self.pendings.remove(token);
+            return Err(post_error(error));
+        }
+        self.posted(now, 64, is_quiet);
+        Ok(())
+    }
+
+    /// Begins a get of this endpoint's own; if there is no room, when there is.
+    pub(super) fn begin_get(&mut self, now: Time, peer: Peer, token: u64, get: Get) {
+        let id = match self.meet(now, peer) {
+            Ok(id) => id,
+            Err(why) => {
+                if let Some(pending) = self.pendings.remove(token) {
+                    self.fail(pending, why);
+                }
+                return;
+            }
+        };
+        match self.engine.node.get(now, id, get) {
+            Ok(()) => self.posted(now, 64, true),
+            Err(OpError::Full) => self.owed_gets.push_back((peer, get)),
+            Err(_) => self.lose(now, peer, Failure::PeerGone),
+        }
+    }
+
+    /// A put or a get is over.
+    pub(super) fn on_operation(&mut self, now: Time, token: u64, status: MemoryStatus) {
+        match self.pendings.remove(token) {
+            Some(Pending::Transfer {
+                ended,
+                bytes,
+                ticket,
+                ..
+            }) => {
+                self.end(ticket, ended, failure(status));
+                if let Some(completion) = self.completions.back_mut() {
+                    completion.bytes = bytes;
+                }
+            }
+            Some(fetching @ Pending::Fetching { .. }) => self.on_fetched(now, fetching, status),
+            // Its peer was lost before.
+            _ => {}
+        }
+    }
+
+    /// A peer has written to a region here, and the program is to know.
+    pub(super) fn on_written(&mut self, peer: Peer, _key: u64, immediate: u64, bytes: u64) {
+        let completion = Completion {
+            ticket: Ticket::default(),
+            ended: Ended::Written,
+            bytes,
+            tag: None,
+            data: Some(immediate),
+            source: self.source(peer),
+            failure: None,
+        };
+        self.completions.push_back(completion);
+    }
+}
+
+const fn stretch(transfer: &Transfer<'_>, bytes: u64) -> Stretch {
+    Stretch {
+        key: transfer.remote.key,
+        // What the wire has no number for is beyond every region, too.
+        base: match transfer.remote.offset {
+            offset if offset > PLACE_MAX => PLACE_MAX,
+            offset => offset,
+        },
+        total: bytes,
+    }
+}
