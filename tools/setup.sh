@@ -66,6 +66,7 @@ go                       golang-go
 node                     nodejs
 mpirun                   openmpi-bin
 mpicc                    libopenmpi-dev
+fi_info                  libfabric-bin
 '
 # What `setup.sh soak` adds: databases, queues and the like that have several members.
 SOAK='

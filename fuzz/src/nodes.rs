@@ -112,6 +112,7 @@ pub fn node_with(
     let region = Region {
         handle: 1,
         bytes: REGION_BYTES,
+        origin: 0,
         is_readable: true,
         is_writable: true,
     };

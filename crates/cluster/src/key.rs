@@ -6,6 +6,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::document::right_for_unreadable;
+use super::{Problem, Severity, plain};
+
+/// Permission bits for users outside of owner and group.
+const OTHERS: u32 = 0o006;
+
 /// Length of the cluster key in bytes.
 pub const KEY_BYTES: usize = 32;
 
@@ -53,6 +59,30 @@ impl ClusterKey {
             return Err(BadKey::Guessable);
         }
         Ok(Self(bytes))
+    }
+
+    /// Reads the file `path`, which holds the key and nothing else.
+    ///
+    /// # Errors
+    /// It cannot be read, holds no key, or others than owner and group may use it.
+    pub fn load(path: &Path) -> Result<Self, Problem> {
+        let wrong = |(what, right): (String, String)| Problem {
+            file: path.to_owned(),
+            line: None,
+            severity: Severity::Error,
+            what,
+            right,
+        };
+        let (content, access) = read_file(path, KEY_FILE_BYTES_MAX).map_err(|error| {
+            let what = format!("cannot be read: {}", plain(&error));
+            wrong((what, right_for_unreadable(&error).to_owned()))
+        })?;
+        if let Some(found) = access.wrong_for_secret("this file, a key", OTHERS) {
+            return Err(wrong(found));
+        }
+        let text = String::from_utf8_lossy(&content);
+        Self::from_hex(text.trim_ascii())
+            .map_err(|bad| wrong((format!("the key in it {bad}"), RIGHT_KEY.to_owned())))
     }
 
     /// The key as it stands in a cluster file. Only for writing one.
@@ -204,6 +234,28 @@ mod tests {
     fn debug_shows_nothing() {
         let key = ClusterKey::from_hex(GOOD).unwrap();
         assert_eq!(format!("{key:?}"), "ClusterKey(secret)");
+    }
+
+    #[test]
+    fn a_file_holds_a_key_for_those_who_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let wrong = |text: &str, mode| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            ClusterKey::load(&path).unwrap_err().to_string()
+        };
+        assert!(wrong(GOOD, 0o644).contains("chmod 600"));
+        assert!(wrong("0123", 0o600).contains("too short"));
+        std::fs::write(&path, format!(" {GOOD}\n")).unwrap();
+        assert_eq!(
+            ClusterKey::load(&path).unwrap(),
+            ClusterKey::from_hex(GOOD).unwrap()
+        );
+        std::fs::remove_file(&path).unwrap();
+        let gone = ClusterKey::load(&path).unwrap_err().to_string();
+        assert!(gone.contains("cannot be read"), "{gone}");
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Rank {
             remote_write: true,
         };
         // SAFETY: `region` outlives the registration.
-        unsafe { self.endpoint.lock().register(1, piece, access) }.expect("is registered");
+        unsafe { self.endpoint.lock().register(1, piece, access, 0) }.expect("is registered");
         let mut word = [0; 4];
         self.receive(&mut word);
         self.send(&mut [0; 4]);

@@ -137,7 +137,7 @@ pub struct Access {
 /// A place in a region of a peer's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remote {
-    /// Bytes from the beginning of the region.
+    /// Bytes from the beginning of the region, and its `origin` (see [`Core::register`]).
     pub offset: u64,
     /// The region's key.
     pub key: u64,
@@ -458,7 +458,7 @@ pub trait Core {
     /// Takes a posted buffer back, or a send of which nothing has gone; its completion says so. Whether there was one.
     fn cancel(&mut self, context: usize) -> bool;
 
-    /// Lets others at a piece of memory, under `key`.
+    /// Lets others at a piece of memory, under `key`. They call its first byte `origin`: 0, or where it is here.
     ///
     /// # Errors
     /// [`PostError::Invalid`]: the key is another region's, or the piece wraps around. [`PostError::Again`]: there are as many
@@ -466,7 +466,13 @@ pub trait Core {
     ///
     /// # Safety
     /// The piece is memory of the program until it is deregistered.
-    unsafe fn register(&mut self, key: u64, piece: Piece, access: Access) -> Result<(), PostError>;
+    unsafe fn register(
+        &mut self,
+        key: u64,
+        piece: Piece,
+        access: Access,
+        origin: u64,
+    ) -> Result<(), PostError>;
 
     /// Lets nobody at it any more, from now on. Whether there was such a region.
     fn deregister(&mut self, key: u64) -> bool;

@@ -115,7 +115,7 @@ impl Pair {
     fn register(&self, bytes: &mut [u8], key: u64, access: Access) {
         let [piece] = pieces(bytes);
         // SAFETY: each caller keeps the bytes until it deregisters them, or the endpoint ends.
-        unsafe { self.ends[1].lock().register(key, piece, access) }.expect("is registered");
+        unsafe { self.ends[1].lock().register(key, piece, access, 0) }.expect("is registered");
     }
 }
 

@@ -253,6 +253,7 @@ impl App {
                 let region = Region {
                     handle: handle(index, attempt),
                     bytes: plan.bytes,
+                    origin: 0,
                     is_readable: !plan.is_put,
                     is_writable: plan.is_put,
                 };

@@ -138,6 +138,7 @@ impl Rank {
         let region = Region {
             handle: buffer.handle(),
             bytes,
+            origin: 0,
             is_readable: true,
             is_writable: false,
         };

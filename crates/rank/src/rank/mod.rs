@@ -177,11 +177,11 @@ impl Rank {
         !self.completions.is_empty()
     }
 
-    /// Whether a peer that is there is not known to have all that was sent to it.
+    /// Whether a peer is not known to have all that was sent to it: also one that has not answered the first call yet, since
+    /// a short program ends before that.
     fn owes(&self) -> bool {
         let node = &self.engine.node;
-        let mut met = self.peers.met();
-        met.any(|(_, id)| node.is_connected(id) && node.has_unacknowledged(id))
+        self.peers.met().any(|(_, id)| node.has_unacknowledged(id))
     }
 
     /// Sends what was posted, and says goodbye to all, so that they know at once. A peer that does not answer is not waited for
@@ -501,8 +501,9 @@ impl Core for Rank {
         key: u64,
         piece: Piece,
         access: crate::Access,
+        origin: u64,
     ) -> Result<(), PostError> {
-        self.add_region(key, piece, access)
+        self.add_region(key, piece, access, origin)
     }
 
     fn deregister(&mut self, key: u64) -> bool {

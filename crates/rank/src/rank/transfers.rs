@@ -32,6 +32,9 @@ const fn post_error(error: OpError) -> PostError {
     }
 }
 
+/// The last place in a region that a put or get can name (`docs/protocol.md`, numbers).
+const PLACE_MAX: u64 = (1 << 62) - 1;
+
 impl Rank {
     /// As [`Core::register`](crate::Core::register).
     pub(super) fn add_region(
@@ -39,6 +42,7 @@ impl Rank {
         key: u64,
         piece: Piece,
         access: Access,
+        origin: u64,
     ) -> Result<(), PostError> {
         if piece.base.addr().checked_add(piece.bytes).is_none() {
             return Err(PostError::Invalid);
@@ -47,6 +51,7 @@ impl Rank {
         let region = Region {
             handle: buffer.handle(),
             bytes: piece.bytes as u64,
+            origin,
             is_readable: access.remote_read,
             is_writable: access.remote_write,
         };
@@ -64,10 +69,9 @@ impl Rank {
     ) -> Result<Box<Buffer>, MemoryStatus> {
         let region = self.engine.node.region(stretch.key);
         let region = region.ok_or(MemoryStatus::BadKey)?;
-        region.admits(stretch, writes)?;
+        let skip = region.admits(stretch, writes)?;
         let buffer = (self.regions.get(&stretch.key)).ok_or(MemoryStatus::BadKey)?;
-        let (skip, take) = (stretch.base as usize, stretch.total as usize);
-        Ok(Buffer::part(buffer.pieces(), skip, take))
+        Ok(Buffer::part(buffer.pieces(), skip as usize, stretch.total as usize))
     }
 
     /// As [`Core::write`](crate::Core::write).
@@ -238,7 +242,11 @@ impl Rank {
 const fn stretch(transfer: &Transfer<'_>, bytes: u64) -> Stretch {
     Stretch {
         key: transfer.remote.key,
-        base: transfer.remote.offset,
+        // What the wire has no number for is beyond every region, too.
+        base: match transfer.remote.offset {
+            offset if offset > PLACE_MAX => PLACE_MAX,
+            offset => offset,
+        },
         total: bytes,
     }
 }

@@ -157,7 +157,7 @@ impl Incoming {
         } else if self.is_scattered(&placing.have) {
             Err(Violation::TooScattered)
         } else if let Some(region) = reach.regions.find(placing.region) {
-            let at = (region.handle, to.base);
+            let at = (region.handle, region.offset_of(to.base));
             if !place(&mut *reach.memory, at, &mut placing.have, offset, data) {
                 shared.stats.pieces_duplicate += 1;
             }

@@ -185,7 +185,7 @@ impl Outgoing {
                 let purpose = Purpose::Answer {
                     number,
                     region,
-                    base: from.base,
+                    base: found.offset_of(from.base),
                 };
                 let slot = self.insert(purpose, found.handle, from.total, shared);
                 self.answers.insert(number, slot);

@@ -37,6 +37,8 @@ pub struct Region {
     pub handle: u64,
     /// Its length; at most 2^62.
     pub bytes: u64,
+    /// What peers call its first byte: 0, or the address that it has at its owner.
+    pub origin: u64,
     /// Whether peers may read it.
     pub is_readable: bool,
     /// Whether peers may write to it.
@@ -44,11 +46,11 @@ pub struct Region {
 }
 
 impl Region {
-    /// Whether a peer may have `stretch` of it, to write to it or to read it.
+    /// Where in it `stretch` begins, if a peer may have that, to write to it or to read it.
     ///
     /// # Errors
     /// Why not.
-    pub fn admits(&self, stretch: &Stretch, writes: bool) -> Result<(), MemoryStatus> {
+    pub fn admits(&self, stretch: &Stretch, writes: bool) -> Result<u64, MemoryStatus> {
         let is_allowed = match writes {
             true => self.is_writable,
             false => self.is_readable,
@@ -56,10 +58,17 @@ impl Region {
         if !is_allowed {
             return Err(MemoryStatus::NoAccess);
         }
-        match stretch.base.checked_add(stretch.total) {
-            Some(end) if end <= self.bytes => Ok(()),
+        let start = stretch.base.checked_sub(self.origin);
+        let start = start.ok_or(MemoryStatus::OutOfBounds)?;
+        match start.checked_add(stretch.total) {
+            Some(end) if end <= self.bytes => Ok(start),
             _ => Err(MemoryStatus::OutOfBounds),
         }
+    }
+
+    /// Where in it a place is that a peer was admitted to.
+    pub(in crate::op) const fn offset_of(&self, base: u64) -> u64 {
+        base.wrapping_sub(self.origin)
     }
 }
 
@@ -183,6 +192,7 @@ mod tests {
     const REGION: Region = Region {
         handle: 7,
         bytes: 100,
+        origin: 0,
         is_readable: true,
         is_writable: false,
     };
@@ -209,6 +219,22 @@ mod tests {
         );
         let write = admit(&regions, &stretch(5, 0, 1), true);
         assert_eq!(write, Err(MemoryStatus::NoAccess));
+    }
+
+    #[test]
+    fn a_region_begins_where_its_owner_says() {
+        let origin = 1 << 47;
+        let region = Region { origin, ..REGION };
+        for (base, total, expected) in [
+            (origin, 100, Ok(0)),
+            (origin + 99, 1, Ok(99)),
+            (origin - 1, 1, Err(MemoryStatus::OutOfBounds)),
+            (0, 1, Err(MemoryStatus::OutOfBounds)),
+            (origin + 1, 100, Err(MemoryStatus::OutOfBounds)),
+        ] {
+            assert_eq!(region.admits(&stretch(5, base, total), false), expected);
+        }
+        assert_eq!(region.offset_of(origin + 99), 99);
     }
 
     #[test]

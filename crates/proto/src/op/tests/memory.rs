@@ -56,6 +56,7 @@ fn with_region(bytes: usize) -> (Pair, [Bytes; 2]) {
     let region = Region {
         handle: 1,
         bytes: bytes as u64,
+        origin: 0,
         is_readable: true,
         is_writable: true,
     };
@@ -154,6 +155,7 @@ fn whatever_the_channel_does_each_byte_is_placed_once_and_each_operation_ends_on
                 let region = Region {
                     handle: token,
                     bytes: len as u64,
+                    origin: 0,
                     is_readable: true,
                     is_writable: false,
                 };
@@ -204,6 +206,7 @@ fn what_is_not_allowed_is_refused_and_nothing_is_touched() {
     let read_only = Region {
         handle: 1,
         bytes: 1000,
+        origin: 0,
         is_readable: true,
         is_writable: false,
     };

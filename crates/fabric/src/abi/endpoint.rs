@@ -1,0 +1,56 @@
+//! Endpoints (`rdma/fi_endpoint.h`, `rdma/fi_cm.h`).
+
+use core::ffi::{c_int, c_void};
+
+use super::fabric::{Absent, Fid};
+use super::transfers::{AtomicOps, MsgOps, RmaOps, TaggedOps};
+
+/// An endpoint.
+#[repr(C)]
+pub struct FidEp {
+    pub fid: Fid,
+    pub ops: *const EpOps,
+    pub cm: *const CmOps,
+    pub msg: *const MsgOps,
+    pub rma: *const RmaOps,
+    pub tagged: *const TaggedOps,
+    pub atomic: *const AtomicOps,
+    pub collective: *const CollectiveOps,
+}
+
+/// What an endpoint does beside carrying data.
+#[repr(C)]
+pub struct EpOps {
+    pub size: usize,
+    pub cancel: unsafe extern "C" fn(*mut Fid, *mut c_void) -> isize,
+    pub getopt: unsafe extern "C" fn(*mut Fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
+    pub setopt: unsafe extern "C" fn(*mut Fid, c_int, c_int, *const c_void, usize) -> c_int,
+    pub tx_ctx: Absent,
+    pub rx_ctx: Absent,
+    pub rx_size_left: Absent,
+    pub tx_size_left: Absent,
+    pub export_xpu: Absent,
+}
+
+/// Names, and connections of endpoints that have them.
+#[repr(C)]
+pub struct CmOps {
+    pub size: usize,
+    pub setname: Absent,
+    pub getname: unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
+    pub getpeer: Absent,
+    pub connect: Absent,
+    pub listen: Absent,
+    pub accept: Absent,
+    pub reject: Absent,
+    pub shutdown: Absent,
+    pub join: Absent,
+}
+
+/// Collective operations: barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather,
+/// msg, barrier2.
+#[repr(C)]
+pub struct CollectiveOps {
+    pub size: usize,
+    pub operations: [Absent; 11],
+}

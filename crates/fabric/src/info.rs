@@ -1,0 +1,487 @@
+//! `fi_getinfo`: what a program asks for, and whether it can have it.
+
+use core::ffi::{CStr, c_char};
+
+use tabane_rank::{
+    ATOMIC_BYTES_MAX, Address, INJECT_BYTES_MAX, OPERATION_BYTES_MAX, PIECES_MAX, Settings,
+};
+
+use crate::abi::constants as c;
+use crate::abi::errors::{self, Outcome};
+use crate::abi::fabric::{DomainAttr, EpAttr, FabricAttr, Info, RxAttr, TxAttr};
+use crate::environment::{self, Problem};
+use crate::{allocate, here, log, name};
+
+/// Operations that may be under way in one direction, as far as a program asks; there is no such number inside.
+const QUEUE_DEFAULT: usize = 1024;
+const QUEUE_MAX: usize = 1 << 20;
+/// Objects of one kind in a domain: as many as memory lets be, so this is only what programs may ask for.
+const OBJECTS_MAX: usize = 1 << 16;
+const REGIONS_MAX: usize = 1 << 20;
+/// Bytes of a key of a region, and of the number that comes with a message.
+const WORD_BYTES: usize = 8;
+/// Bytes that tell of an error at most: an address of somebody who was not in the address vector.
+const ERROR_DATA_BYTES: usize = 64;
+/// libfabric's general form of a tag: any bits, in any division.
+const TAG_ANY: u64 = 0xAAAA_AAAA_AAAA_AAAA;
+/// The protocol between endpoints. A number of a provider's own has the highest bit.
+const PROTOCOL: u32 = 1 << 31 | 0x7ab;
+
+const TRANSFERS: u64 = c::MSG | c::TAGGED | c::RMA | c::ATOMIC;
+const TX_CAPS: u64 = TRANSFERS | c::SEND | c::READ | c::WRITE;
+const RX_CAPS: u64 = TRANSFERS
+    | c::RECV
+    | c::REMOTE_READ
+    | c::REMOTE_WRITE
+    | c::MULTI_RECV
+    | c::DIRECTED_RECV
+    | c::SOURCE
+    | c::SOURCE_ERR;
+/// Capabilities whose bits meant something else before 2.0.
+const NEW_RX_CAPS: u64 = c::TAGGED_DIRECTED_RECV | c::EXACT_DIRECTED_RECV;
+const DOMAIN_CAPS: u64 = c::LOCAL_COMM | c::REMOTE_COMM;
+
+/// When an operation may count as done, if a program asks.
+const COMPLETE: u64 =
+    c::INJECT_COMPLETE | c::TRANSMIT_COMPLETE | c::DELIVERY_COMPLETE | c::MATCH_COMPLETE;
+/// Flags that all operations of an endpoint may have without naming them.
+pub const TX_OP_FLAGS: u64 = c::COMPLETION | c::INJECT | COMPLETE;
+pub const RX_OP_FLAGS: u64 = c::COMPLETION | c::MULTI_RECV;
+
+/// The order that operations keep: messages to one peer, and atomic operations at one peer.
+const ORDER: u64 = c::ORDER_SAS
+    | c::ORDER_ATOMIC_RAR
+    | c::ORDER_ATOMIC_RAW
+    | c::ORDER_ATOMIC_WAR
+    | c::ORDER_ATOMIC_WAW;
+
+/// What a program asks for.
+#[derive(Default)]
+struct Wanted<'a> {
+    version: u32,
+    caps: u64,
+    addr_format: u32,
+    tx: Option<&'a TxAttr>,
+    rx: Option<&'a RxAttr>,
+    ep: Option<&'a EpAttr>,
+    domain: Option<&'a DomainAttr>,
+    domain_name: Option<&'a CStr>,
+    fabric_name: Option<&'a CStr>,
+    destination: Option<Address>,
+}
+
+/// What it gets.
+pub struct Offer {
+    pub caps: u64,
+    pub tx: TxAttr,
+    pub rx: RxAttr,
+    pub ep: EpAttr,
+    pub domain: DomainAttr,
+    pub source: [u8; name::BYTES],
+    pub destination: Option<Address>,
+}
+
+/// Why it gets nothing: what it asked for that is not there.
+type Lacking = &'static str;
+
+/// Whether what is asked for is no more than what there is.
+fn within<T: PartialOrd>(wanted: T, most: T, lacking: Lacking) -> Result<(), Lacking> {
+    if wanted <= most { Ok(()) } else { Err(lacking) }
+}
+
+/// Whether no other bits are asked for.
+fn only(wanted: u64, possible: u64, lacking: Lacking) -> Result<(), Lacking> {
+    within(wanted & !possible, 0, lacking)
+}
+
+/// What the program asks for is given or refused with `-FI_ENODATA`.
+///
+/// # Safety
+/// The pointers are null, or as `fi_getinfo(3)` has them.
+pub unsafe fn getinfo(
+    version: u32,
+    (node, service): (*const c_char, *const c_char),
+    flags: u64,
+    hints: *const Info,
+    infos: *mut *mut Info,
+) -> Outcome<()> {
+    if infos.is_null() {
+        return Err(errors::INVAL);
+    }
+    // A number of a service says nothing of an endpoint here: each takes a free port.
+    let _ = service;
+    // Nothing is to be layered on this provider, since what the layers add is here already.
+    if flags & c::CORE_PROV_ONLY != 0 {
+        return Err(errors::NODATA);
+    }
+    // SAFETY: as above.
+    let wanted = unsafe { read(version, node, flags, hints) };
+    let offered = wanted.and_then(|wanted| offer(&wanted));
+    let mut offer = offered.map_err(|lacking| {
+        log::info(&format!("not offered: {lacking}"));
+        errors::NODATA
+    })?;
+    // SAFETY: as above.
+    let is_named = unsafe { is_named(hints) };
+    let configuration = here::configuration().map_err(|Problem(line)| {
+        if is_named || environment::is_wanted() {
+            log::fatal(&line);
+        } else {
+            log::info(&line);
+        }
+        errors::NODATA
+    })?;
+    offer.source = source(&configuration.settings);
+    let info = allocate::info(&offer)?;
+    // SAFETY: not null, and the program's.
+    unsafe { infos.write(info) };
+    Ok(())
+}
+
+/// # Safety
+/// As [`getinfo`].
+unsafe fn read<'a>(
+    version: u32,
+    node: *const c_char,
+    flags: u64,
+    hints: *const Info,
+) -> Result<Wanted<'a>, Lacking> {
+    let mut wanted = Wanted {
+        version,
+        ..Wanted::default()
+    };
+    // SAFETY: as above. No field is read that came after 1.17.
+    if let Some(hints) = unsafe { hints.as_ref() } {
+        wanted.caps = hints.caps;
+        wanted.addr_format = hints.addr_format;
+        // SAFETY: as above.
+        unsafe {
+            wanted.tx = hints.tx_attr.as_ref();
+            wanted.rx = hints.rx_attr.as_ref();
+            wanted.ep = hints.ep_attr.as_ref();
+            wanted.domain = hints.domain_attr.as_ref();
+            let fabric: Option<&FabricAttr> = hints.fabric_attr.as_ref();
+            wanted.domain_name = wanted.domain.and_then(|domain| text(domain.name));
+            wanted.fabric_name = fabric.and_then(|fabric| text(fabric.name));
+        }
+        if !hints.dest_addr.is_null() {
+            // SAFETY: the program says that the address is so long.
+            let bytes = unsafe {
+                core::slice::from_raw_parts(hints.dest_addr.cast::<u8>(), hints.dest_addrlen)
+            };
+            let parsed = Address::from_bytes(bytes);
+            wanted.destination = Some(parsed.map_err(|_| "the destination is no tabane address")?);
+        }
+    }
+    // SAFETY: as above.
+    let node = unsafe { text(node) };
+    // With this flag it is one of this node's own, all of whose links are used anyway.
+    if let (Some(node), 0) = (node, flags & c::SOURCE) {
+        let address = node.to_str().ok().and_then(name::parse);
+        wanted.destination = Some(address.ok_or(
+            "an endpoint cannot be found by a host's name: ranks tell each other their addresses",
+        )?);
+    }
+    Ok(wanted)
+}
+
+/// Whether the program asks for this provider by its name.
+///
+/// # Safety
+/// As [`getinfo`].
+unsafe fn is_named(hints: *const Info) -> bool {
+    // SAFETY: as above.
+    let name = unsafe {
+        let fabric = hints.as_ref().and_then(|hints| hints.fabric_attr.as_ref());
+        fabric.and_then(|fabric| text(fabric.prov_name))
+    };
+    name.is_some_and(|name| environment::names_us(&name.to_string_lossy()))
+}
+
+/// # Safety
+/// It is null, or text that ends in a zero byte, and lives for `'a`.
+unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: as above.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+}
+
+fn offer(wanted: &Wanted<'_>) -> Result<Offer, Lacking> {
+    within(
+        wanted.addr_format,
+        c::FORMAT_UNSPEC,
+        "addresses are of a format of their own (FI_FORMAT_UNSPEC)",
+    )?;
+    for named in [wanted.domain_name, wanted.fabric_name]
+        .into_iter()
+        .flatten()
+    {
+        if !named
+            .to_bytes()
+            .eq_ignore_ascii_case(crate::provider::NAME.to_bytes())
+        {
+            return Err("fabric and domain are both called tabane");
+        }
+    }
+    let caps = caps(wanted)?;
+    Ok(Offer {
+        caps,
+        tx: tx(wanted, caps)?,
+        rx: rx(wanted, caps)?,
+        ep: ep(wanted)?,
+        domain: domain(wanted)?,
+        source: [0; name::BYTES],
+        destination: wanted.destination,
+    })
+}
+
+fn caps(wanted: &Wanted<'_>) -> Result<u64, Lacking> {
+    let known = TX_CAPS | RX_CAPS | DOMAIN_CAPS;
+    let known = match wanted.version >= c::version(2, 0) {
+        true => known | NEW_RX_CAPS,
+        false => known,
+    };
+    only(wanted.caps, known, "a capability that is not here")?;
+    if wanted.caps == 0 {
+        // Whoever does not ask for them does not expect errors for messages that came.
+        return Ok((TX_CAPS | RX_CAPS | DOMAIN_CAPS) & !c::SOURCE_ERR);
+    }
+    // Directions that nobody names are all meant.
+    let mut caps = wanted.caps | DOMAIN_CAPS;
+    if caps & (c::MSG | c::TAGGED) != 0 && caps & (c::SEND | c::RECV) == 0 {
+        caps |= c::SEND | c::RECV;
+    }
+    let remote = c::READ | c::WRITE | c::REMOTE_READ | c::REMOTE_WRITE;
+    if caps & (c::RMA | c::ATOMIC) != 0 && caps & remote == 0 {
+        caps |= remote;
+    }
+    Ok(caps)
+}
+
+/// The capabilities of one half of an endpoint.
+fn half(wanted: Option<u64>, caps: u64, possible: u64) -> Result<u64, Lacking> {
+    match wanted {
+        None | Some(0) => Ok(caps & possible),
+        Some(wanted) => {
+            only(
+                wanted,
+                caps & possible,
+                "a half of the endpoint is to do more than all of it",
+            )?;
+            Ok(wanted)
+        }
+    }
+}
+
+fn order(msg_order: u64, comp_order: u64) -> Result<(), Lacking> {
+    only(msg_order, ORDER, "an order that operations do not keep")?;
+    only(comp_order, 0, "an order of completions")
+}
+
+fn depth(size: usize) -> Result<usize, Lacking> {
+    within(size, QUEUE_MAX, "a queue of so many operations")?;
+    Ok(if size == 0 { QUEUE_DEFAULT } else { size })
+}
+
+fn tx(wanted: &Wanted<'_>, caps: u64) -> Result<TxAttr, Lacking> {
+    let hint = wanted.tx;
+    if let Some(tx) = hint {
+        only(tx.op_flags, TX_OP_FLAGS, "a flag of all sends")?;
+        order(tx.msg_order, tx.comp_order)?;
+        within(tx.inject_size, INJECT_BYTES_MAX, "so many bytes injected")?;
+        within(tx.iov_limit, PIECES_MAX, "so many pieces of memory")?;
+        within(tx.rma_iov_limit, 1, "more than one piece of remote memory")?;
+    }
+    Ok(TxAttr {
+        caps: half(hint.map(|tx| tx.caps), caps, TX_CAPS)?,
+        mode: 0,
+        op_flags: hint.map_or(0, |tx| tx.op_flags),
+        msg_order: ORDER,
+        comp_order: 0,
+        inject_size: INJECT_BYTES_MAX,
+        size: depth(hint.map_or(0, |tx| tx.size))?,
+        iov_limit: PIECES_MAX,
+        rma_iov_limit: 1,
+        tclass: 0,
+    })
+}
+
+fn rx(wanted: &Wanted<'_>, caps: u64) -> Result<RxAttr, Lacking> {
+    let hint = wanted.rx;
+    if let Some(rx) = hint {
+        only(rx.op_flags, RX_OP_FLAGS, "a flag of all receives")?;
+        order(rx.msg_order, rx.comp_order)?;
+        within(rx.iov_limit, PIECES_MAX, "so many pieces of memory")?;
+    }
+    Ok(RxAttr {
+        caps: half(hint.map(|rx| rx.caps), caps, RX_CAPS | NEW_RX_CAPS)?,
+        mode: 0,
+        op_flags: hint.map_or(0, |rx| rx.op_flags),
+        msg_order: ORDER,
+        comp_order: 0,
+        // Unused since 1.0; whoever asks gets what he asks for.
+        total_buffered_recv: hint.map_or(0, |rx| rx.total_buffered_recv),
+        size: depth(hint.map_or(0, |rx| rx.size))?,
+        iov_limit: PIECES_MAX,
+    })
+}
+
+fn ep(wanted: &Wanted<'_>) -> Result<EpAttr, Lacking> {
+    if let Some(ep) = wanted.ep {
+        if ep.kind != c::EP_UNSPEC && ep.kind != c::EP_RDM {
+            return Err("an endpoint other than FI_EP_RDM");
+        }
+        if ep.protocol != 0 && ep.protocol != PROTOCOL {
+            return Err("another protocol");
+        }
+        within(
+            ep.max_msg_size as u64,
+            OPERATION_BYTES_MAX,
+            "messages so long",
+        )?;
+        let ordered = [
+            ep.max_order_raw_size,
+            ep.max_order_war_size,
+            ep.max_order_waw_size,
+        ];
+        for size in ordered {
+            within(size, ATOMIC_BYTES_MAX, "order within so many bytes")?;
+        }
+        within(
+            ep.tx_ctx_cnt.max(ep.rx_ctx_cnt),
+            1,
+            "more than one context each way",
+        )?;
+        within(
+            ep.auth_key_size,
+            0,
+            "an authorization key: the job's key is in the environment",
+        )?;
+    }
+    let tag_format = wanted.ep.map_or(0, |ep| ep.mem_tag_format);
+    Ok(EpAttr {
+        kind: c::EP_RDM,
+        protocol: PROTOCOL,
+        protocol_version: 1,
+        max_msg_size: OPERATION_BYTES_MAX as usize,
+        msg_prefix_size: 0,
+        max_order_raw_size: ATOMIC_BYTES_MAX,
+        max_order_war_size: ATOMIC_BYTES_MAX,
+        max_order_waw_size: ATOMIC_BYTES_MAX,
+        mem_tag_format: if tag_format == 0 { TAG_ANY } else { tag_format },
+        tx_ctx_cnt: 1,
+        rx_ctx_cnt: 1,
+        auth_key_size: 0,
+        auth_key: core::ptr::null_mut(),
+    })
+}
+
+/// How memory is registered: keys and offsets are the program's, unless it knows only the oldest way.
+fn mr_mode(version: u32, mode: i32) -> i32 {
+    let is_old = version < c::version(1, 5);
+    if mode & c::MR_BASIC != 0 {
+        c::MR_BASIC
+    } else if mode & c::MR_SCALABLE != 0 || is_old {
+        c::MR_SCALABLE
+    } else {
+        0
+    }
+}
+
+fn check_domain(domain: &DomainAttr) -> Result<(), Lacking> {
+    within(domain.threading, c::THREAD_LAST, "such threading")?;
+    let progress = domain.control_progress.max(domain.data_progress);
+    within(progress, c::PROGRESS_LAST, "such progress")?;
+    within(domain.av_type, c::AV_TABLE, "such address vectors")?;
+    within(domain.mr_key_size, WORD_BYTES, "keys so long")?;
+    within(
+        domain.cq_data_size,
+        WORD_BYTES,
+        "so many bytes with a message",
+    )?;
+    let counts = [
+        domain.cq_cnt,
+        domain.ep_cnt,
+        domain.tx_ctx_cnt,
+        domain.rx_ctx_cnt,
+        domain.cntr_cnt,
+    ];
+    within(
+        counts.into_iter().max().unwrap_or(0),
+        OBJECTS_MAX,
+        "so many objects",
+    )?;
+    within(
+        domain.max_ep_tx_ctx.max(domain.max_ep_rx_ctx),
+        1,
+        "scalable endpoints",
+    )?;
+    within(
+        domain.max_ep_stx_ctx.max(domain.max_ep_srx_ctx),
+        0,
+        "shared contexts",
+    )?;
+    within(domain.mr_iov_limit, 1, "regions of several pieces")?;
+    only(
+        domain.caps,
+        DOMAIN_CAPS,
+        "a domain's capability that is not here",
+    )?;
+    within(
+        domain.auth_key_size,
+        0,
+        "an authorization key: the job's key is in the environment",
+    )?;
+    within(
+        domain.max_err_data,
+        ERROR_DATA_BYTES,
+        "so much about an error",
+    )?;
+    within(domain.mr_cnt, REGIONS_MAX, "so many regions")
+}
+
+fn domain(wanted: &Wanted<'_>) -> Result<DomainAttr, Lacking> {
+    if let Some(domain) = wanted.domain {
+        check_domain(domain)?;
+    }
+    let hint = |field: fn(&DomainAttr) -> u32, unspecified: u32, ours: u32| {
+        let asked = wanted.domain.map_or(unspecified, field);
+        if asked == unspecified { ours } else { asked }
+    };
+    Ok(DomainAttr {
+        domain: core::ptr::null_mut(),
+        name: core::ptr::null_mut(),
+        threading: hint(|d| d.threading, c::THREAD_UNSPEC, c::THREAD_SAFE),
+        control_progress: hint(|d| d.control_progress, c::PROGRESS_UNSPEC, c::PROGRESS_AUTO),
+        data_progress: hint(|d| d.data_progress, c::PROGRESS_UNSPEC, c::PROGRESS_MANUAL),
+        resource_mgmt: c::RM_ENABLED,
+        av_type: hint(|d| d.av_type, c::AV_UNSPEC, c::AV_TABLE),
+        mr_mode: mr_mode(wanted.version, wanted.domain.map_or(0, |d| d.mr_mode)),
+        mr_key_size: WORD_BYTES,
+        cq_data_size: WORD_BYTES,
+        cq_cnt: OBJECTS_MAX,
+        ep_cnt: OBJECTS_MAX,
+        tx_ctx_cnt: OBJECTS_MAX,
+        rx_ctx_cnt: OBJECTS_MAX,
+        max_ep_tx_ctx: 1,
+        max_ep_rx_ctx: 1,
+        max_ep_stx_ctx: 0,
+        max_ep_srx_ctx: 0,
+        cntr_cnt: OBJECTS_MAX,
+        mr_iov_limit: 1,
+        caps: DOMAIN_CAPS,
+        mode: 0,
+        auth_key: core::ptr::null_mut(),
+        auth_key_size: 0,
+        max_err_data: ERROR_DATA_BYTES,
+        mr_cnt: REGIONS_MAX,
+        tclass: 0,
+    })
+}
+
+/// What stands for this node before there is an endpoint: an address whose port and number are zero.
+fn source(settings: &Settings) -> [u8; name::BYTES] {
+    // Any port: it is taken out again.
+    let mut bytes = Address::new(&settings.links, 1, 0).map_or([0; name::BYTES], |a| name::raw(&a));
+    bytes[2..4].fill(0);
+    bytes
+}

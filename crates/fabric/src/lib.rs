@@ -1,0 +1,41 @@
+//! libtabane-fi: tabane as a provider of libfabric, and through it of MPI.
+//!
+//! libfabric opens the library, asks for `fi_prov_ini`, and then calls functions by tables of their addresses. Here is
+//! only how its interface becomes that of `tabane-rank` and back: what it asks for, which objects it holds, whom it tells
+//! what has ended. What is sent when, and how, is decided there. What libfabric and programs have to see to, for every
+//! function alike:
+//!
+//! - a pointer is null, or what libfabric's manual pages say: to an object of this library that is not closed, to a
+//!   structure of the program's version, to as many elements as the number beside it says;
+//! - memory that an operation names stays, and is not used, until its completion;
+//! - what is closed is in use in no other thread, and not used again.
+//!
+//! Whatever else is given is answered by the manual pages' error. No panic crosses into C.
+
+mod abi;
+mod address_vector;
+mod allocate;
+mod completions;
+mod counter;
+mod domain;
+mod endpoint;
+mod environment;
+mod event_queue;
+mod fabric;
+mod guard;
+mod here;
+mod info;
+mod links;
+mod log;
+mod name;
+mod numbers;
+mod object;
+mod provider;
+mod random;
+mod region;
+mod station;
+mod waiting;
+mod words;
+
+#[cfg(test)]
+mod tests;

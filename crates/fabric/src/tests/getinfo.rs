@@ -1,0 +1,258 @@
+//! What programs are offered.
+
+use core::ffi::CStr;
+use core::ptr::null;
+
+use super::c_side::{Given, Hints, minus, zeros};
+use super::here;
+use crate::abi::constants as c;
+use crate::abi::errors;
+use crate::abi::fabric::Info;
+use crate::name;
+
+const NODATA: i32 = -errors::NODATA.0;
+
+fn offered(version: u32, mut hints: Hints) -> Given {
+    Given::get(version, Some(&mut hints)).expect("it is offered")
+}
+
+fn refused(version: u32, mut hints: Hints) {
+    assert_eq!(Given::get(version, Some(&mut hints)).err(), Some(NODATA));
+}
+
+#[test]
+fn open_mpi_gets_what_it_asks_for() {
+    // 4.1.4 as of 1.5, 5.0 as of 1.18.
+    for version in [c::version(1, 5), c::version(1, 18)] {
+        let caps = c::TAGGED | c::LOCAL_COMM | c::REMOTE_COMM | c::DIRECTED_RECV;
+        let mut hints = Hints::new(caps);
+        hints.info.mode = 1 << 59 | 1 << 52;
+        hints.domain.threading = 3;
+        hints.domain.av_type = c::AV_MAP;
+        hints.domain.cq_data_size = 4;
+        hints.domain.control_progress = c::PROGRESS_MANUAL;
+        hints.domain.data_progress = c::PROGRESS_MANUAL;
+        hints.domain.resource_mgmt = c::RM_ENABLED;
+        hints.tx.msg_order = c::ORDER_SAS;
+        hints.rx.msg_order = c::ORDER_SAS;
+        let given = offered(version, hints);
+        assert_eq!(given.info().caps, caps | c::SEND | c::RECV);
+        assert_eq!(given.info().mode, 0);
+        assert_eq!(given.domain().threading, 3);
+        assert_eq!(given.domain().av_type, c::AV_MAP);
+        assert_eq!(given.domain().mr_mode, 0);
+        assert_eq!(given.domain().data_progress, c::PROGRESS_MANUAL);
+        assert!(given.tx().msg_order & c::ORDER_SAS != 0);
+        assert!(given.rx().caps & c::DIRECTED_RECV != 0);
+    }
+}
+
+#[test]
+fn mpich_gets_what_it_asks_for() {
+    let caps = c::MSG | c::TAGGED | c::MULTI_RECV | c::RMA | c::ATOMIC | c::DIRECTED_RECV;
+    let mut hints = Hints::new(caps | c::REMOTE_READ | c::REMOTE_WRITE | c::READ | c::WRITE);
+    hints.domain.threading = 3;
+    hints.domain.av_type = c::AV_TABLE;
+    hints.domain.cq_data_size = 4;
+    hints.domain.data_progress = c::PROGRESS_MANUAL;
+    hints.domain.mr_mode = c::MR_VIRT_ADDR | c::MR_PROV_KEY;
+    let atomics = c::ORDER_ATOMIC_RAR | c::ORDER_ATOMIC_RAW | c::ORDER_ATOMIC_WAR;
+    hints.tx.msg_order = c::ORDER_SAS | atomics | c::ORDER_ATOMIC_WAW;
+    let given = offered(c::version(2, 5), hints);
+    assert_eq!(given.domain().max_ep_tx_ctx, 1);
+    assert_eq!(given.domain().cq_data_size, 8);
+    // Keys and offsets are its own, whatever it could do with.
+    assert_eq!(given.domain().mr_mode, 0);
+    assert_eq!(given.tx().iov_limit, tabane_rank::PIECES_MAX);
+    assert_eq!(given.info().caps & caps, caps);
+}
+
+#[test]
+fn intel_mpi_gets_what_it_asks_for() {
+    // First it asks without hints, as of version 0.0.
+    let given = Given::get(0, None).expect("it is offered");
+    assert_eq!(given.domain().mr_mode, c::MR_SCALABLE);
+    let mut hints = Hints::new(
+        c::MSG | c::TAGGED | c::RMA | c::ATOMIC | c::MULTI_RECV | c::DIRECTED_RECV | c::SOURCE,
+    );
+    hints.tx.op_flags = c::DELIVERY_COMPLETE;
+    hints.domain.threading = 3;
+    hints.domain.av_type = c::AV_MAP;
+    hints.domain.mr_mode = c::MR_BASIC;
+    let given = offered(c::version(1, 5), hints);
+    assert_eq!(given.tx().op_flags, c::DELIVERY_COMPLETE);
+    assert_eq!(given.domain().mr_mode, c::MR_BASIC);
+}
+
+#[test]
+fn without_hints_everything_is_offered_under_its_name() {
+    for version in [0, c::version(1, 17), c::version(2, 6), c::version(9, 99)] {
+        let given = Given::get(version, None).expect("it is offered");
+        let info = given.info();
+        assert_eq!(given.ep().kind, c::EP_RDM);
+        // SAFETY: the names end in a zero byte.
+        let names = unsafe {
+            let fabric = &*info.fabric_attr;
+            assert!(fabric.prov_name.is_null(), "libfabric writes it");
+            [fabric.name, given.domain().name].map(|name| CStr::from_ptr(name))
+        };
+        assert_eq!(names, [c"tabane", c"tabane"]);
+        assert_eq!(info.addr_format, c::FORMAT_UNSPEC);
+        assert_eq!((info.src_addrlen, info.dest_addrlen), (name::BYTES, 0));
+        assert!(info.next.is_null() && info.nic.is_null() && info.dest_addr.is_null());
+        assert_eq!(given.domain().threading, c::THREAD_SAFE);
+    }
+}
+
+#[test]
+fn what_it_was_given_it_may_ask_for() {
+    let given = Given::get(c::version(1, 18), None).expect("it is offered");
+    let provider = crate::provider::provider();
+    let mut again: *mut Info = core::ptr::null_mut();
+    // SAFETY: as a program calls it.
+    let status = unsafe {
+        ((*provider).getinfo)(
+            c::version(1, 18),
+            null(),
+            null(),
+            0,
+            given.0,
+            &raw mut again,
+        )
+    };
+    assert_eq!(status, 0);
+    let again = Given(again);
+    assert_eq!(again.info().caps, given.info().caps);
+    assert_eq!(again.ep().protocol, given.ep().protocol);
+}
+
+#[test]
+fn what_is_not_here_is_refused() {
+    let new = || Hints::new(c::TAGGED);
+    let version = c::version(1, 18);
+    let cases: &[fn(&mut Hints)] = &[
+        |hints| hints.ep.kind = 1,
+        |hints| hints.ep.kind = 2,
+        |hints| hints.ep.protocol = 6,
+        |hints| hints.ep.max_msg_size = (1 << 40) + 1,
+        |hints| hints.ep.tx_ctx_cnt = 2,
+        |hints| hints.ep.rx_ctx_cnt = usize::MAX,
+        |hints| hints.ep.auth_key_size = 8,
+        |hints| hints.info.caps = 1 << 5,
+        |hints| hints.info.caps = c::RMA_EVENT | c::RMA,
+        |hints| hints.info.addr_format = 2,
+        |hints| hints.tx.inject_size = tabane_rank::INJECT_BYTES_MAX + 1,
+        |hints| hints.tx.iov_limit = tabane_rank::PIECES_MAX + 1,
+        |hints| hints.tx.rma_iov_limit = 2,
+        |hints| hints.tx.msg_order = 1 << 1,
+        |hints| hints.tx.comp_order = 0x1ff,
+        |hints| hints.tx.caps = c::RMA,
+        |hints| hints.rx.op_flags = 1 << 30,
+        |hints| hints.rx.size = usize::MAX,
+        |hints| hints.domain.threading = 6,
+        |hints| hints.domain.data_progress = 4,
+        |hints| hints.domain.av_type = 3,
+        |hints| hints.domain.mr_key_size = 9,
+        |hints| hints.domain.cq_data_size = 9,
+        |hints| hints.domain.max_ep_tx_ctx = 2,
+        |hints| hints.domain.max_ep_srx_ctx = 1,
+        |hints| hints.domain.mr_iov_limit = 2,
+        |hints| hints.domain.ep_cnt = usize::MAX,
+        |hints| hints.domain.caps = 1 << 53,
+        |hints| hints.domain.name = c"eth0".as_ptr().cast_mut(),
+        |hints| hints.fabric.name = c"IP".as_ptr().cast_mut(),
+    ];
+    for (number, change) in cases.iter().enumerate() {
+        let mut hints = new();
+        change(&mut hints);
+        assert_eq!(
+            Given::get(version, Some(&mut hints)).err(),
+            Some(NODATA),
+            "case {number}"
+        );
+    }
+    // Bits that are capabilities only since 2.0.
+    let mut directed = Hints::new(c::TAGGED | c::TAGGED_DIRECTED_RECV);
+    assert!(Given::get(version, Some(&mut directed)).is_err());
+    assert!(Given::get(c::version(2, 0), Some(&mut directed)).is_ok());
+}
+
+#[test]
+fn nothing_is_layered_on_it() {
+    let mut hints = Hints::new(c::MSG);
+    let asked = Given::get_with(c::version(1, 17), c::CORE_PROV_ONLY, Some(&mut hints));
+    assert_eq!(asked.err(), Some(NODATA));
+}
+
+#[test]
+fn without_a_key_there_is_no_provider() {
+    here::without_key(|| refused(c::version(1, 18), Hints::new(c::MSG)));
+}
+
+#[test]
+fn a_destination_is_an_address_of_its_own_kind() {
+    let address = tabane_rank::Address::new(&[(0, [10, 77, 0, 9].into())], 40_000, 99);
+    let address = address.expect("is one");
+    let mut raw = name::raw(&address);
+    let mut hints = Hints::new(c::MSG);
+    hints.info.dest_addr = raw.as_mut_ptr().cast();
+    hints.info.dest_addrlen = raw.len();
+    let given = Given::get(c::version(1, 18), Some(&mut hints)).expect("it is offered");
+    assert_eq!(given.info().dest_addrlen, name::BYTES);
+    // SAFETY: it is as long as it says.
+    let told = unsafe { &*given.info().dest_addr.cast::<[u8; name::BYTES]>() };
+    assert_eq!(*told, raw);
+    hints.info.dest_addrlen = 3;
+    assert_eq!(
+        Given::get(c::version(1, 18), Some(&mut hints)).err(),
+        Some(NODATA)
+    );
+
+    let by_node = |node: &CStr, flags| {
+        let mut info: *mut Info = core::ptr::null_mut();
+        // SAFETY: as a program calls it.
+        let status = unsafe {
+            let getinfo = (*crate::provider::provider()).getinfo;
+            let service = c"9228".as_ptr();
+            getinfo(0, node.as_ptr(), service, flags, null(), &raw mut info)
+        };
+        if status == 0 {
+            Ok(Given(info))
+        } else {
+            Err(status)
+        }
+    };
+    let shown = std::ffi::CString::new(name::shown(&address)).expect("is text");
+    let given = by_node(&shown, 0).expect("it is offered");
+    assert_eq!(given.info().dest_addrlen, name::BYTES);
+    assert_eq!(by_node(c"127.0.0.1", 0).err(), Some(NODATA));
+    let own = by_node(c"127.0.0.1", c::SOURCE).expect("it is offered");
+    assert_eq!(own.info().dest_addrlen, 0);
+}
+
+#[test]
+fn no_place_for_the_answer_is_an_error() {
+    // SAFETY: null is what is tried.
+    let status = unsafe {
+        let getinfo = (*crate::provider::provider()).getinfo;
+        getinfo(0, null(), null(), 0, null(), core::ptr::null_mut())
+    };
+    assert_eq!(status as isize, minus(errors::INVAL));
+}
+
+#[test]
+fn only_a_fabric_of_its_name_is_opened() {
+    let mut attr: crate::abi::fabric::FabricAttr = zeros();
+    let mut fabric = core::ptr::null_mut();
+    let mut open = |attr: *mut _| {
+        // SAFETY: as libfabric calls it.
+        unsafe {
+            let open = (*crate::provider::provider()).fabric;
+            open(attr, &raw mut fabric, core::ptr::null_mut())
+        }
+    };
+    assert_eq!(open(&raw mut attr) as isize, minus(errors::INVAL));
+    attr.name = c"IP".as_ptr().cast_mut();
+    assert_eq!(open(&raw mut attr), NODATA);
+    assert_eq!(open(core::ptr::null_mut()) as isize, minus(errors::INVAL));
+}

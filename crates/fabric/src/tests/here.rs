@@ -1,0 +1,47 @@
+//! What stands for this machine in tests.
+
+use core::time::Duration;
+use std::cell::Cell;
+
+use tabane_rank::{Endpoint, OpenError, Settings};
+
+use super::engine;
+use crate::environment::{Configuration, Problem};
+
+thread_local! {
+    static HAS_KEY: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Within `act`, there is no key.
+pub fn without_key<R>(act: impl FnOnce() -> R) -> R {
+    HAS_KEY.set(false);
+    let result = act();
+    HAS_KEY.set(true);
+    result
+}
+
+/// Two links, and a key.
+pub fn configuration() -> Result<Configuration, Problem> {
+    if !HAS_KEY.get() {
+        return Err(Problem("no key".into()));
+    }
+    let settings = Settings {
+        links: vec![(0, [10, 77, 0, 1].into()), (1, [10, 77, 1, 1].into())],
+        key: [7; 32],
+        encrypted: true,
+        ports: 40_000..=40_999,
+        peer_timeout: Duration::from_secs(3),
+        eager_bytes: 1 << 15,
+        unexpected_bytes: 1 << 20,
+    };
+    Ok(Configuration {
+        settings,
+        stats: false,
+    })
+}
+
+/// An endpoint whose engine is [`engine`]'s.
+pub fn open(settings: &Settings) -> Result<Endpoint, OpenError> {
+    let (address, core) = engine::make(settings);
+    Endpoint::of(address, core)
+}

@@ -1,0 +1,11 @@
+//! The provider, driven through the tables of functions as libfabric and programs do, over an engine that does
+//! everything at once, within the process.
+
+mod c_side;
+mod engine;
+mod getinfo;
+pub mod here;
+mod messages;
+mod objects;
+mod operations;
+mod queues;

@@ -1,0 +1,100 @@
+//! Why operations fail: numbers for programs, words for people.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::time::Duration;
+
+use tabane_rank::{Failure, OpenError, PostError};
+
+use crate::abi::errors::{self, Errno};
+use crate::guard;
+
+/// The kinds of failures: number, errno, words. The number is what `prov_errno` has.
+const FAILURES: [(c_int, Errno, &CStr); 9] = [
+    (1, errors::CANCELED, c"the operation was cancelled"),
+    (2, errors::TRUNC, c"the message was longer than the buffer"),
+    (3, errors::NOMSG, c"no such message has come"),
+    (4, errors::NOKEY, c"the peer has no region of this key now"),
+    (
+        5,
+        errors::ACCES,
+        c"the peer's region does not allow this access",
+    ),
+    (
+        6,
+        errors::FAULT,
+        c"the operation goes beyond the peer's region",
+    ),
+    (7, errors::CONNRESET, c"the peer is gone, or started afresh"),
+    (
+        8,
+        errors::HOSTUNREACH,
+        c"nobody is at the peer's address, or no link leads there",
+    ),
+    (
+        9,
+        errors::OPNOTSUPP,
+        c"the numbers do not take the operation",
+    ),
+];
+
+/// The number of one that was not in the address vector.
+pub const STRANGER: c_int = 10;
+
+/// What a failure is to libfabric, and to [`explain`].
+pub fn failure(failure: Failure) -> (Errno, c_int) {
+    let row = match failure {
+        Failure::Cancelled => 0,
+        Failure::Truncated(_) => 1,
+        Failure::NoMessage => 2,
+        Failure::BadKey => 3,
+        Failure::NoAccess => 4,
+        Failure::OutOfBounds => 5,
+        Failure::PeerGone => 6,
+        Failure::Unreachable => 7,
+        Failure::Unsupported => 8,
+    };
+    let (number, errno, _) = FAILURES[row];
+    (errno, number)
+}
+
+/// Why an operation was not posted.
+pub fn post_error(error: PostError) -> Errno {
+    match error {
+        PostError::Again => errors::AGAIN,
+        PostError::TooLarge => errors::MSGSIZE,
+        PostError::NoPeer | PostError::Invalid => errors::INVAL,
+    }
+}
+
+/// Why an endpoint was not opened.
+pub fn open_error(error: &OpenError) -> Errno {
+    match error {
+        OpenError::NoLink(_) => errors::NODEV,
+        OpenError::NoPort(_) => errors::ADDRINUSE,
+        OpenError::System(error) => Errno(error.raw_os_error().unwrap_or(errors::IO.0)),
+        OpenError::Settings(_) => errors::INVAL,
+    }
+}
+
+/// `strerror` of a queue: the words for a `prov_errno`, copied if there is room for them.
+///
+/// # Safety
+/// The buffer is null, or so many bytes that are nobody else's now.
+pub unsafe fn explain(number: c_int, buffer: *mut c_char, len: usize) -> *const c_char {
+    let known = FAILURES.iter().find(|(known, ..)| *known == number);
+    let words = match known {
+        Some((_, _, words)) => words,
+        None if number == STRANGER => c"the sender is not in the address vector",
+        None => c"no further explanation",
+    };
+    if buffer.is_null() || len == 0 {
+        return words.as_ptr();
+    }
+    // SAFETY: as above; all words are ASCII.
+    unsafe { guard::text(buffer, len, words.to_str().unwrap_or_default()) }
+}
+
+/// A time to wait, of milliseconds; negative: for ever.
+pub fn timeout(timeout_ms: c_int) -> Option<Duration> {
+    u64::try_from(timeout_ms).ok().map(Duration::from_millis)
+}
