@@ -71,7 +71,11 @@ impl Rank {
         let region = region.ok_or(MemoryStatus::BadKey)?;
         let skip = region.admits(stretch, writes)?;
         let buffer = (self.regions.get(&stretch.key)).ok_or(MemoryStatus::BadKey)?;
-        Ok(Buffer::part(buffer.pieces(), skip as usize, stretch.total as usize))
+        Ok(Buffer::part(
+            buffer.pieces(),
+            skip as usize,
+            stretch.total as usize,
+        ))
     }
 
     /// As [`Core::write`](crate::Core::write).
