@@ -46,7 +46,8 @@ pub struct Ops {
     messages_out: MessageSender,
     messages_in: MessageReceiver,
     streams: Streams,
-    memory: MemoryOperations,
+    /// None before the first memory operation: most bundles have none.
+    memory: Option<Box<MemoryOperations>>,
 }
 
 impl Ops {
@@ -60,7 +61,7 @@ impl Ops {
             messages_out: MessageSender::default(),
             messages_in: MessageReceiver::default(),
             streams: Streams::new(opens_even_streams),
-            memory: MemoryOperations::default(),
+            memory: None,
         }
     }
 
@@ -129,13 +130,13 @@ impl Ops {
     /// Fates of what was written before must not be handed in afterwards: ids of
     /// streams are used again.
     pub fn reset(&mut self) {
+        self.break_memory();
         let unsent = self.frames_out.drain(&mut self.shared);
         self.shared.reset();
         self.messages_out.reset(&mut self.shared);
         self.messages_in.reset(&mut self.shared);
         self.frames_in.reset(&mut self.shared);
         self.streams.restart(&mut self.shared);
-        self.memory.reset(&mut self.shared);
         for (since, flow, frame) in unsent {
             self.frames_out.push(since, flow, frame, &mut self.shared);
         }
@@ -147,7 +148,9 @@ impl Ops {
         self.shared.chunks.trim();
         self.shared.trim();
         self.streams.trim();
-        self.memory.trim();
+        if let Some(memory) = &mut self.memory {
+            memory.trim();
+        }
         self.messages_in.trim();
         self.messages_out.trim();
         self.frames_in.trim();
@@ -163,7 +166,10 @@ impl Ops {
             + self.messages_out.memory_bytes()
             + self.messages_in.memory_bytes()
             + self.streams.memory_bytes()
-            + self.memory.memory_bytes()
+            + self
+                .memory
+                .as_ref()
+                .map_or(0, |memory| memory.memory_bytes())
     }
 
     /// What happened so far, and what is there.

@@ -126,7 +126,8 @@ impl Ops {
     /// [`OpError::TooLarge`] beyond [`OPERATION_BYTES_MAX`](crate::wire::OPERATION_BYTES_MAX); [`OpError::Full`] while
     /// [`OPERATIONS_MAX`](crate::wire::OPERATIONS_MAX) are under way.
     pub fn put(&mut self, put: Put) -> Result<(), OpError> {
-        self.memory.put(put, &mut self.shared)
+        let memory = self.memory.get_or_insert_default();
+        memory.put(put, &mut self.shared)
     }
 
     /// Begins a get; [`OpEvent::Operation`](super::OpEvent::Operation) tells of its end. Until then where its bytes go is not to be used.
@@ -134,14 +135,17 @@ impl Ops {
     /// # Errors
     /// As [`put`](Ops::put).
     pub fn get(&mut self, get: Get) -> Result<(), OpError> {
-        self.memory.get(get, &mut self.shared)
+        let memory = self.memory.get_or_insert_default();
+        memory.get(get, &mut self.shared)
     }
 }
 
 impl Ops {
-    /// The peer has no memory operations: those that were begun are broken.
+    /// The peer has no memory operations, or has begun afresh: those that were begun are broken.
     pub fn break_memory(&mut self) {
-        self.memory.reset(&mut self.shared);
+        if let Some(mut memory) = self.memory.take() {
+            memory.reset(&mut self.shared);
+        }
     }
 }
 

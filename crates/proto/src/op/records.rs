@@ -29,7 +29,8 @@ impl Ops {
         record: &MemoryRecord<'_>,
         reach: &mut Reach,
     ) -> Result<(), Violation> {
-        self.memory.on_record(record, reach, &mut self.shared)
+        let memory = self.memory.get_or_insert_default();
+        memory.on_record(record, reach, &mut self.shared)
     }
 
     /// A piece of a stream came.

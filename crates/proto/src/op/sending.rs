@@ -1,6 +1,7 @@
 //! Filling packets: what is written next, and what becomes of it.
 
 use super::limits::{FRAME_WINDOW_BYTES, MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES};
+use super::memory::Outgoing;
 use super::queue::{Source, SourceState, Turns, Written};
 use super::shared::{Control, Lost};
 use super::{Ops, Policy, Reach};
@@ -12,6 +13,11 @@ use crate::wire::{Record, UnitClass, Writer};
 struct NoRoom;
 
 impl Ops {
+    /// A figure of what memory operations send.
+    fn memory_out(&self, figure: fn(&Outgoing) -> usize) -> usize {
+        self.memory.as_ref().map_or(0, |memory| figure(&memory.out))
+    }
+
     /// Whether there is something to send.
     pub fn has_pending(&self) -> bool {
         let shared = &self.shared;
@@ -24,12 +30,12 @@ impl Ops {
         self.frames_out.queued_bytes()
             + self.messages_out.queued_bytes()
             + self.streams.queued_bytes()
-            + self.memory.out.queued_bytes()
+            + self.memory_out(Outgoing::queued_bytes)
     }
 
     /// What who sends the most of what is queued has under way at most, in bytes.
     pub fn window_bytes(&self) -> u64 {
-        let others = self.streams.queued_bytes() + self.memory.out.queued_bytes();
+        let others = self.streams.queued_bytes() + self.memory_out(Outgoing::queued_bytes);
         if self.frames_out.queued_bytes() >= others {
             FRAME_WINDOW_BYTES
         } else {
@@ -42,7 +48,7 @@ impl Ops {
         self.frames_out.units.in_flight_bytes()
             + self.messages_out.units.in_flight_bytes()
             + self.streams.in_flight_bytes()
-            + self.memory.out.in_flight_bytes()
+            + self.memory_out(Outgoing::in_flight_bytes)
     }
 
     /// Bytes lost and not sent again yet.
@@ -50,7 +56,7 @@ impl Ops {
         self.frames_out.units.lost_bytes()
             + self.messages_out.units.lost_bytes()
             + self.streams.lost_bytes()
-            + self.memory.out.lost_bytes()
+            + self.memory_out(Outgoing::lost_bytes)
     }
 
     /// Writes the best next record that fits into `w`: control, which is short
@@ -137,7 +143,11 @@ impl Ops {
         w: &mut Writer<'_>,
     ) -> Option<Result<Content, NoRoom>> {
         let (record, content) = match control {
-            Control::Get(operation) => (self.memory.request(operation), Content::Get { operation }),
+            Control::Get(operation) => {
+                let memory = self.memory.as_ref();
+                let request = memory.and_then(|memory| memory.request(operation));
+                (request, Content::Get { operation })
+            }
             Control::OperationDone(content) => (content.told(), content),
             _ => (None, Content::BundleWindow),
         };
@@ -163,7 +173,8 @@ impl Ops {
                     self.messages_out.units.has_lost(slot, generation)
                 }
                 Lost::Stream(id) => self.streams.has_lost(id),
-                Lost::Transfer(slot, generation) => self.memory.out.has_lost(slot, generation),
+                Lost::Transfer(slot, generation) => (self.memory.as_mut())
+                    .is_some_and(|memory| memory.out.has_lost(slot, generation)),
             };
             if !still {
                 self.shared.lost.pop_front();
@@ -175,7 +186,7 @@ impl Ops {
                 Lost::Stream(id) => self.streams.write_lost(id, w),
                 Lost::Transfer(slot, generation) => {
                     let shared = &mut self.shared;
-                    let out = &mut self.memory.out;
+                    let out = &mut self.memory.as_mut()?.out;
                     let written = out.write_lost(slot, generation, reach, shared, w);
                     if written.is_none() && !out.has_lost(slot, generation) {
                         continue;
@@ -203,9 +214,10 @@ impl Ops {
                 Source::Frames(flow) => self.frames_out.write_next(now, flow, shared, w),
                 Source::Messages(index) => self.messages_out.write_next(index, shared, w),
                 Source::Stream(id) => self.streams.write_next(id, shared, w),
-                Source::Transfer(slot, generation) => {
-                    self.memory.write_next((slot, generation), reach, shared, w)
-                }
+                Source::Transfer(slot, generation) => match &mut self.memory {
+                    Some(memory) => memory.write_next((slot, generation), reach, shared, w),
+                    None => Written::Nothing,
+                },
             };
             match written {
                 Written::Content(content) => return Some(content),
@@ -234,7 +246,10 @@ impl Ops {
             Source::Frames(flow) => Some(self.frames_out.state(flow)),
             Source::Messages(index) => Some(self.messages_out.state(index)),
             Source::Stream(id) => self.streams.state(id),
-            Source::Transfer(slot, generation) => self.memory.state(slot, generation),
+            Source::Transfer(slot, generation) => {
+                let memory = self.memory.as_mut();
+                memory.and_then(|memory| memory.state(slot, generation))
+            }
         };
         if let Some(state) = state {
             act(&mut self.shared.turns, state);
@@ -312,9 +327,8 @@ impl Ops {
                 len,
             } => {
                 let range = offset..offset + u64::from(len);
-                self.memory
-                    .out
-                    .write_again((slot, generation), range, reach, w)
+                let out = &mut self.memory.as_mut()?.out;
+                out.write_again((slot, generation), range, reach, w)
             }
             _ => None,
         }?;
@@ -365,7 +379,9 @@ impl Ops {
                 len,
             } => {
                 let range = offset..offset + u64::from(len);
-                self.memory.out.on_acked(slot, generation, range, shared);
+                if let Some(memory) = &mut self.memory {
+                    memory.out.on_acked(slot, generation, range, shared);
+                }
             }
             Content::StreamReset { id } => self.streams.on_reset_acked(id, shared),
             Content::Get { .. }
@@ -411,7 +427,8 @@ impl Ops {
                 len,
             } => {
                 let range = offset..offset + u64::from(len);
-                let new = self.memory.out.on_lost(slot, generation, range);
+                let memory = self.memory.as_mut();
+                let new = memory.is_some_and(|m| m.out.on_lost(slot, generation, range));
                 new.then_some(Lost::Transfer(slot, generation))
             }
             control => {

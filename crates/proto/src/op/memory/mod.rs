@@ -16,7 +16,7 @@ mod regions;
 pub use regions::{Memory, REGIONS_MAX, Reach, Region, Regions};
 
 use incoming::Incoming;
-use outgoing::Outgoing;
+pub(super) use outgoing::Outgoing;
 
 use super::queue::{SourceState, Written};
 use super::shared::Shared;

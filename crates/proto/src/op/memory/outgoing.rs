@@ -431,6 +431,9 @@ impl Outgoing {
 
     /// The peer began afresh: what becomes of this end's puts is not known.
     pub fn reset(&mut self, shared: &mut Shared) {
+        for transfer in self.slots.iter_mut().filter(|transfer| transfer.live) {
+            shared.turns.rest(&mut transfer.state);
+        }
         for slot in self.puts.drain(..).filter(|slot| *slot != OVER) {
             if let Purpose::Put { token, .. } = self.slots[slot as usize].purpose {
                 let status = MemoryStatus::Broken;
