@@ -10,4 +10,5 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/sanitize"
 cargo test --target "$host" -p tabane-io --lib --tests
+cargo test --target "$host" -p tabane-fabric --lib
 cargo test --target "$host" -p tabane-lab --lib
