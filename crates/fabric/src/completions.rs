@@ -82,6 +82,11 @@ impl Queue {
         &self.waiter
     }
 
+    /// What the program calls it.
+    pub fn context(&self) -> *mut c_void {
+        self.face.context()
+    }
+
     /// Whether it belongs to this domain.
     pub fn is_of(&self, domain: &Held<Domain>) -> bool {
         self.domain.is(domain.shared())
@@ -105,7 +110,8 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed) >= ENTRIES_MAX
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing waits to be read.
+    pub fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) == 0
     }
 

@@ -41,6 +41,17 @@ impl Counter {
         &self.waiter
     }
 
+    /// What the program calls it.
+    pub fn context(&self) -> *mut c_void {
+        self.face.context()
+    }
+
+    /// What it has counted: successes and failures.
+    pub fn counted(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        (read(&self.succeeded), read(&self.failed))
+    }
+
     /// Whether it belongs to this domain.
     pub fn is_of(&self, domain: &Held<Domain>) -> bool {
         self.domain.is(domain.shared())

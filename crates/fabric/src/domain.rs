@@ -12,15 +12,15 @@ use crate::abi::domain::{AtomicAttr, AvAttr, DomainOps, FidAv, FidDomain};
 use crate::abi::endpoint::FidEp;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{Fid, FidOps, Info};
-use crate::abi::queues::{CntrAttr, CqAttr, FidCntr, FidCq};
+use crate::abi::queues::{CntrAttr, CqAttr, FidCntr, FidCq, FidPoll, PollAttr};
 use crate::environment::{Configuration, Problem};
 use crate::event_queue::EventQueue;
 use crate::fabric::Fabric;
 use crate::object::{self, Face, Held, Object, Users};
 use crate::station::Station;
 use crate::{
-    address_vector, completions, counter, endpoint, guard, here, log, numbers, provider, region,
-    words,
+    address_vector, completions, counter, endpoint, guard, here, log, numbers, poll_set, provider,
+    region, words,
 };
 
 /// What `fi_domain` gives.
@@ -188,7 +188,7 @@ static OPS: DomainOps = DomainOps {
     endpoint: open_endpoint,
     scalable_ep: guard::absent,
     cntr_open,
-    poll_open: guard::absent,
+    poll_open,
     stx_ctx: guard::absent,
     srx_ctx: guard::absent,
     query_atomic,
@@ -277,6 +277,15 @@ unsafe extern "C" fn cntr_open(
 ) -> c_int {
     // SAFETY: as above.
     guard::status(|| unsafe { counter::open(held(domain)?, attr, place, context) })
+}
+
+unsafe extern "C" fn poll_open(
+    domain: *mut FidDomain,
+    attr: *mut PollAttr,
+    place: *mut *mut FidPoll,
+) -> c_int {
+    // SAFETY: as above.
+    guard::status(|| unsafe { poll_set::open(held(domain)?, attr, place) })
 }
 
 unsafe extern "C" fn open_endpoint(

@@ -30,6 +30,7 @@ mod log;
 mod name;
 mod numbers;
 mod object;
+mod poll_set;
 mod provider;
 mod random;
 mod region;

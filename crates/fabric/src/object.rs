@@ -35,6 +35,14 @@ impl<F> Face<F> {
     }
 }
 
+impl<F> Face<F> {
+    /// What the program calls the object.
+    pub fn context(&self) -> *mut c_void {
+        // SAFETY: every face begins with a `Fid`; nobody writes there while the object is in use.
+        unsafe { (*self.get().cast::<Fid>()).context }
+    }
+}
+
 /// What begins with a [`Face`] that begins with a [`Fid`].
 ///
 /// # Safety

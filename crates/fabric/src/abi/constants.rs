@@ -98,6 +98,7 @@ pub const CLASS_MR: usize = 12;
 pub const CLASS_EQ: usize = 13;
 pub const CLASS_CQ: usize = 14;
 pub const CLASS_CNTR: usize = 15;
+pub const CLASS_POLL: usize = 17;
 
 // Commands of `fi_control`.
 pub const GETOPSFLAG: i32 = 2;

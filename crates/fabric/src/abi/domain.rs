@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use super::endpoint::FidEp;
 use super::fabric::{Absent, Fid, Info};
-use super::queues::{CntrAttr, CqAttr, FidCntr, FidCq};
+use super::queues::{CntrAttr, CqAttr, FidCntr, FidCq, FidPoll, PollAttr};
 
 /// A domain.
 #[repr(C)]
@@ -31,7 +31,7 @@ pub struct DomainOps {
         *mut *mut FidCntr,
         *mut c_void,
     ) -> c_int,
-    pub poll_open: Absent,
+    pub poll_open: unsafe extern "C" fn(*mut FidDomain, *mut PollAttr, *mut *mut FidPoll) -> c_int,
     pub stx_ctx: Absent,
     pub srx_ctx: Absent,
     pub query_atomic: unsafe extern "C" fn(*mut FidDomain, u32, u32, *mut AtomicAttr, u64) -> c_int,

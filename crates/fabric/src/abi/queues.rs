@@ -124,6 +124,28 @@ pub struct CqOps {
     pub export_xpu: Absent,
 }
 
+/// How a poll set is made.
+#[repr(C)]
+pub struct PollAttr {
+    pub flags: u64,
+}
+
+/// A poll set.
+#[repr(C)]
+pub struct FidPoll {
+    pub fid: Fid,
+    pub ops: *const PollOps,
+}
+
+/// What it does.
+#[repr(C)]
+pub struct PollOps {
+    pub size: usize,
+    pub poll: unsafe extern "C" fn(*mut FidPoll, *mut *mut c_void, c_int) -> c_int,
+    pub poll_add: unsafe extern "C" fn(*mut FidPoll, *mut Fid, u64) -> c_int,
+    pub poll_del: unsafe extern "C" fn(*mut FidPoll, *mut Fid, u64) -> c_int,
+}
+
 /// How a counter is made: what every version has of it.
 #[repr(C)]
 pub struct CntrAttr {

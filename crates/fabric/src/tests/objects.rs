@@ -320,7 +320,6 @@ fn what_does_not_apply_says_so() {
             fabric.passive_ep,
             fabric.wait_open,
             domain.scalable_ep,
-            domain.poll_open,
             domain.stx_ctx,
             domain.srx_ctx,
             domain.query_collective,

@@ -189,6 +189,38 @@ fn a_counter_is_waited_for() {
 }
 
 #[test]
+fn a_poll_set_tells_who_has_something() {
+    let ((a, to_b), (b, _)) = pair(Plan::default);
+    let (mut set, mut contexts) = (null_mut(), [context(99); 2]);
+    // SAFETY: as a program calls it.
+    unsafe {
+        let open = (*(*b.domain).ops).poll_open;
+        assert_eq!(open(b.domain, null_mut(), &raw mut set), 0);
+        let ops = &*(*set).ops;
+        assert_eq!((ops.poll_add)(set, b.cq.cast(), 0), 0);
+        assert_eq!((ops.poll_add)(set, b.counter.cast(), 0), 0);
+        let ep = (ops.poll_add)(set, b.ep.cast(), 0);
+        assert_eq!(ep as isize, minus(errors::INVAL));
+        let mut poll = || (ops.poll)(set, contexts.as_mut_ptr(), 2);
+        assert_eq!(poll(), 0);
+        let mut buffer = [0; 4];
+        b.trecv_any(&mut buffer, 1);
+        a.tinject(to_b, b"four");
+        assert_eq!(poll(), 2);
+        // The counter was told of; the queue still has something.
+        assert_eq!(poll(), 1);
+        assert!(b.read().is_ok());
+        assert_eq!(poll(), 0);
+        assert_eq!((ops.poll_del)(set, b.cq.cast(), 0), 0);
+        b.trecv_any(&mut buffer, 1);
+        a.tinject(to_b, b"four");
+        assert_eq!(poll(), 1);
+    }
+    assert_eq!(contexts[0], null_mut());
+    assert_eq!(super::c_side::close(set), 0);
+}
+
+#[test]
 fn events_are_written_and_read() {
     let a = Rank::new(Plan::default());
     // SAFETY: as a program calls it.
