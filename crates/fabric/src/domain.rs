@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tabane_rank::{Access, Core, Piece, PostError};
+use tabane_rank::{Access, Core, OpenError, Piece, PostError};
 
 use crate::abi::constants as c;
 use crate::abi::domain::{AtomicAttr, AvAttr, DomainOps, FidAv, FidDomain};
@@ -343,7 +343,12 @@ unsafe extern "C" fn query_atomic(
 pub fn open_engine(configuration: &Configuration) -> Outcome<tabane_rank::Endpoint> {
     here::open(&configuration.settings).map_err(|error| {
         let links = crate::environment::shown(&configuration.settings.links);
-        log::fatal(&format!("no endpoint on links {links}: {error}"));
+        let right = match error {
+            OpenError::NoPort(_) => "; TABANE_PORTS has to be a range with more ports, LOW-HIGH",
+            OpenError::NoLink(_) => "; TABANE_LINKS has to name links of this node",
+            _ => "",
+        };
+        log::fatal(&format!("no endpoint on links {links}: {error}{right}"));
         words::open_error(&error)
     })
 }

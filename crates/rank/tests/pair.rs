@@ -482,3 +482,14 @@ fn a_message_to_oneself_arrives() {
     assert_eq!(contexts, [1, 2]);
     assert!(there == bytes);
 }
+
+#[test]
+fn a_port_that_is_taken_is_said_to_be() {
+    let taken = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = taken.local_addr().expect("is bound").port();
+    let narrow = Settings {
+        ports: port..=port,
+        ..settings()
+    };
+    assert!(matches!(Endpoint::open(&narrow), Err(OpenError::NoPort(_))));
+}

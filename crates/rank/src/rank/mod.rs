@@ -429,8 +429,12 @@ fn free_port(
                 is_here = true;
                 true
             }
-            // The link is not there now.
-            Err(error) => error.kind() == std::io::ErrorKind::AddrNotAvailable,
+            // The link is not there now; any other refusal is of the port.
+            Err(error) => {
+                let is_away = error.kind() == std::io::ErrorKind::AddrNotAvailable;
+                is_here |= !is_away;
+                is_away
+            }
         });
         if is_free && is_here && port > 0 {
             return Ok(port);
