@@ -14,7 +14,7 @@ use crate::domain::Domain;
 use crate::event_queue::EventQueue;
 use crate::object::{self, Face, Held, Object, Users};
 use crate::station::{self, Station};
-use crate::{guard, name};
+use crate::{guard, log, name};
 
 /// Addresses in one vector, at most.
 const ADDRESSES_MAX: usize = 1 << 24;
@@ -94,6 +94,11 @@ impl AddressVector {
     }
 
     fn insert(&self, state: &mut State, raw: &[u8]) -> Outcome<u64> {
+        if raw == name::UNKNOWN {
+            log::warn(
+                "a host's name is no address of an endpoint: ranks tell each other what fi_getname gives",
+            );
+        }
         let address = Address::from_bytes(raw).map_err(|_| errors::INVAL)?;
         // The lowest free place: programs count on that.
         let place = match state.free.pop_first() {

@@ -61,16 +61,15 @@ pub fn info(offer: &Offer) -> Outcome<*mut Info> {
         prov_version: 0,
         api_version: 0,
     };
-    let destination = offer.destination.as_ref().map(name::raw);
     copy_of(Info {
         next: core::ptr::null_mut(),
         caps: offer.caps,
         mode: 0,
         addr_format: crate::abi::constants::FORMAT_UNSPEC,
         src_addrlen: name::BYTES,
-        dest_addrlen: destination.map_or(0, |raw| raw.len()),
+        dest_addrlen: offer.destination.map_or(0, |raw| raw.len()),
         src_addr: copy_of(offer.source)?.cast(),
-        dest_addr: match destination {
+        dest_addr: match offer.destination {
             Some(raw) => copy_of(raw)?.cast(),
             None => core::ptr::null_mut(),
         },

@@ -67,7 +67,7 @@ struct Wanted<'a> {
     domain: Option<&'a DomainAttr>,
     domain_name: Option<&'a CStr>,
     fabric_name: Option<&'a CStr>,
-    destination: Option<Address>,
+    destination: Option<[u8; name::BYTES]>,
 }
 
 /// What it gets.
@@ -78,7 +78,7 @@ pub struct Offer {
     pub ep: EpAttr,
     pub domain: DomainAttr,
     pub source: [u8; name::BYTES],
-    pub destination: Option<Address>,
+    pub destination: Option<[u8; name::BYTES]>,
 }
 
 /// Why it gets nothing: what it asked for that is not there.
@@ -169,8 +169,11 @@ unsafe fn read<'a>(
             let bytes = unsafe {
                 core::slice::from_raw_parts(hints.dest_addr.cast::<u8>(), hints.dest_addrlen)
             };
-            let parsed = Address::from_bytes(bytes);
-            wanted.destination = Some(parsed.map_err(|_| "the destination is no tabane address")?);
+            wanted.destination = match Address::from_bytes(bytes) {
+                Ok(address) => Some(name::raw(&address)),
+                Err(_) if bytes == name::UNKNOWN => Some(name::UNKNOWN),
+                Err(_) => return Err("the destination is no tabane address"),
+            };
         }
     }
     // SAFETY: as above.
@@ -178,9 +181,18 @@ unsafe fn read<'a>(
     // With this flag it is one of this node's own, all of whose links are used anyway.
     if let (Some(node), 0) = (node, flags & c::SOURCE) {
         let address = node.to_str().ok().and_then(name::parse);
-        wanted.destination = Some(address.ok_or(
-            "an endpoint cannot be found by a host's name: ranks tell each other their addresses",
-        )?);
+        // SAFETY: as above.
+        let is_named = unsafe { is_named(hints) };
+        wanted.destination = match address {
+            Some(address) => Some(name::raw(&address)),
+            // Who wants this provider and no other knows how its ranks tell each other their addresses.
+            None if is_named => Some(name::UNKNOWN),
+            None => {
+                return Err(
+                    "an endpoint cannot be found by a host's name: ranks tell each other their addresses",
+                );
+            }
+        };
     }
     Ok(wanted)
 }

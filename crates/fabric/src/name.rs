@@ -6,6 +6,9 @@ use tabane_rank::Address;
 /// programs put one behind the other.
 pub const BYTES: usize = 48;
 
+/// What stands for the address of an endpoint on a host of which only the name is known. It is none.
+pub const UNKNOWN: [u8; BYTES] = [0; BYTES];
+
 /// What stands before an address that is printed.
 const SCHEME: &str = "fi_addr_tabane://";
 

@@ -49,7 +49,8 @@ impl Hints {
         hints
     }
 
-    fn pointer(&mut self) -> *const Info {
+    /// To all of it, as a program gives it.
+    pub fn pointer(&mut self) -> *const Info {
         self.info.tx_attr = &raw mut *self.tx;
         self.info.rx_attr = &raw mut *self.rx;
         self.info.ep_attr = &raw mut *self.ep;

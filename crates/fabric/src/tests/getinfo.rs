@@ -231,6 +231,37 @@ fn a_destination_is_an_address_of_its_own_kind() {
 }
 
 #[test]
+fn who_names_the_provider_may_name_a_host_in_place_of_an_address() {
+    let mut hints = Hints::new(c::MSG);
+    hints.fabric.prov_name = c"tabane".as_ptr().cast_mut();
+    let mut ask = |node: *const core::ffi::c_char| {
+        let mut info: *mut Info = core::ptr::null_mut();
+        let hints = hints.pointer();
+        // SAFETY: as a program calls it.
+        let status = unsafe {
+            let getinfo = (*crate::provider::provider()).getinfo;
+            getinfo(c::version(1, 18), node, null(), 0, hints, &raw mut info)
+        };
+        if status == 0 {
+            Ok(Given(info))
+        } else {
+            Err(status)
+        }
+    };
+    let given = ask(c"node7".as_ptr()).expect("it is offered");
+    // SAFETY: it is as long as it says.
+    let told = unsafe { *given.info().dest_addr.cast::<[u8; name::BYTES]>() };
+    assert_eq!(
+        (told, given.info().dest_addrlen),
+        (name::UNKNOWN, name::BYTES)
+    );
+    // It may be given back.
+    hints.info.dest_addr = given.info().dest_addr;
+    hints.info.dest_addrlen = name::BYTES;
+    assert!(Given::get(c::version(1, 18), Some(&mut hints)).is_ok());
+}
+
+#[test]
 fn no_place_for_the_answer_is_an_error() {
     // SAFETY: null is what is tried.
     let status = unsafe {
