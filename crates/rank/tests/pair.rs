@@ -493,3 +493,58 @@ fn a_port_that_is_taken_is_said_to_be() {
     };
     assert!(matches!(Endpoint::open(&narrow), Err(OpenError::NoPort(_))));
 }
+
+/// Memory in so many pieces, of which the last has what is left over.
+fn divided(bytes: &mut [u8], count: usize) -> Vec<Piece> {
+    let each = bytes.len() / count;
+    let (base, len) = (bytes.as_mut_ptr(), bytes.len());
+    let piece = |n: usize| Piece {
+        base: base.wrapping_add(n * each),
+        bytes: if n + 1 == count { len - n * each } else { each },
+    };
+    (0..count).map(piece).collect()
+}
+
+#[test]
+fn messages_of_many_pieces_arrive_in_many_pieces() {
+    let pair = Pair::new(&settings());
+    for len in [0, 1, 5, 16, 100, 4096, 5000, 16_384, 20_000, 100_000] {
+        for (out, into) in [(1, 1), (3, 1), (1, 3), (16, 2), (2, 16), (16, 16)] {
+            let mut sent: Vec<u8> = (0..len).map(|n| (n * 7 + n / 251) as u8).collect();
+            let mut came = vec![0; len];
+            let (pieces, room) = (divided(&mut sent, out), divided(&mut came, into));
+            for is_early in [true, false] {
+                let receive = Receive {
+                    from: None,
+                    tag: Some((1, 0)),
+                    pieces: &room,
+                    multi: None,
+                    ticket: ticket(2),
+                };
+                let send = Send {
+                    to: pair.other[0],
+                    tag: Some(1),
+                    data: None,
+                    pieces: &pieces,
+                    inject: false,
+                    until: Until::Reusable,
+                    ticket: ticket(1),
+                };
+                // SAFETY: both outlive the run below.
+                unsafe {
+                    if is_early {
+                        pair.ends[1].lock().receive(&receive).expect("is posted");
+                    }
+                    pair.ends[0].lock().send(&send).expect("is posted");
+                    if !is_early {
+                        pair.ends[1].lock().receive(&receive).expect("is posted");
+                    }
+                }
+                let [_, received] = pair.run([1, 1]);
+                assert_eq!(received[0].bytes, len as u64);
+                assert_eq!(received[0].failure, None);
+            }
+            assert!(sent == came, "{len} bytes from {out} pieces into {into}");
+        }
+    }
+}
