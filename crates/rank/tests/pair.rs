@@ -511,7 +511,8 @@ fn messages_of_many_pieces_arrive_in_many_pieces() {
     for len in [0, 1, 5, 16, 100, 4096, 5000, 16_384, 20_000, 100_000] {
         for (out, into) in [(1, 1), (3, 1), (1, 3), (16, 2), (2, 16), (16, 16)] {
             let mut sent: Vec<u8> = (0..len).map(|n| (n * 7 + n / 251) as u8).collect();
-            let mut came = vec![0; len];
+            // There is more room than is needed.
+            let mut came = vec![0; 3 * len + 7];
             let (pieces, room) = (divided(&mut sent, out), divided(&mut came, into));
             for is_early in [true, false] {
                 let receive = Receive {
@@ -544,7 +545,11 @@ fn messages_of_many_pieces_arrive_in_many_pieces() {
                 assert_eq!(received[0].bytes, len as u64);
                 assert_eq!(received[0].failure, None);
             }
-            assert!(sent == came, "{len} bytes from {out} pieces into {into}");
+            assert!(
+                sent == came[..len],
+                "{len} bytes from {out} pieces into {into}"
+            );
+            assert!(came[len..].iter().all(|byte| *byte == 0));
         }
     }
 }

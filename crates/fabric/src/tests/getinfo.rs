@@ -58,6 +58,7 @@ fn mpich_gets_what_it_asks_for() {
     hints.domain.mr_mode = c::MR_VIRT_ADDR | c::MR_PROV_KEY;
     let atomics = c::ORDER_ATOMIC_RAR | c::ORDER_ATOMIC_RAW | c::ORDER_ATOMIC_WAR;
     hints.tx.msg_order = c::ORDER_SAS | atomics | c::ORDER_ATOMIC_WAW;
+    hints.tx.iov_limit = tabane_rank::PIECES_MAX;
     let given = offered(c::version(2, 5), hints);
     assert_eq!(given.domain().max_ep_tx_ctx, 1);
     assert_eq!(given.domain().cq_data_size, 8);
