@@ -278,6 +278,7 @@ impl<S: System> Engine<S> {
         for link in 0..LINKS_MAX as u8 {
             self.receive(now, LinkId(link), host);
         }
+        self.links.retry_all(now, &mut self.node);
         let hears = now.since(self.heard_at) > HEAR_EVERY;
         if hears {
             self.heard_at = now;
