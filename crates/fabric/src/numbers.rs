@@ -24,30 +24,6 @@ const NUMBERS: [Option<Number>; 16] = [
     Some(Number::U128),
 ];
 
-/// Operations in libfabric's order.
-const OPERATIONS: [Operation; 20] = [
-    Operation::Min,
-    Operation::Max,
-    Operation::Sum,
-    Operation::Product,
-    Operation::LogicalOr,
-    Operation::LogicalAnd,
-    Operation::BitOr,
-    Operation::BitAnd,
-    Operation::LogicalXor,
-    Operation::BitXor,
-    Operation::Read,
-    Operation::Write,
-    Operation::Swap,
-    Operation::SwapNotEqual,
-    Operation::SwapLessEqual,
-    Operation::SwapLess,
-    Operation::SwapGreaterEqual,
-    Operation::SwapGreater,
-    Operation::SwapMasked,
-    Operation::Difference,
-];
-
 /// Which call the operation comes by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -65,12 +41,11 @@ pub enum Kind {
 /// `-FI_EOPNOTSUPP`: there is no such, or not by this call, or not on these numbers.
 pub fn operation(datatype: u32, op: u32, kind: Kind) -> Outcome<(Number, Operation)> {
     let number = NUMBERS.get(datatype as usize).copied().flatten();
-    let operation = OPERATIONS.get(op as usize).copied();
+    let operation = Operation::from_number(op);
     let (Some(number), Some(operation)) = (number, operation) else {
         return Err(errors::OPNOTSUPP);
     };
-    let is_compared =
-        (Operation::Swap as u8..=Operation::SwapMasked as u8).contains(&(operation as u8));
+    let is_compared = operation.compares();
     let fits = match kind {
         Kind::Base => !is_compared && operation != Operation::Read,
         Kind::Fetch => !is_compared,

@@ -222,6 +222,49 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All of them, in libfabric's order, which is that of their numbers on the wire.
+    pub const ALL: [Operation; 20] = [
+        Operation::Min,
+        Operation::Max,
+        Operation::Sum,
+        Operation::Product,
+        Operation::LogicalOr,
+        Operation::LogicalAnd,
+        Operation::BitOr,
+        Operation::BitAnd,
+        Operation::LogicalXor,
+        Operation::BitXor,
+        Operation::Read,
+        Operation::Write,
+        Operation::Swap,
+        Operation::SwapNotEqual,
+        Operation::SwapLessEqual,
+        Operation::SwapLess,
+        Operation::SwapGreaterEqual,
+        Operation::SwapGreater,
+        Operation::SwapMasked,
+        Operation::Difference,
+    ];
+
+    /// The operation of this number.
+    pub fn from_number(number: u32) -> Option<Operation> {
+        Operation::ALL.get(number as usize).copied()
+    }
+
+    /// Whether it compares with something.
+    pub const fn compares(self) -> bool {
+        matches!(
+            self,
+            Operation::Swap
+                | Operation::SwapNotEqual
+                | Operation::SwapLessEqual
+                | Operation::SwapLess
+                | Operation::SwapGreaterEqual
+                | Operation::SwapGreater
+                | Operation::SwapMasked
+        )
+    }
+
     /// Whether the operation is defined on such numbers. (`Swap…` ones need a comparand.)
     pub const fn takes(self, number: Number) -> bool {
         let is_complex = matches!(number, Number::ComplexF32 | Number::ComplexF64);

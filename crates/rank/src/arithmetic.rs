@@ -19,51 +19,9 @@ const NUMBERS: [Number; 14] = [
     Number::U128,
 ];
 
-const OPERATIONS: [Operation; 20] = [
-    Operation::Min,
-    Operation::Max,
-    Operation::Sum,
-    Operation::Product,
-    Operation::LogicalOr,
-    Operation::LogicalAnd,
-    Operation::BitOr,
-    Operation::BitAnd,
-    Operation::LogicalXor,
-    Operation::BitXor,
-    Operation::Read,
-    Operation::Write,
-    Operation::Swap,
-    Operation::SwapNotEqual,
-    Operation::SwapLessEqual,
-    Operation::SwapLess,
-    Operation::SwapGreaterEqual,
-    Operation::SwapGreater,
-    Operation::SwapMasked,
-    Operation::Difference,
-];
-
 /// The kind of number that a byte on the wire says.
 pub(crate) fn number(byte: u8) -> Option<Number> {
     NUMBERS.get(usize::from(byte)).copied()
-}
-
-/// The operation that a byte on the wire says.
-pub(crate) fn operation(byte: u8) -> Option<Operation> {
-    OPERATIONS.get(usize::from(byte)).copied()
-}
-
-/// Whether an operation compares with something.
-pub(crate) const fn compares(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Swap
-            | Operation::SwapNotEqual
-            | Operation::SwapLessEqual
-            | Operation::SwapLess
-            | Operation::SwapGreaterEqual
-            | Operation::SwapGreater
-            | Operation::SwapMasked
-    )
 }
 
 /// What every kind of number can.
@@ -306,9 +264,10 @@ mod tests {
         for (n, number) in NUMBERS.iter().enumerate() {
             assert_eq!(*number as usize, n);
         }
-        for (n, operation) in OPERATIONS.iter().enumerate() {
+        for (n, operation) in Operation::ALL.iter().enumerate() {
             assert_eq!(*operation as usize, n);
+            assert_eq!(Operation::from_number(n as u32), Some(*operation));
         }
-        assert_eq!((number(14), operation(20)), (None, None));
+        assert_eq!((number(14), Operation::from_number(20)), (None, None));
     }
 }

@@ -77,15 +77,30 @@ pub(crate) struct Matching {
 // SAFETY: the pointers are the program's memory, which it has lent to whoever has this.
 unsafe impl Send for Matching {}
 
-/// `bytes` of a buffer that takes several, from `used` on.
-fn cut(pieces: &[Piece], used: usize, bytes: usize) -> Vec<Piece> {
-    let Some(only) = pieces.first() else {
-        return Vec::new();
-    };
-    vec![Piece {
-        base: only.base.wrapping_add(used),
-        bytes: bytes.min(only.bytes - used),
-    }]
+impl Posted {
+    /// Where a message of so many bytes lands in it. It is not to be used again if it is released.
+    pub fn land(&mut self, bytes: u64) -> Landing {
+        let mut landing = Landing {
+            pieces: Vec::new(),
+            ticket: self.ticket,
+            at: (self.pieces.first()).map_or(core::ptr::null_mut(), |p| p.base),
+            released: true,
+        };
+        let Some((least, used)) = &mut self.multi else {
+            landing.pieces = core::mem::take(&mut self.pieces);
+            return landing;
+        };
+        let whole = self.pieces.first().map_or(0, |piece| piece.bytes);
+        let bytes = usize::try_from(bytes).unwrap_or(whole).min(whole - *used);
+        landing.at = landing.at.wrapping_add(*used);
+        landing.pieces.push(Piece {
+            base: landing.at,
+            bytes,
+        });
+        *used += bytes;
+        landing.released = whole - *used < (*least).max(1);
+        landing
+    }
 }
 
 impl Matching {
@@ -100,37 +115,11 @@ impl Matching {
     pub fn land(&mut self, from: Peer, tag: Option<u64>, bytes: u64) -> Option<Landing> {
         let queue = self.queue(tag.is_some());
         let index = queue.iter().position(|p| p.wanted.fits(from, tag))?;
-        let posted = &mut queue[index];
-        if let Some((least, used)) = &mut posted.multi {
-            let whole = posted.pieces.first().map_or(0, |piece| piece.bytes);
-            let pieces = cut(
-                &posted.pieces,
-                *used,
-                usize::try_from(bytes).unwrap_or(whole),
-            );
-            *used += pieces.first().map_or(0, |piece| piece.bytes);
-            let released = whole - *used < (*least).max(1);
-            let landing = Landing {
-                at: pieces.first().map_or(core::ptr::null_mut(), |p| p.base),
-                pieces,
-                ticket: posted.ticket,
-                released,
-            };
-            if released {
-                queue.remove(index);
-            }
-            return Some(landing);
+        let landing = queue[index].land(bytes);
+        if landing.released {
+            queue.remove(index);
         }
-        let posted = queue.remove(index)?;
-        Some(Landing {
-            at: posted
-                .pieces
-                .first()
-                .map_or(core::ptr::null_mut(), |p| p.base),
-            pieces: posted.pieces,
-            ticket: posted.ticket,
-            released: true,
-        })
+        Some(landing)
     }
 
     /// A buffer waits: nothing that has arrived fits it any more.

@@ -215,7 +215,7 @@ impl Ops {
                 Source::Messages(index) => self.messages_out.write_next(index, shared, w),
                 Source::Stream(id) => self.streams.write_next(id, shared, w),
                 Source::Transfer(slot, generation) => match &mut self.memory {
-                    Some(memory) => memory.write_next((slot, generation), reach, shared, w),
+                    Some(memory) => memory.out.write_next(slot, generation, reach, shared, w),
                     None => Written::Nothing,
                 },
             };
@@ -248,7 +248,7 @@ impl Ops {
             Source::Stream(id) => self.streams.state(id),
             Source::Transfer(slot, generation) => {
                 let memory = self.memory.as_mut();
-                memory.and_then(|memory| memory.state(slot, generation))
+                memory.and_then(|memory| memory.out.state(slot, generation))
             }
         };
         if let Some(state) = state {

@@ -43,7 +43,11 @@ pub enum MemoryStatus {
 }
 
 impl MemoryStatus {
-    fn from_byte(byte: u8) -> Result<MemoryStatus, WireError> {
+    /// The status that a byte on the wire says.
+    ///
+    /// # Errors
+    /// None does.
+    pub const fn from_byte(byte: u8) -> Result<MemoryStatus, WireError> {
         match byte {
             0 => Ok(MemoryStatus::Done),
             1 => Ok(MemoryStatus::BadKey),

@@ -34,7 +34,7 @@ impl Rank {
             pieces.is_none_or(|pieces| checked_length(pieces) == Ok(bytes))
         };
         let is_whole = bytes % atomic.number.bytes() as u64 == 0;
-        let compares = arithmetic::compares(atomic.operation);
+        let compares = atomic.operation.compares();
         if !is_whole
             || !fits(atomic.result)
             || !fits(atomic.compare)
@@ -99,7 +99,8 @@ impl Rank {
 
     /// Does it; returns how it ended, and what was there before if that is wanted.
     fn compute(&mut self, head: &AtomicHead, operands: &[u8]) -> (u8, Vec<u8>) {
-        let known = arithmetic::number(head.number).zip(arithmetic::operation(head.operation));
+        let known =
+            arithmetic::number(head.number).zip(Operation::from_number(head.operation.into()));
         let Some((number, operation)) = known.filter(|(n, o)| o.takes(*n)) else {
             return (UNSUPPORTED, Vec::new());
         };
@@ -109,7 +110,7 @@ impl Rank {
         };
         let (operand, compare) = operands.split_at(bytes);
         let is_whole = bytes % number.bytes() == 0 && bytes <= ATOMIC_BYTES_MAX;
-        if !is_whole || head.compares != arithmetic::compares(operation) {
+        if !is_whole || head.compares != operation.compares() {
             return (UNSUPPORTED, Vec::new());
         }
         let stretch = Stretch {
@@ -165,12 +166,9 @@ impl Rank {
         else {
             return;
         };
-        let failure = match status {
-            0 => None,
-            1 => failure(MemoryStatus::BadKey),
-            2 => failure(MemoryStatus::NoAccess),
-            3 => failure(MemoryStatus::OutOfBounds),
-            _ => Some(Failure::Unsupported),
+        let failure = match MemoryStatus::from_byte(status) {
+            Ok(status) => failure(status),
+            Err(_) => Some(Failure::Unsupported),
         };
         if let Some(result) = result.filter(|_| failure.is_none()) {
             // SAFETY: the program has lent it until the completion.

@@ -5,13 +5,13 @@ use tabane_proto::op::{Get, Region};
 use tabane_proto::wire::{MemoryStatus, Stretch};
 
 use super::peers::OWN;
-use super::{Pending, Rank};
+use super::{Pending, Rank, UNFILLED};
 use crate::matching::{Arrived, Body, Landing, Posted, Wanted};
 use crate::memory::{self, Buffer};
 use crate::wire::{Envelope, FLOW_CONTROL, FLOW_MESSAGES, Head};
 use crate::{
-    Completion, Ended, Failure, INJECT_BYTES_MAX, OPERATION_BYTES_MAX, PIECES_MAX, Peek, Peer,
-    Piece, PostError, Receive, Send, Ticket, Until,
+    Completion, Core, Ended, Failure, INJECT_BYTES_MAX, OPERATION_BYTES_MAX, PIECES_MAX, Peek,
+    Peer, Piece, PostError, Receive, Send, Ticket, Until,
 };
 
 /// Messages that may be announced to a peer and not fetched: each takes some of its memory.
@@ -201,40 +201,8 @@ impl Rank {
         }
     }
 
-    pub(super) fn on_eager(
-        &mut self,
-        now: Time,
-        from: Peer,
-        envelope: Envelope,
-        (buffer, begin): (Vec<u8>, usize),
-    ) {
-        let arrived = Arrived {
-            from,
-            envelope,
-            bytes: (buffer.len() - begin) as u64,
-            body: Body::Here { buffer, begin },
-        };
-        self.arrive(now, arrived);
-    }
-
-    pub(super) fn on_announce(
-        &mut self,
-        now: Time,
-        from: Peer,
-        envelope: Envelope,
-        key: u64,
-        bytes: u64,
-    ) {
-        let arrived = Arrived {
-            from,
-            envelope,
-            bytes,
-            body: Body::There { key },
-        };
-        self.arrive(now, arrived);
-    }
-
-    fn arrive(&mut self, now: Time, arrived: Arrived) {
+    /// A message came, or word of one.
+    pub(super) fn arrive(&mut self, now: Time, arrived: Arrived) {
         let tag = arrived.envelope.tag;
         match self.matching.land(arrived.from, tag, arrived.bytes) {
             Some(landing) => self.land(now, arrived, landing),
@@ -244,51 +212,30 @@ impl Rank {
 
     /// As [`Core::receive`](crate::Core::receive).
     pub(super) fn post_receive(&mut self, receive: &Receive<'_>) -> Result<(), PostError> {
-        let whole = checked_length(receive.pieces)? as usize;
+        checked_length(receive.pieces)?;
         if receive.multi.is_some() && receive.pieces.len() > 1 {
             return Err(PostError::Invalid);
         }
-        let wanted = self.wanted(receive)?;
-        let now = self.engine.now();
-        let (mut used, mut released) = (0, false);
-        while !released && let Some(arrived) = self.matching.take(&wanted) {
-            let mut landing = Landing {
-                pieces: receive.pieces.to_vec(),
-                ticket: receive.ticket,
-                at: (receive.pieces.first()).map_or(core::ptr::null_mut(), |p| p.base),
-                released: true,
-            };
-            if let Some(least) = receive.multi {
-                let bytes = usize::try_from(arrived.bytes).unwrap_or(whole);
-                let bytes = bytes.min(whole - used);
-                landing.at = landing.at.wrapping_add(used);
-                landing.pieces = vec![Piece {
-                    base: landing.at,
-                    bytes,
-                }];
-                used += bytes;
-                landing.released = whole - used < least.max(1);
-            }
-            released = landing.released;
-            self.land(now, arrived, landing);
-        }
-        if released {
-            return Ok(());
-        }
-        if let Some(why) = wanted.from.and_then(|from| self.peers.get(from)?.gone) {
-            let ended = Ended::Receive {
-                at: core::ptr::null_mut(),
-                released: true,
-            };
-            self.end(receive.ticket, ended, Some(why));
-            return Ok(());
-        }
-        self.matching.post(Posted {
-            wanted,
+        let mut posted = Posted {
+            wanted: self.wanted(receive)?,
             pieces: receive.pieces.to_vec(),
-            multi: receive.multi.map(|least| (least, used)),
+            multi: receive.multi.map(|least| (least, 0)),
             ticket: receive.ticket,
-        });
+        };
+        let now = self.engine.now();
+        while let Some(arrived) = self.matching.take(&posted.wanted) {
+            let landing = posted.land(arrived.bytes);
+            let released = landing.released;
+            self.land(now, arrived, landing);
+            if released {
+                return Ok(());
+            }
+        }
+        let from = posted.wanted.from;
+        match from.and_then(|from| self.peers.get(from)?.gone) {
+            Some(why) => self.end(posted.ticket, UNFILLED, Some(why)),
+            None => self.matching.post(posted),
+        }
         Ok(())
     }
 
@@ -435,9 +382,8 @@ impl Rank {
 
     /// As [`Core::peek`](crate::Core::peek).
     pub(super) fn look_for(&mut self, receive: &Receive<'_>, peek: Peek) {
+        self.progress();
         let now = self.engine.now();
-        self.engine.poll(now, &mut self.host);
-        self.digest(now);
         let found = self.wanted(receive).ok().and_then(|wanted| {
             let arrived = self.matching.find(&wanted)?;
             Some((wanted, arrived.from, arrived.envelope, arrived.bytes))

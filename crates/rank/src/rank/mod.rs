@@ -18,7 +18,7 @@ use tabane_proto::op::{Get, OpEvent};
 use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
 use tabane_proto::{Event, Guests, LinkId, Node, PeerId, Random, Time};
 
-use crate::matching::{Arrived, Matching};
+use crate::matching::{Arrived, Body, Matching};
 use crate::memory::{Buffer, Buffers};
 use crate::wire::Head;
 use crate::{
@@ -40,6 +40,12 @@ const SHARE_BYTES: usize = 16 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 /// Ports that are tried for one that is free on all links.
 const PORTS_TRIED: usize = 64;
+
+/// The end of a buffer that no message came to.
+const UNFILLED: Ended = Ended::Receive {
+    at: core::ptr::null_mut(),
+    released: true,
+};
 
 /// What the engine tells, until it is looked at.
 #[derive(Default)]
@@ -246,12 +252,31 @@ impl Rank {
             return self.lose(now, from, Failure::PeerGone);
         };
         match head {
-            Head::Eager(envelope) => self.on_eager(now, from, envelope, (message, begin)),
+            Head::Eager(envelope) => {
+                let arrived = Arrived {
+                    from,
+                    envelope,
+                    bytes: (message.len() - begin) as u64,
+                    body: Body::Here {
+                        buffer: message,
+                        begin,
+                    },
+                };
+                self.arrive(now, arrived);
+            }
             Head::Announce {
                 envelope,
                 key,
                 bytes,
-            } => self.on_announce(now, from, envelope, key, bytes),
+            } => {
+                let arrived = Arrived {
+                    from,
+                    envelope,
+                    bytes,
+                    body: Body::There { key },
+                };
+                self.arrive(now, arrived);
+            }
             Head::Receipt { id } => self.on_receipt(from, id),
             Head::Consumed { bytes } => {
                 if let Some(entry) = self.peers.get_mut(from) {
@@ -360,11 +385,7 @@ impl Rank {
             self.fail(pending, why);
         }
         for posted in self.matching.give_up(peer) {
-            let ended = Ended::Receive {
-                at: core::ptr::null_mut(),
-                released: true,
-            };
-            self.end(posted.ticket, ended, Some(why));
+            self.end(posted.ticket, UNFILLED, Some(why));
         }
     }
 
@@ -492,11 +513,7 @@ impl Core for Rank {
         let Some(posted) = self.matching.cancel(context) else {
             return false;
         };
-        let ended = Ended::Receive {
-            at: core::ptr::null_mut(),
-            released: true,
-        };
-        self.end(posted.ticket, ended, Some(Failure::Cancelled));
+        self.end(posted.ticket, UNFILLED, Some(Failure::Cancelled));
         true
     }
 

@@ -108,14 +108,6 @@ impl Rank {
             }
             return Ok(());
         }
-        let put = |token| Put {
-            handle: buffer.handle(),
-            target: PutTarget {
-                to,
-                immediate: transfer.data,
-            },
-            token,
-        };
         let now = self.engine.now();
         let id = match self.meet(now, transfer.peer) {
             Ok(id) => id,
@@ -125,16 +117,24 @@ impl Rank {
             }
         };
         let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
-        let mut put = put(0);
-        put.token = self.pendings.insert(Pending::Transfer {
+        let handle = buffer.handle();
+        let token = self.pendings.insert(Pending::Transfer {
             peer: transfer.peer,
             ended: Ended::Write,
             bytes,
             _buffer: buffer,
             ticket,
         });
+        let put = Put {
+            handle,
+            target: PutTarget {
+                to,
+                immediate: transfer.data,
+            },
+            token,
+        };
         if let Err(error) = self.engine.node.put(now, id, put) {
-            self.pendings.remove(put.token);
+            self.pendings.remove(token);
             return Err(post_error(error));
         }
         self.posted(now, bytes as usize + 64, is_quiet);

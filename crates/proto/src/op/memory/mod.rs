@@ -18,12 +18,11 @@ pub use regions::{Memory, REGIONS_MAX, Reach, Region, Regions};
 use incoming::Incoming;
 pub(super) use outgoing::Outgoing;
 
-use super::queue::{SourceState, Written};
 use super::shared::Shared;
 use super::{OpError, Violation};
 use crate::segment::Content;
 use crate::wire::{
-    MemoryRecord, MemoryStatus, OPERATION_BYTES_MAX, OperationKind, PutTarget, Stretch, Writer,
+    MemoryRecord, MemoryStatus, OPERATION_BYTES_MAX, OperationKind, PutTarget, Stretch,
 };
 
 /// What is to be put.
@@ -124,22 +123,6 @@ impl MemoryOperations {
     /// The request of a get that is still wanted.
     pub fn request(&self, operation: u32) -> Option<MemoryRecord<'static>> {
         self.incoming.request(operation)
-    }
-
-    /// The state of what is sent from a slot, as a source.
-    pub fn state(&mut self, slot: u32, generation: u32) -> Option<&mut SourceState> {
-        self.out.state(slot, generation)
-    }
-
-    /// Writes the next new piece of what is sent from a slot.
-    pub fn write_next(
-        &mut self,
-        (slot, generation): (u32, u32),
-        reach: &Reach,
-        shared: &mut Shared,
-        w: &mut Writer<'_>,
-    ) -> Written {
-        self.out.write_next(slot, generation, reach, shared, w)
     }
 
     /// The peer began afresh: what was under way is broken.
