@@ -427,7 +427,7 @@ impl Rank {
         }
     }
 
-    /// As [`Core::receive_claimed`](crate::Core::receive_claimed).
+    /// As [`Core::receive_claimed`].
     pub(super) fn land_claimed(
         &mut self,
         pieces: &[Piece],
