@@ -47,9 +47,7 @@ unsafe impl SocketOption for c_int {}
 // SAFETY: three integers of 32 bits, no padding.
 unsafe impl SocketOption for libc::ucred {}
 // SAFETY: two integers, no padding.
-unsafe impl SocketOption for [u32; 2] {}
-// SAFETY: integers, no padding.
-unsafe impl SocketOption for [u32; 8] {}
+unsafe impl<const N: usize> SocketOption for [u32; N] {}
 // SAFETY: two integers of register width, no padding.
 unsafe impl SocketOption for libc::timeval {}
 // SAFETY: integers, no padding.

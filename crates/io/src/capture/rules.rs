@@ -19,6 +19,15 @@ const TABLE: &str = "tabane";
 const HELD: &str = "held";
 /// And those to the namespace's own addresses by here.
 const WITHIN: &str = "within";
+/// And those by here that say that nobody knows of a connection.
+const STRAY: &str = "stray";
+/// Those that were said once.
+const SEEN: &str = "seen";
+/// How long it is known that one was said: longer than a kernel waits before it repeats something for the first time.
+const SEEN_MS: u64 = 10_000;
+const SEEN_MAX: u32 = 4096;
+/// Both ports and the sequence number, with which a header of TCP begins.
+const STRAY_BYTES: u32 = 8;
 
 /// The first table of a namespace that is only ours.
 const PRIORITY_MANGLE: i32 = -150;
@@ -37,6 +46,10 @@ const BATCH_END: u16 = 17;
 const NEW_TABLE: u16 = SUBSYSTEM << 8;
 const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
 const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
+const NEW_SET: u16 = SUBSYSTEM << 8 | 9;
+const SET_TIMEOUT: u32 = 0x10;
+/// Rules add to it.
+const SET_EVAL: u32 = 0x20;
 const FAMILY_INET: u8 = 1;
 const VERDICT_REGISTER: u32 = 0;
 const REGISTER: u32 = 1;
@@ -58,6 +71,12 @@ const SOCKET_MARK: u32 = 1;
 const REJECT_TCP_RESET: u32 = 1;
 const REJECT_ICMPX: u32 = 2;
 const ICMPX_PORT_UNREACHABLE: u8 = 1;
+
+// Flags of TCP (RFC 9293 section 3.1).
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
 
 const TCP: u8 = libc::IPPROTO_TCP as u8;
 const UDP: u8 = libc::IPPROTO_UDP as u8;
@@ -96,7 +115,11 @@ impl Rules {
     }
 
     fn messages(&self) -> Vec<Request> {
-        let mut messages = vec![batch(BATCH_BEGIN), table(), chain(HELD), chain(WITHIN)];
+        let chains = [HELD, WITHIN, STRAY].map(chain);
+        let mut messages = vec![batch(BATCH_BEGIN), table()];
+        messages.extend(chains);
+        messages.push(set(SEEN, STRAY_BYTES));
+        messages.extend(self.what_strays());
         messages.extend(self.what_passes());
         messages.extend(self.what_is_within());
         messages.extend(self.what_is_held());
@@ -116,6 +139,11 @@ impl Rules {
             rule(HELD, |list| {
                 meta(list, META_MARK, EQUAL, &self.mark_silent.to_ne_bytes());
                 verdict(list, DROP);
+            }),
+            rule(HELD, |list| {
+                meta(list, META_L4PROTO, EQUAL, &[TCP]);
+                has_flags(list, RST | ACK, EQUAL, RST);
+                jump(list, STRAY);
             }),
             rule(HELD, |list| {
                 meta(list, META_L4PROTO, EQUAL, &[TCP]);
@@ -151,6 +179,38 @@ impl Rules {
         rules
     }
 
+    /// A reset without ACK answers a segment for which the kernel finds no socket (RFC 9293 section 3.10.7.1). While a
+    /// connection is being accepted, Linux before 6.19 has a moment in which it finds none though there is one
+    /// (`inet_ehash_insert` takes the request out of its list before the socket is in it): what a program says at once is
+    /// answered so if another processor sees to it. So one in another host's name is heard only the second time: the
+    /// program's kernel repeats what it said, which finds the socket, or is answered by the same reset.
+    fn what_strays(&self) -> Vec<Request> {
+        let own = self.own_networks().map(|(address, network_bytes)| {
+            rule(STRAY, |list| {
+                is_from(list, address, network_bytes);
+                verdict(list, RETURN);
+            })
+        });
+        let was_seen = rule(STRAY, |list| {
+            load_stray(list);
+            lookup(list, SEEN);
+            verdict(list, RETURN);
+        });
+        // If as many are known as may be, it is heard.
+        let is_new = rule(STRAY, |list| {
+            load_stray(list);
+            note(list, SEEN);
+            verdict(list, DROP);
+        });
+        own.chain([was_seen, is_new]).collect()
+    }
+
+    /// The namespace's own addresses, as networks: each with how many of its bytes count.
+    fn own_networks(&self) -> impl Iterator<Item = (IpAddr, usize)> + '_ {
+        let own = self.own.iter().map(|own| (*own, octets_of(*own).len()));
+        own.chain(OF_EVERY_HOST)
+    }
+
     /// What is for an address of the namespace's own, and for a socket there.
     fn what_is_within(&self) -> Vec<Request> {
         let is_ours = rule(WITHIN, |list| {
@@ -170,8 +230,7 @@ impl Rules {
             socket(list, SOCKET_MARK);
             verdict(list, ACCEPT);
         });
-        let own = self.own.iter().map(|own| (*own, octets_of(*own).len()));
-        let jumps = own.chain(OF_EVERY_HOST).map(|(address, network_bytes)| {
+        let jumps = self.own_networks().map(|(address, network_bytes)| {
             rule(HELD, |list| {
                 is_for(list, address, network_bytes);
                 jump(list, WITHIN);
@@ -226,6 +285,23 @@ fn chain(name: &str) -> Request {
     request
 }
 
+/// A set of keys, to which rules add; each is forgotten after a while.
+fn set(name: &str, key_bytes: u32) -> Request {
+    /// Has no meaning to the kernel.
+    const KEY_TYPE: u32 = 0;
+    /// By it a batch would refer to a set that has no name yet.
+    const ID: u32 = 1;
+    let mut request = Request::new(NEW_SET, libc::NLM_F_CREATE, &header(FAMILY_INET, 0));
+    request.text(1, TABLE).text(2, name);
+    big_endian(&mut request, 3, SET_TIMEOUT | SET_EVAL);
+    big_endian(&mut request, 4, KEY_TYPE);
+    big_endian(&mut request, 5, key_bytes);
+    nest(&mut request, 9, |shape| big_endian(shape, 1, SEEN_MAX));
+    big_endian(&mut request, 10, ID);
+    request.attribute(11, &SEEN_MS.to_be_bytes());
+    request
+}
+
 /// Adds a rule behind those that its chain has.
 fn rule(chain: &str, expressions: impl FnOnce(&mut Request)) -> Request {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
@@ -237,9 +313,20 @@ fn rule(chain: &str, expressions: impl FnOnce(&mut Request)) -> Request {
 
 /// Of packets for an address, or for the network that its first bytes are.
 fn is_for(list: &mut Request, address: IpAddr, bytes: usize) {
-    let (family, offset) = match address {
-        IpAddr::V4(_) => (libc::NFPROTO_IPV4, 16),
-        IpAddr::V6(_) => (libc::NFPROTO_IPV6, 24),
+    let offset = if address.is_ipv4() { 16 } else { 24 };
+    has_address(list, address, bytes, offset);
+}
+
+/// Of packets from an address, or from the network that its first bytes are.
+fn is_from(list: &mut Request, address: IpAddr, bytes: usize) {
+    let offset = if address.is_ipv4() { 12 } else { 8 };
+    has_address(list, address, bytes, offset);
+}
+
+fn has_address(list: &mut Request, address: IpAddr, bytes: usize, offset: u32) {
+    let family = match address {
+        IpAddr::V4(_) => libc::NFPROTO_IPV4,
+        IpAddr::V6(_) => libc::NFPROTO_IPV6,
     };
     meta(list, META_NFPROTO, EQUAL, &[family as u8]);
     load_payload(list, NETWORK_HEADER, offset, bytes as u32);
@@ -262,18 +349,21 @@ fn is_to_port(list: &mut Request, port: u16) {
 
 /// SYN without FIN, RST, ACK; or all else.
 fn begins_connection(list: &mut Request, whether: u32) {
+    has_flags(list, FIN | SYN | RST | ACK, whether, SYN);
+}
+
+/// Of TCP: of these flags, those.
+fn has_flags(list: &mut Request, of: u8, whether: u32, flags: u8) {
     const FLAGS_AT: u32 = 13;
-    const MASK: u8 = 0x17;
-    const SYN: u8 = 0x02;
     load_payload(list, TRANSPORT_HEADER, FLAGS_AT, 1);
     expression(list, "bitwise", |data| {
         big_endian(data, 1, REGISTER);
         big_endian(data, 2, REGISTER);
         big_endian(data, 3, 1);
-        nest(data, 4, |mask| value(mask, &[MASK]));
+        nest(data, 4, |mask| value(mask, &[of]));
         nest(data, 5, |xor| value(xor, &[0]));
     });
-    compare(list, whether, &[SYN]);
+    compare(list, whether, &[flags]);
 }
 
 fn meta(list: &mut Request, key: u32, whether: u32, expected: &[u8]) {
@@ -289,6 +379,28 @@ fn socket(list: &mut Request, key: u32) {
     expression(list, "socket", |data| {
         big_endian(data, 1, key);
         big_endian(data, 2, REGISTER);
+    });
+}
+
+fn load_stray(list: &mut Request) {
+    load_payload(list, TRANSPORT_HEADER, 0, STRAY_BYTES);
+}
+
+/// Whether a set has what was loaded.
+fn lookup(list: &mut Request, set: &str) {
+    expression(list, "lookup", |data| {
+        data.text(1, set);
+        big_endian(data, 2, REGISTER);
+    });
+}
+
+/// Adds what was loaded to a set; if that is full, the rule ends.
+fn note(list: &mut Request, set: &str) {
+    const ADD: u32 = 0;
+    expression(list, "dynset", |data| {
+        data.text(1, set);
+        big_endian(data, 3, ADD);
+        big_endian(data, 4, REGISTER);
     });
 }
 
@@ -382,4 +494,68 @@ fn big_endian(request: &mut Request, kind: u16, number: u32) {
 /// Adds a nested attribute with the flag that this part of the kernel wants.
 fn nest(request: &mut Request, kind: u16, fill: impl FnOnce(&mut Request)) {
     request.nested(libc::NLA_F_NESTED as u16 | kind, fill);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+    use crate::capture::tests::{FAR, OWN, capture, connecting, next_syn, wait_for};
+    use crate::isolated::isolated;
+    use crate::sys::{get_option, set_option};
+
+    /// Of `struct tcp_info`, in words: where it says how many segments were repeated, up to there.
+    const REPEATED_AT: usize = 25;
+
+    /// Of the end of a connection whose other end its kernel knows no more: how often it said its first word before it
+    /// heard so.
+    fn said_until_heard(mut end: TcpStream, other: TcpStream) -> u32 {
+        // It goes without a word.
+        set_option(&other, libc::IPPROTO_TCP, libc::TCP_REPAIR, 1).unwrap();
+        drop(other);
+        end.write_all(b"x").unwrap();
+        end.set_nonblocking(false).unwrap();
+        let error = end.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        let initial = [0; REPEATED_AT + 1];
+        let info = get_option(&end, libc::IPPROTO_TCP, libc::TCP_INFO, initial).unwrap();
+        1 + info[REPEATED_AT]
+    }
+
+    #[test]
+    fn a_far_end_that_is_not_found_once_is_looked_for_again() {
+        let name = "capture::rules::tests::a_far_end_that_is_not_found_once_is_looked_for_again";
+        isolated(name, || {
+            let capture = capture();
+            for far in FAR {
+                let program = connecting(far);
+                let syn = next_syn(&capture);
+                capture.admit(&syn).unwrap();
+                wait_for(capture.accept_descriptor());
+                let (ours, ..) = capture.accept().unwrap().unwrap();
+                let program = program.join().unwrap().unwrap();
+                assert_eq!(said_until_heard(program, ours), 2, "{far}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_own_end_that_is_not_found_is_told_of_at_once() {
+        let name = "capture::rules::tests::an_own_end_that_is_not_found_is_told_of_at_once";
+        isolated(name, || {
+            let _capture = capture();
+            for own in OWN.into_iter().chain(["127.0.0.1", "::1"]) {
+                let own: IpAddr = own.parse().unwrap();
+                let listener = TcpListener::bind((own, 0)).unwrap();
+                let to: SocketAddr = listener.local_addr().unwrap();
+                let program = thread::spawn(move || TcpStream::connect(to));
+                let (theirs, _) = listener.accept().unwrap();
+                let program = program.join().unwrap().unwrap();
+                assert_eq!(said_until_heard(program, theirs), 1, "{own}");
+            }
+        });
+    }
 }

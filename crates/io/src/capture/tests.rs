@@ -18,18 +18,18 @@ use crate::namespaces::{Kinds, unshare};
 use crate::poll::{Interest, Poller};
 use crate::probe::Ping;
 
-const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
-const FAR: [&str; 2] = ["10.77.0.2:80", "[fd77::2]:80"];
+pub(super) const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
+pub(super) const FAR: [&str; 2] = ["10.77.0.2:80", "[fd77::2]:80"];
 /// Addresses at which a namespace reaches itself.
 const WITHIN: [&str; 5] = ["127.0.0.1", "127.3.2.1", "::1", OWN[0], OWN[1]];
 
-fn capture() -> Capture {
+pub(super) fn capture() -> Capture {
     let own = OWN.map(|text| text.parse::<IpAddr>().unwrap());
     furnish(&own.map(|address| (address, 24))).unwrap();
     Capture::open(&own).unwrap()
 }
 
-fn wait_for(descriptor: std::os::fd::BorrowedFd<'_>) {
+pub(super) fn wait_for(descriptor: std::os::fd::BorrowedFd<'_>) {
     let (poller, mut ready) = (Poller::new().unwrap(), Vec::new());
     poller.register(descriptor, 0, Interest::Read).unwrap();
     let patience = Some(Duration::from_secs(20));
@@ -37,12 +37,12 @@ fn wait_for(descriptor: std::os::fd::BorrowedFd<'_>) {
     assert!(!ready.is_empty(), "nothing came");
 }
 
-fn next_syn(capture: &Capture) -> Syn {
+pub(super) fn next_syn(capture: &Capture) -> Syn {
     wait_for(capture.syn_descriptor());
     capture.next_syn().unwrap().unwrap()
 }
 
-fn connecting(to: &str) -> thread::JoinHandle<std::io::Result<TcpStream>> {
+pub(super) fn connecting(to: &str) -> thread::JoinHandle<std::io::Result<TcpStream>> {
     let to: SocketAddr = to.parse().unwrap();
     thread::spawn(move || TcpStream::connect_timeout(&to, Duration::from_secs(20)))
 }
