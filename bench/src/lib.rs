@@ -140,6 +140,8 @@ pub enum Measurement {
     Tunnel,
     /// redis-benchmark
     Redis,
+    /// Jobs of Open MPI: exchanges of two ranks, and the kernels that such jobs are made of
+    Mpi,
 }
 
 impl Measurement {

@@ -41,6 +41,7 @@ mod holder;
 mod inject;
 pub mod interrupt;
 mod lab;
+pub mod mpi;
 mod namespace;
 pub mod pattern;
 pub mod peers;

@@ -43,6 +43,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Http => programs::http(settings),
         Measurement::Redis => programs::redis(settings),
         Measurement::Tunnel => programs::tunnel(settings),
+        Measurement::Mpi => programs::mpi(settings),
         Measurement::Connections => connections::measure(settings),
         Measurement::Start => start::measure(settings),
     }

@@ -73,29 +73,44 @@ impl Contest {
                 Err(error) => report.leave_out(format!("{}: {entrant}", self.title), error),
             }
         }
+        let names: Vec<_> = contestants
+            .iter()
+            .map(|one| one.stand.entrant.to_string())
+            .collect();
+        self.play(settings, &names, &mut report, |index, batch| {
+            once(&contestants[index], batch)
+        });
+        report
+    }
+
+    /// The rounds, between those of these names, each by its number.
+    pub fn play(
+        &self,
+        settings: &Settings,
+        names: &[String],
+        report: &mut Report,
+        once: impl Fn(usize, usize) -> Result<Vec<Vec<f64>>, LabError>,
+    ) {
         let mut lines: Vec<Vec<Vec<Line>>> = Vec::new();
         for batch in &self.batches {
-            let each = |_| contestants.iter().map(|_| Line::default()).collect();
+            let each = |_| names.iter().map(|_| Line::default()).collect();
             lines.push((0..batch.len()).map(each).collect());
         }
         for _ in 0..settings.rounds {
             for (batch, lines) in lines.iter_mut().enumerate() {
-                for (index, contestant) in contestants.iter().enumerate() {
-                    let result = once(contestant, batch);
+                for index in 0..names.len() {
+                    let result = once(index, batch);
                     let of_one = lines.iter_mut().map(|line| &mut line[index]);
                     self.note(of_one, result);
                 }
             }
         }
-        let entrants = contestants.iter().map(|one| one.stand.entrant.to_string());
-        let entrants: Vec<_> = entrants.collect();
-        let names: Vec<_> = entrants.iter().map(String::as_str).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
         let whats = self.batches.iter().flatten();
-        let table = self.table(&names, whats.zip(lines.iter().flatten()), &mut report);
+        let table = self.table(&names, whats.zip(lines.iter().flatten()), report);
         if !table.rows.is_empty() {
             report.tables.push(table);
         }
-        report
     }
 
     fn note<'a>(

@@ -3,10 +3,12 @@
 mod contest;
 pub mod files;
 mod http;
+mod mpi;
 mod redis;
 mod tunnel;
 
 pub use http::measure as http;
+pub use mpi::measure as mpi;
 pub use redis::measure as redis;
 pub use tunnel::measure as tunnel;
 
