@@ -39,6 +39,8 @@ nginx                    nginx-light
 redis-server             redis-server
 redis-benchmark          redis-tools
 wrk                      wrk
+mpirun                   openmpi-bin
+mpicc                    libopenmpi-dev
 '
 NEEDED=$BENCH'
 c++                      g++
@@ -64,8 +66,6 @@ pgbench                  postgresql
 strace                   strace
 go                       golang-go
 node                     nodejs
-mpirun                   openmpi-bin
-mpicc                    libopenmpi-dev
 fi_info                  libfabric-bin
 '
 # What `setup.sh soak` adds: databases, queues and the like that have several members.

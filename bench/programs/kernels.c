@@ -1,4 +1,4 @@
-/* What jobs of MPI are made of: `kernels WHAT`. The first rank prints how many seconds it took. Each checks its result.
+/* What jobs of MPI are made of: `kernels WHAT [TIMES]`. The first rank prints how many seconds it took. Each checks its result.
  * In sizes and messages is, cg, mg and ft are like class A of the NAS Parallel Benchmarks (NAS Technical Report
  * RNR-94-007, 1994); the code is not theirs. The number of ranks is a power of two, 64 at most.
  *
@@ -416,12 +416,13 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } all[] = {{"is", is}, {"cg", cg}, {"mg", mg}, {"ft", ft}, {"halo", halo}, {"onesided", onesided}};
-    must(argc == 2 && ranks <= 64 && (ranks & (ranks - 1)) == 0, "one name, and a power of two of ranks");
+    int times = argc > 2 ? atoi(argv[2]) : 1;
+    must(argc >= 2 && ranks <= 64 && (ranks & (ranks - 1)) == 0, "one name, and a power of two of ranks");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strcmp(argv[1], all[i].name)) continue;
         MPI_Barrier(MPI_COMM_WORLD);
         double begin = MPI_Wtime();
-        all[i].run();
+        while (times-- > 0) all[i].run();
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 0) printf("%.3f\n", MPI_Wtime() - begin);
         MPI_Finalize();

@@ -1,17 +1,18 @@
-/* Two ranks measure each other: `pairs WHAT BYTES`. Rank 0 prints one number. Messages are of so many bytes.
+/* Two ranks measure each other: `pairs WHAT BYTES [SECONDS]`. Rank 0 prints numbers. Messages are of so many bytes.
  *
  * half    half a round trip, in microseconds
  * stream  what one sends the other, in MB/s
  * both    what both send each other at once, in MB/s, summed
  * rate    messages from one to the other, in 1/s
- * stall   both send each other, for STALL_S seconds: the longest exchange, in ms; then how many there were
+ * watch   both send each other, for so many seconds, two at a time: when each exchange ended, in ns of CLOCK_MONOTONIC
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { WINDOW = 64, STALL_S = 6 };
+enum { WINDOW = 64, WATCHED_MAX = 1 << 20 };
 
 static char *out, *in;
 static int bytes, rank, other;
@@ -81,42 +82,79 @@ static double rate(void) {
     return (double)count * WINDOW / (MPI_Wtime() - begin);
 }
 
-static double stall_ms(int *exchanges) {
-    double begin = MPI_Wtime(), before = begin, longest_s = 0;
-    int goes_on = 1;
-    for (*exchanges = 0; goes_on; ++*exchanges) {
-        MPI_Sendrecv(out, bytes, MPI_CHAR, other, 1, in, bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
-        if (memcmp(in, out, bytes)) MPI_Abort(MPI_COMM_WORLD, 2);
-        double now = MPI_Wtime();
-        if (now - before > longest_s) longest_s = now - before;
-        before = now;
-        /* Both have to stop at the same one. */
-        goes_on = rank == 0 && now - begin < STALL_S;
-        MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+static long now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+/* One way of one exchange; its number is in its first and last bytes. */
+struct slot {
+    char *out, *in;
+    MPI_Request requests[2];
+};
+
+static void begin(struct slot *slot, int number) {
+    memcpy(slot->out, &number, sizeof number);
+    memcpy(slot->out + bytes - sizeof number, &number, sizeof number);
+    MPI_Irecv(slot->in, bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD, &slot->requests[0]);
+    MPI_Isend(slot->out, bytes, MPI_CHAR, other, 1, MPI_COMM_WORLD, &slot->requests[1]);
+}
+
+static void end(struct slot *slot) {
+    MPI_Waitall(2, slot->requests, MPI_STATUSES_IGNORE);
+    if (memcmp(slot->in, slot->out, bytes)) {
+        fprintf(stderr, "rank %d: wrong bytes\n", rank);
+        MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    return longest_s * 1e3;
+}
+
+static void watch(long lasting_ns) {
+    struct slot slots[2];
+    for (int i = 0; i < 2; i++) {
+        slots[i].out = malloc(bytes), slots[i].in = malloc(bytes);
+        memcpy(slots[i].out, out, bytes);
+    }
+    long *ended = malloc(WATCHED_MAX * sizeof *ended), until = now_ns() + lasting_ns;
+    int count = 0, goes_on = 1;
+    begin(&slots[0], 0);
+    while (goes_on) {
+        begin(&slots[(count + 1) % 2], count + 1);
+        end(&slots[count % 2]);
+        ended[count++] = now_ns();
+        /* Both have to stop at the same one: rank 0 says so, once for many. */
+        if (count % 16 == 0) {
+            goes_on = ended[count - 1] < until && count < WATCHED_MAX - 16;
+            MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        }
+    }
+    end(&slots[count % 2]);
+    for (int i = 0; rank == 0 && i < count; i++) printf("%ld\n", ended[i]);
 }
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (argc != 3) MPI_Abort(MPI_COMM_WORLD, 2);
+    if (argc < 3) MPI_Abort(MPI_COMM_WORLD, 2);
     const char *what = argv[1];
     bytes = atoi(argv[2]);
     other = 1 - rank;
     out = malloc(bytes + 1), in = malloc(bytes + 1);
     for (int i = 0; i < bytes; i++) out[i] = (char)(i * 31 + i / 4096);
     memset(in, 0, bytes);
-    int exchanges = 0;
+    if (!strcmp(what, "watch")) {
+        if (argc < 4 || bytes < (int)sizeof(int)) MPI_Abort(MPI_COMM_WORLD, 2);
+        watch((long)(atof(argv[3]) * 1e9));
+        MPI_Finalize();
+        return 0;
+    }
     double figure = !strcmp(what, "half")     ? half_us()
                     : !strcmp(what, "stream") ? streams(0)
                     : !strcmp(what, "both")   ? streams(1)
                     : !strcmp(what, "rate")   ? rate()
-                    : !strcmp(what, "stall")  ? stall_ms(&exchanges)
                                               : -1;
     if (figure < 0) MPI_Abort(MPI_COMM_WORLD, 2);
-    if (rank == 0) printf("%.3f %d\n", figure, exchanges);
+    if (rank == 0) printf("%.3f\n", figure);
     MPI_Finalize();
     return 0;
 }

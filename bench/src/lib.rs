@@ -142,6 +142,8 @@ pub enum Measurement {
     Redis,
     /// Jobs of Open MPI: exchanges of two ranks, and the kernels that such jobs are made of
     Mpi,
+    /// The same while a switch hangs
+    MpiFailures,
 }
 
 impl Measurement {

@@ -1,7 +1,7 @@
 //! Ctrl-C ends a long program in good order: what it made is removed as its
 //! stack unwinds.
 
-use std::io;
+use std::io::{self, Write};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -45,7 +45,11 @@ pub fn end_at_signal(name: &'static str) -> io::Result<()> {
             thread::sleep(LOOK);
         }
         Scratch::remove_all();
-        eprintln!("{name}: interrupted; all it made is removed");
+        // It ends also if nobody hears that: a program that read it may have had the same signal.
+        let _ = writeln!(
+            io::stderr(),
+            "{name}: interrupted; all it made is removed"
+        );
         process::exit(EXIT_CODE.into())
     })?;
     Ok(())

@@ -44,6 +44,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Redis => programs::redis(settings),
         Measurement::Tunnel => programs::tunnel(settings),
         Measurement::Mpi => programs::mpi(settings),
+        Measurement::MpiFailures => programs::mpi_failures(settings),
         Measurement::Connections => connections::measure(settings),
         Measurement::Start => start::measure(settings),
     }

@@ -4,11 +4,13 @@ mod contest;
 pub mod files;
 mod http;
 mod mpi;
+mod mpi_failures;
 mod redis;
 mod tunnel;
 
 pub use http::measure as http;
 pub use mpi::measure as mpi;
+pub use mpi_failures::measure as mpi_failures;
 pub use redis::measure as redis;
 pub use tunnel::measure as tunnel;
 

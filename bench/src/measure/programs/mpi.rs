@@ -14,7 +14,7 @@ use tabane_lab::{LabConfig, LabError, LinkSpec};
 
 /// What carries the messages of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Carrier {
+pub enum Carrier {
     /// Open MPI's own TCP, on one link.
     Tcp1,
     /// The same on all links, among which it divides messages itself.
@@ -31,7 +31,8 @@ enum Carrier {
     Provider(Wire),
 }
 
-const CARRIERS: [Carrier; 8] = [
+/// All of them; the first is what the others are compared with.
+pub const CARRIERS: [Carrier; 8] = [
     Carrier::Tcp1,
     Carrier::Tcp,
     Carrier::Ucx,
@@ -48,7 +49,7 @@ const OFI: [(&str, &str); 3] = [("pml", "cm"), ("mtl", "ofi"), ("btl", "^ofi")];
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 impl Carrier {
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Carrier::Tcp1 => "Open MPI TCP, one link",
             Carrier::Tcp => "Open MPI TCP, both links",
@@ -120,23 +121,28 @@ impl Carrier {
 }
 
 /// One on a lab of its own.
-struct Contestant {
-    carrier: Carrier,
-    stand: Stand,
+pub struct Contestant {
+    /// What carries its messages.
+    pub carrier: Carrier,
+    /// Where.
+    pub stand: Stand,
     jobs: Jobs,
     /// What its jobs run.
     program: PathBuf,
 }
 
 /// What a job does.
-struct Job {
-    name: &'static str,
-    arguments: &'static [&'static str],
+pub struct Job {
+    /// As a table calls it.
+    pub name: &'static str,
+    /// What its program is told.
+    pub arguments: &'static [&'static str],
 }
 
 /// All carriers, each on a lab of its own, with this program.
-fn contestants(
+pub fn contestants(
     settings: &Settings,
+    carriers: &[Carrier],
     config: &LabConfig,
     source: &str,
     report: &mut Report,
@@ -161,7 +167,7 @@ fn contestants(
         })
     };
     let mut there = Vec::new();
-    for carrier in CARRIERS {
+    for &carrier in carriers {
         match make(carrier) {
             Ok(contestant) => there.push(contestant),
             Err(error) => report.leave_out(carrier.name(), LabError::to_string(&error)),
@@ -171,7 +177,8 @@ fn contestants(
 }
 
 impl Contestant {
-    fn mpirun(&self, job: &Job, ranks: (usize, usize)) -> Result<Command, LabError> {
+    /// `mpirun` of a job, with so many ranks on each of so many nodes.
+    pub fn mpirun(&self, job: &Job, ranks: (usize, usize)) -> Result<Command, LabError> {
         let lab = self.stand.lab();
         let command = |mpirun: &Path| self.stand.command(0, mpirun);
         let mut mpirun = self.jobs.mpirun(lab, ranks, command)?;
@@ -337,7 +344,7 @@ fn compete(
         nodes,
         ..two_nodes(vec![LinkSpec::default(); 2])
     };
-    let contestants = contestants(settings, &config, source, report);
+    let contestants = contestants(settings, &CARRIERS, &config, source, report);
     let names: Vec<_> = contestants
         .iter()
         .map(|it| it.carrier.name().into())

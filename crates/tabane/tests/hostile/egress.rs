@@ -1,6 +1,8 @@
 //! What leaves a node plainly is the program's user's to that node's kernel: its firewall tells users apart as
 //! it does without tabane.
 
+use std::path::{Path, PathBuf};
+
 use tabane_lab::cluster::{Cluster, PATIENCE, Program, output};
 
 use crate::common::*;
@@ -150,4 +152,90 @@ for family, address, to, own in (
     let (user, others) = (count("of_user"), count("of_others"));
     assert!(user.contains("packets 4 "), "{user}");
     assert!(others.contains("packets 0 "), "{others}");
+}
+
+/// A control group of the test's own, of the second version.
+struct Group {
+    path: PathBuf,
+}
+
+impl Group {
+    /// None: this machine has no such groups, or keeps them.
+    fn new() -> Option<Group> {
+        let mounts = std::fs::read_to_string("/proc/mounts").expect("is there");
+        let mut mounts = mounts.lines().map(|line| line.split(' '));
+        let root = mounts.find_map(|mut words| {
+            let path = words.nth(1)?;
+            (words.next() == Some("cgroup2")).then_some(path)
+        })?;
+        let path = Path::new(root).join(format!("tabane-test-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        Some(Group { path })
+    }
+
+    /// As `nft` calls it.
+    fn name(&self) -> String {
+        let name = self.path.strip_prefix("/sys/fs/cgroup").expect("is there");
+        name.display().to_string()
+    }
+
+    /// A shell's words for: in this group from now on.
+    fn enter(&self) -> String {
+        format!("echo $$ >{}/cgroup.procs", self.path.display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Whoever was in it has ended, or the test has failed already.
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
+/// Rules by control group hold as well.
+#[test]
+fn what_leaves_a_node_plainly_is_of_the_programs_control_group() {
+    if !has_users() {
+        return;
+    }
+    let Some(group) = Group::new() else {
+        eprintln!("not tried: this machine has no control groups of the second version to be made");
+        return;
+    };
+    let cluster = cluster();
+    let _servers = servers(&cluster);
+    let table = format!(
+        "table inet guard {{\n\
+         chain out {{\n\
+         type filter hook output priority 0;\n\
+         socket cgroupv2 level 1 \"{}\" tcp dport {TCP} reject with tcp reset\n\
+         }}\n}}",
+        group.name()
+    );
+    let mut nft = cluster.lab().command(0, "nft");
+    nft.arg(table);
+    let set = output("nft", nft, PATIENCE).expect("ends");
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    let script = format!(
+        "import socket\n\
+         try:\n\
+         \x20s = socket.create_connection(('{}', {TCP}), 10)\n\
+         \x20print(s.recv(100).decode())\n\
+         except OSError as e:\n\
+         \x20print(type(e).__name__)",
+        cluster.address(1)
+    );
+    for (enter, expected) in [
+        (":".to_owned(), "heard\n"),
+        (group.enter(), "ConnectionRefusedError\n"),
+    ] {
+        let mut run = cluster.lab().command(0, "sh");
+        run.args(["-c", &format!("{enter}; exec \"$@\"")])
+            .arg("sh")
+            .arg(cluster.program())
+            .args(["run", "--config"])
+            .arg(cluster.file())
+            .args(["--", PYTHON, "-c", &script]);
+        assert_eq!(said_by(run), expected, "{enter}");
+    }
 }
