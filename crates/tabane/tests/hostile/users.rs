@@ -19,7 +19,7 @@ pub const GOOD: u32 = 2000;
 const ROOT: u32 = 0;
 
 /// One that users who may not look into anybody's home can run.
-const PYTHON: &str = "/usr/bin/python3";
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// What hostile programs share. `enter(pid)` moves into the namespaces of another process of the same user,
 /// in which this one then may do everything, and which no seccomp filter of `tabane run` watches.
