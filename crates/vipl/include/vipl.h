@@ -23,10 +23,11 @@ extern "C" {
 #define OUT
 #endif
 
+/* Unions without names are older than C11 in compilers, which say so of C89. */
 #ifdef __GNUC__
-#define VIP_ANONYMOUS __extension__
+#define VIP_EXTENSION __extension__
 #else
-#define VIP_ANONYMOUS
+#define VIP_EXTENSION
 #endif
 
 /* ---- plain types ---- */
@@ -201,14 +202,14 @@ typedef union {
 } VIP_DESCRIPTOR_SEGMENT;
 
 /* As long as its alignment, with room for two segments; further ones follow it. */
-typedef struct _VIP_DESCRIPTOR {
-    VIP_ANONYMOUS union {
+VIP_EXTENSION typedef struct _VIP_DESCRIPTOR {
+    union {
         VIP_CONTROL_SEGMENT Control;
 #ifndef CS
         VIP_CONTROL_SEGMENT CS;
 #endif
     };
-    VIP_ANONYMOUS union {
+    union {
         VIP_DATA_SEGMENT Data[2];
         VIP_DESCRIPTOR_SEGMENT Segment[2];
 #ifndef DS

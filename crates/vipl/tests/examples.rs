@@ -1,0 +1,119 @@
+//! The examples in C, as a reader of them would run them: two processes of one node, and two nodes of a lab, of which a link
+//! fails while they are at work.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::{C99, KEY, Workshop, package};
+use tabane_lab::{Fault, Lab, LabConfig, LinkSpec};
+
+const EXAMPLES: [&str; 4] = ["pingpong", "bandwidth", "rdma_write", "rdma_read"];
+
+/// A process that is ended with this.
+struct Running(Option<Child>);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        command.env("TABANE_KEY", KEY);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(Some(command.spawn().expect("starts")))
+    }
+
+    fn end(mut self) -> String {
+        let child = self.0.take().expect("runs");
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = child.wait_with_output().expect("ends");
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert!(status.success(), "{status}: {stderr}");
+        String::from_utf8(stdout).expect("is text")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn compiled(workshop: &Workshop, name: &str) -> PathBuf {
+    let source = package("examples").join(name).with_extension("c");
+    workshop.program(C99, &source, name)
+}
+
+#[test]
+fn two_processes_of_a_node() {
+    let workshop = Workshop::new();
+    for name in EXAMPLES {
+        let program = compiled(&workshop, name);
+        let run = |arguments: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(arguments);
+            command.env("TABANE_LINKS", "127.0.0.1");
+            command.env("TABANE_VI_HOSTS", "here=127.0.0.1");
+            Running::start(&mut command)
+        };
+        let server = run(&[]);
+        let client = run(&["here"]);
+        let (client, server) = (client.end(), server.end());
+        assert!(
+            (client + &server).contains("bytes"),
+            "{name} says what it did"
+        );
+    }
+}
+
+/// Bytes that the second link of a node has sent: the system's own count.
+fn carried(lab: &Lab, node: usize) -> u64 {
+    let said = lab.command(node, "cat").arg("/proc/net/dev").output();
+    let said = String::from_utf8(said.expect("runs").stdout).expect("is text");
+    let line = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("eth1:"));
+    let numbers = line.expect("there is such a link").split_whitespace();
+    numbers
+        .skip(8)
+        .map(|n| n.parse().expect("a number"))
+        .next()
+        .unwrap_or(0)
+}
+
+#[test]
+fn two_nodes_of_which_a_link_fails() {
+    let workshop = Workshop::new();
+    let config = LabConfig {
+        links: vec![LinkSpec::mbit(200); 2],
+        ..LabConfig::default()
+    };
+    let lab = Lab::up(&config).expect("a lab");
+    let program = compiled(&workshop, "bandwidth");
+    let hosts =
+        (0..2).map(|node| format!("n{node}={}+{}", lab.address(node, 0), lab.address(node, 1)));
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    let run = |node: usize, arguments: &[&str]| {
+        let mut command = lab.command(node, &program);
+        let links = format!("{},{}", lab.address(node, 0), lab.address(node, 1));
+        command.env("TABANE_LINKS", links);
+        command.env("TABANE_VI_HOSTS", &hosts).args(arguments);
+        Running::start(&mut command)
+    };
+    let server = run(0, &[]);
+    // 100 MB: at 400 Mb/s it takes two seconds, and one link fails for good when it has carried 10 of them.
+    let client = run(1, &["n0", "1048576", "100"]);
+    while carried(&lab, 1) < 10 << 20 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    lab.fail(1, Fault::Silent, None).expect("a fault");
+    client.end();
+    let said = server.end();
+    assert!(said.starts_with("100 messages, 104857600 bytes"), "{said}");
+}
