@@ -95,7 +95,7 @@ impl State {
     ) -> Outcome<()> {
         let attributes = self.vi(id)?.attributes;
         let at = descriptor.addr() as u64;
-        let is_place = !descriptor.is_null() && at % abi::DESCRIPTOR_ALIGNMENT as u64 == 0;
+        let is_place = !descriptor.is_null() && at.is_multiple_of(abi::DESCRIPTOR_ALIGNMENT as u64);
         let head = size_of::<ControlSegment>() as u64;
         if !is_place || !self.covers(handle, attributes.ptag, at, head) {
             return Err(INVALID_PARAMETER);

@@ -85,7 +85,7 @@ fn a_vi_that_does_not_agree_is_not_accepted() {
             INVALID_RELIABILITY_LEVEL.0,
         ),
         (End::with(|a| a.transfer_bytes_max = 4096), INVALID_MTU.0),
-        (End::with(|a| a.qos = 1 as *mut c_void), INVALID_QOS.0),
+        (End::with(|a| a.qos = 4 as *mut c_void), INVALID_QOS.0),
     ];
     for (server, code) in &others {
         let who = discriminator();

@@ -128,7 +128,7 @@ fn a_status_changes_though_nobody_asks() {
     while status() & STATUS_DONE == 0 {
         thread::yield_now();
     }
-    assert_eq!(b.query().2, false);
+    assert!(!b.query().2);
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn what_follows_a_write_finds_its_bytes() {
     for index in 0..16 {
         let there = BYTES + 60_000 * (index % 8);
         let bytes = 60_000 - index;
-        let control = CONTROL_OP_RDMAWRITE | CONTROL_IMMEDIATE * u16::from(index % 2 == 0);
+        let control = CONTROL_OP_RDMAWRITE | (CONTROL_IMMEDIATE * u16::from(index % 2 == 0));
         let write = a.prepare_remote(index, control, (BYTES, bytes), &b, there);
         // SAFETY: the descriptor is the end's.
         unsafe { (*write).control.immediate = index as u32 };

@@ -137,10 +137,8 @@ pub fn open() -> *mut c_void {
     environment();
     let mut nic = null_mut();
     // SAFETY: the text ends in a zero byte, and the place is this function's.
-    assert_eq!(
-        unsafe { VipOpenNic(c"tabane0".as_ptr(), &raw mut nic) },
-        SUCCESS
-    );
+    let returned = unsafe { VipOpenNic(c"tabane0".as_ptr(), &raw mut nic) };
+    assert_eq!(returned, SUCCESS);
     nic
 }
 
@@ -348,6 +346,10 @@ impl End {
         self.next(VipRecvWait)
     }
 
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "tests use each part of the memory by one name at a time"
+    )]
     pub fn bytes(&self, offset: usize, bytes: usize) -> &mut [u8] {
         assert!(offset + bytes <= MEMORY);
         // SAFETY: they are in the memory, which lives as long as the end.
