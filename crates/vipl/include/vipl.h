@@ -133,6 +133,7 @@ typedef struct _VIP_NIC_ATTRIBUTES {
 
 /* ---- memory ---- */
 
+/* A VI whose tag is NULL uses memory of every tag, and so does its peer. */
 typedef struct _VIP_MEM_ATTRIBUTES {
     VIP_PROTECTION_HANDLE Ptag;
     VIP_BOOLEAN EnableRdmaWrite;

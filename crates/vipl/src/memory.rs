@@ -3,11 +3,17 @@
 //! A peer reaches a region by its handle and by what it was told of the tag when it was connected to a VI of that tag: a number
 //! for writing, another for reading, each only if the VI allows it. Together they are the key under which the region is
 //! known to the endpoint, so what a VI may reach is checked where the memory is.
+//!
+//! A VI without a tag (its handle is NULL) uses memory of every tag, and so does its peer: public programs give their memory a tag,
+//! and their VIs none.
 
 use tabane_rank::{Access, Core, Piece};
 
 use crate::abi::{ERROR_RESOURCE, INVALID_PARAMETER, INVALID_PTAG, Outcome};
 use crate::state::State;
+
+/// The tag of what has none.
+pub const NO_TAG: u32 = 0;
 
 /// Regions of a NIC at most.
 pub const REGIONS_MAX: usize = 1 << 20;
@@ -147,30 +153,39 @@ impl State {
         Ok(handle)
     }
 
+    /// The keys of a region, and what each is for: for VIs of its tag, and for those of none.
+    fn keys(&self, handle: u32, rights: Rights) -> Vec<(u64, Access)> {
+        let mut keys = Vec::new();
+        let mut tags = vec![rights.ptag, NO_TAG];
+        tags.dedup();
+        for secrets in tags.iter().filter_map(|tag| self.ptags.get(tag)) {
+            for (is_allowed, secret, remote_read) in [
+                (rights.write, secrets.write, false),
+                (rights.read, secrets.read, true),
+            ] {
+                let access = Access {
+                    remote_read,
+                    remote_write: !remote_read,
+                };
+                keys.extend(is_allowed.then_some((key(secret, handle), access)));
+            }
+        }
+        keys
+    }
+
     /// Lets others at a region, as far as its rights say.
     fn expose(&self, core: &mut dyn Core, handle: u32, region: &Region) -> Outcome<()> {
-        let rights = region.rights;
-        let secrets = self.ptags.get(&rights.ptag).ok_or(INVALID_PTAG)?;
         let piece = Piece {
             base: core::ptr::with_exposed_provenance_mut(region.base),
             bytes: region.bytes,
         };
-        let ways = [
-            (rights.write, secrets.write, false),
-            (rights.read, secrets.read, true),
-        ];
-        for (index, (is_allowed, secret, remote_read)) in ways.into_iter().enumerate() {
-            let access = Access {
-                remote_read,
-                remote_write: !remote_read,
-            };
+        let keys = self.keys(handle, region.rights);
+        for (index, (key, access)) in keys.iter().enumerate() {
             // SAFETY: the program has lent the memory until it deregisters it.
-            let registered = is_allowed.then(|| unsafe {
-                core.register(key(secret, handle), piece, access, region.base as u64)
-            });
-            if let Some(Err(_)) = registered {
-                for (_, secret, _) in &ways[..index] {
-                    core.deregister(key(*secret, handle));
+            let registered = unsafe { core.register(*key, piece, *access, region.base as u64) };
+            if registered.is_err() {
+                for (key, _) in &keys[..index] {
+                    core.deregister(*key);
                 }
                 return Err(ERROR_RESOURCE);
             }
@@ -180,9 +195,8 @@ impl State {
 
     /// Lets nobody at a region any more.
     fn hide(&self, core: &mut dyn Core, handle: u32, rights: Rights) {
-        if let Some(secrets) = self.ptags.get(&rights.ptag) {
-            core.deregister(key(secrets.write, handle));
-            core.deregister(key(secrets.read, handle));
+        for (key, _) in self.keys(handle, rights) {
+            core.deregister(key);
         }
     }
 
@@ -255,7 +269,8 @@ impl State {
         self.regions.get(&handle).is_some_and(|region| {
             let offset = at.checked_sub(region.base as u64);
             let end = offset.and_then(|offset| offset.checked_add(bytes));
-            region.rights.ptag == ptag && end.is_some_and(|end| end <= region.bytes as u64)
+            let is_right = ptag == NO_TAG || region.rights.ptag == ptag;
+            is_right && end.is_some_and(|end| end <= region.bytes as u64)
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::abi::{self, ERROR_RESOURCE, ErrorDescriptor, INVALID_PARAMETER, Outco
 use crate::address::Host;
 use crate::completion::TICK;
 use crate::guard;
-use crate::memory::Secrets;
+use crate::memory::{NO_TAG, Secrets};
 use crate::rendezvous::{PORT, Question, Rendezvous};
 use crate::state::{Call, Side, State};
 
@@ -170,7 +170,6 @@ impl Nic {
         let host = Host::of(links.clone()).ok_or(ERROR_RESOURCE)?;
         let rendezvous = Rendezvous::new(links, &settings.key, port).map_err(|_| ERROR_RESOURCE)?;
         let mut state = State::new(*endpoint.address(), host);
-        // The tag of what has none.
         let secrets = State::new_secrets()?;
         state.ptags.insert(
             0,
@@ -287,7 +286,7 @@ impl Nic {
     /// The handle of a tag.
     pub fn ptag_handle(&self, ptag: u32) -> *mut c_void {
         match ptag {
-            0 => core::ptr::null_mut(),
+            NO_TAG => core::ptr::null_mut(),
             ptag => self.handle(Kind::Ptag, ptag),
         }
     }
@@ -298,7 +297,7 @@ impl Nic {
     /// [`abi::INVALID_PTAG`]
     pub fn ptag(&self, handle: *mut c_void) -> Outcome<u32> {
         match handle.is_null() {
-            true => Ok(0),
+            true => Ok(NO_TAG),
             false => (self.id(handle, Kind::Ptag)).map_err(|_| abi::INVALID_PTAG),
         }
     }

@@ -261,6 +261,20 @@ fn memory_of_another_tag_is_protected() {
 }
 
 #[test]
+fn a_vi_without_a_tag_uses_memory_of_every_tag() {
+    let (a, b) = connected_with(|a| a.ptag = null_mut());
+    fill(&a, BYTES, 64);
+    let write = a.prepare_remote(0, CONTROL_OP_RDMAWRITE, (BYTES, 64), &b, BYTES);
+    assert_eq!(a.post_send(write), SUCCESS);
+    assert_eq!(a.sent().0, SUCCESS);
+    assert_eq!(b.bytes(BYTES, 64), a.bytes(BYTES, 64));
+    let read = a.prepare_remote(1, CONTROL_OP_RDMAREAD, (BYTES + 64, 64), &b, BYTES);
+    assert_eq!(a.post_send(read), SUCCESS);
+    assert_eq!(a.sent().0, SUCCESS);
+    assert_eq!(a.bytes(BYTES + 64, 64), a.bytes(BYTES, 64));
+}
+
+#[test]
 fn a_message_that_is_too_long_is_cut_off() {
     for (manner, state) in [(RECEPTION, STATE_ERROR), (UNRELIABLE, STATE_CONNECTED)] {
         let (a, b) = connected_with(manner);
