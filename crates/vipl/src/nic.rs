@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use tabane_io::process::Forks;
 use tabane_rank::environment::{self, Problem};
 use tabane_rank::{Address, Core, Endpoint};
 
@@ -55,6 +56,8 @@ const NIC_MAX: u32 = (1 << 24) - 1;
 pub struct Nic {
     /// Its number.
     number: u32,
+    /// The process that has opened it: a fork has neither its threads nor, perhaps, its locks.
+    process: Forks,
     /// As it was opened.
     pub name: String,
     /// What carries everything.
@@ -108,7 +111,8 @@ pub fn of(handle: *mut c_void, kind: Kind) -> Outcome<(Arc<Nic>, u32)> {
 
 fn numbered(number: u32) -> Outcome<Arc<Nic>> {
     let nics = NICS.read().unwrap_or_else(PoisonError::into_inner);
-    nics.get(&number).map(Arc::clone).ok_or(INVALID_PARAMETER)
+    let nic = nics.get(&number).filter(|nic| nic.process.is_here());
+    nic.map(Arc::clone).ok_or(INVALID_PARAMETER)
 }
 
 /// The number that a device's name ends in.
@@ -185,6 +189,7 @@ impl Nic {
         }
         let nic = Arc::new(Nic {
             number,
+            process: Forks::here().map_err(|_| ERROR_RESOURCE)?,
             name: name.to_owned(),
             endpoint,
             host: Box::leak(Box::new(host)),
