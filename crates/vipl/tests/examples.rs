@@ -4,46 +4,14 @@
 mod common;
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{C99, KEY, Workshop, package};
+use common::{C99, Running, Workshop, package};
 use tabane_lab::{Fault, Lab, LabConfig, LinkSpec};
 
 const EXAMPLES: [&str; 4] = ["pingpong", "bandwidth", "rdma_write", "rdma_read"];
-
-/// A process that is ended with this.
-struct Running(Option<Child>);
-
-impl Running {
-    fn start(command: &mut Command) -> Running {
-        command.env("TABANE_KEY", KEY);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running(Some(command.spawn().expect("starts")))
-    }
-
-    fn end(mut self) -> String {
-        let child = self.0.take().expect("runs");
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = child.wait_with_output().expect("ends");
-        let stderr = String::from_utf8_lossy(&stderr);
-        assert!(status.success(), "{status}: {stderr}");
-        String::from_utf8(stdout).expect("is text")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
 
 fn compiled(workshop: &Workshop, name: &str) -> PathBuf {
     let source = package("examples").join(name).with_extension("c");

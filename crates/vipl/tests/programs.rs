@@ -2,10 +2,9 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use common::{C11, C89, C99, CPP17, CPP98, KEY, Workshop, package};
+use common::{C11, C89, C99, CPP17, CPP98, KEY, Running, Workshop, package};
 
 const ENVIRONMENT: [(&str, &str); 2] = [("TABANE_KEY", KEY), ("TABANE_LINKS", "127.0.0.1")];
 
@@ -42,19 +41,14 @@ fn a_peer_that_is_killed_is_lost() {
         let mut command = Command::new(&program);
         command.args([role, &who]).envs(ENVIRONMENT);
         command.env("TABANE_PEER_TIMEOUT", "0.5");
-        command.stdout(Stdio::piped());
-        command.spawn().expect("starts")
+        Running::start(&mut command)
     };
-    let (mut server, mut client) = (run("server"), run("client"));
+    let (server, mut client) = (run("server"), run("client"));
     // The client says when it is connected, and then waits.
-    let mut said = BufReader::new(client.stdout.take().expect("is a pipe"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("is read");
-    assert_eq!(line, "connected\n");
-    server.kill().expect("is there");
-    server.wait().expect("has ended");
-    let ended = client.wait().expect("ends");
-    assert!(ended.success(), "{ended}");
+    assert_eq!(client.line(), "connected\n");
+    // It is killed.
+    drop(server);
+    client.end();
 }
 
 #[test]

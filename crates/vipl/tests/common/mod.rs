@@ -3,8 +3,9 @@
 
 use core::ffi::c_void;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Output, Stdio};
 use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -477,4 +478,47 @@ impl Workshop {
 /// A file of this package.
 pub fn package(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// A process that is ended with this.
+pub struct Running(Option<Child>);
+
+impl Running {
+    pub fn start(command: &mut Command) -> Running {
+        command.env("TABANE_KEY", KEY);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(Some(command.spawn().expect("starts")))
+    }
+
+    /// What it says next.
+    pub fn line(&mut self) -> String {
+        let child = self.0.as_mut().expect("runs");
+        let said = child.stdout.as_mut().expect("is a pipe");
+        let (mut line, mut byte) = (String::new(), [0]);
+        while !line.ends_with('\n') && said.read(&mut byte).expect("is read") == 1 {
+            line.push(byte[0].into());
+        }
+        line
+    }
+
+    pub fn end(mut self) -> String {
+        let child = self.0.take().expect("runs");
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = child.wait_with_output().expect("ends");
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert!(status.success(), "{status}: {stderr}");
+        String::from_utf8(stdout).expect("is text")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
