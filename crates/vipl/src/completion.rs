@@ -304,7 +304,8 @@ impl State {
         if done.failure.is_some() {
             return;
         }
-        let oldest = done.tag.map(|tag| (tag & ANY_LINE) as u32);
+        let of_line = done.tag.filter(|tag| tag & TAG_SAID != TAG_SAID);
+        let oldest = of_line.map(|tag| (tag & ANY_LINE) as u32);
         if let Some(line) = oldest.filter(|line| !self.lines.contains_key(line)) {
             self.drop_content(core, line, done.tag);
         }

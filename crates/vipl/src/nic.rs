@@ -376,9 +376,16 @@ impl Nic {
         let began = Instant::now();
         self.was_run.store(true, Ordering::Release);
         let mut state = self.lock();
+        let mut is_first = true;
         loop {
             if state.is_closed {
                 return Err(INVALID_PARAMETER);
+            }
+            // What is there already is told without a look at what else has come.
+            if core::mem::take(&mut is_first)
+                && let found @ (Ok(Some(_)) | Err(_)) = check(&mut state)
+            {
+                return found;
             }
             {
                 let mut core = self.endpoint.lock();
