@@ -49,6 +49,9 @@ pub enum Kind {
 static NICS: RwLock<BTreeMap<u32, Arc<Nic>>> = RwLock::new(BTreeMap::new());
 static LAST: AtomicU32 = AtomicU32::new(0);
 
+/// What was sent has so long to arrive when the program ends without closing its NICs.
+const END_MAX: Duration = Duration::from_millis(1500);
+
 /// NICs have 24 bits of a handle.
 const NIC_MAX: u32 = (1 << 24) - 1;
 
@@ -113,6 +116,40 @@ fn numbered(number: u32) -> Outcome<Arc<Nic>> {
     let nics = NICS.read().unwrap_or_else(PoisonError::into_inner);
     let nic = nics.get(&number).filter(|nic| nic.process.is_here());
     nic.map(Arc::clone).ok_or(INVALID_PARAMETER)
+}
+
+/// Closes what the program has left open at its end: what it was told is sent is not lost with it.
+extern "C" fn close_all() {
+    // A panic must not come back into C.
+    let _ = std::panic::catch_unwind(|| {
+        let nics: Vec<_> = {
+            let nics = NICS.read().unwrap_or_else(PoisonError::into_inner);
+            let own = nics.values().filter(|nic| nic.process.is_here());
+            own.map(Arc::clone).collect()
+        };
+        let until = Instant::now() + END_MAX;
+        for nic in nics {
+            let rest = Arc::downgrade(&nic);
+            if nic.close().is_ok() {
+                // A thread that waits for something of it has it still, for a moment.
+                while rest.strong_count() > 0 && Instant::now() < until {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    });
+}
+
+/// Has [`close_all`] called when the program ends.
+fn close_at_exit() {
+    unsafe extern "C" {
+        safe fn atexit(handler: extern "C" fn()) -> core::ffi::c_int;
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // Where there is no room for it, the program has to close what it has opened.
+    ONCE.call_once(|| {
+        atexit(close_all);
+    });
 }
 
 /// The number that a device's name ends in.
@@ -202,6 +239,7 @@ impl Nic {
             prints: configuration.stats,
         });
         nic.start(|threads| &mut threads.service, Nic::serve)?;
+        close_at_exit();
         let mut nics = NICS.write().unwrap_or_else(PoisonError::into_inner);
         nics.insert(number, Arc::clone(&nic));
         Ok(nic.handle(Kind::Nic, 0))

@@ -380,6 +380,22 @@ mod tests {
     }
 
     #[test]
+    fn noise_is_nothing_or_something_but_no_harm() {
+        for said in all() {
+            let good = said.write();
+            for index in 0..good.len() {
+                for value in 0..=u8::MAX {
+                    let mut noisy = good.clone();
+                    noisy[index] = value;
+                    if let Some(said) = Said::read(&noisy) {
+                        assert_eq!(Said::read(&said.write()), Some(said));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_label_fits_into_eight_bytes() {
         for immediate in [None, Some(0), Some(u32::MAX)] {
             for written in [None, Some(0), Some((1 << 30) - 1)] {

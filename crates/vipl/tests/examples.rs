@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -55,6 +55,15 @@ fn carried(lab: &Lab, node: usize) -> u64 {
         .unwrap_or(0)
 }
 
+/// Runs a program on a node with both its links.
+fn run_on(lab: &Lab, node: usize, program: &Path, hosts: &str, arguments: &[&str]) -> Running {
+    let mut command = lab.command(node, program);
+    let links = format!("{},{}", lab.address(node, 0), lab.address(node, 1));
+    command.env("TABANE_LINKS", links);
+    command.env("TABANE_VI_HOSTS", hosts).args(arguments);
+    Running::start(&mut command)
+}
+
 #[test]
 fn two_nodes_of_which_a_link_fails() {
     let workshop = Workshop::new();
@@ -67,13 +76,7 @@ fn two_nodes_of_which_a_link_fails() {
     let hosts =
         (0..2).map(|node| format!("n{node}={}+{}", lab.address(node, 0), lab.address(node, 1)));
     let hosts = hosts.collect::<Vec<_>>().join(",");
-    let run = |node: usize, arguments: &[&str]| {
-        let mut command = lab.command(node, &program);
-        let links = format!("{},{}", lab.address(node, 0), lab.address(node, 1));
-        command.env("TABANE_LINKS", links);
-        command.env("TABANE_VI_HOSTS", &hosts).args(arguments);
-        Running::start(&mut command)
-    };
+    let run = |node: usize, arguments: &[&str]| run_on(&lab, node, &program, &hosts, arguments);
     let server = run(0, &[]);
     // 100 MB: at 400 Mb/s it takes two seconds, and one link fails for good when it has carried 10 of them.
     let client = run(1, &["n0", "1048576", "100"]);
@@ -84,4 +87,12 @@ fn two_nodes_of_which_a_link_fails() {
     client.end();
     let said = server.end();
     assert!(said.starts_with("100 messages, 104857600 bytes"), "{said}");
+    // Now the other one fails, before two processes find each other.
+    lab.heal(1).expect("it is mended");
+    lab.fail(0, Fault::Silent, None).expect("a fault");
+    let program = compiled(&workshop, "pingpong");
+    let run = |node: usize, arguments: &[&str]| run_on(&lab, node, &program, &hosts, arguments);
+    let (server, client) = (run(0, &[]), run(1, &["n0"]));
+    client.end();
+    server.end();
 }

@@ -52,6 +52,20 @@ fn a_peer_that_is_killed_is_lost() {
 }
 
 #[test]
+fn what_was_sent_arrives_though_the_program_ends() {
+    let workshop = Workshop::new();
+    let program = workshop.program(C99, &package("tests/c/ends.c"), "ends");
+    let who = format!("ends {}", std::process::id());
+    let run = |role: &str| {
+        let mut command = Command::new(&program);
+        Running::start(command.args([role, &who]).envs(ENVIRONMENT))
+    };
+    let (server, client) = (run("server"), run("client"));
+    client.end();
+    server.end();
+}
+
+#[test]
 fn what_the_environment_says_wrong_is_said_in_a_line() {
     let workshop = Workshop::new();
     let program = workshop.program(C99, &package("tests/c/open.c"), "open");
