@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# `make install` and `make uninstall`: the program, the library for C beside
+# `make install` and `make uninstall`: the program, the libraries for C beside
 # it, and what belongs to them, below $DESTDIR$PREFIX.
 #
 #   tools/install.sh install|uninstall|library PROGRAM
 #
-# `library` installs only the library and what compilers and linkers need.
+# `library` installs only the libraries and what compilers and linkers need.
 # Starts and enables nothing. What is in /etc/tabane stays.
 set -euo pipefail
 action=$1 program=$2
@@ -33,7 +33,23 @@ install_library() {
     for example in crates/capi/examples/*.c; do
         place 644 "$example" "share/doc/tabane/examples/c/$(basename "$example")"
     done
-    # Below /usr/local/lib the dynamic linker finds only what is in its cache.
+}
+
+# The VI Provider Library, which is built beside it.
+install_vipl() {
+    local library example
+    library=$(dirname "$program")/libtabane_vipl.so
+    [ -e "$library" ] || return 0
+    place 644 "$library" lib/libtabane-vipl.so.1
+    ln -sf libtabane-vipl.so.1 "$root/lib/libtabane-vipl.so"
+    place 644 crates/vipl/include/vipl.h include/vipl.h
+    for example in crates/vipl/examples/*.[ch]; do
+        place 644 "$example" "share/doc/tabane/examples/vipl/$(basename "$example")"
+    done
+}
+
+# Below /usr/local/lib the dynamic linker finds only what is in its cache.
+refresh_cache() {
     if [ -z "${DESTDIR-}" ] && [ "$(id -u)" = 0 ]; then ldconfig; fi
 }
 
@@ -68,6 +84,8 @@ install_all() {
         place 644 "$document" "share/doc/tabane/$document"
     done
     install_library
+    install_vipl
+    refresh_cache
 }
 
 uninstall_all() {
@@ -77,8 +95,10 @@ uninstall_all() {
         "$root"/share/zsh/site-functions/_tabane \
         "$root"/share/fish/vendor_completions.d/tabane.fish \
         "$root"/lib/libtabane.so{,.0,.0.1} \
+        "$root"/lib/libtabane-vipl.so{,.1} \
         "$root"/lib/pkgconfig/tabane.pc \
         "$root"/include/tabane.h \
+        "$root"/include/vipl.h \
         "$root"/lib/systemd/system/tabane.service \
         "$root"/lib/systemd/network/50-tabane.network
     for page in "$root"/share/man/man1/tabane{,-*}.1 "$root"/share/man/man5/tabane-*.5; do
@@ -91,6 +111,6 @@ uninstall_all() {
 case $action in
     install) install_all ;;
     uninstall) uninstall_all ;;
-    library) install_library ;;
+    library) install_library && install_vipl && refresh_cache ;;
     *) echo "install: unknown word \"$action\"" >&2; exit 2 ;;
 esac

@@ -21,7 +21,7 @@ AT_ONCE=${AT_ONCE:-$(nproc)}
 # A test that hangs is a failure, not the end of the machine's lease.
 STEP_MAX=20m
 # The crates whose tests meet the system: namespaces, devices, sockets.
-SYSTEM_CRATES='crates/capi crates/cluster crates/library crates/io crates/engine crates/tabane lab bench'
+SYSTEM_CRATES='crates/capi crates/cluster crates/library crates/io crates/engine crates/tabane crates/vipl lab bench'
 # Programs of tests that take longest: they begin first.
 LONG='programs soak'
 # Those beside which nothing may run, not even the simulator: they judge how long somebody waits for an answer, or

@@ -8,8 +8,6 @@ pub use crate::tests::here::{configuration, open};
 
 #[cfg(not(test))]
 mod real {
-    use std::path::Path;
-
     use tabane_rank::{Endpoint, OpenError, Settings};
 
     use crate::environment::{self, Configuration, Problem};
@@ -20,14 +18,7 @@ mod real {
     /// # Errors
     /// One line that says what is wrong.
     pub fn configuration() -> Result<Configuration, Problem> {
-        let interfaces = tabane_io::netlink::interfaces().map_err(|error| {
-            Problem(format!(
-                "the devices of this node cannot be listed: {error}"
-            ))
-        })?;
-        let cluster_file = Path::new(tabane_cluster::DEFAULT_PATH);
-        let (configuration, odd) =
-            environment::configure(&environment::variable, &interfaces, cluster_file)?;
+        let (configuration, odd) = tabane_rank::environment::here(&environment::variable)?;
         for Problem(line) in odd {
             log::warn(&line);
         }

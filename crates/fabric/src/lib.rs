@@ -25,7 +25,6 @@ mod fabric;
 mod guard;
 mod here;
 mod info;
-mod links;
 mod log;
 mod name;
 mod numbers;

@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{PoisonError, RwLock};
 
-use tabane_rank::{
-    Address, Completion, Core, Ended, Endpoint, Failure, Peer, PostError, Source, Statistics,
-};
+use tabane_rank::{Address, Completion, Core, Ended, Endpoint, Failure, Peer, PostError, Source};
 
 use crate::abi::constants as c;
 use crate::abi::errors::{self, Outcome};
@@ -313,28 +311,11 @@ fn wrong(failure: Failure) -> Wrong {
     }
 }
 
-/// What an endpoint did, in a line.
-fn summary(address: &Address, done: &Statistics) -> String {
-    let links = done.links.iter().map(|link| {
-        format!(
-            "link {} ({}) sent {} bytes, received {}, failed {} times; ",
-            link.number, link.address, link.sent_bytes, link.received_bytes, link.failures
-        )
-    });
-    format!(
-        "{address}: {}{} peers, {} packets sent again, {} accesses refused",
-        links.collect::<String>(),
-        done.peers,
-        done.packets_lost,
-        done.refused_accesses
-    )
-}
-
 impl Drop for Station {
     fn drop(&mut self) {
         if self.options.stats {
             let done = self.endpoint.lock().statistics();
-            eprintln!("tabane: {}", summary(self.address(), &done));
+            eprintln!("tabane: {}", done.summary(self.address()));
         }
     }
 }
@@ -342,7 +323,7 @@ impl Drop for Station {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tabane_rank::LinkStatistics;
+    use tabane_rank::{LinkStatistics, Statistics};
 
     #[test]
     fn an_address_in_a_vector_is_a_place_and_how_often_it_was_used() {
@@ -371,7 +352,7 @@ mod tests {
             refused_accesses: 5,
         };
         assert_eq!(
-            summary(&address, &done),
+            done.summary(&address),
             "10.77.0.1:40000#ab00: link 0 (10.77.0.1) sent 1000 bytes, received 20, failed 1 times; 3 peers, \
              4 packets sent again, 5 accesses refused"
         );

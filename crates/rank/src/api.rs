@@ -415,6 +415,25 @@ pub struct Statistics {
     pub refused_accesses: u64,
 }
 
+impl Statistics {
+    /// What the endpoint of this address did, in a line.
+    pub fn summary(&self, address: &Address) -> String {
+        let links = self.links.iter().map(|link| {
+            format!(
+                "link {} ({}) sent {} bytes, received {}, failed {} times; ",
+                link.number, link.address, link.sent_bytes, link.received_bytes, link.failures
+            )
+        });
+        format!(
+            "{address}: {}{} peers, {} packets sent again, {} accesses refused",
+            links.collect::<String>(),
+            self.peers,
+            self.packets_lost,
+            self.refused_accesses
+        )
+    }
+}
+
 /// What one link carried.
 #[derive(Clone, Debug)]
 pub struct LinkStatistics {

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use tabane_engine::HOST_TOKENS;
 use tabane_io::notify::Notify;
-use tabane_io::poll::{Poller, Ready};
+use tabane_io::poll::{Interest, Poller, Ready};
 
 use crate::rank::Rank;
 use crate::{Address, Core, OpenError, Settings};
@@ -22,6 +23,9 @@ use crate::{Address, Core, OpenError, Settings};
 const TICK: Duration = Duration::from_millis(2);
 /// Nobody sleeps for longer without looking whether it is to end.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+/// What the poller calls an interruption.
+const TOKEN_INTERRUPT: u64 = HOST_TOKENS;
 
 /// Who does the work.
 enum Work {
@@ -40,6 +44,8 @@ struct Shared {
     is_armed: AtomicBool,
     /// Raised when something has ended while somebody waits for that.
     ready: Notify,
+    /// Raised when somebody is not to wait any longer.
+    interrupt: Notify,
     ends: AtomicBool,
 }
 
@@ -95,6 +101,9 @@ impl Shared {
         ready.clear();
         // Who cannot wait looks again.
         let _ = wait.wait(poller, &[], ready);
+        if ready.iter().any(|ready| ready.token == TOKEN_INTERRUPT) {
+            self.interrupt.clear();
+        }
         match &mut *self.lock() {
             Work::Rank(rank) => {
                 rank.after_wait(ready);
@@ -136,6 +145,10 @@ impl Endpoint {
         let poller = Arc::clone(rank.engine().poller());
         let mut endpoint = Endpoint::with(address, Work::Rank(Box::new(rank)), Some(poller))?;
         let shared = Arc::clone(&endpoint.shared);
+        if let Some(poller) = &shared.poller {
+            let registered = poller.register(&shared.interrupt, TOKEN_INTERRUPT, Interest::Read);
+            registered.map_err(OpenError::System)?;
+        }
         let helper = thread::Builder::new().name("tabane".into());
         let helper = helper.spawn(move || shared.help());
         endpoint.helper = Some(helper.map_err(OpenError::System)?);
@@ -161,6 +174,7 @@ impl Endpoint {
             was_run: AtomicBool::new(true),
             is_armed: AtomicBool::new(false),
             ready: Notify::new().map_err(OpenError::System)?,
+            interrupt: Notify::new().map_err(OpenError::System)?,
             ends: AtomicBool::new(false),
         };
         Ok(Endpoint {
@@ -179,6 +193,18 @@ impl Endpoint {
     pub fn lock(&self) -> Locked<'_> {
         self.shared.was_run.store(true, Ordering::Release);
         Locked(self.shared.lock())
+    }
+
+    /// Waits for one turn: until something comes, or [`interrupt`](Endpoint::interrupt) is called, or for so long (50 ms at most).
+    /// Whether something has ended.
+    pub fn wait_a_turn(&self, patience: Duration) -> bool {
+        self.shared.was_run.store(true, Ordering::Release);
+        self.shared.turn(patience.min(SLEEP_MAX), &mut Vec::new())
+    }
+
+    /// Ends the turn of who waits now, or of who waits next: something has changed that he does not see from here.
+    pub fn interrupt(&self) {
+        self.shared.interrupt.notify();
     }
 
     /// Waits until something has ended, or for so long; progress is made meanwhile. Whether something has.

@@ -9,12 +9,13 @@
 //! told once, by a [`Completion`].
 //!
 //! The model is the Virtual Interface Architecture (1.0) as libfabric (2.6, `fi_endpoint(3)`, `fi_tagged(3)`, `fi_rma(3)`,
-//! `fi_atomic(3)`) has it: it has doors of its own in `crates/fabric` and `crates/capi`.
+//! `fi_atomic(3)`) has it: it has doors of its own in `crates/fabric` and `crates/vipl`.
 
 mod address;
 mod api;
 mod arithmetic;
 mod endpoint;
+pub mod environment;
 mod matching;
 mod memory;
 mod rank;

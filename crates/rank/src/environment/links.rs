@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use tabane_cluster::{LINKS_MAX, Network};
 use tabane_io::netlink::{Interface, InterfaceAddress};
 
-use crate::environment::Problem;
+use super::Problem;
 
 /// Beginnings of names of devices that lead to containers and virtual machines of this host, or are tabane's own.
 const LOCAL_DEVICES: &[&str] = &[

@@ -1,0 +1,249 @@
+//! What the environment says: which links, which key. The same for every door (libfabric, VIPL).
+
+mod links;
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::net::IpAddr;
+use std::path::Path;
+
+use tabane_cluster::{Cluster, ClusterKey, Wire};
+use tabane_io::netlink::Interface;
+
+use crate::Settings;
+
+/// Bytes of a message that travel at once, before anybody knows whether a buffer for them is there.
+const EAGER_BYTES: usize = 32 << 10;
+/// Bytes of messages without a buffer, kept for each peer.
+const UNEXPECTED_BYTES: usize = 4 << 20;
+/// Ports of which an endpoint takes one: those that are nobody's (RFC 6335, section 6).
+const PORTS: RangeInclusive<u16> = 49_152..=65_535;
+const PEER_TIMEOUT: Duration = Duration::from_secs(3);
+/// A longer timeout is a typing error.
+const PEER_TIMEOUT_MAX_S: f64 = 3600.0;
+
+/// What endpoints are opened with.
+#[derive(Clone)]
+pub struct Configuration {
+    /// For each.
+    pub settings: Settings,
+    /// Whether each prints a summary at its end.
+    pub stats: bool,
+}
+
+/// Why there is none: one line that names the variable, its value, what is wrong, and what would be right.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Problem(pub String);
+
+impl Problem {
+    /// Of a variable and its value.
+    pub fn of(variable: &str, value: &str, what: &str, right: &str) -> Problem {
+        // Not endless, and no control characters: it goes to a terminal.
+        let shown: String = value
+            .chars()
+            .take(80)
+            .flat_map(char::escape_debug)
+            .collect();
+        Problem(format!("TABANE_{variable}={shown}: {what}; {right}"))
+    }
+}
+
+/// What `variable` (the value of a variable by its name without `TABANE_`) makes of this node, and what is odd about it without
+/// being an error.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub fn here(
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Configuration, Vec<Problem>), Problem> {
+    let interfaces = tabane_io::netlink::interfaces().map_err(|error| {
+        Problem(format!(
+            "the devices of this node cannot be listed: {error}"
+        ))
+    })?;
+    let cluster_file = Path::new(tabane_cluster::DEFAULT_PATH);
+    configure(variable, &interfaces, cluster_file)
+}
+
+/// What the variables and interfaces make together, and what is odd about it without being an error.
+///
+/// # Errors
+/// One of them is wrong, or there is no key.
+fn configure(
+    variable: &dyn Fn(&str) -> Option<String>,
+    interfaces: &[Interface],
+    cluster_file: &Path,
+) -> Result<(Configuration, Vec<Problem>), Problem> {
+    let (links, odd) = links::choose(variable("LINKS").as_deref(), interfaces)?;
+    let (key, wire) = key(variable, cluster_file)?;
+    let encrypted = match variable("WIRE").as_deref() {
+        None => wire == Wire::Encrypted,
+        Some("encrypted") => true,
+        Some("plain") => false,
+        Some(other) => {
+            let right = "it is encrypted or plain, the same for all of the job";
+            return Err(Problem::of("WIRE", other, "there is no such wire", right));
+        }
+    };
+    let settings = Settings {
+        links,
+        key: *key.bytes(),
+        encrypted,
+        ports: ports(variable("PORTS").as_deref())?,
+        peer_timeout: peer_timeout(variable("PEER_TIMEOUT").as_deref())?,
+        eager_bytes: EAGER_BYTES,
+        unexpected_bytes: UNEXPECTED_BYTES,
+    };
+    let stats = variable("STATS").is_some_and(|value| value != "0");
+    Ok((Configuration { settings, stats }, odd))
+}
+
+fn key(
+    variable: &dyn Fn(&str) -> Option<String>,
+    cluster_file: &Path,
+) -> Result<(ClusterKey, Wire), Problem> {
+    if let Some(text) = variable("KEY") {
+        let key = ClusterKey::from_hex(text.trim_ascii()).map_err(|bad| {
+            // The value may be a mistyped secret: it is not shown.
+            let right = "it is 64 hexadecimal digits (32 bytes), the same for all of the job; \
+                         `openssl rand -hex 32` makes them";
+            Problem::of("KEY", "(not shown)", &format!("the key {bad}"), right)
+        })?;
+        return Ok((key, Wire::Encrypted));
+    }
+    if let Some(path) = variable("KEY_FILE") {
+        let key = ClusterKey::load(Path::new(&path))
+            .map_err(|wrong| Problem::of("KEY_FILE", &path, &wrong.what, &wrong.right))?;
+        return Ok((key, Wire::Encrypted));
+    }
+    // The file may be absent, for others to read, or wrong: here it is only one place where a key could be.
+    Cluster::load(cluster_file).map_or_else(
+        |_| {
+            let path = cluster_file.display();
+            Err(Problem(format!(
+                "no key: TABANE_KEY_FILE and TABANE_KEY are not set, and {path} has none that this user can read; \
+                 `openssl rand -hex 32` makes one: set TABANE_KEY to it, the same for all processes of the job, or \
+                 TABANE_KEY_FILE to a file that holds it"
+            )))
+        },
+        |(cluster, _)| Ok((cluster.key.clone(), cluster.wire)),
+    )
+}
+
+fn ports(value: Option<&str>) -> Result<RangeInclusive<u16>, Problem> {
+    let Some(value) = value else {
+        return Ok(PORTS);
+    };
+    let range = value.split_once('-').and_then(|(low, high)| {
+        let number = |text: &str| text.trim().parse::<u16>().ok();
+        Some(number(low)?..=number(high)?)
+    });
+    range
+        .filter(|range| *range.start() > 0 && !range.is_empty())
+        .ok_or_else(|| {
+            let right = "it is LOW-HIGH, two port numbers from 1 to 65535, as 40000-40999";
+            Problem::of("PORTS", value, "this is no range of ports", right)
+        })
+}
+
+fn peer_timeout(value: Option<&str>) -> Result<Duration, Problem> {
+    let Some(value) = value else {
+        return Ok(PEER_TIMEOUT);
+    };
+    let seconds = value.trim().parse::<f64>().ok();
+    seconds
+        .filter(|seconds| *seconds > 0.0 && *seconds <= PEER_TIMEOUT_MAX_S)
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| {
+            let right = "it is seconds, above 0 and up to 3600, as 3 or 0.5";
+            Problem::of("PEER_TIMEOUT", value, "this is no timeout", right)
+        })
+}
+
+/// One of this node's addresses, as messages show it.
+pub fn shown(links: &[(u8, IpAddr)]) -> String {
+    let each = links
+        .iter()
+        .map(|(number, address)| format!("{number}: {address}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use links::tests::nic;
+
+    const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+    fn configured(set: &[(&str, &str)]) -> Result<Configuration, String> {
+        let read = |name: &str| {
+            let found = set.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let nics = [nic("eth0", &["10.77.0.1/24"])];
+        let configured = configure(&read, &nics, Path::new("/nonexistent/cluster.toml"));
+        configured.map(|(made, _)| made).map_err(|wrong| wrong.0)
+    }
+
+    fn wrong(set: &[(&str, &str)]) -> String {
+        let Err(wrong) = configured(set) else {
+            panic!("{set:?} was taken");
+        };
+        assert!(!wrong.contains('\n'), "{wrong}");
+        wrong
+    }
+
+    #[test]
+    fn a_key_is_enough() {
+        let made = configured(&[("KEY", KEY)]).expect("is right");
+        assert_eq!(made.settings.links, [(0, "10.77.0.1".parse().unwrap())]);
+        assert_eq!(made.settings.key[..3], [0, 1, 2]);
+        assert!(made.settings.encrypted && !made.stats);
+        assert_eq!(made.settings.ports, PORTS);
+        assert_eq!(made.settings.peer_timeout, PEER_TIMEOUT);
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let made = configured(&[
+            ("KEY", KEY),
+            ("WIRE", "plain"),
+            ("PORTS", "40000-40999"),
+            ("PEER_TIMEOUT", "0.5"),
+            ("STATS", "1"),
+        ]);
+        let made = made.expect("is right");
+        assert!(!made.settings.encrypted && made.stats);
+        assert_eq!(made.settings.ports, 40_000..=40_999);
+        assert_eq!(made.settings.peer_timeout, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        let none = wrong(&[]);
+        assert!(none.contains("TABANE_KEY") && none.contains("openssl rand -hex 32"));
+        let short = wrong(&[("KEY", "secret")]);
+        assert!(short.starts_with("TABANE_KEY=(not shown)"), "{short}");
+        assert!(!short.contains("secret"));
+        let file = wrong(&[("KEY_FILE", "/nonexistent/key")]);
+        assert!(
+            file.starts_with("TABANE_KEY_FILE=/nonexistent/key: cannot be read"),
+            "{file}"
+        );
+        for (name, value) in [
+            ("WIRE", "Plain"),
+            ("PORTS", "40000"),
+            ("PORTS", "40000-65536"),
+            ("PORTS", "0-10"),
+            ("PORTS", "11-10"),
+            ("PEER_TIMEOUT", "0"),
+            ("PEER_TIMEOUT", "soon"),
+            ("PEER_TIMEOUT", "NaN"),
+            ("LINKS", "eth7"),
+        ] {
+            let said = wrong(&[("KEY", KEY), (name, value)]);
+            let begins = format!("TABANE_{name}={value}: ");
+            assert!(said.starts_with(&begins) && said.contains("; "), "{said}");
+        }
+    }
+}

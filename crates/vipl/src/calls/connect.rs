@@ -1,0 +1,229 @@
+//! Connections.
+
+use core::ffi::{c_ulong, c_void};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::until;
+use super::vi::remote;
+use crate::abi::{
+    self, ERROR_RESOURCE, INVALID_PARAMETER, INVALID_STATE, NOT_DONE, NetAddress, Outcome, Return,
+    ViAttributes,
+};
+use crate::address::Place;
+use crate::guard;
+use crate::nic::{self, Kind, Nic};
+use crate::state::State;
+use crate::wire::Manner;
+
+/// What is under way on a line has ended by then, or nobody knows when it does.
+const DISCONNECT_MAX: Duration = Duration::from_secs(15);
+
+/// This process's address for a connection.
+///
+/// # Errors
+/// It is none, or of another node.
+///
+/// # Safety
+/// As `vipl.h` says.
+unsafe fn local(nic: &Nic, address: *const NetAddress) -> Outcome<Place> {
+    // SAFETY: as above.
+    let place = unsafe { Place::read(address, Some(nic.host)) }?;
+    match place.host.is_same(nic.host) {
+        true => Ok(place),
+        false => Err(INVALID_PARAMETER),
+    }
+}
+
+// SAFETY: nothing else of the process has the names of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectWait(
+    handle: *mut c_void,
+    local_address: *const NetAddress,
+    timeout_ms: c_ulong,
+    remote_address: *mut NetAddress,
+    remote_attributes: *mut ViAttributes,
+    caller_place: *mut *mut c_void,
+) -> Return {
+    guard::result(|| {
+        let nic = nic::nic(handle)?;
+        // SAFETY: as `vipl.h` says.
+        let own = unsafe { local(&nic, local_address) }?.discriminator;
+        let is_missing = remote_address.is_null() || remote_attributes.is_null();
+        if is_missing || caller_place.is_null() {
+            return Err(INVALID_PARAMETER);
+        }
+        let until = until(timeout_ms);
+        nic.open_door()?;
+        nic.with(|state, _| {
+            state.open_ears(&own);
+            Ok(())
+        })?;
+        let found = nic.wait(until, |state| Ok(state.next_caller(&own)));
+        // If it is closed nobody hears any more.
+        let _ = nic.with(|state, _| {
+            state.shut_ears(&own);
+            Ok(())
+        });
+        let (caller, from, manner) = found?.ok_or(abi::TIMEOUT)?;
+        // SAFETY: as `vipl.h` says.
+        unsafe {
+            from.write(remote_address)?;
+            guard::put(remote_attributes, remote(&manner))?;
+            guard::put(caller_place, nic.handle(Kind::Caller, caller))
+        }
+    })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectAccept(caller: *mut c_void, vi: *mut c_void) -> Return {
+    guard::result(|| {
+        let (nic, caller) = nic::of(caller, Kind::Caller)?;
+        let vi = nic.id(vi, Kind::Vi)?;
+        nic.with(|state, core| {
+            // The caller may have said meanwhile that it waits no longer.
+            core.progress();
+            state.drain(core);
+            state.accept(core, caller, vi)
+        })
+    })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectReject(caller: *mut c_void) -> Return {
+    guard::result(|| {
+        let (nic, caller) = nic::of(caller, Kind::Caller)?;
+        nic.with(|state, core| state.reject(core, caller))
+    })
+}
+
+/// Begins to connect a VI.
+///
+/// # Safety
+/// As `vipl.h` says.
+unsafe fn request(
+    (nic, vi): (&Arc<Nic>, u32),
+    (from, to): (*const NetAddress, *const NetAddress),
+    until: Option<Instant>,
+    is_peer: bool,
+) -> Outcome<()> {
+    // SAFETY: as above.
+    let places = unsafe { (local(nic, from)?, Place::read(to, None)?) };
+    nic.with(|state, _| state.vi(vi).map(|_| ()))?;
+    if is_peer {
+        nic.open_door()?;
+    }
+    nic.with(|state, _| state.request(vi, places, until, is_peer))?;
+    nic.seek()
+}
+
+/// How connecting a VI has ended, if it has: that is told once.
+fn outcome(state: &mut State, vi: u32, is_peer: bool) -> Outcome<Option<Manner>> {
+    let vi = state.vi(vi)?;
+    let request = vi.request.as_ref().filter(|r| r.is_peer == is_peer);
+    match request.ok_or(INVALID_STATE)?.outcome {
+        None => Ok(None),
+        Some(outcome) => {
+            vi.request = None;
+            outcome.map(Some)
+        }
+    }
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectRequest(
+    handle: *mut c_void,
+    local_address: *const NetAddress,
+    remote_address: *const NetAddress,
+    timeout_ms: c_ulong,
+    remote_attributes: *mut ViAttributes,
+) -> Return {
+    guard::result(|| {
+        let (nic, vi) = nic::of(handle, Kind::Vi)?;
+        if remote_attributes.is_null() {
+            return Err(INVALID_PARAMETER);
+        }
+        let until = until(timeout_ms);
+        // SAFETY: as `vipl.h` says.
+        unsafe { request((&nic, vi), (local_address, remote_address), until, false) }?;
+        // The rendezvous ends what has waited too long.
+        let found = nic.wait(None, |state| outcome(state, vi, false))?;
+        let manner = found.ok_or(ERROR_RESOURCE)?;
+        // SAFETY: as `vipl.h` says.
+        unsafe { guard::put(remote_attributes, remote(&manner)) }
+    })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectPeerRequest(
+    handle: *mut c_void,
+    local_address: *const NetAddress,
+    remote_address: *const NetAddress,
+    timeout_ms: c_ulong,
+) -> Return {
+    guard::result(|| {
+        let (nic, vi) = nic::of(handle, Kind::Vi)?;
+        let until = until(timeout_ms);
+        // SAFETY: as `vipl.h` says.
+        unsafe { request((&nic, vi), (local_address, remote_address), until, true) }
+    })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectPeerDone(
+    handle: *mut c_void,
+    remote_attributes: *mut ViAttributes,
+) -> Return {
+    guard::result(|| {
+        let (nic, vi) = nic::of(handle, Kind::Vi)?;
+        if remote_attributes.is_null() {
+            return Err(INVALID_PARAMETER);
+        }
+        let found = nic.look(|state| outcome(state, vi, true))?;
+        // SAFETY: as `vipl.h` says.
+        unsafe { guard::put(remote_attributes, remote(&found.ok_or(NOT_DONE)?)) }
+    })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipConnectPeerWait(
+    handle: *mut c_void,
+    remote_attributes: *mut ViAttributes,
+) -> Return {
+    guard::result(|| {
+        let (nic, vi) = nic::of(handle, Kind::Vi)?;
+        if remote_attributes.is_null() {
+            return Err(INVALID_PARAMETER);
+        }
+        let found = nic.wait(None, |state| outcome(state, vi, true))?;
+        let manner = found.ok_or(ERROR_RESOURCE)?;
+        // SAFETY: as `vipl.h` says.
+        unsafe { guard::put(remote_attributes, remote(&manner)) }
+    })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VipDisconnect(handle: *mut c_void) -> Return {
+    guard::result(|| {
+        let (nic, vi) = nic::of(handle, Kind::Vi)?;
+        nic.with(|state, core| {
+            // What has come before this is not lost.
+            core.progress();
+            state.drain(core);
+            state.disconnect(core, vi)
+        })?;
+        let until = Instant::now() + DISCONNECT_MAX;
+        let is_over = nic.wait(Some(until), |state| {
+            Ok(state.is_disconnected(vi).then_some(()))
+        })?;
+        is_over.ok_or(ERROR_RESOURCE)
+    })
+}

@@ -1,0 +1,478 @@
+//! Which process of a node waits for a discriminator: of the node only its address is known.
+//!
+//! Each process that waits has a *door*: the first of a few well-known UDP ports that is free on its links. Who looks for it
+//! asks at all of them, again and again, at each of the node's addresses; it answers with its endpoint's address, if
+//! it waits for that discriminator. All else goes between the endpoints. There is no process that
+//! the others depend on: nothing has to be taken over when one ends.
+//!
+//! Questions and answers are sealed (ChaCha20-Poly1305) under a key that follows from the job's, each under a nonce of its own, and
+//! all of one length: who has not the key is not answered, learns nothing, and cannot make anybody send more than he sent.
+//! Who repeats a recorded question is answered, and cannot read it; an answer counts only once, for the question that it names.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
+use tabane_io::notify::Notify;
+use tabane_io::poll::{Interest, Poller};
+use tabane_rank::Address;
+
+use crate::address::{DISCRIMINATOR_BYTES_MAX, HOST_BYTES, Host, Place};
+use crate::guard;
+use crate::nic::Nic;
+
+/// The first port that doors have, unless `TABANE_VI_PORT` says another.
+pub const PORT: u16 = 7580;
+/// Doors of a node at most.
+pub const DOORS_MAX: u16 = 32;
+
+/// The beginning of each datagram: what it is, and of which version.
+const MAGIC: [u8; 4] = *b"tVI1";
+/// Bytes that are sealed.
+const PLAIN_BYTES: usize = 128;
+/// Bytes of a datagram: beginning, nonce, what is sealed, and its tag.
+const DATAGRAM_BYTES: usize = MAGIC.len() + NONCE_LEN + PLAIN_BYTES + 16;
+/// A question that has no answer is forgotten.
+const FORGET: Duration = Duration::from_secs(2);
+/// Nobody sleeps for longer.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+const TOKEN_WAKE: u64 = u64::MAX;
+
+/// Who is looked for, and for whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// The asking line.
+    pub line: u32,
+    /// The other end asks, too.
+    pub is_peer: bool,
+    /// Whom it asks for.
+    pub to: Place,
+    /// Who asks.
+    pub from: Place,
+}
+
+/// What is in a datagram.
+#[derive(PartialEq, Eq, Debug)]
+enum Plain {
+    Question { id: [u8; 16], question: Question },
+    Answer { id: [u8; 16], there: Address },
+}
+
+fn write_bytes(plain: &mut Vec<u8>, bytes: &[u8]) {
+    // None of them is longer than 255.
+    plain.push(bytes.len() as u8);
+    plain.extend_from_slice(bytes);
+}
+
+fn read_bytes<'a>(plain: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (len, rest) = plain.split_first()?;
+    let (bytes, rest) = rest.split_at_checked((*len).into())?;
+    *plain = rest;
+    Some(bytes)
+}
+
+fn read_place(plain: &mut &[u8]) -> Option<Place> {
+    let host = Host::from_bytes(read_bytes(plain)?).ok()?;
+    let discriminator = read_bytes(plain)?.to_vec();
+    (discriminator.len() <= DISCRIMINATOR_BYTES_MAX).then_some(Place {
+        host,
+        discriminator,
+    })
+}
+
+impl Plain {
+    fn write(&self) -> Vec<u8> {
+        let mut plain = Vec::with_capacity(PLAIN_BYTES);
+        match self {
+            Plain::Question { id, question } => {
+                plain.push(1 + u8::from(question.is_peer));
+                plain.extend_from_slice(id);
+                for place in [&question.to, &question.from] {
+                    write_bytes(&mut plain, &place.host.0);
+                    write_bytes(&mut plain, &place.discriminator);
+                }
+            }
+            Plain::Answer { id, there } => {
+                plain.push(3);
+                plain.extend_from_slice(id);
+                write_bytes(&mut plain, there.as_bytes());
+            }
+        }
+        plain.resize(PLAIN_BYTES, 0);
+        plain
+    }
+
+    fn read(mut plain: &[u8]) -> Option<Plain> {
+        let (kind, rest) = plain.split_first()?;
+        let (id, rest) = rest.split_first_chunk::<16>()?;
+        plain = rest;
+        match kind {
+            1 | 2 => Some(Plain::Question {
+                id: *id,
+                question: Question {
+                    line: 0,
+                    is_peer: *kind == 2,
+                    to: read_place(&mut plain)?,
+                    from: read_place(&mut plain)?,
+                },
+            }),
+            3 => Some(Plain::Answer {
+                id: *id,
+                there: Address::from_bytes(read_bytes(&mut plain)?).ok()?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+const _: () = assert!(1 + 16 + 2 * (2 + HOST_BYTES + DISCRIMINATOR_BYTES_MAX) <= PLAIN_BYTES);
+
+/// Seals and opens datagrams.
+struct Seal(LessSafeKey);
+
+fn random() -> Option<[u8; 32]> {
+    tabane_io::entropy::seed().ok()
+}
+
+impl Seal {
+    /// Under the job's key.
+    fn new(key: &[u8; 32]) -> Option<Seal> {
+        let own = hmac::sign(
+            &hmac::Key::new(hmac::HMAC_SHA256, key),
+            b"tabane VI rendezvous 1",
+        );
+        let key = UnboundKey::new(&CHACHA20_POLY1305, own.as_ref()).ok()?;
+        Some(Seal(LessSafeKey::new(key)))
+    }
+
+    fn seal(&self, plain: &Plain) -> Option<Vec<u8>> {
+        let random = random()?;
+        let (nonce, _) = random.split_first_chunk::<NONCE_LEN>()?;
+        let mut sealed = plain.write();
+        let nonce_used = Nonce::assume_unique_for_key(*nonce);
+        (self.0)
+            .seal_in_place_append_tag(nonce_used, Aad::from(MAGIC), &mut sealed)
+            .ok()?;
+        Some([&MAGIC[..], nonce, &sealed].concat())
+    }
+
+    fn open(&self, datagram: &[u8]) -> Option<Plain> {
+        let whole = (datagram.len() == DATAGRAM_BYTES).then_some(datagram)?;
+        let (nonce, sealed) = whole.strip_prefix(&MAGIC)?.split_first_chunk()?;
+        let mut sealed = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain = (self.0)
+            .open_in_place(nonce, Aad::from(MAGIC), &mut sealed)
+            .ok()?;
+        Plain::read(plain)
+    }
+}
+
+/// What a NIC asks and answers with. A thread of its own does, from the first time that something is to be asked or waited for.
+pub struct Rendezvous {
+    /// Ends the thread's sleep.
+    pub wake: Notify,
+    /// It is to end.
+    pub ends: AtomicBool,
+    seal: Seal,
+    port: u16,
+    links: Vec<IpAddr>,
+    doors: Mutex<Doors>,
+}
+
+/// Sockets at which others ask.
+#[derive(Default)]
+struct Doors {
+    /// They are open.
+    are_open: bool,
+    /// Those that the thread has not taken yet.
+    new: Vec<UdpSocket>,
+}
+
+/// Sockets on all links, at the first of these ports that is free on all of them.
+fn open_doors(links: &[IpAddr], first: u16) -> io::Result<Vec<UdpSocket>> {
+    let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in (0..DOORS_MAX).filter_map(|n| first.checked_add(n)) {
+        let mut doors = Vec::new();
+        let mut is_taken = false;
+        for link in links {
+            match UdpSocket::bind((*link, port)) {
+                Ok(door) => {
+                    door.set_nonblocking(true)?;
+                    doors.push(door);
+                }
+                Err(error) => {
+                    // A link may be away.
+                    is_taken |= in_use(&error);
+                    last = error;
+                }
+            }
+        }
+        if !is_taken && !doors.is_empty() {
+            return Ok(doors);
+        }
+    }
+    Err(last)
+}
+
+impl Rendezvous {
+    /// Of an endpoint with these links, under the job's key; doors from this port on.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new(links: Vec<IpAddr>, key: &[u8; 32], port: u16) -> io::Result<Rendezvous> {
+        Ok(Rendezvous {
+            wake: Notify::new()?,
+            ends: AtomicBool::new(false),
+            seal: Seal::new(key).ok_or(io::ErrorKind::InvalidInput)?,
+            port,
+            links,
+            doors: Mutex::default(),
+        })
+    }
+
+    /// Opens the door, if it is not open.
+    ///
+    /// # Errors
+    /// All ports are in use, or none of the links is there.
+    pub fn open(&self) -> io::Result<()> {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !doors.are_open {
+            doors.new = open_doors(&self.links, self.port).inspect_err(|error| {
+                let last = self.port.saturating_add(DOORS_MAX - 1);
+                guard::say(&format!(
+                    "nobody can be waited for at UDP ports {} to {last}: {error}; {DOORS_MAX} processes of a node can wait \
+                     at once, and TABANE_VI_PORT sets the first port, the same for all of the job",
+                    self.port
+                ));
+            })?;
+            doors.are_open = true;
+            self.wake.notify();
+        }
+        Ok(())
+    }
+
+    /// The thread's life.
+    pub fn run(nic: &Nic) {
+        let own = &nic.rendezvous;
+        let Ok(mut asker) = Asker::new(&own.wake) else {
+            return guard::say("no descriptor is left to look for other processes with");
+        };
+        while !own.ends.load(Ordering::Acquire) {
+            own.wake.clear();
+            let new = {
+                let mut doors = own.doors.lock().unwrap_or_else(PoisonError::into_inner);
+                core::mem::take(&mut doors.new)
+            };
+            if new.into_iter().any(|door| asker.add(door).is_err()) {
+                guard::say("no descriptor is left to be found at");
+            }
+            let (questions, next) = nic.questions();
+            for question in questions {
+                asker.ask(nic, question);
+            }
+            asker.wait(next);
+            asker.read(nic);
+        }
+    }
+}
+
+/// The thread's own.
+struct Asker {
+    poller: Poller,
+    /// The first two ask, over IPv4 and IPv6; the others are doors.
+    sockets: Vec<Option<UdpSocket>>,
+    /// Lines whose questions are under way, and since when, by the question's number.
+    asked: BTreeMap<[u8; 16], (u32, Instant)>,
+}
+
+impl Asker {
+    fn new(wake: &Notify) -> io::Result<Asker> {
+        let mut asker = Asker {
+            poller: Poller::new()?,
+            sockets: Vec::new(),
+            asked: BTreeMap::new(),
+        };
+        asker.poller.register(wake, TOKEN_WAKE, Interest::Read)?;
+        for any in [
+            IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            Ipv6Addr::UNSPECIFIED.into(),
+        ] {
+            match UdpSocket::bind((any, 0)) {
+                Ok(socket) => {
+                    socket.set_nonblocking(true)?;
+                    asker.add(socket)?;
+                }
+                // There may be no IPv6.
+                Err(_) => asker.sockets.push(None),
+            }
+        }
+        Ok(asker)
+    }
+
+    fn add(&mut self, socket: UdpSocket) -> io::Result<()> {
+        let token = self.sockets.len() as u64;
+        self.poller.register(&socket, token, Interest::Read)?;
+        self.sockets.push(Some(socket));
+        Ok(())
+    }
+
+    /// Asks at each door of each address.
+    fn ask(&mut self, nic: &Nic, question: Question) {
+        let now = Instant::now();
+        (self.asked).retain(|_, (_, since)| now.duration_since(*since) < FORGET);
+        let Some(id) = random().and_then(|bytes| bytes.first_chunk().copied()) else {
+            return;
+        };
+        let line = question.line;
+        let addresses = question.to.host.addresses();
+        let plain = Plain::Question { id, question };
+        let Some(datagram) = nic.rendezvous.seal.seal(&plain) else {
+            return;
+        };
+        self.asked.insert(id, (line, now));
+        let mut is_sent = false;
+        for address in addresses {
+            let index = usize::from(address.is_ipv6());
+            let Some(Some(socket)) = self.sockets.get(index) else {
+                continue;
+            };
+            let first = nic.rendezvous.port;
+            for port in (0..DOORS_MAX).filter_map(|n| first.checked_add(n)) {
+                is_sent |= socket.send_to(&datagram, (address, port)).is_ok();
+            }
+        }
+        nic.reaches(line, is_sent);
+    }
+
+    fn wait(&mut self, next: Option<Instant>) {
+        let patience = next.map_or(SLEEP_MAX, |next| {
+            next.saturating_duration_since(Instant::now())
+                .min(SLEEP_MAX)
+        });
+        let mut ready = Vec::new();
+        // Who cannot wait looks again.
+        if self.poller.wait(Some(patience), &mut ready).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Takes in what has come.
+    fn read(&mut self, nic: &Nic) {
+        let mut buffer = [0; DATAGRAM_BYTES + 1];
+        for index in 0..self.sockets.len() {
+            let mut budget = 256;
+            while let Some(Some(socket)) = self.sockets.get(index)
+                && budget > 0
+                && let Ok((bytes, from)) = socket.recv_from(&mut buffer)
+            {
+                budget -= 1;
+                if let Some(plain) = nic.rendezvous.seal.open(&buffer[..bytes]) {
+                    self.on_plain(nic, index, from, plain);
+                }
+            }
+        }
+    }
+
+    fn on_plain(&mut self, nic: &Nic, index: usize, from: SocketAddr, plain: Plain) {
+        match plain {
+            Plain::Question { id, question } => {
+                let is_door = index >= 2;
+                if !is_door || !nic.awaits(&question) {
+                    return;
+                }
+                let there = *nic.endpoint.address();
+                let answer = nic.rendezvous.seal.seal(&Plain::Answer { id, there });
+                if let (Some(answer), Some(Some(door))) = (answer, self.sockets.get(index)) {
+                    // Whoever asks asks again.
+                    let _ = door.send_to(&answer, from);
+                }
+            }
+            Plain::Answer { id, there } => {
+                if let Some((line, _)) = self.asked.remove(&id) {
+                    nic.found(line, &there);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(last: u8, who: &[u8]) -> Place {
+        Place {
+            host: Host::of([1, 2, 3, last].map(|n| IpAddr::from([10, 77, n, last])))
+                .expect("is one"),
+            discriminator: who.to_vec(),
+        }
+    }
+
+    fn question(is_peer: bool) -> Plain {
+        let longest = [7; DISCRIMINATOR_BYTES_MAX];
+        Plain::Question {
+            id: [9; 16],
+            question: Question {
+                line: 0,
+                is_peer,
+                to: place(4, &longest),
+                from: place(5, &longest),
+            },
+        }
+    }
+
+    #[test]
+    fn who_has_the_key_understands() {
+        let seal = Seal::new(&[1; 32]).expect("a key");
+        let links: Vec<_> = (0..8u8)
+            .map(|n| (n, IpAddr::from([10, 77, n, 1])))
+            .collect();
+        let there = Address::new(&links, 9, 1).expect("is one");
+        for plain in [
+            question(false),
+            question(true),
+            Plain::Answer { id: [8; 16], there },
+        ] {
+            let datagram = seal.seal(&plain).expect("seals");
+            assert_eq!(datagram.len(), DATAGRAM_BYTES);
+            assert_eq!(seal.open(&datagram), Some(plain));
+        }
+    }
+
+    #[test]
+    fn nobody_else_does() {
+        let seal = Seal::new(&[1; 32]).expect("a key");
+        let datagram = seal.seal(&question(false)).expect("seals");
+        let other = Seal::new(&[2; 32]).expect("a key");
+        assert_eq!(other.open(&datagram), None);
+        for index in 0..datagram.len() {
+            let mut changed = datagram.clone();
+            changed[index] ^= 1;
+            assert_eq!(seal.open(&changed), None, "{index}");
+        }
+        assert_eq!(seal.open(&datagram[1..]), None);
+        assert_ne!(datagram, seal.seal(&question(false)).expect("seals"));
+    }
+
+    #[test]
+    fn a_door_is_free_on_all_links() {
+        let links = [IpAddr::from([127, 0, 0, 1]), [127, 0, 0, 2].into()];
+        // Ports that other tests do not use.
+        let first = open_doors(&links, 7_700).expect("one is free");
+        let second = open_doors(&links, 7_700).expect("another is free");
+        let port = |doors: &[UdpSocket]| doors[0].local_addr().expect("is known").port();
+        assert_eq!((first.len(), second.len()), (2, 2));
+        assert_eq!(port(&second), port(&first) + 1);
+        let away = [IpAddr::from([127, 0, 0, 1]), [192, 0, 2, 1].into()];
+        assert_eq!(open_doors(&away, 7_700).expect("a link is enough").len(), 1);
+        assert!(open_doors(&away[1..], 7_700).is_err());
+    }
+}
