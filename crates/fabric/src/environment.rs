@@ -91,7 +91,8 @@ pub fn variable(name: &str) -> Option<String> {
     read(format!("TABANE_{name}")).or_else(|| read(format!("FI_TABANE_{name}")))
 }
 
-/// Whether somebody means to use the provider: then it is worth a line on standard error if it cannot be used.
+/// Whether somebody means to use the provider. Otherwise it is not offered: that a cluster file can be read here says
+/// nothing of this program.
 pub fn is_wanted() -> bool {
     let names = ["LINKS", "KEY_FILE", "KEY", "WIRE", "PORTS", "PEER_TIMEOUT"];
     let is_chosen = std::env::var("FI_PROVIDER").is_ok_and(|chosen| names_us(&chosen));
@@ -114,6 +115,18 @@ pub fn configure(
     cluster_file: &Path,
 ) -> Result<(Configuration, Vec<Problem>), Problem> {
     let (links, odd) = links::choose(variable("LINKS").as_deref(), interfaces)?;
+    Ok((with_links(variable, cluster_file, links)?, odd))
+}
+
+/// The same for links that are known: numbers and addresses.
+///
+/// # Errors
+/// A variable is wrong, or there is no key.
+pub fn with_links(
+    variable: &dyn Fn(&str) -> Option<String>,
+    cluster_file: &Path,
+    links: Vec<(u8, IpAddr)>,
+) -> Result<Configuration, Problem> {
     let (key, wire) = key(variable, cluster_file)?;
     let encrypted = match variable("WIRE").as_deref() {
         None => wire == Wire::Encrypted,
@@ -134,7 +147,7 @@ pub fn configure(
         unexpected_bytes: UNEXPECTED_BYTES,
     };
     let stats = variable("STATS").is_some_and(|value| value != "0");
-    Ok((Configuration { settings, stats }, odd))
+    Ok(Configuration { settings, stats })
 }
 
 fn key(

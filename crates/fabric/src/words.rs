@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::time::Duration;
 
-use tabane_rank::{Failure, OpenError, PostError};
+use tabane_rank::{Failure, Lost, Misfit, OpenError, PostError};
 
 use crate::abi::errors::{self, Errno};
 use crate::guard;
@@ -55,6 +55,28 @@ pub fn failure(failure: Failure) -> (Errno, c_int) {
     };
     let (number, errno, _) = FAILURES[row];
     (errno, number)
+}
+
+/// What has become of a peer, and what would be right, in a line.
+pub fn lost(lost: &Lost) -> String {
+    const SAME: &str = "it has to be the same for all of the job";
+    let peer = lost.address;
+    match (lost.misfit, lost.why) {
+        (Some(Misfit::Key), _) => {
+            format!("{peer} has another key: TABANE_KEY, or what TABANE_KEY_FILE names; {SAME}")
+        }
+        (Some(Misfit::Wire), _) => format!("{peer} has another TABANE_WIRE; {SAME}"),
+        (Some(Misfit::Version), _) => {
+            format!("{peer} has another version of libtabane-fi.so; {SAME}")
+        }
+        (None, Failure::PeerGone) => {
+            format!("{peer} is gone: it has ended, or no link leads there any more")
+        }
+        (None, _) => format!(
+            "nobody answers at {peer}: it has ended, no link leads there, a firewall drops UDP, or its TABANE_KEY or \
+             TABANE_WIRE is another than here"
+        ),
+    }
 }
 
 /// Why an operation was not posted.
