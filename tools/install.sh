@@ -4,7 +4,8 @@
 #
 #   tools/install.sh install|uninstall|library PROGRAM
 #
-# `library` installs only the library and what compilers and linkers need.
+# `library` installs only the library, what compilers and linkers need, and the
+# provider of libfabric.
 # Starts and enables nothing. What is in /etc/tabane stays.
 set -euo pipefail
 action=$1 program=$2
@@ -35,6 +36,14 @@ install_library() {
     done
     # Below /usr/local/lib the dynamic linker finds only what is in its cache.
     if [ -z "${DESTDIR-}" ] && [ "$(id -u)" = 0 ]; then ldconfig; fi
+}
+
+# The provider of libfabric, for MPI: in a folder of its own, since libfabric opens all of a folder's. `tabane mpi` looks there.
+install_provider() {
+    local provider
+    provider=$(dirname "$program")/libtabane_fi.so
+    [ -e "$provider" ] || return 0
+    place 644 "$provider" lib/tabane/libtabane-fi.so
 }
 
 install_all() {
@@ -70,27 +79,38 @@ install_all() {
     install_library
 }
 
-uninstall_all() {
+un# The provider of libfabric, for MPI: in a folder of its own, since libfabric opens all of a folder's. `tabane mpi` looks there.
+install_provider() {
+    local provider
+    provider=$(dirname "$program")/libtabane_fi.so
+    [ -e "$provider" ] || return 0
+    place 644 "$provider" lib/tabane/libtabane-fi.so
+}
+
+install_all() {
     local page
     rm -f "$root"/bin/tabane \
         "$root"/share/bash-completion/completions/tabane \
         "$root"/share/zsh/site-functions/_tabane \
         "$root"/share/fish/vendor_completions.d/tabane.fish \
         "$root"/lib/libtabane.so{,.0,.0.1} \
+        "$root"/lib/tabane/libtabane-fi.so \
         "$root"/lib/pkgconfig/tabane.pc \
         "$root"/include/tabane.h \
         "$root"/lib/systemd/system/tabane.service \
         "$root"/lib/systemd/network/50-tabane.network
-    for page in "$root"/share/man/man1/tabane{,-*}.1 "$root"/share/man/man5/tabane-*.5; do
+    for page in "$root"/share/man/man1/tabane{,-*}.1 "$root"/share/man/man5/tabane-*.5 \
+        "$root"/share/man/man7/fi_tabane.7; do
         rm -f "$page"
     done
     rm -rf "$root/share/doc/tabane"
+    [ ! -d "$root/lib/tabane" ] || rmdir --ignore-fail-on-non-empty "$root/lib/tabane"
     [ ! -d "${DESTDIR-}/etc/tabane" ] || rmdir --ignore-fail-on-non-empty "${DESTDIR-}/etc/tabane"
 }
 
 case $action in
     install) install_all ;;
     uninstall) uninstall_all ;;
-    library) install_library ;;
+    library) install_library && install_provider ;;
     *) echo "install: unknown word \"$action\"" >&2; exit 2 ;;
 esac

@@ -112,7 +112,7 @@ pub enum Command {
     Keeper,
     /// Write the manual pages and the shells' completions into a directory
     ///
-    /// For those who package or install the program: man1, man5, completions.
+    /// For those who package or install the program: man1, man5, man7, completions.
     #[command(hide = true)]
     Generate {
         /// The directory; made if it is not there

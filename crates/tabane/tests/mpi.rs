@@ -98,7 +98,7 @@ impl Site {
         fs::write(&path, file).expect("is written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("is set");
         let script = format!(
-            "cp -r /etc/openmpi /etc/passwd {etc} && mount --bind {etc} /etc && exec mpirun --allow-run-as-root \
+            "cp -r /etc/alternatives /etc/openmpi /etc/passwd {etc} && mount --bind {etc} /etc && exec mpirun --allow-run-as-root \
              --oversubscribe --bind-to none -np 2 --mca orte_tmpdir_base {directory} --mca pml_base_verbose 10 \
              --mca mtl_base_verbose 10 {arguments} {program}",
             etc = etc.display(),

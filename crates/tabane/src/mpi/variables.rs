@@ -271,6 +271,15 @@ mod tests {
     }
 
     #[test]
+    fn every_variable_of_the_provider_is_handed_on() {
+        let of_provider = tabane_fi::environment::VARIABLES.iter().map(|(_, help)| {
+            let help = help.to_str().unwrap();
+            help.split(':').next().unwrap()
+        });
+        assert!(of_provider.eq(OF_PROVIDER));
+    }
+
+    #[test]
     fn a_secret_is_not_shown_and_a_shell_reads_the_rest() {
         let mut environment = empty();
         environment.put_secret("TABANE_KEY", "00ff");
