@@ -38,7 +38,8 @@ install_library() {
     if [ -z "${DESTDIR-}" ] && [ "$(id -u)" = 0 ]; then ldconfig; fi
 }
 
-# The provider of libfabric, for MPI: in a folder of its own, since libfabric opens all of a folder's. `tabane mpi` looks there.
+# The provider of libfabric, where `tabane mpi` looks: in a folder of its own, since
+# libfabric opens all that is in one.
 install_provider() {
     local provider
     provider=$(dirname "$program")/libtabane_fi.so
@@ -77,17 +78,10 @@ install_all() {
         place 644 "$document" "share/doc/tabane/$document"
     done
     install_library
+    install_provider
 }
 
-un# The provider of libfabric, for MPI: in a folder of its own, since libfabric opens all of a folder's. `tabane mpi` looks there.
-install_provider() {
-    local provider
-    provider=$(dirname "$program")/libtabane_fi.so
-    [ -e "$provider" ] || return 0
-    place 644 "$provider" lib/tabane/libtabane-fi.so
-}
-
-install_all() {
+uninstall_all() {
     local page
     rm -f "$root"/bin/tabane \
         "$root"/share/bash-completion/completions/tabane \
@@ -111,6 +105,9 @@ install_all() {
 case $action in
     install) install_all ;;
     uninstall) uninstall_all ;;
-    library) install_library && install_provider ;;
+    library)
+        install_library
+        install_provider
+        ;;
     *) echo "install: unknown word \"$action\"" >&2; exit 2 ;;
 esac

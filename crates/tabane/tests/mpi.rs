@@ -89,11 +89,11 @@ impl Site {
     fn plain_mpirun(&self, arguments: &str, program: &Path) -> Command {
         let etc = self.path("etc");
         fs::create_dir_all(etc.join("tabane")).expect("is made");
-        let links = [0, 1].map(|link| format!("\"{}\"", self.lab.address(0, link)));
-        let file = format!(
-            "key = \"{KEY}\"\n[[node]]\nname = \"n0\"\nlinks = [{}]\n",
-            links.join(", ")
-        );
+        let node = |n: usize| {
+            let [first, second] = [0, 1].map(|link| self.lab.address(n, link));
+            format!("[[node]]\nname = \"n{n}\"\nlinks = [\"{first}\", \"{second}\"]\n")
+        };
+        let file = format!("key = \"{KEY}\"\n{}{}", node(0), node(1));
         let path = etc.join("tabane/cluster.toml");
         fs::write(&path, file).expect("is written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("is set");
