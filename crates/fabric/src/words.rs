@@ -120,3 +120,30 @@ pub unsafe fn explain(number: c_int, buffer: *mut c_char, len: usize) -> *const 
 pub fn timeout(timeout_ms: c_int) -> Option<Duration> {
     u64::try_from(timeout_ms).ok().map(Duration::from_millis)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tabane_rank::Address;
+
+    #[test]
+    fn a_lost_peer_is_named_with_what_would_be_right() {
+        let ip = "10.77.0.2".parse().expect("is one");
+        let address = Address::new(&[(0, ip)], 40_000, 0xab << 56).expect("is one");
+        let said = |why, misfit| {
+            let said = lost(&Lost {
+                address,
+                why,
+                misfit,
+            });
+            assert!(said.contains("10.77.0.2:40000#ab00"), "{said}");
+            said
+        };
+        let silent = said(Failure::Unreachable, None);
+        assert!(silent.contains("TABANE_KEY") && silent.contains("TABANE_WIRE"));
+        assert!(said(Failure::Unreachable, Some(Misfit::Key)).contains("TABANE_KEY"));
+        let wire = said(Failure::Unreachable, Some(Misfit::Wire));
+        assert!(wire.contains("TABANE_WIRE") && !wire.contains("TABANE_KEY"));
+        assert!(said(Failure::PeerGone, None).contains("is gone"));
+    }
+}
