@@ -27,7 +27,8 @@ write_agent() {
 while case \$1 in -*) true ;; *) false ;; esac; do shift; done
 node=n\$((\${1##*.} - 1))
 shift
-exec env -i PATH="\$PATH" HOME="\$HOME" TABANE_LAB_TOKEN="\$TABANE_LAB_TOKEN" \\
+exec env -i PATH="\$PATH" HOME="\$HOME" \${XDG_RUNTIME_DIR+XDG_RUNTIME_DIR="\$XDG_RUNTIME_DIR"} \\
+    \${TMPDIR+TMPDIR="\$TMPDIR"} TABANE_LAB_TOKEN="\$TABANE_LAB_TOKEN" \\
     "$PROGRAM" lab exec --name $lab "\$node" -- sh -c "\$*"
 EOF
     chmod 755 "$scratch/agent"

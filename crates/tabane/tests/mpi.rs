@@ -32,11 +32,20 @@ impl Site {
         let library = test.with_file_name("libtabane_fi.so");
         fs::create_dir(site.path("provider")).expect("is made");
         symlink(library, site.path("provider/libtabane-fi.so")).expect("is made");
-        // As ssh: the node's address, then what its shell is to do; none of the variables here reach it.
+        // As ssh: the node's address, then what its shell is to do. Of the variables here only those reach it that a login
+        // has, and those by which it is known whose lab this is.
+        let kept = [
+            "PATH",
+            "HOME",
+            "TMPDIR",
+            "XDG_RUNTIME_DIR",
+            "TABANE_LAB_TOKEN",
+        ];
+        let kept = kept.map(|name| format!("${{{name}+{name}=\"${name}\"}}"));
         let (tabane, name) = (env!("CARGO_BIN_EXE_tabane"), site.lab.name());
         let agent = format!(
-            "#!/bin/sh\nshift\nexec env -i PATH=\"$PATH\" HOME=\"$HOME\" TABANE_LAB_TOKEN=\"$TABANE_LAB_TOKEN\" \
-             {tabane} lab exec --name {name} n1 -- sh -c \"$*\"\n"
+            "#!/bin/sh\nshift\nexec env -i {} {tabane} lab exec --name {name} n1 -- sh -c \"$*\"\n",
+            kept.join(" ")
         );
         fs::write(site.path("agent"), agent).expect("is written");
         let mode = fs::Permissions::from_mode(0o755);
