@@ -40,9 +40,10 @@ setup: ## install what building, tests, demo and bench need (apt; nothing if all
 # The library by itself: only so is it optimised as a whole.
 BUILD = cargo build --release -p tabane && \
 	cargo rustc --release -p tabane-capi --lib --crate-type cdylib && \
-	cargo rustc --release -p tabane-vipl --lib --crate-type cdylib
+	cargo rustc --release -p tabane-vipl --lib --crate-type cdylib && \
+	cargo rustc --release -p tabane-fabric --lib --crate-type cdylib
 
-build: ## build the program `tabane` and the libraries for C; installs a C compiler if there is none
+build: ## build the program `tabane`, the libraries for C, the provider of libfabric; installs a C compiler if there is none
 	@tools/setup.sh build
 	$(BUILD)
 
@@ -110,7 +111,10 @@ deb: man ## a Debian package, into target/debian
 	rm -rf $(TARGET)/release/generated/library
 	DESTDIR=$(TARGET)/release/generated/library PREFIX=/usr tools/install.sh library $(BINARY)
 	strip --strip-unneeded $(TARGET)/release/generated/library/usr/lib/libtabane.so.0.1 \
-		$(TARGET)/release/generated/library/usr/lib/libtabane-vipl.so.1
+		$(TARGET)/release/generated/library/usr/lib/libtabane-vipl.so.1 \
+		$(TARGET)/release/generated/library/usr/lib/tabane/libtabane-fi.so
+	mkdir -p $(TARGET)/release/generated/library/usr/lib/x86_64-linux-gnu/libfabric
+	ln -s ../../tabane/libtabane-fi.so $(TARGET)/release/generated/library/usr/lib/x86_64-linux-gnu/libfabric/
 	cargo deb --no-build --strip --package tabane
 
 static: ## one file that needs no library: for rescue systems, containers, other distributions

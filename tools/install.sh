@@ -4,7 +4,8 @@
 #
 #   tools/install.sh install|uninstall|library PROGRAM
 #
-# `library` installs only the libraries and what compilers and linkers need.
+# `library` installs only the libraries, what compilers and linkers need, and the
+# provider of libfabric.
 # Starts and enables nothing. What is in /etc/tabane stays.
 set -euo pipefail
 action=$1 program=$2
@@ -53,6 +54,15 @@ refresh_cache() {
     if [ -z "${DESTDIR-}" ] && [ "$(id -u)" = 0 ]; then ldconfig; fi
 }
 
+# The provider of libfabric, where `tabane mpi` looks: in a folder of its own, since
+# libfabric opens all that is in one.
+install_provider() {
+    local provider
+    provider=$(dirname "$program")/libtabane_fi.so
+    [ -e "$provider" ] || return 0
+    place 644 "$provider" lib/tabane/libtabane-fi.so
+}
+
 install_all() {
     [ -x "$program" ] || {
         echo "install: $program is not there; run \`make build\` first" >&2
@@ -85,6 +95,7 @@ install_all() {
     done
     install_library
     install_vipl
+    install_provider
     refresh_cache
 }
 
@@ -96,21 +107,29 @@ uninstall_all() {
         "$root"/share/fish/vendor_completions.d/tabane.fish \
         "$root"/lib/libtabane.so{,.0,.0.1} \
         "$root"/lib/libtabane-vipl.so{,.1} \
+        "$root"/lib/tabane/libtabane-fi.so \
         "$root"/lib/pkgconfig/tabane.pc \
         "$root"/include/tabane.h \
         "$root"/include/vipl.h \
         "$root"/lib/systemd/system/tabane.service \
         "$root"/lib/systemd/network/50-tabane.network
-    for page in "$root"/share/man/man1/tabane{,-*}.1 "$root"/share/man/man5/tabane-*.5; do
+    for page in "$root"/share/man/man1/tabane{,-*}.1 "$root"/share/man/man5/tabane-*.5 \
+        "$root"/share/man/man7/fi_tabane.7; do
         rm -f "$page"
     done
     rm -rf "$root/share/doc/tabane"
+    [ ! -d "$root/lib/tabane" ] || rmdir --ignore-fail-on-non-empty "$root/lib/tabane"
     [ ! -d "${DESTDIR-}/etc/tabane" ] || rmdir --ignore-fail-on-non-empty "${DESTDIR-}/etc/tabane"
 }
 
 case $action in
     install) install_all ;;
     uninstall) uninstall_all ;;
-    library) install_library && install_vipl && refresh_cache ;;
+    library)
+        install_library
+        install_vipl
+        install_provider
+        refresh_cache
+        ;;
     *) echo "install: unknown word \"$action\"" >&2; exit 2 ;;
 esac

@@ -46,10 +46,7 @@ pub fn end_at_signal(name: &'static str) -> io::Result<()> {
         }
         Scratch::remove_all();
         // It ends also if nobody hears that: a program that read it may have had the same signal.
-        let _ = writeln!(
-            io::stderr(),
-            "{name}: interrupted; all it made is removed"
-        );
+        let _ = writeln!(io::stderr(), "{name}: interrupted; all it made is removed");
         process::exit(EXIT_CODE.into())
     })?;
     Ok(())

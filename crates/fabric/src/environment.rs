@@ -3,7 +3,7 @@
 
 use core::ffi::CStr;
 
-pub use tabane_rank::environment::{Configuration, Problem, shown};
+pub use tabane_rank::environment::{Configuration, Problem, links, shown, with_links};
 
 /// All variables with what they mean, for `fi_info -g tabane`. libfabric lists each with `FI_TABANE_` before its name:
 /// it is read under that name too.
@@ -47,7 +47,8 @@ pub fn variable(name: &str) -> Option<String> {
     read(format!("TABANE_{name}")).or_else(|| read(format!("FI_TABANE_{name}")))
 }
 
-/// Whether somebody means to use the provider: then it is worth a line on standard error if it cannot be used.
+/// Whether somebody means to use the provider. Otherwise it is not offered: that a cluster file can be read here says
+/// nothing of this program.
 pub fn is_wanted() -> bool {
     let names = ["LINKS", "KEY_FILE", "KEY", "WIRE", "PORTS", "PEER_TIMEOUT"];
     let is_chosen = std::env::var("FI_PROVIDER").is_ok_and(|chosen| names_us(&chosen));

@@ -1,10 +1,10 @@
 //! What this machine and process have: the part that tests put something else in place of.
 
 #[cfg(not(test))]
-pub use real::{configuration, open};
+pub use real::{configuration, is_wanted, open};
 
 #[cfg(test)]
-pub use crate::tests::here::{configuration, open};
+pub use crate::tests::here::{configuration, is_wanted, open};
 
 #[cfg(not(test))]
 mod real {
@@ -12,6 +12,8 @@ mod real {
 
     use crate::environment::{self, Configuration, Problem};
     use crate::log;
+
+    pub use crate::environment::is_wanted;
 
     /// What the environment makes of this node's links.
     ///

@@ -124,14 +124,14 @@ pub unsafe fn getinfo(
         log::info(&format!("not offered: {lacking}"));
         errors::NODATA
     })?;
+    // Where the library lies unused, programs run as before: Open MPI prefers whatever it finds here to its own ways.
     // SAFETY: as above.
-    let is_named = unsafe { is_named(hints) };
+    if !(unsafe { is_named(hints) } || here::is_wanted()) {
+        log::info("not offered: nobody asks for it by its name, or by a variable of its own");
+        return Err(errors::NODATA);
+    }
     let configuration = here::configuration().map_err(|Problem(line)| {
-        if is_named || environment::is_wanted() {
-            log::fatal(&line);
-        } else {
-            log::info(&line);
-        }
+        log::fatal(&line);
         errors::NODATA
     })?;
     offer.source = source(&configuration.settings);

@@ -19,7 +19,7 @@ mod completions;
 mod counter;
 mod domain;
 mod endpoint;
-mod environment;
+pub mod environment;
 mod event_queue;
 mod fabric;
 mod guard;

@@ -12,7 +12,7 @@ use crate::abi::errors::{self, Outcome};
 use crate::completions::{Entry, Queue, Wrong};
 use crate::counter::Counter;
 use crate::object::Held;
-use crate::{name, words};
+use crate::{log, name, words};
 
 /// A flag of a ticket, beside those of completions: success is not told by a completion.
 pub const QUIET: u64 = 1 << 63;
@@ -199,6 +199,13 @@ impl Station {
     pub fn progress(&self) {
         let mut core = self.endpoint.lock();
         core.progress();
+        while let Some(lost) = core.lost() {
+            match lost.why {
+                // It may have ended because it was done.
+                Failure::PeerGone => log::warn(&words::lost(&lost)),
+                _ => log::fatal(&words::lost(&lost)),
+            }
+        }
         let is_full = |queue: &Option<Held<Queue>>| queue.as_ref().is_some_and(|q| q.is_full());
         while !is_full(&self.sinks.sent) && !is_full(&self.sinks.received) {
             let Some(done) = core.completion() else {

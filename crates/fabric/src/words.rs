@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::time::Duration;
 
-use tabane_rank::{Failure, OpenError, PostError};
+use tabane_rank::{Failure, Lost, Misfit, OpenError, PostError};
 
 use crate::abi::errors::{self, Errno};
 use crate::guard;
@@ -57,6 +57,28 @@ pub fn failure(failure: Failure) -> (Errno, c_int) {
     (errno, number)
 }
 
+/// What has become of a peer, and what would be right, in a line.
+pub fn lost(lost: &Lost) -> String {
+    const SAME: &str = "it has to be the same for all of the job";
+    let peer = lost.address;
+    match (lost.misfit, lost.why) {
+        (Some(Misfit::Key), _) => {
+            format!("{peer} has another key: TABANE_KEY, or what TABANE_KEY_FILE names; {SAME}")
+        }
+        (Some(Misfit::Wire), _) => format!("{peer} has another TABANE_WIRE; {SAME}"),
+        (Some(Misfit::Version), _) => {
+            format!("{peer} has another version of libtabane-fi.so; {SAME}")
+        }
+        (None, Failure::PeerGone) => {
+            format!("{peer} is gone: it has ended, or no link leads there any more")
+        }
+        (None, _) => format!(
+            "nobody answers at {peer}: it has ended, no link leads there, a firewall drops UDP, or its TABANE_KEY or \
+             TABANE_WIRE is another than here"
+        ),
+    }
+}
+
 /// Why an operation was not posted.
 pub fn post_error(error: PostError) -> Errno {
     match error {
@@ -97,4 +119,31 @@ pub unsafe fn explain(number: c_int, buffer: *mut c_char, len: usize) -> *const 
 /// A time to wait, of milliseconds; negative: for ever.
 pub fn timeout(timeout_ms: c_int) -> Option<Duration> {
     u64::try_from(timeout_ms).ok().map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tabane_rank::Address;
+
+    #[test]
+    fn a_lost_peer_is_named_with_what_would_be_right() {
+        let ip = "10.77.0.2".parse().expect("is one");
+        let address = Address::new(&[(0, ip)], 40_000, 0xab << 56).expect("is one");
+        let said = |why, misfit| {
+            let said = lost(&Lost {
+                address,
+                why,
+                misfit,
+            });
+            assert!(said.contains("10.77.0.2:40000#ab00"), "{said}");
+            said
+        };
+        let silent = said(Failure::Unreachable, None);
+        assert!(silent.contains("TABANE_KEY") && silent.contains("TABANE_WIRE"));
+        assert!(said(Failure::Unreachable, Some(Misfit::Key)).contains("TABANE_KEY"));
+        let wire = said(Failure::Unreachable, Some(Misfit::Wire));
+        assert!(wire.contains("TABANE_WIRE") && !wire.contains("TABANE_KEY"));
+        assert!(said(Failure::PeerGone, None).contains("is gone"));
+    }
 }

@@ -341,6 +341,28 @@ pub enum Failure {
     Unsupported,
 }
 
+/// A peer that was given up: what waited for it has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// Where it was, or should have been.
+    pub address: Address,
+    /// [`Failure::PeerGone`] or [`Failure::Unreachable`].
+    pub why: Failure,
+    /// It has called, and could not be understood.
+    pub misfit: Option<Misfit>,
+}
+
+/// What an endpoint that calls has otherwise than this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misfit {
+    /// [`Settings::key`].
+    Key,
+    /// [`Settings::encrypted`].
+    Wire,
+    /// The protocol: it is of another version of this library.
+    Version,
+}
+
 /// What ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
@@ -481,6 +503,11 @@ pub trait Core {
 
     /// The peer is not named here any more; what is posted to it fails.
     fn forget(&mut self, peer: Peer);
+
+    /// A peer that was given up and was not told of yet.
+    fn lost(&mut self) -> Option<Lost> {
+        None
+    }
 
     /// Posts a message.
     ///

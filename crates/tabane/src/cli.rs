@@ -14,9 +14,10 @@ use tabane_proto::crypto::public_key;
 
 use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
+use crate::mpi::MpiArgs;
 use crate::run::{self, RunArgs, Via};
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, steer, top};
+use crate::{daemon, doctor, exit_codes, init, manual, mpi, steer, top};
 
 mod panic;
 
@@ -67,6 +68,13 @@ pub enum Command {
     /// With `--via mptcp` its TCP is the kernel's Multipath TCP, in the clear: its calls of
     /// socket(2) that ask for TCP are answered by a process beside it (seccomp).
     Run(RunArgs),
+    /// Run a job of MPI over all links of its nodes
+    ///
+    /// Sets what Open MPI, MPICH and Intel MPI need to find tabane's provider of libfabric and to hand it on to the ranks
+    /// on other nodes, makes a key for the job if neither TABANE_KEY nor TABANE_KEY_FILE is set, and becomes the
+    /// launcher: its exit code is its own. No daemon, no cluster file, no root; on the other nodes only the library has to be
+    /// there. fi_tabane(7) has the variables.
+    Mpi(MpiArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
     /// Have the daemon read its cluster file anew, without breaking a flow
@@ -104,7 +112,7 @@ pub enum Command {
     Keeper,
     /// Write the manual pages and the shells' completions into a directory
     ///
-    /// For those who package or install the program: man1, man5, completions.
+    /// For those who package or install the program: man1, man5, man7, completions.
     #[command(hide = true)]
     Generate {
         /// The directory; made if it is not there
@@ -202,6 +210,7 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Lab(args) => return tabane_lab::cli::run(args),
         Command::Demo(args) => return run_demo(&args),
         Command::Run(args) => run_program(&args),
+        Command::Mpi(args) => mpi::run(&args),
         Command::Agent(args) => match as_node(&args.config, args.node.as_deref()) {
             Ok((cluster, me, _)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
             Err(error) => report(&error),

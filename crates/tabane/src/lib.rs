@@ -13,6 +13,7 @@ pub mod exit_codes;
 pub mod init;
 pub mod manual;
 pub mod metrics;
+pub mod mpi;
 pub mod run;
 pub mod status;
 pub mod steer;

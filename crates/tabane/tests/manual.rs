@@ -122,6 +122,20 @@ fn the_cluster_file_has_a_page_with_all_of_its_keys() {
 }
 
 #[test]
+fn the_provider_of_libfabric_has_a_page_with_all_of_its_variables() {
+    let page = plain(&Generated::new("provider").read("man7/fi_tabane.7"));
+    assert!(page.starts_with(".TH FI_TABANE 7 "), "{page}");
+    for (_, help) in tabane_fi::environment::VARIABLES {
+        let help = help.to_str().expect("is text");
+        let (name, _) = help.split_once(": ").expect("begins with its name");
+        assert!(
+            page.contains(&format!("\n.TP\n{name}\n")),
+            "{name} is missing: {page}"
+        );
+    }
+}
+
+#[test]
 fn bash_completes_commands_and_options() {
     let generated = Generated::new("bash");
     let completed = |words: &str| {

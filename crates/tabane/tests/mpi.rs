@@ -1,15 +1,15 @@
-//! Unmodified Open MPI over the provider, on two nodes with two links, of which one after the other fails.
+//! Unmodified Open MPI over the provider, by `tabane mpi`, on two nodes with two links, of which one after the other fails.
 
+use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-// The test depends on the provider, so that cargo builds it beside it.
-use tabane_fi as _;
 use tabane_lab::cluster::{PATIENCE, Program, Scratch, output};
 use tabane_lab::{Fault, Lab, LabConfig, LinkSpec};
 
+/// Nobody has this key: where it is found, it was not made for the job.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 /// A lab, what Open MPI starts ranks on other nodes with, and the provider.
@@ -30,14 +30,26 @@ impl Site {
         };
         let test = std::env::current_exe().expect("is known");
         let library = test.with_file_name("libtabane_fi.so");
-        symlink(library, site.path("libtabane-fi.so")).expect("is made");
-        // As ssh: the node's address, then what its shell is to do.
+        fs::create_dir(site.path("provider")).expect("is made");
+        symlink(library, site.path("provider/libtabane-fi.so")).expect("is made");
+        // As ssh: the node's address, then what its shell is to do. Of the variables here only those reach it that a login
+        // has, and those by which it is known whose lab this is.
+        let kept = [
+            "PATH",
+            "HOME",
+            "TMPDIR",
+            "XDG_RUNTIME_DIR",
+            "TABANE_LAB_TOKEN",
+        ];
+        let kept = kept.map(|name| format!("${{{name}+{name}=\"${name}\"}}"));
         let (tabane, name) = (env!("CARGO_BIN_EXE_tabane"), site.lab.name());
-        let agent =
-            format!("#!/bin/sh\nshift\nexec {tabane} lab exec --name {name} n1 -- sh -c \"$*\"\n");
-        std::fs::write(site.path("agent"), agent).expect("is written");
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(site.path("agent"), mode).expect("is set");
+        let agent = format!(
+            "#!/bin/sh\nshift\nexec env -i {} {tabane} lab exec --name {name} n1 -- sh -c \"$*\"\n",
+            kept.join(" ")
+        );
+        fs::write(site.path("agent"), agent).expect("is written");
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(site.path("agent"), mode).expect("is set");
         site
     }
 
@@ -46,26 +58,24 @@ impl Site {
     }
 
     /// Builds a program of MPI.
-    fn build(&self, source: &Path) -> PathBuf {
-        let program = self.path("program");
+    fn build(&self, name: &str) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+        let program = self.path(name);
         let mut mpicc = Command::new("mpicc");
         mpicc.arg("-O1").arg("-o").arg(&program).arg(source);
         well("mpicc", mpicc);
         program
     }
 
-    /// `mpirun` of so many ranks on each of both nodes, over the provider.
+    /// `tabane mpi -- mpirun` of so many ranks on each of both nodes.
     fn mpirun(&self, slots: usize, program: &Path) -> Command {
         let hosts = [0, 1].map(|node| format!("{}:{slots}", self.lab.address(node, 0)));
-        let mut mpirun = self.lab.command(0, "mpirun");
+        let mut mpirun = self.lab.command(0, env!("CARGO_BIN_EXE_tabane"));
         mpirun
-            .args([
-                "--allow-run-as-root",
-                "--oversubscribe",
-                "--bind-to",
-                "none",
-            ])
-            .args(["--host", &hosts.join(",")]);
+            .args(["mpi", "--library"])
+            .arg(self.path("provider"))
+            .args(["--", "mpirun", "--allow-run-as-root", "--oversubscribe"])
+            .args(["--bind-to", "none", "--host", &hosts.join(",")]);
         let agent = self.path("agent").display().to_string();
         let directory = self.here.path().display().to_string();
         for (name, value) in [
@@ -74,23 +84,42 @@ impl Site {
             ("plm_rsh_no_tree_spawn", "1"),
             ("orte_tmpdir_base", &directory),
             ("oob_tcp_if_include", "eth0,eth1"),
-            ("pml", "cm"),
-            ("mtl", "ofi"),
-            ("mtl_ofi_provider_include", "tabane"),
-            ("btl", "^ofi"),
             ("mpi_yield_when_idle", "1"),
         ] {
             mpirun.args(["--mca", name, value]);
         }
+        // Beside other tests a rank may not run for seconds.
+        mpirun.env("TABANE_PEER_TIMEOUT", "30").arg(program);
         mpirun
-            .env("FI_PROVIDER_PATH", self.here.path())
-            .env("TABANE_KEY", KEY)
-            // Beside other tests a rank may not run for seconds.
-            .env("TABANE_PEER_TIMEOUT", "30")
-            .args(["-x", "FI_PROVIDER_PATH", "-x", "TABANE_KEY"])
-            .args(["-x", "TABANE_PEER_TIMEOUT"])
-            .arg(program);
-        mpirun
+    }
+
+    /// `mpirun` of two ranks on one node as if there were no tabane, but that its library lies where libfabric looks, and
+    /// the cluster file can be read.
+    fn plain_mpirun(&self, arguments: &str, program: &Path) -> Command {
+        let etc = self.path("etc");
+        fs::create_dir_all(etc.join("tabane")).expect("is made");
+        let node = |n: usize| {
+            let [first, second] = [0, 1].map(|link| self.lab.address(n, link));
+            format!("[[node]]\nname = \"n{n}\"\nlinks = [\"{first}\", \"{second}\"]\n")
+        };
+        let file = format!("key = \"{KEY}\"\n{}{}", node(0), node(1));
+        let path = etc.join("tabane/cluster.toml");
+        fs::write(&path, file).expect("is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("is set");
+        let script = format!(
+            "cp -r /etc/alternatives /etc/openmpi /etc/passwd {etc} && mount --bind {etc} /etc && exec mpirun --allow-run-as-root \
+             --oversubscribe --bind-to none -np 2 --mca orte_tmpdir_base {directory} --mca pml_base_verbose 10 \
+             --mca mtl_base_verbose 10 {arguments} {program}",
+            etc = etc.display(),
+            directory = self.here.path().display(),
+            program = program.display(),
+        );
+        let mut shell = self.lab.command(0, "unshare");
+        shell
+            .args(["--mount", "--propagation", "private", "sh", "-e", "-c"])
+            .arg(script)
+            .env("FI_PROVIDER_PATH", self.path("provider"));
+        shell
     }
 
     /// Bytes that a node has sent on each link.
@@ -107,19 +136,18 @@ impl Site {
 /// Runs a program to its end; returns what it said.
 fn well(name: &'static str, command: Command) -> String {
     let said = output(name, command, PATIENCE).expect("ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(said.status.success(), "{name}: {}", text(&said.stderr));
     text(&said.stdout)
 }
 
-fn exchange() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/exchange.c")
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
 fn a_job_uses_both_links() {
     let site = Site::new(1000);
-    let program = site.build(&exchange());
+    let program = site.build("exchange");
     let before = site.sent_bytes(1);
     let said = well("mpirun", site.mpirun(1, &program));
     assert_eq!(said.matches("all of it").count(), 2, "{said}");
@@ -136,15 +164,17 @@ fn a_job_uses_both_links() {
 #[test]
 fn several_ranks_on_each_node_reach_each_other() {
     let site = Site::new(1000);
-    let program = site.build(&exchange());
-    let said = well("mpirun", site.mpirun(2, &program));
-    assert_eq!(said.matches("all of it").count(), 4, "{said}");
+    for program in ["exchange", "everybody"] {
+        let program = site.build(program);
+        let said = well("mpirun", site.mpirun(2, &program));
+        assert_eq!(said.matches("all of it").count(), 4, "{said}");
+    }
 }
 
 #[test]
 fn a_job_goes_on_whichever_link_fails() {
     let site = Site::new(100);
-    let program = site.build(&exchange());
+    let program = site.build("exchange");
     let mut mpirun = site.mpirun(1, &program);
     mpirun.stdout(Stdio::piped()).stderr(Stdio::piped());
     let job = Program::start("mpirun", mpirun).expect("starts");
@@ -155,11 +185,65 @@ fn a_job_goes_on_whichever_link_fails() {
         site.lab.heal(link).expect("heals");
     }
     let said = job.output(PATIENCE).expect("ends");
-    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let said = text(&said.stdout);
+    assert_eq!(said.matches("all of it").count(), 2, "{said}");
+}
+
+#[test]
+fn ranks_without_a_common_key_or_wire_fail_and_name_each_other() {
+    let site = Site::new(1000);
+    let program = site.build("exchange");
+    for (name, values) in [
+        ("TABANE_KEY", [KEY, &*KEY.replace('0', "f")]),
+        ("TABANE_WIRE", ["plain", "encrypted"]),
+    ] {
+        let mut mpirun = site.mpirun(1, Path::new("sh"));
+        let script = format!(
+            "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then {name}={}; else {name}={}; fi; export {name}; exec {}",
+            values[0],
+            values[1],
+            program.display()
+        );
+        mpirun.args(["-c", &script]).env("TABANE_PEER_TIMEOUT", "3");
+        let said = output("mpirun", mpirun, PATIENCE).expect("ends");
+        let (told, errors) = (text(&said.stdout), text(&said.stderr));
+        assert!(
+            !said.status.success() && !told.contains("all of it"),
+            "{told}{errors}"
+        );
+        let is_it = |line: &&str| line.starts_with("tabane: 10.77.0.") && line.contains(name);
+        assert!(
+            errors.lines().any(|line| is_it(&line)),
+            "nothing names the cause: {errors}"
+        );
+    }
+}
+
+#[test]
+fn a_plain_mpirun_does_not_notice_that_the_library_lies_there() {
+    let site = Site::new(1000);
+    let program = site.build("exchange");
+    let ran = |arguments: &str, set: &[(&str, &str)]| -> Output {
+        let mut mpirun = site.plain_mpirun(arguments, &program);
+        mpirun.envs(set.iter().copied());
+        output("mpirun", mpirun, PATIENCE).expect("ends")
+    };
+    // As Debian sets it up: no provider of libfabric is looked for.
+    let said = ran("", &[]);
+    let errors = text(&said.stderr);
     assert!(
-        said.status.success(),
-        "{}",
-        String::from_utf8_lossy(&said.stderr)
+        said.status.success() && errors.contains("selected ob1 best"),
+        "{errors}"
     );
-    assert_eq!(text.matches("all of it").count(), 2, "{text}");
+    // Where one is, whichever it is, it is not ours ...
+    let errors = text(&ran("--mca mtl ofi --mca pml ^ucx", &[]).stderr);
+    assert!(!errors.contains("tabane"), "{errors}");
+    // ... unless somebody has asked for it; then the cluster file's key will do.
+    let asked = ran("--mca mtl ofi --mca pml cm", &[("FI_PROVIDER", "tabane")]);
+    let errors = text(&asked.stderr);
+    assert!(
+        asked.status.success() && errors.contains("mtl:ofi:provider: tabane"),
+        "{errors}"
+    );
 }

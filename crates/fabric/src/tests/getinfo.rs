@@ -191,6 +191,17 @@ fn without_a_key_there_is_no_provider() {
 }
 
 #[test]
+fn who_does_not_ask_for_it_is_not_offered_it() {
+    here::unwanted(|| {
+        refused(c::version(1, 18), Hints::new(c::MSG));
+        assert_eq!(Given::get(0, None).err(), Some(NODATA));
+        let mut hints = Hints::new(c::MSG);
+        hints.fabric.prov_name = c"tabane".as_ptr().cast_mut();
+        offered(c::version(1, 18), hints);
+    });
+}
+
+#[test]
 fn a_destination_is_an_address_of_its_own_kind() {
     let address = tabane_rank::Address::new(&[(0, [10, 77, 0, 9].into())], 40_000, 99);
     let address = address.expect("is one");

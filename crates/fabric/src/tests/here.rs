@@ -10,6 +10,7 @@ use crate::environment::{Configuration, Problem};
 
 thread_local! {
     static HAS_KEY: Cell<bool> = const { Cell::new(true) };
+    static IS_WANTED: Cell<bool> = const { Cell::new(true) };
 }
 
 /// Within `act`, there is no key.
@@ -18,6 +19,19 @@ pub fn without_key<R>(act: impl FnOnce() -> R) -> R {
     let result = act();
     HAS_KEY.set(true);
     result
+}
+
+/// Within `act`, no variable of the provider is set.
+pub fn unwanted<R>(act: impl FnOnce() -> R) -> R {
+    IS_WANTED.set(false);
+    let result = act();
+    IS_WANTED.set(true);
+    result
+}
+
+/// Whether the environment asks for the provider.
+pub fn is_wanted() -> bool {
+    IS_WANTED.get()
 }
 
 /// Two links, and a key.

@@ -1,6 +1,6 @@
 //! What the environment says: which links, which key. The same for every door (libfabric, VIPL).
 
-mod links;
+pub mod links;
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -75,6 +75,18 @@ fn configure(
     cluster_file: &Path,
 ) -> Result<(Configuration, Vec<Problem>), Problem> {
     let (links, odd) = links::choose(variable("LINKS").as_deref(), interfaces)?;
+    Ok((with_links(variable, cluster_file, links)?, odd))
+}
+
+/// The same for links that are known: numbers and addresses.
+///
+/// # Errors
+/// A variable is wrong, or there is no key.
+pub fn with_links(
+    variable: &dyn Fn(&str) -> Option<String>,
+    cluster_file: &Path,
+    links: Vec<(u8, IpAddr)>,
+) -> Result<Configuration, Problem> {
     let (key, wire) = key(variable, cluster_file)?;
     let encrypted = match variable("WIRE").as_deref() {
         None => wire == Wire::Encrypted,
@@ -95,7 +107,7 @@ fn configure(
         unexpected_bytes: UNEXPECTED_BYTES,
     };
     let stats = variable("STATS").is_some_and(|value| value != "0");
-    Ok((Configuration { settings, stats }, odd))
+    Ok(Configuration { settings, stats })
 }
 
 fn key(

@@ -1,6 +1,7 @@
 //! The work of an endpoint.
 
 mod atomics;
+mod lost;
 mod messages;
 mod peers;
 mod pending;
@@ -22,9 +23,10 @@ use crate::matching::{Arrived, Body, Matching};
 use crate::memory::{Buffer, Buffers};
 use crate::wire::Head;
 use crate::{
-    Address, Atomic, Completion, Core, Ended, Failure, LinkStatistics, OpenError, Peek, Peer,
+    Address, Atomic, Completion, Core, Ended, Failure, LinkStatistics, Lost, OpenError, Peek, Peer,
     Piece, PostError, Receive, Send, Settings, Source, Statistics, Ticket, Transfer,
 };
+use lost::LostPeers;
 use peers::{OWN, Peers};
 use pending::{Pending, Pendings};
 
@@ -100,6 +102,7 @@ pub(crate) struct Rank {
     looked_at: Time,
     link_failures: [u64; 8],
     refused_accesses: u64,
+    lost: LostPeers,
 }
 
 impl Rank {
@@ -165,6 +168,7 @@ impl Rank {
             looked_at: now,
             link_failures: [0; 8],
             refused_accesses: 0,
+            lost: LostPeers::default(),
         })
     }
 
@@ -224,7 +228,8 @@ impl Rank {
                     self.on_op(now, peer, id, event);
                 }
             }
-            Event::PeerUp { .. } | Event::LinkUp { .. } | Event::Refused { .. } => {}
+            Event::Refused { from, why, .. } => self.lost.refused(from, &why),
+            Event::PeerUp { .. } | Event::LinkUp { .. } => {}
         }
     }
 
@@ -374,6 +379,7 @@ impl Rank {
             return;
         }
         entry.gone = Some(why);
+        self.lost.note(entry.address, why);
         if let Some(id) = entry.id {
             // Nothing reads from or writes to the buffers of what is under way after this.
             self.engine.node.remove_peer(now, id);
@@ -485,6 +491,10 @@ impl Core for Rank {
         if let Some(entry) = self.peers.get_mut(peer) {
             entry.is_named = false;
         }
+    }
+
+    fn lost(&mut self) -> Option<Lost> {
+        self.lost.next()
     }
 
     unsafe fn send(&mut self, send: &Send<'_>) -> Result<(), PostError> {

@@ -81,6 +81,10 @@ pub enum Cause {
     UnreadProgram,
     /// Something of this machine keeps the kernel's Multipath TCP from being steered.
     NotSteered,
+    /// Jobs of MPI would not start here over all links.
+    MpiNotReady,
+    /// An installed MPI cannot load the provider.
+    MpiUnsuited,
     /// Reading the clock is slow, or the clock jumps.
     Clock,
 }

@@ -1,5 +1,5 @@
 //! What the command line itself can tell: a manual page for each subcommand,
-//! completions for three shells, and the cluster file's page from its document.
+//! completions for three shells, and the pages of the cluster file and of the provider of libfabric from their documents.
 
 mod markdown;
 mod page;
@@ -18,13 +18,22 @@ use crate::cli::Cli;
 /// The program's name, of its pages and of its completions.
 const NAME: &str = "tabane";
 
-/// What is known of the cluster file, and of `tabane status --json`: the very
+/// What is known of the cluster file, and of the provider of libfabric, with the pages' sections: the very
 /// documents, so that page and document are one.
-const DOCUMENTS: [(&str, &str, &str); 1] = [(
-    "tabane-cluster.toml",
-    "the cluster file of tabane",
-    include_str!("../../../../docs/configuration.md"),
-)];
+const DOCUMENTS: [(&str, &str, &str, &str); 2] = [
+    (
+        "tabane-cluster.toml",
+        "5",
+        "the cluster file of tabane",
+        include_str!("../../../../docs/configuration.md"),
+    ),
+    (
+        "fi_tabane",
+        "7",
+        "the provider of libfabric that uses all links",
+        include_str!("../../../../docs/libfabric.md"),
+    ),
+];
 
 /// Why not all was written. To be acted on by who called it.
 #[derive(Debug)]
@@ -42,7 +51,7 @@ impl fmt::Display for GenerateError {
 
 impl std::error::Error for GenerateError {}
 
-/// Writes `DIRECTORY/man1/*.1`, `DIRECTORY/man5/*.5` and
+/// Writes `DIRECTORY/man1/*.1`, `DIRECTORY/man5/*.5`, `DIRECTORY/man7/*.7` and
 /// `DIRECTORY/completions/{tabane,_tabane,tabane.fish}` (bash, zsh, fish).
 ///
 /// # Errors
@@ -64,9 +73,9 @@ pub fn pages() -> Vec<(String, Vec<u8>)> {
     root.build();
     let mut pages = Vec::new();
     add_pages(&root, &mut pages);
-    for (name, what, text) in DOCUMENTS {
-        let page = markdown::page(name, "5", what, text);
-        pages.push((format!("{name}.5"), page.into_bytes()));
+    for (name, section, what, text) in DOCUMENTS {
+        let page = markdown::page(name, section, what, text);
+        pages.push((format!("{name}.{section}"), page.into_bytes()));
     }
     pages
 }

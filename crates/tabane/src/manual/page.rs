@@ -60,6 +60,7 @@ its loop turns.
     }
     let others = match name {
         "tabane" => "",
+        "tabane-mpi" => "\\fBtabane\\fR(1), \\fBfi_tabane\\fR(7), ",
         _ => "\\fBtabane\\fR(1), ",
     };
     text + &format!(".SH \"SEE ALSO\"\n{others}\\fBtabane\\-cluster.toml\\fR(5)\n")

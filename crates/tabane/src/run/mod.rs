@@ -91,7 +91,7 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs) -> Result<u8, ConfigError> {
     if let Some(whom) = &args.join {
         return Ok(match join::join(whom) {
-            Ok(()) => become_program(&args.program),
+            Ok(()) => become_program(&args.program, []),
             Err(message) => cli::failure(message),
         });
     }
@@ -101,24 +101,27 @@ pub fn run(args: &RunArgs) -> Result<u8, ConfigError> {
     {
         return Ok(cli::failure(message));
     }
-    Ok(become_program(&args.program))
+    Ok(become_program(&args.program, []))
 }
 
 /// Becomes the program, whose TCP sockets are of Multipath TCP, if that can be had.
 pub fn run_by_mptcp(args: &RunArgs) -> u8 {
     match mptcp::prepare() {
-        Ok(()) => become_program(&args.program),
+        Ok(()) => become_program(&args.program, []),
         Err(message) => cli::failure(message),
     }
 }
 
-/// Becomes it; returns only if that fails, with the exit code.
-fn become_program(words: &[OsString]) -> u8 {
+/// Becomes it, with these variables set; returns only if that fails, with the exit code.
+pub fn become_program<'a>(
+    words: &[OsString],
+    set: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> u8 {
     let (program, arguments) = match words.split_first() {
         Some(split) => split,
         None => return cli::failure("no program is given"),
     };
-    let mut error = Command::new(program).args(arguments).exec();
+    let mut error = Command::new(program).args(arguments).envs(set).exec();
     // Of a directory that may not be looked into, the system says the same as of such a program.
     if error.kind() == io::ErrorKind::PermissionDenied && !is_there(Path::new(program)) {
         error = io::ErrorKind::NotFound.into();

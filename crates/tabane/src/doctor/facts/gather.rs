@@ -14,10 +14,10 @@ use super::flows::Flows;
 use super::machine::Before;
 use super::network::Network;
 use super::pings::{self, Answers, Way};
-use super::{Device, Facts, OwnLink, PathFacts, VnicFacts, Watched, device, measure};
-use crate::cli;
+use super::{Device, Facts, MpiFacts, OwnLink, PathFacts, VnicFacts, Watched, device, measure};
 use crate::doctor::finding::Unseen;
 use crate::status::{self, AskError, PathState, StatusReport};
+use crate::{cli, mpi};
 
 /// Ways to peers that are pinged at most; those that do not work come first.
 const PATHS_MAX: usize = 64;
@@ -96,6 +96,11 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
         .transpose()?;
     watch(order, first, &targets, filled, &mut facts);
     note_own_devices(&interfaces, &mut facts);
+    facts.mpi = MpiFacts {
+        installed: mpi::installed::all(),
+        trouble: mpi::trouble(),
+        is_wanted: mpi::is_wanted(),
+    };
     Ok(facts)
 }
 

@@ -15,6 +15,7 @@ use tabane_io::netlink::Interface;
 use tabane_io::probe::KnockAnswer;
 
 use super::finding::Unseen;
+use crate::mpi::installed::Mpi;
 use crate::status::{LinkStatus, PathStatus, PeerStatus, StatusReport};
 
 pub use gather::{Order, gather};
@@ -47,8 +48,21 @@ pub struct Facts {
     pub machine: Machine,
     /// TCP connections over the virtual NIC.
     pub flows: Vec<Flow>,
+    /// What jobs of MPI meet here.
+    pub mpi: MpiFacts,
     /// What could not be looked at.
     pub unseen: Vec<Unseen>,
+}
+
+/// What jobs of MPI meet on this machine.
+#[derive(Debug, Clone, Default)]
+pub struct MpiFacts {
+    /// The MPIs that whoever called finds.
+    pub installed: Vec<Mpi>,
+    /// Why `tabane mpi` would start none of them, or not here.
+    pub trouble: Option<String>,
+    /// Whether a variable of the provider is set.
+    pub is_wanted: bool,
 }
 
 /// What the daemon said while it was watched.

@@ -3,6 +3,7 @@
 mod flood;
 mod host;
 mod links;
+mod mpi;
 mod mtu;
 mod own;
 mod programs;
@@ -19,7 +20,7 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// What is looked for, in words, for the one to whom nothing is wrong.
-pub const CHECKED: [&str; 18] = [
+pub const CHECKED: [&str; 19] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
     "interfaces, addresses and carrier",
@@ -37,6 +38,7 @@ pub const CHECKED: [&str; 18] = [
     "peers that many send to at once",
     "programs that read slowly",
     "what keeps Multipath TCP from being steered",
+    "MPI, and what it takes to run over all links",
     "clocks",
 ];
 
@@ -53,6 +55,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     shared::judge(facts, &mut found);
     programs::judge(facts, &mut found);
     steering::judge(facts, &mut found);
+    mpi::judge(facts, &mut found);
     found.sort_by(|a, b| {
         let share = b.cost_share.total_cmp(&a.cost_share);
         a.severity.cmp(&b.severity).then(share)

@@ -3,6 +3,7 @@
 mod alike;
 mod frames;
 mod moments;
+mod mpi;
 mod shared;
 mod steering;
 

@@ -1,0 +1,134 @@
+//! `tabane mpi -- mpirun …`: the environment in which any of the MPIs loads the provider of libfabric, and
+//! hands it on to the ranks on other nodes. Then this process becomes the launcher.
+//!
+//! What it can see to be wrong it says before there are ranks: of what hundreds of them say at once, nothing can be read.
+
+pub mod installed;
+pub mod library;
+pub mod variables;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tabane_cluster::{ClusterKey, DEFAULT_PATH, plain};
+use tabane_fi::environment::{self, Problem, links};
+
+use crate::{cli, exit_codes, run};
+use variables::Environment;
+
+/// Arguments of `tabane mpi`.
+#[derive(Debug, Default, Args)]
+pub struct MpiArgs {
+    /// The links to be used: names of devices, addresses or networks, in the same order on all nodes
+    /// [default: TABANE_LINKS, or all with private addresses]
+    #[arg(long, value_name = "LINK,…")]
+    pub links: Option<String>,
+    /// Where the provider, libtabane-fi.so, is on all nodes [default: beside this program]
+    #[arg(long, value_name = "DIR")]
+    pub library: Option<PathBuf>,
+    /// Print what would be set, as a shell reads it, and start nothing
+    #[arg(long)]
+    pub print: bool,
+    /// What starts the ranks, and its arguments: mpirun, mpiexec, srun, or a script that runs such
+    #[arg(
+        required_unless_present = "print",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "LAUNCHER"
+    )]
+    pub launcher: Vec<OsString>,
+}
+
+/// Why there are to be no ranks, and the exit code.
+type Refusal = (String, u8);
+
+/// Becomes the launcher; returns only if that fails, or is not asked for, with the exit code.
+pub fn run(args: &MpiArgs) -> u8 {
+    match prepare(args) {
+        Ok(environment) => {
+            warn_of_links(&environment);
+            match args.print {
+                true => cli::print(&environment.shown()),
+                false => run::become_program(&args.launcher, environment.set()),
+            }
+        }
+        Err((message, code)) => {
+            cli::failure(message);
+            code
+        }
+    }
+}
+
+/// Why a job would not start on this node, though it was asked for nothing yet; for `tabane doctor`.
+pub fn trouble() -> Option<String> {
+    let environment = match prepare(&MpiArgs::default()) {
+        Ok(environment) => environment,
+        Err((message, _)) => return Some(message),
+    };
+    links_here(&environment).err().map(|Problem(line)| line)
+}
+
+/// Whether somebody has set a variable of the provider here.
+pub fn is_wanted() -> bool {
+    environment::is_wanted()
+}
+
+/// What is to be set.
+///
+/// # Errors
+/// The first thing that would keep ranks from starting.
+fn prepare(args: &MpiArgs) -> Result<Environment, Refusal> {
+    let wrong = |message| (message, exit_codes::CONFIGURATION);
+    let failed = |message| (message, exit_codes::FAILURE);
+    if let Some(launcher) = args.launcher.first() {
+        let found = installed::launcher(Path::new(launcher));
+        if let Some(obstacle) = found.as_ref().and_then(installed::Mpi::obstacle) {
+            return Err(failed(obstacle));
+        }
+        variables::check_words(&args.launcher).map_err(wrong)?;
+    }
+    let library = library::find(args.library.as_deref()).map_err(failed)?;
+    let mut environment = Environment::new(|name| std::env::var(name).ok());
+    environment.look_in(&library);
+    if let Some(links) = &args.links {
+        environment.put("TABANE_LINKS", links);
+    }
+    environment.choose_provider().map_err(wrong)?;
+    let has_key = |name| environment.of_provider(name).is_some();
+    if !["KEY", "KEY_FILE"].into_iter().any(has_key) {
+        let key = tabane_io::entropy::seed().map_err(|error| {
+            failed(format!(
+                "no random bytes for the job's key: {}",
+                plain(&error)
+            ))
+        })?;
+        environment.put_secret("TABANE_KEY", &ClusterKey::new(key).to_hex());
+    }
+    let variable = |name: &str| environment.of_provider(name);
+    environment::with_links(&variable, Path::new(DEFAULT_PATH), Vec::new())
+        .map_err(|Problem(line)| wrong(line))?;
+    environment.forward();
+    Ok(environment)
+}
+
+/// Warns of what keeps ranks from running on this node, which need not be one of those that they are to run on.
+fn warn_of_links(environment: &Environment) {
+    match links_here(environment) {
+        Ok(odd) => odd.iter().for_each(|Problem(line)| cli::warn(line)),
+        Err(Problem(line)) => cli::warn(format!("no rank can run on this node: {line}")),
+    }
+}
+
+/// What is odd about the links that ranks on this node would use.
+///
+/// # Errors
+/// There are none.
+fn links_here(environment: &Environment) -> Result<Vec<Problem>, Problem> {
+    // Without the list of devices nothing can be said of them.
+    let Ok(interfaces) = tabane_io::netlink::interfaces() else {
+        return Ok(Vec::new());
+    };
+    let named = environment.of_provider("LINKS");
+    links::choose(named.as_deref(), &interfaces).map(|(_, odd)| odd)
+}
