@@ -54,6 +54,11 @@ pub const VARIABLES: &[(&CStr, &CStr)] = &[
         c"TABANE_PEER_TIMEOUT: seconds after which a peer of which nothing has come is gone (default: 3)",
     ),
     (
+        c"shm",
+        c"TABANE_SHM: 0 has processes of the same node talk over the loopback device and not through shared memory \
+          (default: 1)",
+    ),
+    (
         c"stats",
         c"TABANE_STATS: 1 prints what each link carried when an endpoint is closed (default: 0)",
     ),
@@ -93,7 +98,15 @@ pub fn variable(name: &str) -> Option<String> {
 
 /// Whether somebody means to use the provider: then it is worth a line on standard error if it cannot be used.
 pub fn is_wanted() -> bool {
-    let names = ["LINKS", "KEY_FILE", "KEY", "WIRE", "PORTS", "PEER_TIMEOUT"];
+    let names = [
+        "LINKS",
+        "KEY_FILE",
+        "KEY",
+        "WIRE",
+        "PORTS",
+        "PEER_TIMEOUT",
+        "SHM",
+    ];
     let is_chosen = std::env::var("FI_PROVIDER").is_ok_and(|chosen| names_us(&chosen));
     is_chosen || names.into_iter().any(|name| variable(name).is_some())
 }
@@ -132,6 +145,7 @@ pub fn configure(
         peer_timeout: peer_timeout(variable("PEER_TIMEOUT").as_deref())?,
         eager_bytes: EAGER_BYTES,
         unexpected_bytes: UNEXPECTED_BYTES,
+        shared_memory: switch(variable("SHM").as_deref())?,
     };
     let stats = variable("STATS").is_some_and(|value| value != "0");
     Ok((Configuration { settings, stats }, odd))
@@ -183,6 +197,17 @@ fn ports(value: Option<&str>) -> Result<RangeInclusive<u16>, Problem> {
             let right = "it is LOW-HIGH, two port numbers from 1 to 65535, as 40000-40999";
             Problem::of("PORTS", value, "this is no range of ports", right)
         })
+}
+
+fn switch(value: Option<&str>) -> Result<bool, Problem> {
+    match value.map(str::trim) {
+        None | Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(other) => {
+            let right = "it is 1 or 0";
+            Err(Problem::of("SHM", other, "this is no switch", right))
+        }
+    }
 }
 
 fn peer_timeout(value: Option<&str>) -> Result<Duration, Problem> {
@@ -238,6 +263,7 @@ mod tests {
         assert_eq!(made.settings.links, [(0, "10.77.0.1".parse().unwrap())]);
         assert_eq!(made.settings.key[..3], [0, 1, 2]);
         assert!(made.settings.encrypted && !made.stats);
+        assert!(made.settings.shared_memory);
         assert_eq!(made.settings.ports, PORTS);
         assert_eq!(made.settings.peer_timeout, PEER_TIMEOUT);
     }
@@ -250,8 +276,10 @@ mod tests {
             ("PORTS", "40000-40999"),
             ("PEER_TIMEOUT", "0.5"),
             ("STATS", "1"),
+            ("SHM", "0"),
         ]);
         let made = made.expect("is right");
+        assert!(!made.settings.shared_memory);
         assert!(!made.settings.encrypted && made.stats);
         assert_eq!(made.settings.ports, 40_000..=40_999);
         assert_eq!(made.settings.peer_timeout, Duration::from_millis(500));
@@ -288,6 +316,7 @@ mod tests {
             ("PEER_TIMEOUT", "0"),
             ("PEER_TIMEOUT", "soon"),
             ("PEER_TIMEOUT", "NaN"),
+            ("SHM", "no"),
             ("LINKS", "eth7"),
         ] {
             let said = wrong(&[("KEY", KEY), (name, value)]);

@@ -321,8 +321,12 @@ fn summary(address: &Address, done: &Statistics) -> String {
             link.number, link.address, link.sent_bytes, link.received_bytes, link.failures
         )
     });
+    let local = match (done.local_sent_bytes, done.local_received_bytes) {
+        (0, 0) => String::new(),
+        (sent, received) => format!("shared memory sent {sent} bytes, received {received}; "),
+    };
     format!(
-        "{address}: {}{} peers, {} packets sent again, {} accesses refused",
+        "{address}: {}{local}{} peers, {} packets sent again, {} accesses refused",
         links.collect::<String>(),
         done.peers,
         done.packets_lost,
@@ -367,13 +371,15 @@ mod tests {
                 failures: 1,
             }],
             peers: 3,
+            local_sent_bytes: 6,
+            local_received_bytes: 0,
             packets_lost: 4,
             refused_accesses: 5,
         };
         assert_eq!(
             summary(&address, &done),
-            "10.77.0.1:40000#ab00: link 0 (10.77.0.1) sent 1000 bytes, received 20, failed 1 times; 3 peers, \
-             4 packets sent again, 5 accesses refused"
+            "10.77.0.1:40000#ab00: link 0 (10.77.0.1) sent 1000 bytes, received 20, failed 1 times; \
+             shared memory sent 6 bytes, received 0; 3 peers, 4 packets sent again, 5 accesses refused"
         );
     }
 }

@@ -42,6 +42,7 @@ impl Rank {
                 .and_then(|e| e.parse().ok())
                 .unwrap_or(16_384),
             unexpected_bytes: 1 << 20,
+            shared_memory: std::env::var("TABANE_SHM").as_deref() != Ok("0"),
         };
         let endpoint = Endpoint::open(&settings).expect("opens");
         let at = |n: usize| file.with_extension(n.to_string());

@@ -33,6 +33,9 @@ pub struct Settings {
     pub eager_bytes: usize,
     /// Bytes of messages that nobody has posted a buffer for, kept for each peer.
     pub unexpected_bytes: usize,
+    /// Whether endpoints of the same node talk through memory that they share, where the system allows it; else, over the
+    /// loopback device.
+    pub shared_memory: bool,
 }
 
 /// An endpoint could not be made.
@@ -409,6 +412,10 @@ pub struct Statistics {
     pub links: Vec<LinkStatistics>,
     /// Peers that were spoken with.
     pub peers: usize,
+    /// Bytes given to endpoints of the same node through shared memory, beside what they read from this process themselves.
+    pub local_sent_bytes: u64,
+    /// The same from them.
+    pub local_received_bytes: u64,
     /// Packets sent again.
     pub packets_lost: u64,
     /// Accesses of others to regions here that were refused.

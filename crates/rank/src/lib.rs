@@ -15,6 +15,7 @@ mod address;
 mod api;
 mod arithmetic;
 mod endpoint;
+mod local;
 mod matching;
 mod memory;
 mod rank;

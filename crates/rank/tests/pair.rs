@@ -16,6 +16,7 @@ fn settings() -> Settings {
         peer_timeout: Duration::from_secs(1),
         eager_bytes: 16 * 1024,
         unexpected_bytes: 256 * 1024,
+        shared_memory: std::env::var_os("UDP").is_none(),
     }
 }
 

@@ -33,6 +33,7 @@ pub fn configuration() -> Result<Configuration, Problem> {
         peer_timeout: Duration::from_secs(3),
         eager_bytes: 1 << 15,
         unexpected_bytes: 1 << 20,
+        shared_memory: true,
     };
     Ok(Configuration {
         settings,
