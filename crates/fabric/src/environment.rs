@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tabane_cluster::{Cluster, ClusterKey, Wire};
 use tabane_io::netlink::Interface;
-use tabane_rank::Settings;
+use tabane_rank::{Settings, SharedMemory};
 
 use crate::links;
 
@@ -55,8 +55,8 @@ pub const VARIABLES: &[(&CStr, &CStr)] = &[
     ),
     (
         c"shm",
-        c"TABANE_SHM: 0 has processes of the same node talk over the loopback device and not through shared memory \
-          (default: 1)",
+        c"TABANE_SHM: 0 has processes of the same node talk over the loopback device and not through shared memory; \
+          copy keeps them from reading each other's memory (default: 1)",
     ),
     (
         c"stats",
@@ -145,7 +145,7 @@ pub fn configure(
         peer_timeout: peer_timeout(variable("PEER_TIMEOUT").as_deref())?,
         eager_bytes: EAGER_BYTES,
         unexpected_bytes: UNEXPECTED_BYTES,
-        shared_memory: switch(variable("SHM").as_deref())?,
+        shared_memory: shared_memory(variable("SHM").as_deref())?,
     };
     let stats = variable("STATS").is_some_and(|value| value != "0");
     Ok((Configuration { settings, stats }, odd))
@@ -199,13 +199,14 @@ fn ports(value: Option<&str>) -> Result<RangeInclusive<u16>, Problem> {
         })
 }
 
-fn switch(value: Option<&str>) -> Result<bool, Problem> {
+fn shared_memory(value: Option<&str>) -> Result<SharedMemory, Problem> {
     match value.map(str::trim) {
-        None | Some("1") => Ok(true),
-        Some("0") => Ok(false),
+        None | Some("1") => Ok(SharedMemory::Pull),
+        Some("copy") => Ok(SharedMemory::Copy),
+        Some("0") => Ok(SharedMemory::Off),
         Some(other) => {
-            let right = "it is 1 or 0";
-            Err(Problem::of("SHM", other, "this is no switch", right))
+            let right = "it is 1, 0 or copy";
+            Err(Problem::of("SHM", other, "there is no such way", right))
         }
     }
 }
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!(made.settings.links, [(0, "10.77.0.1".parse().unwrap())]);
         assert_eq!(made.settings.key[..3], [0, 1, 2]);
         assert!(made.settings.encrypted && !made.stats);
-        assert!(made.settings.shared_memory);
+        assert_eq!(made.settings.shared_memory, SharedMemory::Pull);
         assert_eq!(made.settings.ports, PORTS);
         assert_eq!(made.settings.peer_timeout, PEER_TIMEOUT);
     }
@@ -279,7 +280,7 @@ mod tests {
             ("SHM", "0"),
         ]);
         let made = made.expect("is right");
-        assert!(!made.settings.shared_memory);
+        assert_eq!(made.settings.shared_memory, SharedMemory::Off);
         assert!(!made.settings.encrypted && made.stats);
         assert_eq!(made.settings.ports, 40_000..=40_999);
         assert_eq!(made.settings.peer_timeout, Duration::from_millis(500));

@@ -33,9 +33,20 @@ pub struct Settings {
     pub eager_bytes: usize,
     /// Bytes of messages that nobody has posted a buffer for, kept for each peer.
     pub unexpected_bytes: usize,
-    /// Whether endpoints of the same node talk through memory that they share, where the system allows it; else, over the
-    /// loopback device.
-    pub shared_memory: bool,
+    /// How endpoints of the same node talk.
+    pub shared_memory: SharedMemory,
+}
+
+/// How endpoints of the same node, network and user talk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SharedMemory {
+    /// Over the loopback device.
+    Off,
+    /// Through memory that they share; all is copied into it.
+    Copy,
+    /// The same, and what is long is read from the memory of the process that has it, where the system allows that.
+    #[default]
+    Pull,
 }
 
 /// An endpoint could not be made.

@@ -8,6 +8,8 @@
 mod hello;
 mod record;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -44,6 +46,9 @@ pub const ASKED_MAX: u32 = 4096;
 /// A ring in which nothing was written for so long keeps no memory.
 const COOL_AFTER: Duration = Duration::from_secs(5);
 
+/// Where nothing of a process is.
+const NOWHERE: u64 = 0;
+
 /// The names of an endpoint's sockets.
 const LISTENER: &str = "rings";
 const BELL: &str = "bell";
@@ -57,6 +62,8 @@ pub struct Local {
     bell: UnixDatagram,
     /// Who can read these can read this process's memory.
     probe: Box<[u8; PROBE_BYTES]>,
+    /// Whether others may try, and this end does.
+    pulls: bool,
     /// Connections that have said nothing yet.
     silent: Vec<(Handover, i32, Time)>,
     neighbours: Slab<Neighbour>,
@@ -119,7 +126,12 @@ impl Local {
     ///
     /// # Errors
     /// The system has no such sockets, or no descriptor left.
-    pub fn open(key: &[u8; 32], own: &Address, probe: [u8; PROBE_BYTES]) -> io::Result<Local> {
+    pub fn open(
+        key: &[u8; 32],
+        own: &Address,
+        probe: [u8; PROBE_BYTES],
+        pulls: bool,
+    ) -> io::Result<Local> {
         let keyed = Keyed::new(key);
         let bell = UnixDatagram::bind_addr(&bell_of(&keyed, own)?)?;
         bell.set_nonblocking(true)?;
@@ -129,6 +141,7 @@ impl Local {
             keyed,
             bell,
             probe: Box::new(probe),
+            pulls,
             silent: Vec::new(),
             neighbours: Slab::new(),
             beat: 0,
@@ -202,7 +215,10 @@ impl Local {
         let (writer, file) = Writer::create()?;
         let hello = Hello {
             from: self.own,
-            probe_at: self.probe.as_ptr().expose_provenance() as u64,
+            probe_at: match self.pulls {
+                true => self.probe.as_ptr().expose_provenance() as u64,
+                false => NOWHERE,
+            },
             probe: *self.probe,
         };
         there.send(&self.keyed.write(&hello, to), &[file.as_fd()])?;
@@ -236,12 +252,14 @@ impl Local {
             }
         }
         let mut callers = Vec::new();
-        let (own, keyed) = (&self.own, &self.keyed);
+        let (own, keyed, pulls) = (&self.own, &self.keyed, self.pulls);
         self.silent
             .retain(|(call, pid, since)| match call.receive_now() {
                 Ok((message, files)) => {
                     let hello = keyed.read(&message, own);
-                    callers.extend(hello.and_then(|hello| answer(&hello, files.first()?, *pid)));
+                    callers.extend(hello.and_then(|hello| {
+                        answer(&hello, files.first()?, Some(*pid).filter(|_| pulls))
+                    }));
                     false
                 }
                 Err(error) => {
@@ -441,20 +459,24 @@ impl Local {
 }
 
 /// What follows from a hello.
-fn answer(hello: &Hello, file: &OwnedFd, pid: i32) -> Option<Caller> {
-    let mut seen = [0; PROBE_BYTES];
+fn answer(hello: &Hello, file: &OwnedFd, pid: Option<i32>) -> Option<Caller> {
+    let mut seen = [0u8; PROBE_BYTES];
     let to = (
         seen.as_mut_ptr().expose_provenance() as u64,
         PROBE_BYTES as u64,
     );
     let from = (hello.probe_at, PROBE_BYTES as u64);
-    // A process of another namespace of processes has no number here.
-    // SAFETY: `to` is `seen`.
-    let read = pid > 0 && unsafe { read_process(pid, &[from], &[to]) }.is_ok();
+    // A process of another namespace of processes has the number 0 here.
+    let pid = pid.filter(|pid| *pid > 0 && hello.probe_at != NOWHERE);
+    let can_read = |pid: &i32| {
+        // SAFETY: `to` is `seen`.
+        let read = unsafe { read_process(*pid, &[from], &[to]) };
+        read.is_ok() && seen == hello.probe
+    };
     Some(Caller {
         address: hello.from,
         reader: Reader::open(file).ok()?,
-        pid: (read && seen == hello.probe).then_some(pid),
+        pid: pid.filter(can_read),
     })
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Stream {
     /// Bytes of how many.
     done: u64,
     total: u64,
+    /// It waits for room.
+    waits: bool,
 }
 
 enum Work {
@@ -162,9 +164,10 @@ impl Rank {
             came |= self.take_from(now, slot);
         }
         for _ in 0..self.streams.len() {
-            if let Some(mut stream) = self.streams.pop_front()
-                && !matches!(self.go_on(now, &mut stream), Step::Over)
-            {
+            let Some(mut stream) = self.streams.pop_front() else {
+                break;
+            };
+            if !self.step(now, &mut stream) {
                 self.streams.push_back(stream);
             }
         }
@@ -517,13 +520,27 @@ impl Rank {
             work,
             done: 0,
             total,
+            waits: false,
         });
     }
 
     /// Whether a stream goes on without anybody's doing.
-    pub(super) fn has_pulls(&self) -> bool {
-        let pulls = |stream: &Stream| matches!(stream.work, Work::Fetch(_) | Work::Take(..));
-        self.streams.iter().any(pulls)
+    pub(super) fn has_more(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.waits)
+    }
+
+    /// Goes on with a stream for a while: until the ring is full, or with so much of another process's memory. Whether it is over.
+    fn step(&mut self, now: Time, stream: &mut Stream) -> bool {
+        let is_pull = matches!(stream.work, Work::Fetch(_) | Work::Take(..));
+        loop {
+            match self.go_on(now, stream) {
+                Step::Over => return true,
+                Step::Waits => stream.waits = true,
+                Step::Goes if !is_pull => continue,
+                Step::Goes => stream.waits = false,
+            }
+            return false;
+        }
     }
 
     /// Whether something of this end's waits for a neighbour to make room.

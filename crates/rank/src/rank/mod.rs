@@ -25,7 +25,7 @@ use crate::memory::{Buffer, Buffers};
 use crate::wire::Head;
 use crate::{
     Address, Atomic, Completion, Core, Ended, Failure, LinkStatistics, OpenError, Peek, Peer,
-    Piece, PostError, Receive, Send, Settings, Source, Statistics, Ticket, Transfer,
+    Piece, PostError, Receive, Send, Settings, SharedMemory, Source, Statistics, Ticket, Transfer,
 };
 use beside::{NoWay, Stream, Way};
 use peers::{OWN, Peers};
@@ -41,6 +41,8 @@ const SHARE_FOR: Duration = Duration::from_micros(10);
 const SHARE_BYTES: usize = 16 * 1024;
 /// The sockets of a rank whose peers are all beside it are tried so often.
 const POLL_EVERY: Duration = Duration::from_micros(20);
+/// Who looks for something of its neighbours in vain for so long gives the processor away each time.
+const YIELD_AFTER: Duration = Duration::from_micros(5);
 /// What was posted has so long to arrive when the endpoint is closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Ports that are tried for one that is free on all links.
@@ -111,6 +113,7 @@ pub(crate) struct Rank {
     spare: Vec<Vec<u8>>,
     called_at: Time,
     polled_at: Time,
+    came_at: Time,
     completions: VecDeque<Completion>,
     /// Bytes posted since something was last sent.
     unsent_bytes: usize,
@@ -161,8 +164,8 @@ impl Rank {
             Engine::new(config).map_err(|error| OpenError::Settings(error.to_string()))?;
         engine.node.set_memory(Box::new(Buffers));
         let local = match settings.shared_memory {
-            true => open_local(settings, &address, engine.poller(), random.array()),
-            false => None,
+            SharedMemory::Off => None,
+            _ => open_local(settings, &address, engine.poller(), random.array()),
         };
         let now = engine.now();
         let mut peers = Peers::default();
@@ -186,6 +189,7 @@ impl Rank {
             spare: Vec::new(),
             called_at: now,
             polled_at: now,
+            came_at: now,
             completions: VecDeque::new(),
             unsent_bytes: 0,
             sent_at: now,
@@ -492,7 +496,8 @@ fn open_local(
     poller: &Poller,
     probe: [u8; PROBE_BYTES],
 ) -> Option<Local> {
-    let local = Local::open(&settings.key, address, probe).ok()?;
+    let pulls = settings.shared_memory == SharedMemory::Pull;
+    let local = Local::open(&settings.key, address, probe, pulls).ok()?;
     local.register(poller, HOST_TOKENS).ok()?;
     Some(local)
 }
@@ -624,6 +629,7 @@ impl Core for Rank {
             self.polled_at = now;
             self.engine.poll(now, &mut self.host);
         }
+        self.make_way(now, came || !self.host.events.is_empty());
         self.digest(now);
     }
 
@@ -674,6 +680,20 @@ impl Core for Rank {
 }
 
 impl Rank {
+    /// A neighbour may wait for the very processor on which this rank looks in vain for its message.
+    fn make_way(&mut self, now: Time, came: bool) {
+        if came {
+            self.came_at = now;
+        } else if self
+            .local
+            .as_ref()
+            .is_some_and(|local| local.iter().next().is_some())
+            && now.since(self.came_at) >= YIELD_AFTER
+        {
+            std::thread::yield_now();
+        }
+    }
+
     /// Acts on what the engine has told.
     pub(crate) fn digest(&mut self, now: Time) {
         while let Some(event) = self.host.events.pop_front() {
@@ -703,7 +723,7 @@ impl Rank {
     pub(crate) fn before_wait(&mut self, patience: Duration) -> Wait {
         let patience = patience.min(LOOK_EVERY);
         let may_sleep = self.local.as_mut().is_none_or(Local::sleep);
-        self.host.is_eager = !may_sleep || self.has_pulls();
+        self.host.is_eager = !may_sleep || self.has_more();
         self.engine.before_wait(&mut self.host, Some(patience))
     }
 
