@@ -365,9 +365,10 @@ impl Local {
         Ok(())
     }
 
-    /// Whether something is owed to somebody.
+    /// Whether something is owed to somebody, or was asked of somebody who has not answered.
     pub fn owes(&self) -> bool {
-        self.iter().any(|(_, neighbour)| neighbour.has_owed())
+        let is_busy = |n: &Neighbour| n.has_owed() || n.asked > 0;
+        self.iter().any(|(_, neighbour)| is_busy(neighbour))
     }
 
     /// The next record of a neighbour: its kind.
@@ -404,8 +405,7 @@ impl Local {
         }
         fence(Ordering::SeqCst);
         !self.neighbours.iter_mut().any(|(_, neighbour)| {
-            neighbour.reader.as_ref().is_some_and(Reader::has_record)
-                || (neighbour.writer.as_mut()).is_some_and(Writer::is_relieved)
+            neighbour.has_record() || (neighbour.writer.as_mut()).is_some_and(Writer::is_relieved)
         })
     }
 
@@ -519,6 +519,11 @@ impl Neighbour {
     pub fn has_come_in(&self) -> bool {
         let taken = self.writer.as_ref().map(Writer::taken);
         self.reader.is_some() || taken.is_some_and(|taken| taken != Taken::No)
+    }
+
+    /// Whether it has said something that was not read.
+    pub fn has_record(&self) -> bool {
+        self.reader.as_ref().is_some_and(Reader::has_record)
     }
 
     /// Whether something waits for room in its ring.

@@ -1,6 +1,7 @@
 use std::io::Write;
 
 use super::*;
+use crate::{Endpoint, Settings, SharedMemory};
 
 const KEY: [u8; 32] = [1; 32];
 
@@ -186,4 +187,146 @@ fn who_is_rung_for_wakes() {
     b.part(there);
     poller.wait(None, &mut ready).expect("waits");
     assert!(a.get(here).is_some_and(|neighbour| neighbour.is_closed()));
+}
+
+/// An endpoint, and somebody who has the key, and says it what is to be said.
+fn endpoint_and(instance: u64) -> (Endpoint, Local, usize) {
+    let settings = Settings {
+        links: vec![(0, "127.0.0.1".parse().expect("is one"))],
+        key: KEY,
+        encrypted: true,
+        ports: 20_000..=60_000,
+        peer_timeout: Duration::from_secs(60),
+        eager_bytes: 16 * 1024,
+        unexpected_bytes: 256 * 1024,
+        shared_memory: SharedMemory::Pull,
+    };
+    let end = Endpoint::open(&settings).expect("opens");
+    let instance = instance << 32 | u64::from(std::process::id());
+    let own = Address::new(&settings.links, 4000, instance).expect("is one");
+    let mut local = Local::open(&KEY, &own, [3; 16], true).expect("opens");
+    let Called::At(slot) = local.call(Time::ZERO, Peer(1), end.address(), None) else {
+        panic!("is not found");
+    };
+    (end, local, slot)
+}
+
+/// Lets an endpoint work until something is so.
+fn until(end: &Endpoint, mut is_so: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(std::time::Instant::now() < until);
+        end.lock().progress();
+    }
+}
+
+#[test]
+fn who_writes_what_nobody_says_is_parted_with() {
+    let put = Record::Done {
+        token: 1,
+        status: tabane_proto::wire::MemoryStatus::Done,
+    };
+    let (done, words) = put.write();
+    let cut = &words.as_slice()[..9];
+    for (n, (kind, body)) in [(99, &b""[..]), (0, b"\xff\xff"), (0, b""), (done, cut)]
+        .into_iter()
+        .enumerate()
+    {
+        let (end, mut local, slot) = endpoint_and(20 + n as u64);
+        assert_eq!(local.say(slot, kind, [body].into_iter()), Ok(true));
+        until(&end, || local.get(slot).is_some_and(|n| n.is_closed()));
+    }
+}
+
+#[test]
+fn what_is_asked_of_nothing_is_refused_and_harms_nobody() {
+    use tabane_proto::wire::{MemoryStatus, PutTarget, Stretch};
+    let (end, mut local, slot) = endpoint_and(30);
+    let mut region = vec![0u8; 100];
+    let piece = crate::Piece {
+        base: region.as_mut_ptr(),
+        bytes: region.len(),
+    };
+    let access = crate::Access {
+        remote_read: true,
+        remote_write: true,
+    };
+    // SAFETY: `region` outlives the endpoint's work.
+    unsafe { end.lock().register(7, piece, access, 0) }.expect("is registered");
+    let to = |key, base, total| Stretch { key, base, total };
+    let target = |to| PutTarget {
+        to,
+        immediate: None,
+    };
+    let put = |target, offset| Record::Put {
+        token: 5,
+        target,
+        offset,
+        is_last: true,
+    };
+    let get = |from, is_inline| Record::Get {
+        token: 5,
+        from,
+        is_inline,
+    };
+    let take = |target, pieces: &[(u64, u64)]| Record::Take {
+        token: 5,
+        target,
+        pieces: pieces.to_vec(),
+    };
+    let refused = [
+        (put(target(to(8, 0, 4)), 0), MemoryStatus::BadKey),
+        (put(target(to(7, 98, 4)), 0), MemoryStatus::OutOfBounds),
+        (get(to(7, u64::MAX, 4), true), MemoryStatus::OutOfBounds),
+        (get(to(8, 0, 4), false), MemoryStatus::BadKey),
+        (take(target(to(8, 0, 4)), &[(1, 4)]), MemoryStatus::BadKey),
+        (take(target(to(7, 0, 4)), &[(1, 4)]), MemoryStatus::NoAccess),
+    ];
+    let count = refused.len() as u64;
+    for (record, status) in refused {
+        let (kind, words) = record.write();
+        let parts = [words.as_slice(), b"1234"];
+        let parts = &parts[..if matches!(record, Record::Put { .. }) {
+            2
+        } else {
+            1
+        }];
+        assert_eq!(local.owe(slot, kind, parts), Ok(()));
+        let mut answer = None;
+        until(&end, || {
+            for caller in local.callers(Time::ZERO) {
+                local.admit(Time::ZERO, Peer(1), Some(slot), caller);
+            }
+            let mut body = Vec::new();
+            let kind = local.read(slot, &mut body).expect("is not broken");
+            answer = kind.and_then(|kind| Record::read(kind, &body));
+            answer.is_some()
+        });
+        let wanted = Record::Done { token: 5, status };
+        assert_eq!(answer.map(|(record, _)| record), Some(wanted));
+    }
+    // Answers to what nobody has asked, and bytes beyond what they belong to.
+    let odd = [
+        put(target(to(7, 0, 4)), 3),
+        put(target(to(7, 0, 4)), u64::MAX),
+        Record::Bytes {
+            token: 9,
+            offset: u64::MAX,
+            is_last: true,
+        },
+        Record::Grant {
+            token: 9,
+            pieces: vec![(1, u64::MAX); 16],
+        },
+    ];
+    for record in odd {
+        let (kind, words) = record.write();
+        assert_eq!(local.owe(slot, kind, &[words.as_slice()]), Ok(()));
+    }
+    let (kind, words) = put(target(to(7, 0, 4)), 2).write();
+    assert_eq!(local.owe(slot, kind, &[words.as_slice(), b"1234"]), Ok(()));
+    until(&end, || !local.get(slot).is_some_and(|n| n.has_unread()));
+    assert_eq!(end.lock().statistics().refused_accesses, count);
+    drop(end);
+    assert_eq!(region[..6], [0, 0, b'1', b'2', 0, 0]);
 }

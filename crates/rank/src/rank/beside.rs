@@ -205,6 +205,10 @@ impl Rank {
     }
 
     fn take_from(&mut self, now: Time, slot: usize) -> bool {
+        let neighbour = self.local.as_mut().and_then(|local| local.get(slot));
+        if !neighbour.is_some_and(|neighbour| neighbour.has_record() || neighbour.has_owed()) {
+            return false;
+        }
         let mut body = self.spare.pop().unwrap_or_default();
         let mut came = false;
         for _ in 0..RECORDS_AT_A_TIME {
@@ -371,7 +375,7 @@ impl Rank {
         let Some((peer, is_called)) = neighbour else {
             return;
         };
-        let now = self.looked_at;
+        let now = self.engine.now();
         if !is_called && !matches!(self.way(now, peer), Ok(Way::Beside(_))) {
             return self.lose(now, peer, Failure::Unreachable);
         }
