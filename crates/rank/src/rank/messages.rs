@@ -29,7 +29,7 @@ pub(super) fn checked_length(pieces: &[Piece]) -> Result<u64, PostError> {
 }
 
 impl Rank {
-    /// As [`Core::send`](crate::Core::send).
+    /// As [`Core::send`].
     ///
     /// # Safety
     /// As there.
@@ -211,7 +211,7 @@ impl Rank {
         }
     }
 
-    /// As [`Core::receive`](crate::Core::receive).
+    /// As [`Core::receive`].
     pub(super) fn post_receive(&mut self, receive: &Receive<'_>) -> Result<(), PostError> {
         checked_length(receive.pieces)?;
         if receive.multi.is_some() && receive.pieces.len() > 1 {
@@ -382,7 +382,7 @@ impl Rank {
         }
     }
 
-    /// As [`Core::peek`](crate::Core::peek).
+    /// As [`Core::peek`].
     pub(super) fn look_for(&mut self, receive: &Receive<'_>, peek: Peek) {
         self.progress();
         let now = self.engine.now();

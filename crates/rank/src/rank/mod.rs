@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, Wait};
-use tabane_io::entropy;
 use tabane_io::poll::{Poller, Ready};
+use tabane_io::{entropy, process};
 use tabane_proto::op::{Get, OpEvent};
 use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
 use tabane_proto::{Event, Guests, LinkId, Node, PeerId, Random, Time};
@@ -41,8 +41,11 @@ const SHARE_FOR: Duration = Duration::from_micros(10);
 const SHARE_BYTES: usize = 16 * 1024;
 /// The sockets of a rank whose peers are all beside it are tried so often.
 const POLL_EVERY: Duration = Duration::from_micros(20);
-/// Who looks for something of its neighbours in vain for so long gives the processor away each time.
-const YIELD_AFTER: Duration = Duration::from_micros(5);
+/// Who looks for something of its neighbours in vain for so long gives the processor away each time, if there are not
+/// processors enough for all of them …
+const YIELD_SOON: Duration = Duration::from_micros(5);
+/// … and if there are, as giving it away to something else costs milliseconds (`tabane_engine` looks for as long before it sleeps).
+const YIELD_LATE: Duration = Duration::from_micros(100);
 /// What was posted has so long to arrive when the endpoint is closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Ports that are tried for one that is free on all links.
@@ -114,6 +117,8 @@ pub(crate) struct Rank {
     called_at: Time,
     polled_at: Time,
     came_at: Time,
+    /// How many this node has.
+    processors: usize,
     completions: VecDeque<Completion>,
     /// Bytes posted since something was last sent.
     unsent_bytes: usize,
@@ -190,6 +195,7 @@ impl Rank {
             called_at: now,
             polled_at: now,
             came_at: now,
+            processors: process::processors(),
             completions: VecDeque::new(),
             unsent_bytes: 0,
             sent_at: now,
@@ -680,16 +686,19 @@ impl Core for Rank {
 }
 
 impl Rank {
-    /// A neighbour may wait for the very processor on which this rank looks in vain for its message.
+    /// A neighbour may wait for the very processor on which this rank looks in vain for its message: sooner where they outnumber
+    /// the processors.
     fn make_way(&mut self, now: Time, came: bool) {
         if came {
             self.came_at = now;
-        } else if self
-            .local
-            .as_ref()
-            .is_some_and(|local| local.iter().next().is_some())
-            && now.since(self.came_at) >= YIELD_AFTER
-        {
+            return;
+        }
+        let neighbours = self.local.as_ref().map_or(0, Local::count);
+        let patience = match neighbours < self.processors {
+            true => YIELD_LATE,
+            false => YIELD_SOON,
+        };
+        if neighbours > 0 && now.since(self.came_at) >= patience {
             std::thread::yield_now();
         }
     }
