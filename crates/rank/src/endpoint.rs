@@ -78,11 +78,12 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something comes, or for so long, and runs it. Whether something has ended that was not told.
-    fn turn(&self, patience: Duration, ready: &mut Vec<Ready>) -> bool {
+    /// Waits until something comes, or for so long, and runs it. Whether something has ended that was not told: who waits for
+    /// that does not wait if it is so already.
+    fn turn(&self, patience: Duration, waits_for_end: bool, ready: &mut Vec<Ready>) -> bool {
         let (wait, poller) = match (&mut *self.lock(), &self.poller) {
             (Work::Rank(rank), Some(poller)) => {
-                if rank.has_completions() {
+                if waits_for_end && rank.has_completions() {
                     return true;
                 }
                 (rank.before_wait(patience), poller)
@@ -113,7 +114,7 @@ impl Shared {
                 thread::park_timeout(TICK);
                 continue;
             }
-            let has_ended = self.turn(SLEEP_MAX, &mut ready);
+            let has_ended = self.turn(SLEEP_MAX, false, &mut ready);
             if has_ended && self.is_armed.swap(false, Ordering::AcqRel) {
                 self.ready.notify();
             }
@@ -189,7 +190,7 @@ impl Endpoint {
             self.shared.was_run.store(true, Ordering::Release);
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let patience = left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
-            if self.shared.turn(patience, &mut ready) {
+            if self.shared.turn(patience, true, &mut ready) {
                 return true;
             }
             if left.is_some_and(|left| left.is_zero()) {
