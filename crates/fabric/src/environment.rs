@@ -36,6 +36,11 @@ pub const VARIABLES: &[(&CStr, &CStr)] = &[
         c"TABANE_PEER_TIMEOUT: seconds after which a peer of which nothing has come is gone (default: 3)",
     ),
     (
+        c"shm",
+        c"TABANE_SHM: 0 has processes of the same node talk over the loopback device and not through shared memory; \
+          copy keeps them from reading each other's memory (default: 1)",
+    ),
+    (
         c"stats",
         c"TABANE_STATS: 1 prints what each link carried when an endpoint is closed (default: 0)",
     ),
@@ -50,7 +55,15 @@ pub fn variable(name: &str) -> Option<String> {
 /// Whether somebody means to use the provider. Otherwise it is not offered: that a cluster file can be read here says
 /// nothing of this program.
 pub fn is_wanted() -> bool {
-    let names = ["LINKS", "KEY_FILE", "KEY", "WIRE", "PORTS", "PEER_TIMEOUT"];
+    let names = [
+        "LINKS",
+        "KEY_FILE",
+        "KEY",
+        "WIRE",
+        "PORTS",
+        "PEER_TIMEOUT",
+        "SHM",
+    ];
     let is_chosen = std::env::var("FI_PROVIDER").is_ok_and(|chosen| names_us(&chosen));
     is_chosen || names.into_iter().any(|name| variable(name).is_some())
 }

@@ -355,13 +355,15 @@ mod tests {
                 failures: 1,
             }],
             peers: 3,
+            local_sent_bytes: 6,
+            local_received_bytes: 0,
             packets_lost: 4,
             refused_accesses: 5,
         };
         assert_eq!(
             done.summary(&address),
-            "10.77.0.1:40000#ab00: link 0 (10.77.0.1) sent 1000 bytes, received 20, failed 1 times; 3 peers, \
-             4 packets sent again, 5 accesses refused"
+            "10.77.0.1:40000#ab00: link 0 (10.77.0.1) sent 1000 bytes, received 20, failed 1 times; \
+             shared memory sent 6 bytes, received 0; 3 peers, 4 packets sent again, 5 accesses refused"
         );
     }
 }

@@ -75,6 +75,17 @@ impl Handover {
         Ok(Handover(socket))
     }
 
+    /// The same, and never waits. What is sent before the other end has taken the connection is there when it does, even if this
+    /// end is gone by then.
+    ///
+    /// # Errors
+    /// As [`Handover::connect`]; `WouldBlock`: too many wait for it already.
+    pub fn connect_now(path: &Path) -> io::Result<Handover> {
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        Ok(Handover(socket))
+    }
+
     /// Two ends, blocking, for a process and its child.
     ///
     /// # Errors

@@ -42,6 +42,11 @@ impl Rank {
                 .and_then(|e| e.parse().ok())
                 .unwrap_or(16_384),
             unexpected_bytes: 1 << 20,
+            shared_memory: match std::env::var("TABANE_SHM").as_deref() {
+                Ok("0") => SharedMemory::Off,
+                Ok("copy") => SharedMemory::Copy,
+                _ => SharedMemory::Pull,
+            },
         };
         let endpoint = Endpoint::open(&settings).expect("opens");
         let at = |n: usize| file.with_extension(n.to_string());
@@ -228,5 +233,7 @@ fn main() {
         for link in rank.endpoint.lock().statistics().links {
             println!("link {}: {} bytes sent", link.number, link.sent_bytes);
         }
+        let local_bytes = rank.endpoint.lock().statistics().local_sent_bytes;
+        println!("shared memory: {local_bytes} bytes sent");
     }
 }

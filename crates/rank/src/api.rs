@@ -33,6 +33,20 @@ pub struct Settings {
     pub eager_bytes: usize,
     /// Bytes of messages that nobody has posted a buffer for, kept for each peer.
     pub unexpected_bytes: usize,
+    /// How endpoints of the same node talk.
+    pub shared_memory: SharedMemory,
+}
+
+/// How endpoints of the same node, network and user talk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SharedMemory {
+    /// Over the loopback device.
+    Off,
+    /// Through memory that they share; all is copied into it.
+    Copy,
+    /// The same, and what is long is read from the memory of the process that has it, where the system allows that.
+    #[default]
+    Pull,
 }
 
 /// An endpoint could not be made.
@@ -431,6 +445,10 @@ pub struct Statistics {
     pub links: Vec<LinkStatistics>,
     /// Peers that were spoken with.
     pub peers: usize,
+    /// Bytes given to endpoints of the same node through shared memory, beside what they read from this process themselves.
+    pub local_sent_bytes: u64,
+    /// The same from them.
+    pub local_received_bytes: u64,
     /// Packets sent again.
     pub packets_lost: u64,
     /// Accesses of others to regions here that were refused.
@@ -446,8 +464,12 @@ impl Statistics {
                 link.number, link.address, link.sent_bytes, link.received_bytes, link.failures
             )
         });
+        let local = match (self.local_sent_bytes, self.local_received_bytes) {
+            (0, 0) => String::new(),
+            (sent, received) => format!("shared memory sent {sent} bytes, received {received}; "),
+        };
         format!(
-            "{address}: {}{} peers, {} packets sent again, {} accesses refused",
+            "{address}: {}{local}{} peers, {} packets sent again, {} accesses refused",
             links.collect::<String>(),
             self.peers,
             self.packets_lost,

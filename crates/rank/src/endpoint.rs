@@ -12,20 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use tabane_engine::HOST_TOKENS;
 use tabane_io::notify::Notify;
 use tabane_io::poll::{Interest, Poller, Ready};
 
-use crate::rank::Rank;
+use crate::rank::{Rank, TOKEN_INTERRUPT};
 use crate::{Address, Core, OpenError, Settings};
 
 /// The helper leaves a program that does not ask for so long: liveness bears it.
 const TICK: Duration = Duration::from_millis(2);
 /// Nobody sleeps for longer without looking whether it is to end.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
-
-/// What the poller calls an interruption.
-const TOKEN_INTERRUPT: u64 = HOST_TOKENS;
 
 /// Who does the work.
 enum Work {
@@ -84,11 +80,12 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something comes, or for so long, and runs it. Whether something has ended that was not told.
-    fn turn(&self, patience: Duration, ready: &mut Vec<Ready>) -> bool {
+    /// Waits until something comes, or for so long, and runs it. Whether something has ended that was not told: who waits for
+    /// that does not wait if it is so already.
+    fn turn(&self, patience: Duration, waits_for_end: bool, ready: &mut Vec<Ready>) -> bool {
         let (wait, poller) = match (&mut *self.lock(), &self.poller) {
             (Work::Rank(rank), Some(poller)) => {
-                if rank.has_completions() {
+                if waits_for_end && rank.has_completions() {
                     return true;
                 }
                 (rank.before_wait(patience), poller)
@@ -122,7 +119,7 @@ impl Shared {
                 thread::park_timeout(TICK);
                 continue;
             }
-            let has_ended = self.turn(SLEEP_MAX, &mut ready);
+            let has_ended = self.turn(SLEEP_MAX, false, &mut ready);
             if has_ended && self.is_armed.swap(false, Ordering::AcqRel) {
                 self.ready.notify();
             }
@@ -199,7 +196,8 @@ impl Endpoint {
     /// Whether something has ended.
     pub fn wait_a_turn(&self, patience: Duration) -> bool {
         self.shared.was_run.store(true, Ordering::Release);
-        self.shared.turn(patience.min(SLEEP_MAX), &mut Vec::new())
+        self.shared
+            .turn(patience.min(SLEEP_MAX), true, &mut Vec::new())
     }
 
     /// Ends the turn of who waits now, or of who waits next: something has changed that he does not see from here.
@@ -215,7 +213,7 @@ impl Endpoint {
             self.shared.was_run.store(true, Ordering::Release);
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let patience = left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
-            if self.shared.turn(patience, &mut ready) {
+            if self.shared.turn(patience, true, &mut ready) {
                 return true;
             }
             if left.is_some_and(|left| left.is_zero()) {

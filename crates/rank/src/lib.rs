@@ -16,6 +16,7 @@ mod api;
 mod arithmetic;
 mod endpoint;
 pub mod environment;
+mod local;
 mod matching;
 mod memory;
 mod rank;

@@ -76,6 +76,15 @@ impl Buffer {
         ptr::from_ref(self).expose_provenance() as u64
     }
 
+    /// A part of the buffer of a handle.
+    ///
+    /// # Safety
+    /// The handle is a buffer's that lives.
+    pub unsafe fn part_of(handle: u64, skip: usize, take: usize) -> Box<Buffer> {
+        // SAFETY: as the caller promises.
+        Buffer::part(unsafe { buffer(handle) }.pieces(), skip, take)
+    }
+
     /// The pieces.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
@@ -90,6 +99,27 @@ pub(crate) unsafe fn append(pieces: &[Piece], to: &mut Vec<u8>) {
     for piece in pieces.iter().filter(|piece| piece.bytes > 0) {
         // SAFETY: as the caller promises.
         to.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.base, piece.bytes) });
+    }
+}
+
+/// What is in the pieces, piece by piece.
+///
+/// # Safety
+/// They are readable, and are not written to while what is returned is in use.
+pub(crate) unsafe fn slices(pieces: &[Piece]) -> impl Iterator<Item = &[u8]> + Clone {
+    let pieces = pieces.iter().filter(|piece| piece.bytes > 0);
+    // SAFETY: as the caller promises.
+    pieces.map(|piece| unsafe { core::slice::from_raw_parts(piece.base, piece.bytes) })
+}
+
+/// As [`scatter`], at an offset that somebody else has said: one beyond the pieces copies nothing.
+///
+/// # Safety
+/// They are writable.
+pub(crate) unsafe fn scatter_at(pieces: &[Piece], offset: u64, from: &[u8]) {
+    if let Ok(offset) = usize::try_from(offset) {
+        // SAFETY: as the caller promises.
+        unsafe { scatter(pieces, offset, from) };
     }
 }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::cell::Cell;
 
-use tabane_rank::{Endpoint, OpenError, Settings};
+use tabane_rank::{Endpoint, OpenError, Settings, SharedMemory};
 
 use super::engine;
 use crate::environment::{Configuration, Problem};
@@ -47,6 +47,7 @@ pub fn configuration() -> Result<Configuration, Problem> {
         peer_timeout: Duration::from_secs(3),
         eager_bytes: 1 << 15,
         unexpected_bytes: 1 << 20,
+        shared_memory: SharedMemory::Pull,
     };
     Ok(Configuration {
         settings,

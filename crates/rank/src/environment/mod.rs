@@ -10,7 +10,7 @@ use std::path::Path;
 use tabane_cluster::{Cluster, ClusterKey, Wire};
 use tabane_io::netlink::Interface;
 
-use crate::Settings;
+use crate::{Settings, SharedMemory};
 
 /// Bytes of a message that travel at once, before anybody knows whether a buffer for them is there.
 const EAGER_BYTES: usize = 32 << 10;
@@ -105,6 +105,7 @@ pub fn with_links(
         peer_timeout: peer_timeout(variable("PEER_TIMEOUT").as_deref())?,
         eager_bytes: EAGER_BYTES,
         unexpected_bytes: UNEXPECTED_BYTES,
+        shared_memory: shared_memory(variable("SHM").as_deref())?,
     };
     let stats = variable("STATS").is_some_and(|value| value != "0");
     Ok(Configuration { settings, stats })
@@ -156,6 +157,18 @@ fn ports(value: Option<&str>) -> Result<RangeInclusive<u16>, Problem> {
             let right = "it is LOW-HIGH, two port numbers from 1 to 65535, as 40000-40999";
             Problem::of("PORTS", value, "this is no range of ports", right)
         })
+}
+
+fn shared_memory(value: Option<&str>) -> Result<SharedMemory, Problem> {
+    match value.map(str::trim) {
+        None | Some("1") => Ok(SharedMemory::Pull),
+        Some("copy") => Ok(SharedMemory::Copy),
+        Some("0") => Ok(SharedMemory::Off),
+        Some(other) => {
+            let right = "it is 1, 0 or copy";
+            Err(Problem::of("SHM", other, "there is no such way", right))
+        }
+    }
 }
 
 fn peer_timeout(value: Option<&str>) -> Result<Duration, Problem> {
@@ -211,6 +224,7 @@ mod tests {
         assert_eq!(made.settings.links, [(0, "10.77.0.1".parse().unwrap())]);
         assert_eq!(made.settings.key[..3], [0, 1, 2]);
         assert!(made.settings.encrypted && !made.stats);
+        assert_eq!(made.settings.shared_memory, SharedMemory::Pull);
         assert_eq!(made.settings.ports, PORTS);
         assert_eq!(made.settings.peer_timeout, PEER_TIMEOUT);
     }
@@ -223,9 +237,11 @@ mod tests {
             ("PORTS", "40000-40999"),
             ("PEER_TIMEOUT", "0.5"),
             ("STATS", "1"),
+            ("SHM", "0"),
         ]);
         let made = made.expect("is right");
         assert!(!made.settings.encrypted && made.stats);
+        assert_eq!(made.settings.shared_memory, SharedMemory::Off);
         assert_eq!(made.settings.ports, 40_000..=40_999);
         assert_eq!(made.settings.peer_timeout, Duration::from_millis(500));
     }
@@ -251,6 +267,7 @@ mod tests {
             ("PEER_TIMEOUT", "0"),
             ("PEER_TIMEOUT", "soon"),
             ("PEER_TIMEOUT", "NaN"),
+            ("SHM", "no"),
             ("LINKS", "eth7"),
         ] {
             let said = wrong(&[("KEY", KEY), (name, value)]);

@@ -79,12 +79,8 @@ impl Rank {
         let head = Head::Atomic(head);
         // SAFETY: the piece is `operands`.
         let said = unsafe { self.say(now, atomic.peer, FLOW_ATOMICS, &head, &[piece]) };
-        if let Err(error) = said {
-            self.pendings.remove(id);
-            let gone = (atomic.ticket, Ended::Atomic);
-            return self.not_said(now, error, atomic.peer, gone);
-        }
-        Ok(())
+        let gone = (atomic.ticket, Ended::Atomic);
+        self.not_started(now, said, atomic.peer, id, gone)
     }
 
     /// A peer asks for an atomic operation on a region here.
@@ -156,6 +152,9 @@ impl Rank {
         let is_theirs = |p: &Pending| matches!(p, Pending::Atomic { peer, .. } if *peer == from);
         if !self.pendings.get(id).is_some_and(is_theirs) {
             return;
+        }
+        if let Some(slot) = self.peers.get(from).and_then(|entry| entry.slot) {
+            self.answered(slot);
         }
         let Some(Pending::Atomic {
             result,

@@ -29,7 +29,7 @@ pub(super) fn checked_length(pieces: &[Piece]) -> Result<u64, PostError> {
 }
 
 impl Rank {
-    /// As [`Core::send`](crate::Core::send).
+    /// As [`Core::send`].
     ///
     /// # Safety
     /// As there.
@@ -56,7 +56,8 @@ impl Rank {
         }
         let charge = bytes + EAGER_OVERHEAD_BYTES;
         let has_room = entry.eager_out_bytes + charge <= self.settings.unexpected_bytes as u64;
-        if bytes > self.settings.eager_bytes as u64 || !has_room {
+        let is_short = bytes <= self.eager_bytes(now, send.to) as u64;
+        if !is_short || !has_room {
             // SAFETY: as the caller promises.
             return unsafe { self.announce(now, envelope, bytes, send) };
         }
@@ -210,7 +211,7 @@ impl Rank {
         }
     }
 
-    /// As [`Core::receive`](crate::Core::receive).
+    /// As [`Core::receive`].
     pub(super) fn post_receive(&mut self, receive: &Receive<'_>) -> Result<(), PostError> {
         checked_length(receive.pieces)?;
         if receive.multi.is_some() && receive.pieces.len() > 1 {
@@ -266,8 +267,9 @@ impl Rank {
         };
         // SAFETY: the pieces are a posted buffer's, which the program has lent until its completion.
         let copied = unsafe { memory::scatter(&landing.pieces, 0, &buffer[begin..]) } as u64;
-        if let Some(id) = self.peers.get(from).and_then(|entry| entry.id) {
-            self.engine.node.recycle_message(id, buffer);
+        match self.peers.get(from).and_then(|entry| entry.id) {
+            Some(id) => self.engine.node.recycle_message(id, buffer),
+            None => self.recycle(buffer),
         }
         self.consumed(now, from, bytes);
         self.received((from, envelope, bytes), copied, &landing);
@@ -329,7 +331,7 @@ impl Rank {
             bytes: (total, bytes),
             at: landing.at,
             released: landing.released,
-            _buffer: buffer,
+            buffer,
             ticket: landing.ticket,
         });
         let stretch = Stretch {
@@ -380,7 +382,7 @@ impl Rank {
         }
     }
 
-    /// As [`Core::peek`](crate::Core::peek).
+    /// As [`Core::peek`].
     pub(super) fn look_for(&mut self, receive: &Receive<'_>, peek: Peek) {
         self.progress();
         let now = self.engine.now();

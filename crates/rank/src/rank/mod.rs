@@ -1,6 +1,7 @@
 //! The work of an endpoint.
 
 mod atomics;
+mod beside;
 mod lost;
 mod messages;
 mod peers;
@@ -12,20 +13,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 
-use tabane_engine::{Engine, EngineConfig, Host, LinkSpec, LoopTurn, Wait};
-use tabane_io::entropy;
+use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, Wait};
 use tabane_io::poll::{Poller, Ready};
+use tabane_io::{entropy, process};
 use tabane_proto::op::{Get, OpEvent};
 use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
 use tabane_proto::{Event, Guests, LinkId, Node, PeerId, Random, Time};
 
+use crate::local::{Local, PROBE_BYTES};
 use crate::matching::{Arrived, Body, Matching};
 use crate::memory::{Buffer, Buffers};
 use crate::wire::Head;
 use crate::{
     Address, Atomic, Completion, Core, Ended, Failure, LinkStatistics, Lost, OpenError, Peek, Peer,
-    Piece, PostError, Receive, Send, Settings, Source, Statistics, Ticket, Transfer,
+    Piece, PostError, Receive, Send, Settings, SharedMemory, Source, Statistics, Ticket, Transfer,
 };
+use beside::{NoWay, Stream, Way};
 use lost::LostPeers;
 use peers::{OWN, Peers};
 use pending::{Pending, Pendings};
@@ -38,6 +41,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SHARE_FOR: Duration = Duration::from_micros(10);
 /// So many bytes are sent without waiting for more: a few packets, in one call.
 const SHARE_BYTES: usize = 16 * 1024;
+/// The sockets of a rank whose peers are all beside it are tried so often.
+const POLL_EVERY: Duration = Duration::from_micros(20);
+/// Who looks for something of its neighbours in vain for so long gives the processor away each time, if there are not
+/// processors enough for all of them …
+const YIELD_SOON: Duration = Duration::from_micros(5);
+/// … and if there are, as giving it away to something else costs milliseconds (`tabane_engine` looks for as long before it sleeps).
+const YIELD_LATE: Duration = Duration::from_micros(100);
 /// What was posted has so long to arrive when the endpoint is closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Ports that are tried for one that is free on all links.
@@ -49,10 +59,19 @@ const UNFILLED: Ended = Ended::Receive {
     released: true,
 };
 
+/// By which the poller tells that a neighbour has called or rung.
+const TOKEN_NEIGHBOURS: u64 = HOST_TOKENS;
+/// And that who waits is interrupted.
+pub(crate) const TOKEN_INTERRUPT: u64 = HOST_TOKENS + 1;
+
 /// What the engine tells, until it is looked at.
 #[derive(Default)]
 struct Happenings {
     events: VecDeque<Event>,
+    /// A neighbour has called or rung.
+    has_rung: bool,
+    /// There is something to do that nobody wakes for.
+    is_eager: bool,
 }
 
 impl Host for Happenings {
@@ -62,14 +81,16 @@ impl Host for Happenings {
 
     fn frame(&mut self, _: PeerId, _: &mut Vec<u8>) {}
 
-    fn ready(&mut self, _: &mut LoopTurn<'_>, _: Ready) {}
+    fn ready(&mut self, _: &mut LoopTurn<'_>, ready: Ready) {
+        self.has_rung |= ready.token == TOKEN_NEIGHBOURS;
+    }
 
     fn produce(&mut self, _: Time, _: &mut Node) -> bool {
         false
     }
 
     fn before_wait(&mut self, _: &Node, _: &Poller) -> bool {
-        !self.events.is_empty()
+        self.is_eager || !self.events.is_empty()
     }
 
     fn link_changed(&mut self, _: &str) {}
@@ -95,6 +116,16 @@ pub(crate) struct Rank {
     owed: VecDeque<(Peer, u32, Vec<u8>)>,
     /// Gets that there was no room for.
     owed_gets: VecDeque<(Peer, Get)>,
+    /// Endpoints of the same node, and what is under way to them.
+    local: Option<Local>,
+    streams: VecDeque<Stream>,
+    /// Buffers of messages, to be used again.
+    spare: Vec<Vec<u8>>,
+    called_at: Time,
+    polled_at: Time,
+    came_at: Time,
+    /// How many this node has.
+    processors: usize,
     completions: VecDeque<Completion>,
     /// Bytes posted since something was last sent.
     unsent_bytes: usize,
@@ -145,6 +176,10 @@ impl Rank {
         let (mut engine, _) =
             Engine::new(config).map_err(|error| OpenError::Settings(error.to_string()))?;
         engine.node.set_memory(Box::new(Buffers));
+        let local = match settings.shared_memory {
+            SharedMemory::Off => None,
+            _ => open_local(settings, &address, engine.poller(), random.array()),
+        };
         let now = engine.now();
         let mut peers = Peers::default();
         peers.at(&address);
@@ -162,6 +197,13 @@ impl Rank {
             regions: BTreeMap::new(),
             owed: VecDeque::new(),
             owed_gets: VecDeque::new(),
+            local,
+            streams: VecDeque::new(),
+            spare: Vec::new(),
+            called_at: now,
+            polled_at: now,
+            came_at: now,
+            processors: process::processors(),
             completions: VecDeque::new(),
             unsent_bytes: 0,
             sent_at: now,
@@ -198,12 +240,17 @@ impl Rank {
     /// for long.
     pub fn close(&mut self) {
         let until = self.engine.now() + LINGER;
-        while (self.owes() || !self.owed.is_empty()) && self.engine.now() < until {
+        while (self.owes() || self.owes_beside() || !self.owed.is_empty())
+            && self.engine.now() < until
+        {
             let wait = self.before_wait(LINGER);
             let mut ready = Vec::new();
             let poller = Arc::clone(self.engine.poller());
             let _ = wait.wait(&poller, &[], &mut ready);
             self.after_wait(&ready);
+        }
+        if let Some(local) = &mut self.local {
+            local.close();
         }
         let now = self.engine.now();
         self.engine.node.close(now);
@@ -307,7 +354,16 @@ impl Rank {
         head: &Head,
         pieces: &[Piece],
     ) -> Result<(), PostError> {
-        let id = self.meet(now, to).map_err(|_| PostError::NoPeer)?;
+        let id = match self.way(now, to) {
+            Ok(Way::Bundle(id)) => id,
+            Ok(Way::Beside(slot)) => {
+                // SAFETY: as the caller promises.
+                let said = unsafe { self.message_beside(now, slot, head, pieces) };
+                return said.map_err(|_| PostError::Again);
+            }
+            Err(NoWay::Later) => return Err(PostError::Again),
+            Err(NoWay::Gone(_)) => return Err(PostError::NoPeer),
+        };
         let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
         let head = head.write();
         let bytes = head.as_slice().len() + crate::memory::length(pieces).unwrap_or(0) as usize;
@@ -325,6 +381,9 @@ impl Rank {
 
     /// The same for what has to be said, when there is room.
     fn owe(&mut self, now: Time, to: Peer, flow: u32, head: &Head, bytes: &[u8]) {
+        if let Ok(Way::Beside(slot)) = self.way(now, to) {
+            return self.owe_message_beside(slot, head, bytes);
+        }
         let mut copy = bytes.to_vec();
         let piece = Piece {
             base: copy.as_mut_ptr(),
@@ -344,8 +403,14 @@ impl Rank {
 
     fn say_owed(&mut self, now: Time) {
         while let Some((to, flow, whole)) = self.owed.pop_front() {
-            let Ok(id) = self.meet(now, to) else {
-                continue;
+            let id = match self.way(now, to) {
+                Ok(Way::Bundle(id)) => id,
+                Ok(Way::Beside(slot)) => {
+                    self.owe_whole_beside(slot, &whole);
+                    continue;
+                }
+                Err(NoWay::Later) => return self.owed.push_front((to, flow, whole)),
+                Err(NoWay::Gone(_)) => continue,
             };
             let fill = |unit: &mut Vec<u8>| unit.extend_from_slice(&whole);
             let node = &mut self.engine.node;
@@ -384,6 +449,11 @@ impl Rank {
             // Nothing reads from or writes to the buffers of what is under way after this.
             self.engine.node.remove_peer(now, id);
             self.peers.set_id(peer, None);
+        }
+        let slot = self.peers.get(peer).and_then(|entry| entry.slot);
+        if let (Some(local), Some(slot)) = (&mut self.local, slot) {
+            local.part(slot);
+            self.peers.set_slot(peer, None);
         }
         self.owed.retain(|(to, ..)| *to != peer);
         self.owed_gets.retain(|(of, _)| *of != peer);
@@ -434,6 +504,19 @@ impl Rank {
             false => Source::Stranger(peer),
         }
     }
+}
+
+/// Has others of this node find the endpoint. Where that cannot be, they come over the loopback device.
+fn open_local(
+    settings: &Settings,
+    address: &Address,
+    poller: &Poller,
+    probe: [u8; PROBE_BYTES],
+) -> Option<Local> {
+    let pulls = settings.shared_memory == SharedMemory::Pull;
+    let local = Local::open(&settings.key, address, probe, pulls).ok()?;
+    local.register(poller, TOKEN_NEIGHBOURS).ok()?;
+    Some(local)
 }
 
 /// A port that is free on all links that are there.
@@ -560,7 +643,14 @@ impl Core for Rank {
 
     fn progress(&mut self) {
         let now = self.engine.now();
-        self.engine.poll(now, &mut self.host);
+        let came = self.take_beside(now);
+        // Whoever has only neighbours, or just heard of one, can wait for the links.
+        let is_far = !came && self.peers.met().next().is_some();
+        if self.local.is_none() || is_far || now.since(self.polled_at) >= POLL_EVERY {
+            self.polled_at = now;
+            self.engine.poll(now, &mut self.host);
+        }
+        self.make_way(now, came || !self.host.events.is_empty());
         self.digest(now);
     }
 
@@ -586,6 +676,11 @@ impl Core for Rank {
                 failures: self.link_failures[status.id.index()],
             });
         }
+        if let Some(local) = &self.local {
+            all.peers += local.iter().count();
+            all.local_sent_bytes = local.sent_bytes;
+            all.local_received_bytes = local.received_bytes;
+        }
         for (_, id) in self.peers.met() {
             let Some(stats) = self.engine.node.peer_stats(id) else {
                 continue;
@@ -606,6 +701,23 @@ impl Core for Rank {
 }
 
 impl Rank {
+    /// A neighbour may wait for the very processor on which this rank looks in vain for its message: sooner where they outnumber
+    /// the processors.
+    fn make_way(&mut self, now: Time, came: bool) {
+        if came {
+            self.came_at = now;
+            return;
+        }
+        let neighbours = self.local.as_ref().map_or(0, Local::count);
+        let patience = match neighbours < self.processors {
+            true => YIELD_LATE,
+            false => YIELD_SOON,
+        };
+        if neighbours > 0 && now.since(self.came_at) >= patience {
+            std::thread::yield_now();
+        }
+    }
+
     /// Acts on what the engine has told.
     pub(crate) fn digest(&mut self, now: Time) {
         while let Some(event) = self.host.events.pop_front() {
@@ -620,6 +732,7 @@ impl Rank {
             }
         }
         if now.since(self.looked_at) >= LOOK_EVERY {
+            self.look_beside(now);
             self.looked_at = now;
             self.look_after(now);
         }
@@ -633,6 +746,8 @@ impl Rank {
     /// How to wait for what comes, for so long at most.
     pub(crate) fn before_wait(&mut self, patience: Duration) -> Wait {
         let patience = patience.min(LOOK_EVERY);
+        let may_sleep = self.local.as_mut().is_none_or(Local::sleep);
+        self.host.is_eager = !may_sleep || self.has_more();
         self.engine.before_wait(&mut self.host, Some(patience))
     }
 
@@ -640,6 +755,10 @@ impl Rank {
     pub(crate) fn after_wait(&mut self, ready: &[Ready]) {
         let now = self.engine.now();
         self.engine.after_wait(&mut self.host, now, ready);
+        if core::mem::take(&mut self.host.has_rung) {
+            self.on_rung(now);
+        }
+        self.take_beside(now);
         self.digest(now);
     }
 }

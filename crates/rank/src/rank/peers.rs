@@ -8,6 +8,7 @@ use tabane_proto::link::PathState;
 use tabane_proto::{LinkId, PeerConfig, PeerId, Time};
 
 use super::Rank;
+use super::beside::{NoWay, Way};
 use crate::{Address, Failure, Peer};
 
 /// Another endpoint.
@@ -15,6 +16,10 @@ pub(super) struct Entry {
     pub address: Address,
     /// The node's number for it, once it was spoken with.
     pub id: Option<PeerId>,
+    /// Where it is among the neighbours, if it has a ring hither or hence.
+    pub slot: Option<usize>,
+    /// By which way it is reached was decided.
+    pub is_way_chosen: bool,
     /// The program has named it.
     pub is_named: bool,
     /// It is gone, for this reason. It does not come back: what starts at its address is another one.
@@ -50,6 +55,8 @@ impl Peers {
         self.entries.push(Entry {
             address: *address,
             id: None,
+            slot: None,
+            is_way_chosen: false,
             is_named: false,
             gone: None,
             silent_since: None,
@@ -85,22 +92,42 @@ impl Peers {
         }
     }
 
-    /// Those that were spoken with.
+    /// The peer is this neighbour, or none any more.
+    pub fn set_slot(&mut self, peer: Peer, slot: Option<usize>) {
+        if let Some(entry) = self.entries.get_mut(peer.0 as usize) {
+            entry.slot = slot;
+        }
+    }
+
+    /// The same; and that is how it is reached, or it is by the bundle.
+    pub fn choose(&mut self, peer: Peer, slot: Option<usize>) {
+        self.set_slot(peer, slot);
+        if let Some(entry) = self.entries.get_mut(peer.0 as usize) {
+            entry.is_way_chosen = true;
+        }
+    }
+
+    /// Those that were spoken with over links.
     pub fn met(&self) -> impl Iterator<Item = (Peer, PeerId)> + '_ {
         self.by_id.iter().map(|(id, peer)| (*peer, *id))
     }
 }
 
 impl Rank {
+    /// Whether an address is one of the same node: it has a link in common. It may still be in another network namespace.
+    pub(super) fn is_of_this_node(&self, address: &Address) -> bool {
+        let (links, own) = (address.links(), self.address.links());
+        let is_here = |(a, b): (&Option<SocketAddr>, &Option<SocketAddr>)| {
+            a.zip(*b).is_some_and(|(a, b)| a.ip() == b.ip())
+        };
+        links.iter().zip(&own).any(is_here)
+    }
+
     /// Where a peer's links are, as far as this endpoint reaches them. One on the same node is reached by the loopback device
     /// only: what is sent to an own address does not come in by the device that has it.
     pub(super) fn reachable(&self, address: &Address) -> [Option<SocketAddr>; LINKS_MAX] {
         let links = address.links();
-        let own = self.address.links();
-        let is_here = |(a, b): (&Option<SocketAddr>, &Option<SocketAddr>)| {
-            a.zip(*b).is_some_and(|(a, b)| a.ip() == b.ip())
-        };
-        match (links.iter().zip(&own).any(is_here), self.loopback) {
+        match (self.is_of_this_node(address), self.loopback) {
             (true, Some(LinkId(number))) => {
                 let port = links.iter().flatten().next().map_or(0, SocketAddr::port);
                 let mut only = [None; LINKS_MAX];
@@ -173,6 +200,7 @@ impl Rank {
             .collect();
         let owed = (self.peers.met()).filter(|(_, id)| node.has_unacknowledged(*id));
         wanted.extend(owed.map(|(peer, _)| peer));
+        wanted.extend(self.unread_beside());
         wanted.sort_unstable();
         wanted.dedup();
         self.see_off(now, &wanted);
@@ -180,9 +208,11 @@ impl Rank {
             if peer == OWN {
                 continue;
             }
-            match self.meet(now, peer) {
-                Ok(id) => self.look_at(now, peer, id),
-                Err(why) => self.lose(now, peer, why),
+            match self.way(now, peer) {
+                Ok(Way::Beside(slot)) => self.look_at_beside(now, peer, slot),
+                Ok(Way::Bundle(id)) => self.look_at(now, peer, id),
+                Err(NoWay::Gone(why)) => self.lose(now, peer, why),
+                Err(NoWay::Later) => {}
             }
         }
     }

@@ -26,7 +26,7 @@ pub(super) enum Pending {
         at: *mut u8,
         released: bool,
         /// Where the bytes go: kept until they are there.
-        _buffer: Box<Buffer>,
+        buffer: Box<Buffer>,
         ticket: Ticket,
     },
     /// A write to, or a read of, a peer's region.
@@ -35,7 +35,7 @@ pub(super) enum Pending {
         ended: Ended,
         bytes: u64,
         /// The bytes, or where they go: kept until it is over.
-        _buffer: Box<Buffer>,
+        buffer: Box<Buffer>,
         ticket: Ticket,
     },
     /// An atomic operation.
@@ -51,6 +51,31 @@ pub(super) enum Pending {
 unsafe impl Send for Pending {}
 
 impl Pending {
+    /// Where the bytes of a get go.
+    fn getting(&self) -> Option<&Buffer> {
+        match self {
+            Pending::Fetching { buffer, .. }
+            | Pending::Transfer {
+                ended: Ended::Read,
+                buffer,
+                ..
+            } => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a put.
+    fn giving(&self) -> Option<&Buffer> {
+        match self {
+            Pending::Transfer {
+                ended: Ended::Write,
+                buffer,
+                ..
+            } => Some(buffer),
+            _ => None,
+        }
+    }
+
     /// Whose answer it waits for.
     pub fn peer(&self) -> Peer {
         match self {
@@ -87,6 +112,18 @@ impl Pendings {
         self.slots
             .get(self.slot(number)?)
             .map(|(_, pending)| pending)
+    }
+
+    /// Where the bytes of a get from this peer go.
+    pub fn getting(&self, number: u64, from: Peer) -> Option<&Buffer> {
+        let pending = self.get(number).filter(|pending| pending.peer() == from);
+        pending.and_then(Pending::getting)
+    }
+
+    /// The bytes of a put to this peer.
+    pub fn giving(&self, number: u64, to: Peer) -> Option<&Buffer> {
+        let pending = self.get(number).filter(|pending| pending.peer() == to);
+        pending.and_then(Pending::giving)
     }
 
     /// The same, taken out.

@@ -4,6 +4,7 @@ use tabane_proto::Time;
 use tabane_proto::op::{Get, OpError, Put, Region};
 use tabane_proto::wire::{MemoryStatus, PutTarget, Stretch};
 
+use super::beside::{NoWay, Way};
 use super::messages::checked_length;
 use super::peers::OWN;
 use super::{Pending, Rank};
@@ -61,7 +62,7 @@ impl Rank {
         Ok(())
     }
 
-    /// A part of a region of this endpoint's own.
+    /// A part of a region of this endpoint's own, or of a message that it has announced.
     pub(super) fn own_part(
         &self,
         stretch: &Stretch,
@@ -70,12 +71,8 @@ impl Rank {
         let region = self.engine.node.region(stretch.key);
         let region = region.ok_or(MemoryStatus::BadKey)?;
         let skip = region.admits(stretch, writes)?;
-        let buffer = (self.regions.get(&stretch.key)).ok_or(MemoryStatus::BadKey)?;
-        Ok(Buffer::part(
-            buffer.pieces(),
-            skip as usize,
-            stretch.total as usize,
-        ))
+        // SAFETY: regions are deregistered before their buffers are dropped.
+        Ok(unsafe { Buffer::part_of(region.handle, skip as usize, stretch.total as usize) })
     }
 
     /// As [`Core::write`](crate::Core::write).
@@ -109,20 +106,12 @@ impl Rank {
             return Ok(());
         }
         let now = self.engine.now();
-        let id = match self.meet(now, transfer.peer) {
-            Ok(id) => id,
-            Err(_) => {
-                let gone = (ticket, Ended::Write);
-                return self.not_said(now, PostError::NoPeer, transfer.peer, gone);
-            }
-        };
-        let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
         let handle = buffer.handle();
         let token = self.pendings.insert(Pending::Transfer {
             peer: transfer.peer,
             ended: Ended::Write,
             bytes,
-            _buffer: buffer,
+            buffer,
             ticket,
         });
         let put = Put {
@@ -133,12 +122,53 @@ impl Rank {
             },
             token,
         };
-        if let Err(error) = self.engine.node.put(now, id, put) {
-            self.pendings.remove(token);
-            return Err(post_error(error));
+        let begun = self.start(now, transfer.peer, bytes as usize, |rank, way| match way {
+            Way::Bundle(id) => rank.engine.node.put(now, id, put),
+            Way::Beside(slot) => rank.put_beside(now, (transfer.peer, slot), &put),
+        });
+        self.not_started(now, begun, transfer.peer, token, (ticket, Ended::Write))
+    }
+
+    /// Has something begun with a peer, by the way that leads there.
+    fn start(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        bytes: usize,
+        begin: impl FnOnce(&mut Rank, Way) -> Result<(), OpError>,
+    ) -> Result<(), PostError> {
+        let way = self.way(now, peer).map_err(|no| match no {
+            NoWay::Later => PostError::Again,
+            NoWay::Gone(_) => PostError::NoPeer,
+        })?;
+        let is_quiet = match way {
+            Way::Bundle(id) => self.engine.node.in_flight_bytes(id) == 0,
+            Way::Beside(_) => false,
+        };
+        begin(self, way).map_err(post_error)?;
+        if let Way::Bundle(_) = way {
+            self.posted(now, bytes + 64, is_quiet);
         }
-        self.posted(now, bytes as usize + 64, is_quiet);
         Ok(())
+    }
+
+    /// If something was not begun, it is not under way.
+    pub(super) fn not_started(
+        &mut self,
+        now: Time,
+        begun: Result<(), PostError>,
+        peer: Peer,
+        token: u64,
+        gone: (Ticket, Ended),
+    ) -> Result<(), PostError> {
+        let Err(error) = begun else {
+            return Ok(());
+        };
+        match self.pendings.remove(token) {
+            Some(_) => self.not_said(now, error, peer, gone),
+            // Its peer was lost meanwhile, and that was told.
+            None => Ok(()),
+        }
     }
 
     /// As [`Core::read`](crate::Core::read).
@@ -160,21 +190,13 @@ impl Rank {
             return Ok(());
         }
         let now = self.engine.now();
-        let id = match self.meet(now, transfer.peer) {
-            Ok(id) => id,
-            Err(_) => {
-                let gone = (ticket, Ended::Read);
-                return self.not_said(now, PostError::NoPeer, transfer.peer, gone);
-            }
-        };
         let buffer = Buffer::of(transfer.pieces);
         let handle = buffer.handle();
-        let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
         let token = self.pendings.insert(Pending::Transfer {
             peer: transfer.peer,
             ended: Ended::Read,
             bytes,
-            _buffer: buffer,
+            buffer,
             ticket,
         });
         let get = Get {
@@ -182,29 +204,36 @@ impl Rank {
             handle,
             token,
         };
-        if let Err(error) = self.engine.node.get(now, id, get) {
-            self.pendings.remove(token);
-            return Err(post_error(error));
+        let begun = self.start(now, transfer.peer, 0, |rank, way| {
+            rank.get_by(now, way, get)
+        });
+        self.not_started(now, begun, transfer.peer, token, (ticket, Ended::Read))
+    }
+
+    fn get_by(&mut self, now: Time, way: Way, get: Get) -> Result<(), OpError> {
+        match way {
+            Way::Bundle(id) => self.engine.node.get(now, id, get),
+            Way::Beside(slot) => self.get_beside(now, slot, &get),
         }
-        self.posted(now, 64, is_quiet);
-        Ok(())
     }
 
     /// Begins a get of this endpoint's own; if there is no room, when there is.
     pub(super) fn begin_get(&mut self, now: Time, peer: Peer, token: u64, get: Get) {
-        let id = match self.meet(now, peer) {
-            Ok(id) => id,
-            Err(why) => {
+        let way = match self.way(now, peer) {
+            Ok(way) => way,
+            Err(NoWay::Later) => return self.owed_gets.push_back((peer, get)),
+            Err(NoWay::Gone(why)) => {
                 if let Some(pending) = self.pendings.remove(token) {
                     self.fail(pending, why);
                 }
                 return;
             }
         };
-        match self.engine.node.get(now, id, get) {
-            Ok(()) => self.posted(now, 64, true),
-            Err(OpError::Full) => self.owed_gets.push_back((peer, get)),
-            Err(_) => self.lose(now, peer, Failure::PeerGone),
+        match (self.get_by(now, way, get), way) {
+            (Ok(()), Way::Bundle(_)) => self.posted(now, 64, true),
+            (Ok(()), Way::Beside(_)) => {}
+            (Err(OpError::Full), _) => self.owed_gets.push_back((peer, get)),
+            (Err(_), _) => self.lose(now, peer, Failure::PeerGone),
         }
     }
 

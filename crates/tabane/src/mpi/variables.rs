@@ -8,13 +8,14 @@ use std::path::Path;
 use tabane_fi::environment::names_us;
 
 /// The variables of the provider, which all ranks need.
-const OF_PROVIDER: [&str; 7] = [
+const OF_PROVIDER: [&str; 8] = [
     "TABANE_LINKS",
     "TABANE_KEY_FILE",
     "TABANE_KEY",
     "TABANE_WIRE",
     "TABANE_PORTS",
     "TABANE_PEER_TIMEOUT",
+    "TABANE_SHM",
     "TABANE_STATS",
 ];
 /// Of libfabric, which they need too.
