@@ -187,7 +187,7 @@ fn base(have: InterfaceAddress) -> Ipv6Addr {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A device that is connected, with such addresses.

@@ -1,6 +1,6 @@
 //! What the environment says: which links, which key. The same for every door (libfabric, VIPL).
 
-mod links;
+pub mod links;
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -69,7 +69,7 @@ pub fn here(
 ///
 /// # Errors
 /// One of them is wrong, or there is no key.
-fn configure(
+pub fn configure(
     variable: &dyn Fn(&str) -> Option<String>,
     interfaces: &[Interface],
     cluster_file: &Path,
