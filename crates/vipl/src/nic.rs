@@ -175,7 +175,7 @@ fn door_port() -> Outcome<u16> {
     };
     let port = value.trim().parse::<u16>().ok().filter(|port| *port > 0);
     port.ok_or_else(|| {
-        let right = "it is the number of a UDP port, the first of 32, the same for all of the job";
+        let right = "it is the number of a UDP port, the first of 64, the same for all of the job";
         guard::say(&Problem::of("VI_PORT", &value, "this is no port", right).0);
         ERROR_RESOURCE
     })

@@ -30,7 +30,7 @@ use crate::nic::Nic;
 /// The first port that doors have, unless `TABANE_VI_PORT` says another.
 pub const PORT: u16 = 7580;
 /// Doors of a node at most.
-pub const DOORS_MAX: u16 = 32;
+pub const DOORS_MAX: u16 = 64;
 
 /// The beginning of each datagram: what it is, and of which version.
 const MAGIC: [u8; 4] = *b"tVI1";
