@@ -175,7 +175,7 @@ fn door_port() -> Outcome<u16> {
     };
     let port = value.trim().parse::<u16>().ok().filter(|port| *port > 0);
     port.ok_or_else(|| {
-        let right = "it is the number of a UDP port, the first of 32, the same for all of the job";
+        let right = "it is the number of a UDP port, the first of 64, the same for all of the job";
         guard::say(&Problem::of("VI_PORT", &value, "this is no port", right).0);
         ERROR_RESOURCE
     })
@@ -238,23 +238,23 @@ impl Nic {
             threads: Mutex::default(),
             prints: configuration.stats,
         });
-        nic.start(|threads| &mut threads.service, Nic::serve)?;
+        nic.start(|threads| &mut threads.service, || Ok(Nic::serve))?;
         close_at_exit();
         let mut nics = NICS.write().unwrap_or_else(PoisonError::into_inner);
         nics.insert(number, Arc::clone(&nic));
         Ok(nic.handle(Kind::Nic, 0))
     }
 
-    /// Starts one of its threads, if it does not run.
-    fn start(
+    /// Starts one of its threads, if it does not run. What it does is made here, where an error can be told.
+    fn start<L: FnOnce(&Nic) + Send + 'static>(
         self: &Arc<Nic>,
         which: fn(&mut Threads) -> &mut Option<JoinHandle<()>>,
-        life: fn(&Nic),
+        life: impl FnOnce() -> Outcome<L>,
     ) -> Outcome<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = which(&mut threads);
         if thread.is_none() {
-            let nic = Arc::clone(self);
+            let (nic, life) = (Arc::clone(self), life()?);
             let builder = thread::Builder::new().name("tabane-vi".into());
             let spawned = builder.spawn(move || life(&nic));
             *thread = Some(spawned.map_err(|_| ERROR_RESOURCE)?);
@@ -265,11 +265,12 @@ impl Nic {
     /// Looks for other processes from now on.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started, or no descriptor is left.
     pub fn seek(self: &Arc<Nic>) -> Outcome<()> {
-        self.start(|threads| &mut threads.rendezvous, Rendezvous::run)?;
-        self.rendezvous.wake.notify();
-        Ok(())
+        self.start(
+            |threads| &mut threads.rendezvous,
+            || self.rendezvous.life().map_err(|_| ERROR_RESOURCE),
+        )
     }
 
     /// Is found by other processes from now on.

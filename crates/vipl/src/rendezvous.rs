@@ -30,7 +30,7 @@ use crate::nic::Nic;
 /// The first port that doors have, unless `TABANE_VI_PORT` says another.
 pub const PORT: u16 = 7580;
 /// Doors of a node at most.
-pub const DOORS_MAX: u16 = 32;
+pub const DOORS_MAX: u16 = 64;
 
 /// The beginning of each datagram: what it is, and of which version.
 const MAGIC: [u8; 4] = *b"tVI1";
@@ -260,27 +260,12 @@ impl Rendezvous {
     }
 
     /// The thread's life.
-    pub fn run(nic: &Nic) {
-        let own = &nic.rendezvous;
-        let Ok(mut asker) = Asker::new(&own.wake) else {
-            return guard::say("no descriptor is left to look for other processes with");
-        };
-        while !own.ends.load(Ordering::Acquire) {
-            own.wake.clear();
-            let new = {
-                let mut doors = own.doors.lock().unwrap_or_else(PoisonError::into_inner);
-                core::mem::take(&mut doors.new)
-            };
-            if new.into_iter().any(|door| asker.add(door).is_err()) {
-                guard::say("no descriptor is left to be found at");
-            }
-            let (questions, next) = nic.questions();
-            for question in questions {
-                asker.ask(nic, question);
-            }
-            asker.wait(next);
-            asker.read(nic);
-        }
+    ///
+    /// # Errors
+    /// No descriptor is left for it.
+    pub fn life(&self) -> io::Result<impl FnOnce(&Nic) + Send + use<>> {
+        let asker = Asker::new(&self.wake)?;
+        Ok(|nic: &Nic| asker.live(nic))
     }
 }
 
@@ -315,6 +300,27 @@ impl Asker {
             }
         }
         Ok(asker)
+    }
+
+    fn live(mut self, nic: &Nic) {
+        let rendezvous = &nic.rendezvous;
+        while !rendezvous.ends.load(Ordering::Acquire) {
+            rendezvous.wake.clear();
+            let new = {
+                let doors = rendezvous.doors.lock();
+                let mut doors = doors.unwrap_or_else(PoisonError::into_inner);
+                core::mem::take(&mut doors.new)
+            };
+            if new.into_iter().any(|door| self.add(door).is_err()) {
+                guard::say("no descriptor is left to be found at");
+            }
+            let (questions, next) = nic.questions();
+            for question in questions {
+                self.ask(nic, question);
+            }
+            self.wait(next);
+            self.read(nic);
+        }
     }
 
     fn add(&mut self, socket: UdpSocket) -> io::Result<()> {

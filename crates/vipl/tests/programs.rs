@@ -66,6 +66,20 @@ fn what_was_sent_arrives_though_the_program_ends() {
 }
 
 #[test]
+fn where_no_port_is_left_nobody_is_waited_for() {
+    let workshop = Workshop::new();
+    let program = workshop.program(C99, &package("tests/c/doors.c"), "doors");
+    let mut command = Command::new(program);
+    // An address that nobody else uses, and the last port that there is.
+    let alone = [("TABANE_LINKS", "127.7.7.7"), ("TABANE_VI_PORT", "65535")];
+    let said = command.envs(ENVIRONMENT).envs(alone).output();
+    let said = said.expect("runs");
+    let line = String::from_utf8(said.stderr).expect("is text");
+    assert!(said.status.success(), "{}: {line}", said.status);
+    assert!(line.contains("TABANE_VI_PORT"), "{line}");
+}
+
+#[test]
 fn what_the_environment_says_wrong_is_said_in_a_line() {
     let workshop = Workshop::new();
     let program = workshop.program(C99, &package("tests/c/open.c"), "open");

@@ -69,7 +69,7 @@ pub fn here(
 ///
 /// # Errors
 /// One of them is wrong, or there is no key.
-fn configure(
+pub fn configure(
     variable: &dyn Fn(&str) -> Option<String>,
     interfaces: &[Interface],
     cluster_file: &Path,

@@ -113,11 +113,13 @@ unsafe fn request(
     // SAFETY: as above.
     let places = unsafe { (local(nic, from)?, Place::read(to, None)?) };
     nic.with(|state, _| state.vi(vi).map(|_| ()))?;
-    if is_peer {
-        nic.open_door()?;
+    match is_peer {
+        true => nic.open_door()?,
+        false => nic.seek()?,
     }
     nic.with(|state, _| state.request(vi, places, until, is_peer))?;
-    nic.seek()
+    nic.rendezvous.wake.notify();
+    Ok(())
 }
 
 /// How connecting a VI has ended, if it has: that is told once.
