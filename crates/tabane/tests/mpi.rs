@@ -69,6 +69,11 @@ impl Site {
 
     /// `tabane mpi -- mpirun` of so many ranks on each of both nodes.
     fn mpirun(&self, slots: usize, program: &Path) -> Command {
+        self.mpirun_with(slots, &[], program)
+    }
+
+    /// The same with more words for `mpirun`.
+    fn mpirun_with(&self, slots: usize, also: &[&str], program: &Path) -> Command {
         let hosts = [0, 1].map(|node| format!("{}:{slots}", self.lab.address(node, 0)));
         let mut mpirun = self.lab.command(0, env!("CARGO_BIN_EXE_tabane"));
         mpirun
@@ -89,7 +94,8 @@ impl Site {
             mpirun.args(["--mca", name, value]);
         }
         // Beside other tests a rank may not run for seconds.
-        mpirun.env("TABANE_PEER_TIMEOUT", "30").arg(program);
+        mpirun.env("TABANE_PEER_TIMEOUT", "30");
+        mpirun.args(also).arg(program);
         mpirun
     }
 
@@ -164,9 +170,10 @@ fn a_job_uses_both_links() {
 #[test]
 fn several_ranks_on_each_node_reach_each_other() {
     let site = Site::new(1000);
-    for program in ["exchange", "everybody"] {
+    // What the user hands on to them changes nothing.
+    for (program, also) in [("exchange", &["-x", "HOME"][..]), ("everybody", &[])] {
         let program = site.build(program);
-        let said = well("mpirun", site.mpirun(2, &program));
+        let said = well("mpirun", site.mpirun_with(2, also, &program));
         assert_eq!(said.matches("all of it").count(), 4, "{said}");
     }
 }

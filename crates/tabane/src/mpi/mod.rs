@@ -15,6 +15,7 @@ use tabane_cluster::{ClusterKey, DEFAULT_PATH, plain};
 use tabane_fi::environment::{self, Problem, links};
 
 use crate::{cli, exit_codes, run};
+use installed::{Kind, Mpi};
 use variables::Environment;
 
 /// Arguments of `tabane mpi`.
@@ -46,12 +47,13 @@ type Refusal = (String, u8);
 /// Becomes the launcher; returns only if that fails, or is not asked for, with the exit code.
 pub fn run(args: &MpiArgs) -> u8 {
     match prepare(args) {
-        Ok(environment) => {
+        Ok((environment, _)) if args.print => {
             warn_of_links(&environment);
-            match args.print {
-                true => cli::print(&environment.shown()),
-                false => run::become_program(&args.launcher, environment.set()),
-            }
+            cli::print(&environment.shown())
+        }
+        Ok((environment, launcher)) => {
+            warn_of_links(&environment);
+            run::become_program(&launcher, environment.set())
         }
         Err((message, code)) => {
             cli::failure(message);
@@ -63,7 +65,7 @@ pub fn run(args: &MpiArgs) -> u8 {
 /// Why a job would not start on this node, though it was asked for nothing yet; for `tabane doctor`.
 pub fn trouble() -> Option<String> {
     let environment = match prepare(&MpiArgs::default()) {
-        Ok(environment) => environment,
+        Ok((environment, _)) => environment,
         Err((message, _)) => return Some(message),
     };
     links_here(&environment).err().map(|Problem(line)| line)
@@ -74,20 +76,19 @@ pub fn is_wanted() -> bool {
     environment::is_wanted()
 }
 
-/// What is to be set.
+/// What is to be set, and the launcher's words.
 ///
 /// # Errors
 /// The first thing that would keep ranks from starting.
-fn prepare(args: &MpiArgs) -> Result<Environment, Refusal> {
+fn prepare(args: &MpiArgs) -> Result<(Environment, Vec<OsString>), Refusal> {
     let wrong = |message| (message, exit_codes::CONFIGURATION);
     let failed = |message| (message, exit_codes::FAILURE);
-    if let Some(launcher) = args.launcher.first() {
-        let found = installed::launcher(Path::new(launcher));
-        if let Some(obstacle) = found.as_ref().and_then(installed::Mpi::obstacle) {
-            return Err(failed(obstacle));
-        }
-        variables::check_words(&args.launcher).map_err(wrong)?;
+    let launcher = args.launcher.first().map(Path::new);
+    let mpi = launcher.and_then(installed::launcher);
+    if let Some(obstacle) = mpi.as_ref().and_then(Mpi::obstacle) {
+        return Err(failed(obstacle));
     }
+    variables::check_words(&args.launcher).map_err(wrong)?;
     let library = library::find(args.library.as_deref()).map_err(failed)?;
     let mut environment = Environment::new(|name| std::env::var(name).ok());
     environment.look_in(&library);
@@ -108,8 +109,13 @@ fn prepare(args: &MpiArgs) -> Result<Environment, Refusal> {
     let variable = |name: &str| environment.of_provider(name);
     environment::with_links(&variable, Path::new(DEFAULT_PATH), Vec::new())
         .map_err(|Problem(line)| wrong(line))?;
+    let is_open_mpi = mpi.is_some_and(|mpi| mpi.kind == Kind::OpenMpi);
+    if is_open_mpi && args.launcher.iter().any(|word| word == "-x") {
+        let launcher = environment.forward_by_words(&args.launcher);
+        return Ok((environment, launcher));
+    }
     environment.forward();
-    Ok(environment)
+    Ok((environment, args.launcher.clone()))
 }
 
 /// Warns of what keeps ranks from running on this node, which need not be one of those that they are to run on.

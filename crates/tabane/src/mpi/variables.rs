@@ -165,16 +165,30 @@ impl Environment {
     pub fn forward(&mut self) {
         let given = self.value(FORWARDED).unwrap_or_default();
         let mut names: Vec<_> = given.split(SEPARATOR).map(str::to_owned).collect();
-        let ours = OF_LIBFABRIC.iter().chain(&OF_PROVIDER);
-        let others = OF_PROVIDER.iter().map(|name| format!("FI_{name}"));
-        for name in ours.map(|name| (*name).to_owned()).chain(others) {
+        for name in self.needed() {
             let is_named = |known: &String| known.split('=').next() == Some(&name);
-            if self.value(&name).is_some() && !names.iter().any(is_named) {
+            if !names.iter().any(is_named) {
                 names.push(name);
             }
         }
         names.retain(|name| !name.is_empty());
         self.put(FORWARDED, &names.join(SEPARATOR));
+    }
+
+    /// The same where the user hands on something as well, by `-x`: Open MPI 4 does not take both ways at once.
+    pub fn forward_by_words(&self, launcher: &[OsString]) -> Vec<OsString> {
+        let ours = self.needed().flat_map(|name| ["-x".to_owned(), name]);
+        let (program, arguments) = launcher.split_at(1.min(launcher.len()));
+        let program = program.iter().cloned().chain(ours.map(OsString::from));
+        program.chain(arguments.iter().cloned()).collect()
+    }
+
+    /// The names of what ranks need, and Open MPI does not know.
+    fn needed(&self) -> impl Iterator<Item = String> {
+        let ours = OF_LIBFABRIC.iter().chain(&OF_PROVIDER);
+        let others = OF_PROVIDER.iter().map(|name| format!("FI_{name}"));
+        let names = ours.map(|name| (*name).to_owned()).chain(others);
+        names.filter(|name| self.value(name).is_some())
     }
 
     /// What is to be set.
@@ -321,6 +335,16 @@ mod tests {
             "HOME;TABANE_LINKS=eth1;FI_PROVIDER_PATH;FI_PROVIDER;FI_TABANE_PORTS"
         );
         assert_eq!(environment.of_provider("PORTS").unwrap(), "40000-40999");
+    }
+
+    #[test]
+    fn beside_what_the_user_hands_on_names_are_words() {
+        let mut environment = empty();
+        environment.put_secret("TABANE_KEY", "00ff");
+        environment.put("FI_PROVIDER", "tabane");
+        let words = environment.forward_by_words(&words("mpirun -x HOME ./it -x"));
+        let expected = "mpirun -x FI_PROVIDER -x TABANE_KEY -x HOME ./it -x";
+        assert_eq!(words.join(" ".as_ref()), expected);
     }
 
     #[test]

@@ -162,3 +162,15 @@ fn ip(cluster: &Cluster, words: &str) {
     let words: Vec<&str> = words.split(' ').collect();
     run(cluster, 0, "ip", &words);
 }
+
+#[test]
+fn a_variable_that_keeps_jobs_of_mpi_from_starting() {
+    let cluster = cluster();
+    let words = ["env", "TABANE_LINKS=eth77"];
+    let mut command = tabane_behind(&cluster, 0, &words, "doctor");
+    command.args(["--json", "--seconds", "1"]);
+    let said = diagnose(command);
+    let finding = said.only("mpi_not_ready", &[]);
+    let line = finding["evidence"][0].as_str().expect("is text");
+    assert!(line.contains("TABANE_LINKS=eth77"), "{line}");
+}
