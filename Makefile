@@ -67,7 +67,7 @@ soak-sim: setup ## SCHEDULES=1000000 SEED=0: fault schedules in the simulator
 
 soak-lab: ## MINUTES=30 SEED=(any): clusters of unmodified programs, then random faults in the lab under others
 	@tools/setup.sh soak
-	cargo test --quiet -p tabane --test clusters --test failing_calls_all --test mpi -- --test-threads 1
+	cargo test --quiet -p tabane --test clusters --test failing_calls_all -- --test-threads 1
 	$(LAB_SOAK) --links 3 $(ARGS)
 
 soak-busy: setup ## MINUTES=30: the same without faults, all processors kept busy

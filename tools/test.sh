@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 SCHEDULES=${SCHEDULES:-10000}
 SEED=${SEED:-0}
-ONCE=${ONCE-programs soak doctor mptcp}
+ONCE=${ONCE-programs soak doctor mptcp mpi}
 AT_ONCE=${AT_ONCE:-$(nproc)}
 # A test that hangs is a failure, not the end of the machine's lease.
 STEP_MAX=20m
