@@ -24,9 +24,10 @@ STEP_MAX=20m
 SYSTEM_CRATES='crates/capi crates/cluster crates/library crates/io crates/engine crates/tabane crates/vipl lab bench'
 # Programs of tests that take longest: they begin first.
 LONG='programs soak'
-# Those beside which nothing may run, not even the simulator: they judge how long somebody waits for an answer, or
+# Those beside which nothing may run, not even the simulator: they judge how long somebody waits for an answer, want a
+# processor for each rank, or
 # bind the same port again the moment that another program has left it.
-ALONE='doctor run slow_links'
+ALONE='doctor run slow_links mpi'
 
 scratch=$(mktemp -d)
 chmod 755 "$scratch"
