@@ -76,6 +76,7 @@ soak-busy: setup ## MINUTES=30: the same without faults, all processors kept bus
 bench: ## tabane beside TCP, MPTCP and balance-rr; ARGS='--help' has what can be chosen
 	@tools/setup.sh bench
 	cargo build --quiet --release -p tabane -p tabane-sim -p tabane-fabric
+	cargo build --quiet --release -p tabane-rank --example exchange
 	cargo run --quiet --release -p tabane-bench --bin bench -- $(ARGS)
 
 figures: ## figures/ and docs/plots, of one run of this commit: hours

@@ -109,6 +109,11 @@ pub enum Helper {
         #[command(flatten)]
         transport: Transport,
     },
+    /// Send a datagram of 8 bytes and look for its echo without ever sleeping, many times
+    Spin {
+        /// To whom; without it, echo them, until killed
+        to: Option<SocketAddr>,
+    },
     /// Hold the UDP port that is flooded, and read nothing, until killed
     Unread,
     /// Hold connections that nobody reads, until killed; says what was written to them once all are full
@@ -210,6 +215,8 @@ impl Helper {
                 let end = transport.open()?;
                 pingpong::echo(&end.listen(PORT)?, *bytes)
             }
+            Helper::Spin { to: Some(to) } => say(&pingpong::spin(*to)?),
+            Helper::Spin { to: None } => pingpong::spin_back(PORT),
             Helper::Unread | Helper::Stuff { .. } | Helper::Beside { .. } => self.hold(),
         }
     }

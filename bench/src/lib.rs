@@ -140,6 +140,8 @@ pub enum Measurement {
     Tunnel,
     /// redis-benchmark
     Redis,
+    /// Two ranks without MPI: messages, writes to and reads of the other one's memory, regions
+    Ranks,
     /// Jobs of Open MPI: exchanges of two ranks, and the kernels that such jobs are made of
     Mpi,
     /// The same while a switch hangs

@@ -11,6 +11,7 @@ mod matrix;
 mod peers;
 mod programs;
 mod race;
+mod ranks;
 mod start;
 pub mod throughput;
 mod unequal;
@@ -43,6 +44,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Http => programs::http(settings),
         Measurement::Redis => programs::redis(settings),
         Measurement::Tunnel => programs::tunnel(settings),
+        Measurement::Ranks => ranks::measure(settings),
         Measurement::Mpi => programs::mpi(settings),
         Measurement::MpiFailures => programs::mpi_failures(settings),
         Measurement::Connections => connections::measure(settings),
