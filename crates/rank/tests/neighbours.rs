@@ -180,24 +180,55 @@ fn who_waits_for_a_process_that_is_killed_is_told() {
     assert_eq!(next(&end).failure, Some(Failure::PeerGone));
 }
 
+fn signal(child: &Other, name: &str) {
+    let pid = child.0.id().to_string();
+    let sent = Command::new("kill").args([name, &pid]).status();
+    assert!(sent.expect("runs").success());
+}
+
 #[test]
 fn a_process_that_is_stopped_is_gone_after_its_time() {
-    let patient = Settings {
-        peer_timeout: Duration::from_secs(3),
+    let hasty = Settings {
+        peer_timeout: Duration::from_millis(300),
         ..settings()
     };
-    let end = Endpoint::open(&patient).expect("opens");
+    let end = Endpoint::open(&hasty).expect("opens");
     let (child, peer) = met(&end);
     let mut long = vec![0; 1 << 20];
-    let pid = child.0.id().to_string();
-    let stopped = Command::new("kill").args(["-STOP", &pid]).status();
-    assert!(stopped.expect("runs").success());
+    signal(&child, "-STOP");
     // Of a process that is stopped memory can be read; nothing else comes from it.
     receive(&end, Some(peer), &mut long);
     let mut more = [0; 10];
     receive(&end, Some(peer), &mut more);
     let failures = [next(&end).failure, next(&end).failure];
     assert!(failures.contains(&Some(Failure::PeerGone)), "{failures:?}");
+}
+
+#[test]
+fn a_process_that_gets_no_processor_for_a_while_is_not_gone() {
+    let peer_timeout = Duration::from_secs(1);
+    let settings = Settings {
+        peer_timeout,
+        ..settings()
+    };
+    // It is not fetched, and outlives the endpoint.
+    let mut unread = vec![4; 1 << 20];
+    let end = Endpoint::open(&settings).expect("opens");
+    let (child, peer) = met(&end);
+    signal(&child, "-STOP");
+    send(&end, peer, &mut unread);
+    let until = Instant::now() + 3 * peer_timeout;
+    while Instant::now() < until {
+        end.wait(Some(peer_timeout / 10));
+        let mut core = end.lock();
+        core.progress();
+        assert_eq!(core.completion().map(|told| told.failure), None);
+    }
+    signal(&child, "-CONT");
+    let mut long = vec![0; 1 << 20];
+    receive(&end, Some(peer), &mut long);
+    assert_eq!(next(&end).failure, None);
+    assert!(long == [3; 1 << 20]);
 }
 
 #[test]

@@ -360,6 +360,8 @@ impl Bundle {
             context.sessions.remove(&i.local);
         }
         self.sessions = Sessions::after_goodbye(now, context.random.u64().max(1));
+        // What came before the goodbye is told before it.
+        self.tell_events(context);
         self.ops.reset();
         self.reset(now, context);
         if self.was_up {

@@ -443,9 +443,12 @@ impl Node {
         self.known(peer).map_or(0, |b| b.ops.in_flight_bytes())
     }
 
-    /// Whether something was accepted for `peer` that is not known to have arrived.
+    /// Whether something was accepted for `peer` that is not known to have arrived, or it may not know yet how an operation of its own
+    /// ended.
     pub fn has_unacknowledged(&self, peer: PeerId) -> bool {
-        let owes = |b: &Bundle| b.ops.in_flight_bytes() + b.ops.queued_bytes() > 0;
+        let owes = |b: &Bundle| {
+            b.ops.in_flight_bytes() + b.ops.queued_bytes() > 0 || b.ops.has_ends_untold()
+        };
         self.known(peer).is_some_and(owes)
     }
 

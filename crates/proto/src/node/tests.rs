@@ -341,6 +341,31 @@ fn a_goodbye_is_reported_at_once() {
 }
 
 #[test]
+fn what_came_before_a_goodbye_is_told_before_it() {
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    let to_0 = pair.peers[1];
+    pair.events = Default::default();
+    let policy = Policy::Stripe;
+    let sent = pair.nodes[1].send_message(pair.now, to_0, 0, None, &[3; 100], policy);
+    sent.unwrap();
+    let mut datagrams = pair.drain(1);
+    pair.nodes[1].close(pair.now);
+    datagrams.extend(pair.drain(1));
+    // All come at once, as they do to a program that was not run for a while.
+    for (link, from, _, mut bytes) in datagrams {
+        pair.nodes[0].handle_datagram(pair.now, link, from, &mut bytes);
+    }
+    pair.drain(0);
+    let place = |wanted: fn(&Event) -> bool| pair.events[0].iter().position(wanted);
+    let ready = place(|e| {
+        let event = &OpEvent::MessageReady;
+        matches!(e, Event::Op { event: told, .. } if told == event)
+    });
+    let down = place(|e| matches!(e, Event::PeerDown { .. }));
+    assert!(ready.is_some() && ready < down, "{:?}", pair.events[0]);
+}
+
+#[test]
 fn keys_are_renewed_without_a_gap_in_what_is_carried() {
     let mut pair = Pair::connected(WireMode::Encrypted);
     let renewed = |pair: &Pair| {

@@ -51,6 +51,11 @@ impl Ops {
             + self.memory_out(Outgoing::in_flight_bytes)
     }
 
+    /// Whether an operation of the peer's is over, and it is not known to know.
+    pub fn has_ends_untold(&self) -> bool {
+        self.shared.ends_untold > 0
+    }
+
     /// Bytes lost and not sent again yet.
     pub fn lost_bytes(&self) -> usize {
         self.frames_out.units.lost_bytes()
@@ -384,8 +389,10 @@ impl Ops {
                 }
             }
             Content::StreamReset { id } => self.streams.on_reset_acked(id, shared),
+            Content::OperationDone { .. } => {
+                shared.ends_untold = shared.ends_untold.saturating_sub(1);
+            }
             Content::Get { .. }
-            | Content::OperationDone { .. }
             | Content::StreamStop { .. }
             | Content::StreamWindow { .. }
             | Content::BundleWindow

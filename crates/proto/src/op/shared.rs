@@ -61,6 +61,8 @@ pub(super) struct Shared {
     pub lost: VecDeque<Lost>,
     /// Control records to be sent. Each stands here at most once.
     pub control: VecDeque<Control>,
+    /// Operations of the peer's that are over, and it is not known to know.
+    pub ends_untold: usize,
     /// Of streams, as the peer grants it.
     pub send_window: SendWindow,
     /// Of messages, as the peer grants it.
@@ -90,6 +92,7 @@ impl Shared {
             turns: Turns::default(),
             lost: VecDeque::new(),
             control: VecDeque::new(),
+            ends_untold: 0,
             send_window: SendWindow::default(),
             message_send_window: SendWindow::default(),
             receive_window: ReceiveWindow::new(limits.bundle_window_bytes),
@@ -109,11 +112,18 @@ impl Shared {
         self.turns.clear();
         self.lost.clear();
         self.control.clear();
+        self.ends_untold = 0;
         self.send_window = SendWindow::default();
         self.message_send_window = SendWindow::default();
         self.receive_window = ReceiveWindow::new(self.receive_window.share());
         self.message_window = ReceiveWindow::new(self.message_window.share());
         self.announce_window();
+    }
+
+    /// An operation of the peer's is over: this tells it.
+    pub fn tell_end(&mut self, told: Content) {
+        self.ends_untold += 1;
+        self.control.push_back(Control::OperationDone(told));
     }
 
     /// A stream is no more. Of peers that begin afresh faster than anybody looks no more is kept than of

@@ -28,6 +28,9 @@ const RECORDS_AT_A_TIME: usize = 64;
 const LOOK_FOR_CALLS_EVERY: Duration = Duration::from_micros(20);
 /// Who has not been seen to live for so long may be dead.
 const DOUBTED_AFTER: Duration = Duration::from_millis(150);
+/// Who is silent and has not ended is waited for so many times longer than one of another node: the kernel tells of an end at
+/// once, and a process of a busy node may get no processor for seconds.
+const ALIVE_FOR: u32 = 10;
 /// A process that was seen to live so short a time ago is the one that has its number: numbers are not used again so soon.
 const SAME_PROCESS_FOR: Duration = Duration::from_secs(1);
 
@@ -733,7 +736,7 @@ impl Rank {
         if silent < DOUBTED_AFTER {
             return;
         }
-        let is_over = silent >= self.settings.peer_timeout;
+        let is_over = silent >= self.settings.peer_timeout.saturating_mul(ALIVE_FOR);
         if is_over || local.is_dead(slot) {
             let why = match has_come_in {
                 true => Failure::PeerGone,

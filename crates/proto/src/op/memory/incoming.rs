@@ -188,7 +188,7 @@ impl Incoming {
         self.over.insert(number..number + 1);
         shared.stats.accesses_refused += u64::from(status != MemoryStatus::Done);
         let told = done(OperationKind::Put, number as u32, status);
-        shared.control.push_back(Control::OperationDone(told));
+        shared.tell_end(told);
     }
 
     /// Whether no more gaps are to be remembered. No sender that cuts pieces as packets go comes near.

@@ -8,7 +8,7 @@ use super::regions::RegionId;
 use super::{Put, Reach, done, weight};
 use crate::op::limits::USEFUL_BYTES;
 use crate::op::queue::{Source, SourceState, Written};
-use crate::op::shared::{Control, Shared};
+use crate::op::shared::Shared;
 use crate::op::{OpError, OpEvent, Violation};
 use crate::segment::{Content, RangeSet};
 use crate::wire::{
@@ -480,5 +480,5 @@ fn content(slot: u32, generation: u32, offset: u64, bytes: u64) -> Content {
 fn refuse(number: u64, status: MemoryStatus, shared: &mut Shared) {
     shared.stats.accesses_refused += 1;
     let told = done(OperationKind::Get, number as u32, status);
-    shared.control.push_back(Control::OperationDone(told));
+    shared.tell_end(told);
 }

@@ -123,8 +123,24 @@ fn a_put_and_a_get_bring_bytes_where_they_belong() {
         for end in &p.ends {
             assert_eq!((end.in_flight_bytes(), end.queued_bytes()), (0, 0));
             assert_eq!(end.lost_bytes(), 0);
+            assert!(!end.has_ends_untold());
         }
     }
+}
+
+#[test]
+fn whose_memory_it_is_knows_whether_the_other_end_knows_that_a_put_is_over() {
+    let (mut p, memories) = with_region(10);
+    memories[0].add(10, vec![1; 10]);
+    p.ends[0].put(put(10, stretch(0, 10), Some(42))).unwrap();
+    let (mut is_over, mut knows, mut was_untold) = (false, false, false);
+    for _ in 0..10_000 {
+        p.run(Duration::from_micros(10));
+        is_over |= !p.events(1).is_empty();
+        knows |= !p.events(0).is_empty();
+        was_untold |= is_over && !knows && p.ends[1].has_ends_untold();
+    }
+    assert!(knows && was_untold && !p.ends[1].has_ends_untold());
 }
 
 #[test]
