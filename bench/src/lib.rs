@@ -142,9 +142,11 @@ pub enum Measurement {
     Redis,
     /// Two ranks without MPI: messages, writes to and reads of the other one's memory, regions
     Ranks,
-    /// Jobs of Open MPI: exchanges of two ranks, and the kernels that such jobs are made of
+    /// Jobs of Open MPI: exchanges of two ranks
     Mpi,
-    /// The same while a switch hangs
+    /// The same: kernels that such jobs are made of
+    Kernels,
+    /// An exchange and the kernels while a switch hangs
     MpiFailures,
 }
 

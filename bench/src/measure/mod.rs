@@ -46,6 +46,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Tunnel => programs::tunnel(settings),
         Measurement::Ranks => ranks::measure(settings),
         Measurement::Mpi => programs::mpi(settings),
+        Measurement::Kernels => programs::kernels(settings),
         Measurement::MpiFailures => programs::mpi_failures(settings),
         Measurement::Connections => connections::measure(settings),
         Measurement::Start => start::measure(settings),

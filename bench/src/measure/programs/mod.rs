@@ -9,7 +9,7 @@ mod redis;
 mod tunnel;
 
 pub use http::measure as http;
-pub use mpi::measure as mpi;
+pub use mpi::{kernels, measure as mpi};
 pub use mpi_failures::measure as mpi_failures;
 pub use redis::measure as redis;
 pub use tunnel::measure as tunnel;

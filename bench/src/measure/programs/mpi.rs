@@ -91,6 +91,8 @@ impl Carrier {
             }
             Carrier::Ucx => {
                 parameters.push(("pml", "ucx"));
+                // Else it is not chosen where there is no InfiniBand.
+                parameters.extend([("pml_ucx_tls", "any"), ("pml_ucx_devices", "any")]);
                 // Without its shared memory, which nodes of a lab have in common.
                 variables.extend([("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", "eth0,eth1")]);
             }
@@ -293,29 +295,31 @@ const KERNELS: [Job; 6] = [
 /// Nodes of the kernels.
 const NODES: usize = 4;
 
-/// On 2 links of 1 Gb/s.
+/// Exchanges of two ranks, on 2 links of 1 Gb/s.
 pub fn measure(settings: &Settings) -> Result<Report, LabError> {
-    let mut report = Report::default();
-    let pairs = Contest {
+    let contest = Contest {
         title: "Two ranks of Open MPI, 2 × 1 Gb/s".into(),
         note: format!("{BESIDE} Of half round trips less is better."),
         ..contest()
     };
-    compete(settings, pairs, ("pairs.c", &PAIRS), 2, &[1], &mut report);
-    let kernels = Contest {
+    Ok(compete(settings, contest, ("pairs.c", &PAIRS), 2, &[1]))
+}
+
+/// The kernels, on 2 links of 1 Gb/s.
+pub fn kernels(settings: &Settings) -> Result<Report, LabError> {
+    let contest = Contest {
         title: format!("Kernels on {NODES} nodes, 2 × 1 Gb/s, seconds"),
         note: format!("{BESIDE} Less is better."),
         ..contest()
     };
-    compete(
+    let ranks = &[1, 2];
+    Ok(compete(
         settings,
-        kernels,
+        contest,
         ("kernels.c", &KERNELS),
         NODES,
-        &[1, 2],
-        &mut report,
-    );
-    Ok(report)
+        ranks,
+    ))
 }
 
 const BESIDE: &str = "Each figure is of a job of its own. Beside it is what the links of node 0 carried meanwhile, both ways, with the job's start.";
@@ -338,13 +342,13 @@ fn compete(
     (source, jobs): (&str, &[Job]),
     nodes: usize,
     ranks: &[usize],
-    report: &mut Report,
-) {
+) -> Report {
+    let mut report = Report::default();
     let config = LabConfig {
         nodes,
         ..two_nodes(vec![LinkSpec::default(); 2])
     };
-    let contestants = contestants(settings, &CARRIERS, &config, source, report);
+    let contestants = contestants(settings, &CARRIERS, &config, source, &mut report);
     let names: Vec<_> = contestants
         .iter()
         .map(|it| it.carrier.name().into())
@@ -361,8 +365,9 @@ fn compete(
         batches: each.iter().map(|one| vec![label(one)]).collect(),
         ..contest
     };
-    contest.play(settings, &names, report, |index, batch| {
+    contest.play(settings, &names, &mut report, |index, batch| {
         let (job, ranks) = each[batch];
         Ok(vec![contestants[index].run(job, (nodes, ranks))?])
     });
+    report
 }
