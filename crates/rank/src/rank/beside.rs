@@ -18,8 +18,9 @@ use crate::memory::{self, Buffer};
 use crate::wire::Head;
 use crate::{Failure, Peer, Piece};
 
-/// Bytes that travel in one record at most. Messages above that are announced.
-pub(super) const INLINE_BYTES_MAX: usize = 16 * 1024;
+/// Bytes that travel in one record at most. Messages above that are announced: to copy 16 KB into a ring and out again takes as long
+/// (11 µs) as to announce and pull 64 KB (13 µs).
+pub(super) const INLINE_BYTES_MAX: usize = 8 * 1024;
 /// Bytes that are read from another process at a time: so long nothing else happens here.
 const PULL_BYTES_MAX: u64 = 4 << 20;
 /// Records that one neighbour has taken in before it is another one's turn.
