@@ -219,6 +219,14 @@ static void halo(void) {
 
 enum { EDGE = 256, LEVELS = 6, CYCLES = 4 };
 
+/* What is left of f at a point: f - u's Laplacian. */
+static double rest_at(const double *u, const double *f, const int *n, double h2, int i, int j, int k) {
+    size_t at = AT(n, i, j, k);
+    double around = u[AT(n, i - 1, j, k)] + u[AT(n, i + 1, j, k)] + u[AT(n, i, j - 1, k)] +
+                    u[AT(n, i, j + 1, k)] + u[at - 1] + u[at + 1];
+    return f[at] - (around - 6 * u[at]) / h2;
+}
+
 /* One step towards the solution of u's Laplacian = f (Jacobi's, damped); the sum of squares of what is left. */
 static double smooth(double *u, const double *f, const int *n, double h2) {
     double *next = room(AT(n, n[0] + 2, 0, 0) * sizeof(double)), left = 0;
@@ -227,9 +235,7 @@ static double smooth(double *u, const double *f, const int *n, double h2) {
         for (int j = 1; j <= n[1]; j++)
             for (int k = 1; k <= n[2]; k++) {
                 size_t at = AT(n, i, j, k);
-                double around = u[AT(n, i - 1, j, k)] + u[AT(n, i + 1, j, k)] + u[AT(n, i, j - 1, k)] +
-                                u[AT(n, i, j + 1, k)] + u[at - 1] + u[at + 1];
-                double rest = f[at] - (around - 6 * u[at]) / h2;
+                double rest = rest_at(u, f, n, h2, i, j, k);
                 left += rest * rest;
                 next[at] = u[at] - 0.8 * h2 / 6 * rest;
             }
@@ -265,10 +271,7 @@ static double cycle(double *u, const double *f, const int *n, double h2, int lev
     for (int i = 1; i <= n[0]; i++)
         for (int j = 1; j <= n[1]; j++)
             for (int k = 1; k <= n[2]; k++) {
-                size_t at = AT(n, i, j, k);
-                double around = u[AT(n, i - 1, j, k)] + u[AT(n, i + 1, j, k)] + u[AT(n, i, j - 1, k)] +
-                                u[AT(n, i, j + 1, k)] + u[at - 1] + u[at + 1];
-                double rest = f[at] - (around - 6 * u[at]) / h2;
+                double rest = rest_at(u, f, n, h2, i, j, k);
                 coarse_f[AT(half, (i + 1) / 2, (j + 1) / 2, (k + 1) / 2)] += rest / 8;
             }
     cycle(coarse_u, coarse_f, half, 4 * h2, level - 1);

@@ -135,6 +135,21 @@ fn outcome(state: &mut State, vi: u32, is_peer: bool) -> Outcome<Option<Manner>>
     }
 }
 
+/// Waits until connecting a VI has ended, and gives C what the other end is. The rendezvous ends what has waited too long.
+///
+/// # Safety
+/// As `vipl.h` says.
+unsafe fn wait_connected(
+    (nic, vi): (&Arc<Nic>, u32),
+    is_peer: bool,
+    remote_attributes: *mut ViAttributes,
+) -> Outcome<()> {
+    let found = nic.wait(None, |state| outcome(state, vi, is_peer))?;
+    let manner = found.ok_or(ERROR_RESOURCE)?;
+    // SAFETY: as above.
+    unsafe { guard::put(remote_attributes, remote(&manner)) }
+}
+
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipConnectRequest(
@@ -151,12 +166,10 @@ pub unsafe extern "C" fn VipConnectRequest(
         }
         let until = until(timeout_ms);
         // SAFETY: as `vipl.h` says.
-        unsafe { request((&nic, vi), (local_address, remote_address), until, false) }?;
-        // The rendezvous ends what has waited too long.
-        let found = nic.wait(None, |state| outcome(state, vi, false))?;
-        let manner = found.ok_or(ERROR_RESOURCE)?;
-        // SAFETY: as `vipl.h` says.
-        unsafe { guard::put(remote_attributes, remote(&manner)) }
+        unsafe {
+            request((&nic, vi), (local_address, remote_address), until, false)?;
+            wait_connected((&nic, vi), false, remote_attributes)
+        }
     })
 }
 
@@ -204,10 +217,8 @@ pub unsafe extern "C" fn VipConnectPeerWait(
         if remote_attributes.is_null() {
             return Err(INVALID_PARAMETER);
         }
-        let found = nic.wait(None, |state| outcome(state, vi, true))?;
-        let manner = found.ok_or(ERROR_RESOURCE)?;
         // SAFETY: as `vipl.h` says.
-        unsafe { guard::put(remote_attributes, remote(&manner)) }
+        unsafe { wait_connected((&nic, vi), true, remote_attributes) }
     })
 }
 
