@@ -14,6 +14,15 @@ use crate::{Lab, LabError};
 const MPIRUN: Tool = Tool::new("mpirun", "openmpi-bin");
 const MPICC: Tool = Tool::new("mpicc", "libopenmpi-dev");
 
+/// Variables that a login on another node has, too.
+const KEPT: [&str; 5] = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+    "TABANE_LAB_TOKEN",
+];
+
 /// What `mpirun` needs in a lab.
 #[derive(Debug)]
 pub struct Jobs {
@@ -30,9 +39,12 @@ impl Jobs {
             let here = Scratch::new()?;
             fs::create_dir(here.path().join("provider"))?;
             symlink(provider, here.path().join("provider/libtabane-fi.so"))?;
-            // As ssh: the node's address, then what its shell is to do.
+            // As ssh: the node's address, then what its shell is to do. Of the variables here only those reach it that a
+            // login has, and those by which it is known whose lab this is.
+            let kept = KEPT.map(|name| format!("${{{name}+{name}=\"${name}\"}}"));
             let agent = format!(
-                "#!/bin/sh\nnode=$((${{1##*.}} - 1))\nshift\nexec {} lab exec --name {} n$node -- sh -c \"$*\"\n",
+                "#!/bin/sh\nnode=$((${{1##*.}} - 1))\nshift\nexec env -i {} {} lab exec --name {} n$node -- sh -c \"$*\"\n",
+                kept.join(" "),
                 tabane.display(),
                 lab.name()
             );
@@ -47,6 +59,11 @@ impl Jobs {
     /// The directory that has the provider and nothing else, for `FI_PROVIDER_PATH`.
     pub fn provider_path(&self) -> PathBuf {
         self.here.path().join("provider")
+    }
+
+    /// A file of the test's own, which goes with this.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.here.path().join(name)
     }
 
     /// Builds a program of MPI from its C source.

@@ -1,21 +1,22 @@
 //! Unmodified Open MPI over the provider, by `tabane mpi`, on two nodes with two links, of which one after the other fails.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use tabane_lab::cluster::{PATIENCE, Program, Scratch, output};
+use tabane_lab::cluster::{PATIENCE, Program, output};
+use tabane_lab::mpi::Jobs;
 use tabane_lab::{Fault, Lab, LabConfig, LinkSpec};
 
 /// Nobody has this key: where it is found, it was not made for the job.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-/// A lab, what Open MPI starts ranks on other nodes with, and the provider.
+/// A lab, and what Open MPI needs there.
 struct Site {
     lab: Lab,
-    here: Scratch,
+    jobs: Jobs,
 }
 
 impl Site {
@@ -24,47 +25,22 @@ impl Site {
             links: vec![LinkSpec::mbit(mbit); 2],
             ..LabConfig::default()
         });
-        let site = Site {
-            lab: lab.expect("the lab comes up"),
-            here: Scratch::new().expect("is made"),
-        };
+        let lab = lab.expect("the lab comes up");
         let test = std::env::current_exe().expect("is known");
         let library = test.with_file_name("libtabane_fi.so");
-        fs::create_dir(site.path("provider")).expect("is made");
-        symlink(library, site.path("provider/libtabane-fi.so")).expect("is made");
-        // As ssh: the node's address, then what its shell is to do. Of the variables here only those reach it that a login
-        // has, and those by which it is known whose lab this is.
-        let kept = [
-            "PATH",
-            "HOME",
-            "TMPDIR",
-            "XDG_RUNTIME_DIR",
-            "TABANE_LAB_TOKEN",
-        ];
-        let kept = kept.map(|name| format!("${{{name}+{name}=\"${name}\"}}"));
-        let (tabane, name) = (env!("CARGO_BIN_EXE_tabane"), site.lab.name());
-        let agent = format!(
-            "#!/bin/sh\nshift\nexec env -i {} {tabane} lab exec --name {name} n1 -- sh -c \"$*\"\n",
-            kept.join(" ")
-        );
-        fs::write(site.path("agent"), agent).expect("is written");
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(site.path("agent"), mode).expect("is set");
-        site
+        let tabane = Path::new(env!("CARGO_BIN_EXE_tabane"));
+        let jobs = Jobs::new(&lab, tabane, &library).expect("are made");
+        Site { lab, jobs }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.here.path().join(name)
+        self.jobs.path(name)
     }
 
     /// Builds a program of MPI.
     fn build(&self, name: &str) -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
-        let program = self.path(name);
-        let mut mpicc = Command::new("mpicc");
-        mpicc.arg("-O1").arg("-o").arg(&program).arg(source);
-        well("mpicc", mpicc);
-        program
+        self.jobs.build(&source).expect("is built")
     }
 
     /// `tabane mpi -- mpirun` of so many ranks on each of both nodes.
@@ -74,25 +50,17 @@ impl Site {
 
     /// The same with more words for `mpirun`.
     fn mpirun_with(&self, slots: usize, also: &[&str], program: &Path) -> Command {
-        let hosts = [0, 1].map(|node| format!("{}:{slots}", self.lab.address(node, 0)));
-        let mut mpirun = self.lab.command(0, env!("CARGO_BIN_EXE_tabane"));
-        mpirun
-            .args(["mpi", "--library"])
-            .arg(self.path("provider"))
-            .args(["--", "mpirun", "--allow-run-as-root", "--oversubscribe"])
-            .args(["--bind-to", "none", "--host", &hosts.join(",")]);
-        let agent = self.path("agent").display().to_string();
-        let directory = self.here.path().display().to_string();
-        for (name, value) in [
-            ("plm", "rsh"),
-            ("plm_rsh_agent", &*agent),
-            ("plm_rsh_no_tree_spawn", "1"),
-            ("orte_tmpdir_base", &directory),
-            ("oob_tcp_if_include", "eth0,eth1"),
-            ("mpi_yield_when_idle", "1"),
-        ] {
-            mpirun.args(["--mca", name, value]);
-        }
+        let by_tabane = |mpirun: &Path| {
+            let mut tabane = self.lab.command(0, env!("CARGO_BIN_EXE_tabane"));
+            tabane
+                .args(["mpi", "--library"])
+                .arg(self.jobs.provider_path());
+            tabane.arg("--").arg(mpirun);
+            Ok(tabane)
+        };
+        let mpirun = self.jobs.mpirun(&self.lab, (2, slots), by_tabane);
+        let mut mpirun = mpirun.expect("is installed");
+        mpirun.args(["--mca", "mpi_yield_when_idle", "1"]);
         // Beside other tests a rank may not run for seconds.
         mpirun.env("TABANE_PEER_TIMEOUT", "30");
         mpirun.args(also).arg(program);
@@ -117,7 +85,7 @@ impl Site {
              --oversubscribe --bind-to none -np 2 --mca orte_tmpdir_base {directory} --mca pml_base_verbose 10 \
              --mca mtl_base_verbose 10 {arguments} {program}",
             etc = etc.display(),
-            directory = self.here.path().display(),
+            directory = self.path("").display(),
             program = program.display(),
         );
         let mut shell = self.lab.command(0, "unshare");
