@@ -3,6 +3,8 @@
 
 use core::ffi::CStr;
 
+use tabane_rank::environment::value;
+
 pub use tabane_rank::environment::{Configuration, Problem, links, shown, with_links};
 
 /// All variables with what they mean, for `fi_info -g tabane`. libfabric lists each with `FI_TABANE_` before its name:
@@ -48,8 +50,7 @@ pub const VARIABLES: &[(&CStr, &CStr)] = &[
 
 /// The value of an environment variable, by its name without `TABANE_`. An empty one counts as none.
 pub fn variable(name: &str) -> Option<String> {
-    let read = |name: String| std::env::var(name).ok().filter(|value| !value.is_empty());
-    read(format!("TABANE_{name}")).or_else(|| read(format!("FI_TABANE_{name}")))
+    value(&format!("TABANE_{name}")).or_else(|| value(&format!("FI_TABANE_{name}")))
 }
 
 /// Whether somebody means to use the provider. Otherwise it is not offered: that a cluster file can be read here says

@@ -3,13 +3,12 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use std::ffi::CString;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use tabane_rank::environment::is_new;
 
 use crate::abi::constants::{LOG_CORE, LOG_INFO, LOG_WARN, PARAM_STRING};
 use crate::abi::fabric::Provider;
-
-/// Lines that are remembered so that they are not said twice.
-const SAID_MAX: usize = 64;
 
 type IsEnabled = unsafe extern "C" fn(*const Provider, c_int, c_int) -> c_int;
 type Write =
@@ -25,7 +24,6 @@ struct Exported {
 }
 
 static EXPORTED: OnceLock<Exported> = OnceLock::new();
-static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn exported() -> &'static Exported {
     EXPORTED.get_or_init(|| {
@@ -134,19 +132,6 @@ fn write(level: c_int, text: &str) -> bool {
             text.as_ptr(),
         )
     };
-    true
-}
-
-/// Whether a line is said for the first time.
-fn is_new(text: &str) -> bool {
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.iter().any(|line| line == text) {
-        return false;
-    }
-    if said.len() == SAID_MAX {
-        said.remove(0);
-    }
-    said.push(text.to_owned());
     true
 }
 

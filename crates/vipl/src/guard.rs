@@ -2,14 +2,10 @@
 
 use core::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+
+use tabane_rank::environment::is_new;
 
 use crate::abi::{ERROR_RESOURCE, INVALID_PARAMETER, Outcome, Return, SUCCESS};
-
-/// Lines that are remembered so that they are not said twice.
-const SAID_MAX: usize = 64;
-
-static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// What a function returns.
 pub fn result(act: impl FnOnce() -> Outcome<()>) -> Return {
@@ -26,15 +22,9 @@ pub fn result(act: impl FnOnce() -> Outcome<()>) -> Return {
 
 /// A line for whoever runs the program, on its standard error; once.
 pub fn say(line: &str) {
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.iter().any(|before| before == line) {
-        return;
+    if is_new(line) {
+        eprintln!("tabane: {line}");
     }
-    if said.len() == SAID_MAX {
-        said.remove(0);
-    }
-    said.push(line.to_owned());
-    eprintln!("tabane: {line}");
 }
 
 /// What is at a pointer.

@@ -164,8 +164,7 @@ fn device(name: &str) -> u64 {
 
 /// A variable of the environment by its name without `TABANE_`; an empty one counts as none.
 fn variable(name: &str) -> Option<String> {
-    let value = std::env::var(format!("TABANE_{name}")).ok();
-    value.filter(|value| !value.is_empty())
+    environment::value(&format!("TABANE_{name}"))
 }
 
 /// The first port of doors.

@@ -6,6 +6,7 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use tabane_cluster::{Cluster, ClusterKey, Wire};
 use tabane_io::netlink::Interface;
@@ -46,6 +47,29 @@ impl Problem {
             .collect();
         Problem(format!("TABANE_{variable}={shown}: {what}; {right}"))
     }
+}
+
+/// The value of an environment variable. An empty one counts as none.
+pub fn value(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Lines that are remembered so that they are not said twice.
+const SAID_MAX: usize = 64;
+
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whether a line for whoever runs the program is said for the first time.
+pub fn is_new(line: &str) -> bool {
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.iter().any(|before| before == line) {
+        return false;
+    }
+    if said.len() == SAID_MAX {
+        said.remove(0);
+    }
+    said.push(line.to_owned());
+    true
 }
 
 /// What `variable` (the value of a variable by its name without `TABANE_`) makes of this node, and what is odd about it without
