@@ -9,7 +9,6 @@ use std::sync::Arc;
 use tabane_io::poll::{Poller, Ready, sleep};
 use tabane_io::udp::{ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
-use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{ConfigError, Event, Guests, LinkId, Node, NodeConfig, Time};
@@ -28,8 +27,10 @@ const BURST_BYTES: usize = 65_535;
 /// have not one each, and lose them.
 const FRAME_QUEUE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Who looks again and again without waiting hears so often what the kernel says of links.
-const HEAR_EVERY: Duration = Duration::from_millis(1);
+/// Who looks again and again without waiting does what is not content so often, though content comes all the time, …
+const REST_EVERY: Duration = Duration::from_micros(20);
+/// … and looks so often after what the protocol's timers do not tell of.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What an engine is made from.
 #[derive(Clone)]
@@ -103,8 +104,10 @@ pub struct Engine<S: System = Kernel> {
     batching: Batching,
     spin: Spin,
     busy: Busy,
-    /// When the kernel was last asked for news of links, where nobody waits for them.
-    heard_at: Time,
+    /// Of turns that do not wait: when more than content was last done, …
+    rested_at: Time,
+    /// … and when it was last looked after all.
+    looked_at: Time,
 }
 
 /// How long the loop has worked, from the clock readings it makes anyway.
@@ -182,7 +185,8 @@ impl<S: System> Engine<S> {
             batching: Batching::default(),
             spin: Spin::new(config.spin),
             busy: Busy::default(),
-            heard_at: Time::ZERO,
+            rested_at: Time::ZERO,
+            looked_at: Time::ZERO,
         };
         Ok((engine, words))
     }
@@ -272,28 +276,33 @@ impl<S: System> Engine<S> {
         self.spin.turn(now, small, moved.bytes(), message);
     }
 
-    /// A turn that does not wait, nor ask the poller: the sockets themselves are tried. For a host whose thread looks again
-    /// and again. What the kernel says of links is heard every now and then.
+    /// A turn that does not wait, for a host whose thread looks again and again. What has come is told first; timers and
+    /// acknowledgements wait for a turn in which nothing does, but not for long.
     pub fn poll(&mut self, now: Time, host: &mut impl Host) {
-        for link in 0..LINKS_MAX as u8 {
-            self.receive(now, LinkId(link), host);
+        let mut ready = core::mem::take(&mut self.ready);
+        // One question for all sockets costs less than one for each that has nothing.
+        match self.poller.wait(Some(Duration::ZERO), &mut ready) {
+            Ok(()) => self.take_in(now, host, &ready),
+            Err(_) => self.poller.stumble(),
         }
-        self.links.retry_all(now, &mut self.node);
-        let hears = now.since(self.heard_at) > HEAR_EVERY;
-        if hears {
-            self.heard_at = now;
-            if self.links.hear() {
-                self.reconcile(now, host);
+        self.ready = ready;
+        self.moved = Moved::default();
+        if self.node.take_content_arrived() {
+            self.deliver(now, host);
+            if now.since(self.rested_at) < REST_EVERY {
+                return;
             }
         }
-        if hears || self.node.poll_timeout().is_some_and(|at| at <= now) {
+        self.rested_at = now;
+        let looks = now.since(self.looked_at) > LOOK_EVERY;
+        if looks || self.node.poll_timeout().is_some_and(|at| at <= now) {
+            self.looked_at = now;
             self.run_timers(now, host);
             self.shield(now, host);
         }
         self.flush(now);
         self.deliver(now, host);
         self.flush(now);
-        self.moved = Moved::default();
     }
 
     /// Sends what was put in since the last turn, without waiting. Costs nothing if there is nothing.

@@ -189,13 +189,6 @@ impl<S: System> Links<S> {
         }
     }
 
-    /// Tries all held bursts again, for who does not ask the poller which socket became writable.
-    pub fn retry_all(&mut self, now: Time, node: &mut Node) {
-        for link in self.links.iter_mut().filter(|link| link.is_full()) {
-            link.retry(now, &mut self.system, node);
-        }
-    }
-
     /// Has the kernel ask again for the neighbours of links that came up a moment ago.
     pub fn wake_neighbours(&mut self, now: Time) {
         for link in &mut self.links {

@@ -194,22 +194,6 @@ fn a_message_arrives_though_every_other_burst_finds_the_socket_full() {
 }
 
 #[test]
-fn who_looks_without_asking_the_poller_sends_what_a_full_socket_held() {
-    let mut pair = Pair::connected();
-    let fake = pair.sides[0].fake.clone();
-    fake.carry_to(&pair.sides[1].fake.clone());
-    fake.refuse(SendError::WouldBlock);
-    pair.send(100);
-    let now = pair.now;
-    let side = &mut pair.sides[0];
-    side.engine.poll(now, &mut side.program);
-    assert_eq!(fake.sent(), 0);
-    // Nobody says that the socket is writable again.
-    side.engine.poll(now, &mut side.program);
-    assert_eq!(fake.sent(), 1);
-}
-
-#[test]
 fn the_loop_wakes_itself_for_a_burst_that_the_device_had_no_room_for() {
     let mut pair = Pair::connected();
     let fake = pair.sides[0].fake.clone();

@@ -391,6 +391,12 @@ impl Bundle {
         self.ops.set_share(&share);
     }
 
+    /// Whether nothing is in flight on any path.
+    pub fn is_quiet(&self) -> bool {
+        let mut paths = self.paths.values();
+        paths.all(|p| p.path.flight().in_flight_bytes() == 0)
+    }
+
     fn path_ids(&self) -> paths::Ids {
         self.paths.ids()
     }
@@ -513,7 +519,7 @@ impl Bundle {
         let path = path
             .filter_map(|(id, p)| p.path.next_timeout(blocked & (1 << id.0) == 0))
             .min();
-        let carried = schedule::fastest(self.open_paths(blocked), None).is_some();
+        let carried = schedule::any_eligible(self.open_paths(blocked));
         let sendable = paths.filter(|_| carried);
         let ack = sendable.clone();
         let ack = ack.filter_map(|p| p.path.ack_deadline()).min();

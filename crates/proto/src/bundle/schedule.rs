@@ -82,6 +82,11 @@ fn eligible<'a>(paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone) -> Path
     eligible.map(|(id, p)| (id, p.flight())).collect()
 }
 
+/// Whether any path may carry content.
+pub(super) fn any_eligible<'a>(mut paths: impl Iterator<Item = (LinkId, &'a Path)>) -> bool {
+    paths.any(|(_, p)| matches!(p.state(), PathState::Up | PathState::Suspect))
+}
+
 /// The path for the next burst; `None` to wait.
 ///
 /// `paths` are those whose socket takes datagrams now.

@@ -383,19 +383,16 @@ impl Sessions {
     }
 
     pub fn next_timeout(&self) -> Option<Time> {
-        let initiation = self.initiation.as_ref().map(|i| i.next_send);
-        let previous = self.previous.as_ref().map(|p| p.1);
-        let rekey = match (&self.initiation, &self.current) {
-            (None, Some(_)) if self.asked_since.is_some() => Some(self.not_before),
-            (None, Some(s)) => Some(s.unheard_at().unwrap_or(Time::NEVER).min(s.rekey_at())),
-            (None, None) => Some(self.confirmation_deadline().unwrap_or(self.not_before)),
-            _ => None,
+        let handshake = match (&self.initiation, &self.current) {
+            (Some(initiation), _) => initiation.next_send,
+            (None, Some(_)) if self.asked_since.is_some() => self.not_before,
+            (None, Some(s)) => s.unheard_at().unwrap_or(Time::NEVER).min(s.rekey_at()),
+            (None, None) => self.confirmation_deadline().unwrap_or(self.not_before),
         };
+        let previous = self.previous.as_ref().map_or(Time::NEVER, |p| p.1);
         let end = self.current.as_ref().and_then(|s| s.ends_at);
-        [initiation, previous, rekey, end]
-            .into_iter()
-            .flatten()
-            .min()
+        let first = handshake.min(previous).min(end.unwrap_or(Time::NEVER));
+        (first < Time::NEVER).then_some(first)
     }
 
     /// Every session number in use, to be freed with the bundle.

@@ -23,8 +23,11 @@ pub struct Rtt {
     smoothed: Duration,
     variation: Duration,
     latest: Option<Duration>,
-    /// Least RTT of the current and of the previous epoch, by the path that the answer came back on.
+    /// Least RTT of the current and of the previous epoch, by the path that the answer came back on, …
     least: [[Duration; 2]; LINKS_MAX],
+    /// … and the least of these: no packet waited longer than its own exceeds this. (On a way that answers were given only
+    /// lately all of them may have waited.)
+    shortest: Duration,
     there: OneWay,
     epoch_began: Time,
     /// The least RTT of the ways that answers come back on now, averaged.
@@ -144,6 +147,7 @@ impl Rtt {
             variation: Duration::from_nanos(RTT_INITIAL.as_nanos() as u64 / 2),
             latest: None,
             least: [[Duration::MAX; 2]; LINKS_MAX],
+            shortest: Duration::MAX,
             there: OneWay {
                 reference_us: None,
                 least: [0; 2],
@@ -170,7 +174,7 @@ impl Rtt {
             via,
         } = trip;
         let is_first = self.least[via.index() % LINKS_MAX] == [Duration::MAX; 2];
-        let at_most = self.is_known().then(|| rtt.saturating_sub(self.shortest()));
+        let at_most = self.is_known().then(|| rtt.saturating_sub(self.shortest));
         let waited = self.sample(now, rtt, via);
         let there = self.there.sample(now, sent, arrived_us, at_most);
         // The first answer on a way shows no wait, however long it waited.
@@ -194,10 +198,12 @@ impl Rtt {
             }
             self.there.end_epoch();
             self.epoch_began = now;
+            self.find_shortest();
         }
-        if rtt < self.shortest() {
+        if rtt < self.shortest {
             // What was thought to be no wait was one.
             self.there.bound = [i32::MIN; 2];
+            self.shortest = rtt;
         }
         let least = &mut self.least[via.index() % LINKS_MAX];
         least[0] = least[0].min(rtt);
@@ -218,11 +224,9 @@ impl Rtt {
         rtt - least
     }
 
-    /// The least round trip, whatever way answers come back on: no packet waited longer than its own exceeds this. (On
-    /// a way that answers were given only lately all of them may have waited.)
-    fn shortest(&self) -> Duration {
+    fn find_shortest(&mut self) {
         let least = self.least.iter().flatten().min();
-        least.copied().unwrap_or(Duration::MAX)
+        self.shortest = least.copied().unwrap_or(Duration::MAX);
     }
 
     /// The peer lets its acknowledgements wait for up to so long.
@@ -251,6 +255,7 @@ impl Rtt {
         for least in self.least.iter_mut().flatten() {
             *least = least.saturating_add(by);
         }
+        self.find_shortest();
         self.base += by;
         self.there.lengthen(by);
     }
@@ -264,6 +269,7 @@ impl Rtt {
             for (least, before) in self.least.iter_mut().zip(before.least) {
                 least[0] = least[0].min(before);
             }
+            self.find_shortest();
             self.base = self.base.min(before.base);
             self.there.take_back(before.there);
         }

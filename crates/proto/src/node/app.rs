@@ -438,6 +438,11 @@ impl Node {
         })
     }
 
+    /// Whether nothing is under way to `peer` of which it is not known that it arrived.
+    pub fn is_quiet(&self, peer: PeerId) -> bool {
+        self.known(peer).is_none_or(Bundle::is_quiet)
+    }
+
     /// Bytes sent to `peer` that are not known to have arrived.
     pub fn in_flight_bytes(&self, peer: PeerId) -> usize {
         self.known(peer).map_or(0, |b| b.ops.in_flight_bytes())

@@ -240,6 +240,11 @@ impl Local {
         }
     }
 
+    /// Whether somebody has called and not said who he is yet: nobody tells when he does.
+    pub const fn has_silent(&self) -> bool {
+        !self.silent.is_empty()
+    }
+
     /// Who has called meanwhile.
     pub fn callers(&mut self, now: Time) -> Vec<Caller> {
         while self.silent.len() < CALLS_MAX {

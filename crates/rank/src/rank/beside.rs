@@ -25,8 +25,6 @@ pub(super) const INLINE_BYTES_MAX: usize = 8 * 1024;
 const PULL_BYTES_MAX: u64 = 4 << 20;
 /// Records that one neighbour has taken in before it is another one's turn.
 const RECORDS_AT_A_TIME: usize = 64;
-/// How often it is looked who has called, while the program asks all the time.
-const LOOK_FOR_CALLS_EVERY: Duration = Duration::from_micros(20);
 /// Who has not been seen to live for so long may be dead.
 const DOUBTED_AFTER: Duration = Duration::from_millis(150);
 /// Who is silent and has not ended is waited for so many times longer than one of another node: the kernel tells of an end at
@@ -143,28 +141,13 @@ impl Rank {
         self.meet(now, peer).map(Way::Bundle).map_err(NoWay::Gone)
     }
 
-    /// Bytes of a message that travel at once, to this peer.
-    pub(super) fn eager_bytes(&mut self, now: Time, to: Peer) -> usize {
-        match self.way(now, to) {
-            Ok(Way::Beside(_)) => self.settings.eager_bytes.min(INLINE_BYTES_MAX),
-            _ => self.settings.eager_bytes,
-        }
-    }
-
     /// Takes in what neighbours have written, and goes on with what is under way. Whether something came.
     pub(super) fn take_beside(&mut self, now: Time) -> bool {
-        let Some(local) = &mut self.local else {
+        let Some(local) = &self.local else {
             return false;
         };
-        if now.since(self.called_at) >= LOOK_FOR_CALLS_EVERY {
-            self.called_at = now;
-            let callers = local.callers(now);
-            for caller in callers {
-                self.on_caller(now, caller);
-            }
-        }
         let mut came = false;
-        for slot in 0..self.local.as_ref().map_or(0, |local| local.slots()) {
+        for slot in 0..local.slots() {
             came |= self.take_from(now, slot);
         }
         for _ in 0..self.streams.len() {
@@ -178,14 +161,21 @@ impl Rank {
         came
     }
 
-    /// Somebody has called, or has written something.
-    pub(super) fn on_rung(&mut self, now: Time) {
-        if let Some(local) = &mut self.local {
+    /// Takes in who has called, if somebody has.
+    pub(super) fn hear_neighbours(&mut self, now: Time) {
+        let has_rung = core::mem::take(&mut self.host.has_rung);
+        let Some(local) = self
+            .local
+            .as_mut()
+            .filter(|local| has_rung || local.has_silent())
+        else {
+            return;
+        };
+        if has_rung {
             local.hush();
-            let callers = local.callers(now);
-            for caller in callers {
-                self.on_caller(now, caller);
-            }
+        }
+        for caller in local.callers(now) {
+            self.on_caller(now, caller);
         }
     }
 

@@ -4,6 +4,7 @@ use tabane_proto::Time;
 use tabane_proto::op::{Get, Region};
 use tabane_proto::wire::{MemoryStatus, Stretch};
 
+use super::beside::{INLINE_BYTES_MAX, Way};
 use super::peers::OWN;
 use super::{Pending, Rank, UNFILLED};
 use crate::matching::{Arrived, Body, Landing, Posted, Wanted};
@@ -56,7 +57,12 @@ impl Rank {
         }
         let charge = bytes + EAGER_OVERHEAD_BYTES;
         let has_room = entry.eager_out_bytes + charge <= self.settings.unexpected_bytes as u64;
-        let is_short = bytes <= self.eager_bytes(now, send.to) as u64;
+        let way = self.way(now, send.to);
+        let eager_bytes = match way {
+            Ok(Way::Beside(_)) => self.settings.eager_bytes.min(INLINE_BYTES_MAX),
+            _ => self.settings.eager_bytes,
+        };
+        let is_short = bytes <= eager_bytes as u64;
         if !is_short || !has_room {
             // SAFETY: as the caller promises.
             return unsafe { self.announce(now, envelope, bytes, send) };
@@ -69,7 +75,7 @@ impl Rank {
         }
         let head = Head::Eager(envelope);
         // SAFETY: as the caller promises.
-        let said = unsafe { self.say(now, send.to, FLOW_MESSAGES, &head, send.pieces) };
+        let said = unsafe { self.say_by(now, way, FLOW_MESSAGES, &head, send.pieces) };
         if let Err(error) = said {
             envelope.receipt.and_then(|id| self.pendings.remove(id));
             return self.not_said(now, error, send.to, (send.ticket, Ended::Send));

@@ -121,7 +121,6 @@ pub(crate) struct Rank {
     streams: VecDeque<Stream>,
     /// Buffers of messages, to be used again.
     spare: Vec<Vec<u8>>,
-    called_at: Time,
     polled_at: Time,
     came_at: Time,
     /// How many this node has.
@@ -200,7 +199,6 @@ impl Rank {
             local,
             streams: VecDeque::new(),
             spare: Vec::new(),
-            called_at: now,
             polled_at: now,
             came_at: now,
             processors: process::processors(),
@@ -354,7 +352,24 @@ impl Rank {
         head: &Head,
         pieces: &[Piece],
     ) -> Result<(), PostError> {
-        let id = match self.way(now, to) {
+        let way = self.way(now, to);
+        // SAFETY: as the caller promises.
+        unsafe { self.say_by(now, way, flow, head, pieces) }
+    }
+
+    /// The same, by this way to the peer.
+    ///
+    /// # Safety
+    /// As of [`say`](Rank::say).
+    unsafe fn say_by(
+        &mut self,
+        now: Time,
+        way: Result<Way, NoWay>,
+        flow: u32,
+        head: &Head,
+        pieces: &[Piece],
+    ) -> Result<(), PostError> {
+        let id = match way {
             Ok(Way::Bundle(id)) => id,
             Ok(Way::Beside(slot)) => {
                 // SAFETY: as the caller promises.
@@ -364,7 +379,7 @@ impl Rank {
             Err(NoWay::Later) => return Err(PostError::Again),
             Err(NoWay::Gone(_)) => return Err(PostError::NoPeer),
         };
-        let is_quiet = self.engine.node.in_flight_bytes(id) == 0;
+        let is_quiet = self.engine.node.is_quiet(id);
         let head = head.write();
         let bytes = head.as_slice().len() + crate::memory::length(pieces).unwrap_or(0) as usize;
         let fill = |unit: &mut Vec<u8>| {
@@ -649,9 +664,13 @@ impl Core for Rank {
         if self.local.is_none() || is_far || now.since(self.polled_at) >= POLL_EVERY {
             self.polled_at = now;
             self.engine.poll(now, &mut self.host);
+            self.hear_neighbours(now);
         }
         self.make_way(now, came || !self.host.events.is_empty());
-        self.digest(now);
+        self.take_events(now);
+        if self.completions.is_empty() || self.has_work(now) {
+            self.digest(now);
+        }
     }
 
     fn completion(&mut self) -> Option<Completion> {
@@ -718,11 +737,23 @@ impl Rank {
         }
     }
 
-    /// Acts on what the engine has told.
-    pub(crate) fn digest(&mut self, now: Time) {
+    fn take_events(&mut self, now: Time) {
         while let Some(event) = self.host.events.pop_front() {
             self.on_event(now, event);
         }
+    }
+
+    /// Whether there is more to do than to tell the program what has ended, for which it waits.
+    fn has_work(&self, now: Time) -> bool {
+        self.unsent_bytes > 0
+            || !self.owed.is_empty()
+            || !self.owed_gets.is_empty()
+            || now.since(self.looked_at) >= LOOK_EVERY
+    }
+
+    /// Acts on what the engine has told.
+    pub(crate) fn digest(&mut self, now: Time) {
+        self.take_events(now);
         if !self.owed.is_empty() {
             self.say_owed(now);
         }
@@ -738,9 +769,7 @@ impl Rank {
         }
         self.flush(now);
         // What `look_after` did.
-        while let Some(event) = self.host.events.pop_front() {
-            self.on_event(now, event);
-        }
+        self.take_events(now);
     }
 
     /// How to wait for what comes, for so long at most.
@@ -755,9 +784,7 @@ impl Rank {
     pub(crate) fn after_wait(&mut self, ready: &[Ready]) {
         let now = self.engine.now();
         self.engine.after_wait(&mut self.host, now, ready);
-        if core::mem::take(&mut self.host.has_rung) {
-            self.on_rung(now);
-        }
+        self.hear_neighbours(now);
         self.take_beside(now);
         self.digest(now);
     }

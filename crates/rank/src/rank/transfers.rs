@@ -142,7 +142,7 @@ impl Rank {
             NoWay::Gone(_) => PostError::NoPeer,
         })?;
         let is_quiet = match way {
-            Way::Bundle(id) => self.engine.node.in_flight_bytes(id) == 0,
+            Way::Bundle(id) => self.engine.node.is_quiet(id),
             Way::Beside(_) => false,
         };
         begin(self, way).map_err(post_error)?;
@@ -229,8 +229,9 @@ impl Rank {
                 return;
             }
         };
+        let is_quiet = matches!(way, Way::Bundle(id) if self.engine.node.is_quiet(id));
         match (self.get_by(now, way, get), way) {
-            (Ok(()), Way::Bundle(_)) => self.posted(now, 64, true),
+            (Ok(()), Way::Bundle(_)) => self.posted(now, 64, is_quiet),
             (Ok(()), Way::Beside(_)) => {}
             (Err(OpError::Full), _) => self.owed_gets.push_back((peer, get)),
             (Err(_), _) => self.lose(now, peer, Failure::PeerGone),

@@ -1,7 +1,8 @@
 //! What peers hold together is bounded for the node.
 
 use super::*;
-use crate::op::{Holdings, MESSAGE_DATA_BYTES_MAX};
+use crate::op::{Get, Holdings, MESSAGE_DATA_BYTES_MAX};
+use crate::wire::{FEATURE_MEMORY, Stretch};
 
 #[test]
 fn a_peer_gets_through_its_largest_message_when_others_let_go() {
@@ -47,4 +48,34 @@ fn what_a_peer_holds_is_forgotten_with_it() {
     assert_ne!(pair.nodes[0].context.budget.sums(), idle.sums());
     pair.nodes[0].remove_peer(pair.now, to_1);
     assert_eq!(pair.nodes[0].context.budget.sums(), idle.sums());
+}
+
+#[test]
+fn a_peer_that_is_asked_for_bytes_is_not_quiet_until_it_has_answered() {
+    let offering = |n| NodeConfig {
+        features: FEATURE_MEMORY,
+        ..config(n, 7, WireMode::Encrypted)
+    };
+    let mut pair = Pair::new([offering(0), offering(1)]);
+    pair.run(Duration::from_millis(50));
+    let (now, peer) = (pair.now, pair.peers[0]);
+    assert!(pair.nodes[0].is_quiet(peer));
+    let from = Stretch {
+        key: 1,
+        base: 0,
+        total: 8,
+    };
+    let get = Get {
+        from,
+        handle: 0,
+        token: 5,
+    };
+    pair.nodes[0].get(now, peer, get).unwrap();
+    let asked = pair.drain(0);
+    assert!(!asked.is_empty() && !pair.nodes[0].is_quiet(peer));
+    for (link, from, _, mut bytes) in asked {
+        pair.nodes[1].handle_datagram(now, link, from, &mut bytes);
+    }
+    pair.run(Duration::from_millis(5));
+    assert!(pair.nodes[0].is_quiet(peer));
 }
