@@ -369,20 +369,23 @@ fn read_nodes(root: &DeTable<'_>, findings: &mut Findings) -> Vec<NodeSpec> {
         findings.error(line, "`node` is not a list of nodes", RIGHT);
         return Vec::new();
     };
+    let too_many = |line, count, findings: &mut Findings| {
+        let what = format!("there are {count} nodes");
+        findings.error(line, what, format!("at most {NODES_MAX} are possible"));
+        Vec::new()
+    };
     if array.len() > NODES_MAX {
-        findings.error(
-            line,
-            format!("there are {} nodes", array.len()),
-            format!("at most {NODES_MAX} are possible"),
-        );
-        return Vec::new();
+        return too_many(line, array.len(), findings);
     }
     let mut nodes = Vec::with_capacity(array.len());
     for item in array.iter() {
         let line = findings.line_of(&item.span());
         match item.get_ref() {
-            DeValue::Table(table) => nodes.push(node::read(table, line, findings)),
+            DeValue::Table(table) => nodes.extend(node::read(table, line, findings)),
             _ => findings.error(line, "`node` has an entry that is no node", RIGHT),
+        }
+        if nodes.len() > NODES_MAX {
+            return too_many(line, nodes.len(), findings);
         }
     }
     nodes

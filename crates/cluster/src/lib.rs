@@ -15,6 +15,7 @@ mod metrics;
 mod network;
 mod node;
 mod problem;
+mod range;
 mod run;
 #[cfg(test)]
 mod tests;

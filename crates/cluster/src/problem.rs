@@ -75,6 +75,9 @@ impl From<Problem> for ConfigError {
     }
 }
 
+/// So many problems of one line that are put right alike are told one by one: one line may stand for thousands of nodes.
+const ALIKE_MAX: usize = 3;
+
 /// Collects problems of one file and turns byte offsets into lines.
 #[derive(Debug)]
 pub(crate) struct Findings {
@@ -137,7 +140,7 @@ impl Findings {
         mut self,
         value: Option<T>,
     ) -> Result<(T, Vec<Problem>), ConfigError> {
-        self.problems.sort_by_key(|p| p.line);
+        self.sort();
         match value {
             Some(value) if !self.has_errors() => Ok((value, self.problems)),
             _ => Err(ConfigError {
@@ -148,7 +151,36 @@ impl Findings {
 
     /// Everything found, in the order of the file.
     pub(crate) fn into_problems(mut self) -> Vec<Problem> {
-        self.problems.sort_by_key(|p| p.line);
+        self.sort();
         self.problems
+    }
+
+    /// Puts them in the order of the file, and counts those of a line that say the same.
+    fn sort(&mut self) {
+        self.problems.sort_by_key(|p| p.line);
+        let mut kept: Vec<(Problem, usize)> = Vec::new();
+        for problem in self.problems.drain(..) {
+            let is_alike = |(p, _): &&mut (Problem, usize)| {
+                (p.line, p.severity, &p.right) == (problem.line, problem.severity, &problem.right)
+            };
+            let mut of_line = kept
+                .iter_mut()
+                .rev()
+                .take_while(|(p, _)| p.line == problem.line);
+            let mut alike = of_line.by_ref().filter(is_alike);
+            match (alike.next(), alike.nth(ALIKE_MAX - 2)) {
+                (Some((_, more)), Some(_)) if problem.line.is_some() => *more += 1,
+                _ => kept.push((problem, 0)),
+            }
+        }
+        let told = kept.into_iter().map(|(mut problem, more)| {
+            if more > 0 {
+                problem
+                    .what
+                    .push_str(&format!(" (and {more} more like it)"));
+            }
+            problem
+        });
+        self.problems = told.collect();
     }
 }

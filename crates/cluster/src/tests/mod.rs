@@ -6,6 +6,7 @@ mod bad_nodes;
 mod files;
 mod good;
 mod here;
+mod ranges;
 
 use std::path::Path;
 
