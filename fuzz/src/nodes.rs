@@ -115,6 +115,7 @@ pub fn node_with(
         origin: 0,
         is_readable: true,
         is_writable: true,
+        is_told: false,
     };
     node.register_region(1, region).expect("the only one");
     let id = node.add_peer(now, peer(1 - index)).expect("a right peer");

@@ -6,7 +6,7 @@ use core::ffi::CStr;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{DomainAttr, EpAttr, FabricAttr, Info, NewDomainAttr, RxAttr, TxAttr};
 use crate::info::Offer;
-use crate::{name, provider};
+use crate::provider;
 
 /// Zero bytes behind each structure.
 const SPARE_BYTES: usize = 128;
@@ -37,6 +37,43 @@ fn text(text: &CStr) -> Outcome<*mut core::ffi::c_char> {
     Ok(copy)
 }
 
+fn bytes_of(bytes: &[u8]) -> Outcome<*mut core::ffi::c_void> {
+    // SAFETY: it takes any numbers.
+    let memory = unsafe { libc::calloc(1, bytes.len() + SPARE_BYTES) };
+    if memory.is_null() {
+        return Err(errors::NOMEM);
+    }
+    // SAFETY: the memory is new, and long enough.
+    unsafe { memory.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
+    Ok(memory)
+}
+
+/// Frees one, as libfabric does.
+///
+/// # Safety
+/// It is of [`info`], and nobody else has it.
+pub unsafe fn free(info: *mut Info) {
+    // SAFETY: all of these are the C library's, or null.
+    unsafe {
+        let whole = &*info;
+        libc::free((*whole.domain_attr).name.cast());
+        libc::free((*whole.fabric_attr).name.cast());
+        libc::free((*whole.fabric_attr).prov_name.cast());
+        for part in [
+            whole.tx_attr.cast(),
+            whole.rx_attr.cast(),
+            whole.ep_attr.cast(),
+            whole.domain_attr.cast(),
+            whole.fabric_attr.cast(),
+            whole.src_addr,
+            whole.dest_addr,
+            info.cast(),
+        ] {
+            libc::free(part);
+        }
+    }
+}
+
 /// The `fi_info` that makes the offer.
 ///
 /// # Errors
@@ -56,24 +93,30 @@ pub fn info(offer: &Offer) -> Outcome<*mut Info> {
     let fabric = FabricAttr {
         fabric: core::ptr::null_mut(),
         name: text(provider::NAME)?,
-        // libfabric writes these three itself.
-        prov_name: core::ptr::null_mut(),
-        prov_version: 0,
-        api_version: 0,
+        // libfabric writes these three itself where it was asked.
+        prov_name: match offer.api_version {
+            0 => core::ptr::null_mut(),
+            _ => text(provider::NAME)?,
+        },
+        prov_version: match offer.api_version {
+            0 => 0,
+            _ => provider::VERSION,
+        },
+        api_version: offer.api_version,
     };
     copy_of(Info {
         next: core::ptr::null_mut(),
         caps: offer.caps,
         mode: 0,
-        addr_format: crate::abi::constants::FORMAT_UNSPEC,
-        src_addrlen: name::BYTES,
-        dest_addrlen: offer.destination.map_or(0, |raw| raw.len()),
-        src_addr: copy_of(offer.source)?.cast(),
-        dest_addr: match offer.destination {
-            Some(raw) => copy_of(raw)?.cast(),
+        addr_format: offer.addr_format,
+        src_addrlen: offer.source.len(),
+        dest_addrlen: offer.destination.as_ref().map_or(0, Vec::len),
+        src_addr: bytes_of(&offer.source)?,
+        dest_addr: match &offer.destination {
+            Some(raw) => bytes_of(raw)?,
             None => core::ptr::null_mut(),
         },
-        handle: core::ptr::null_mut(),
+        handle: offer.handle,
         tx_attr: copy_of::<TxAttr>(offer.tx)?,
         rx_attr: copy_of::<RxAttr>(offer.rx)?,
         ep_attr: copy_of::<EpAttr>(offer.ep)?,

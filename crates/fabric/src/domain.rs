@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tabane_rank::{Access, Core, OpenError, Piece, PostError};
+use tabane_rank::{Access, OpenError, Piece};
 
 use crate::abi::constants as c;
 use crate::abi::domain::{AtomicAttr, AvAttr, DomainOps, FidAv, FidDomain};
@@ -13,6 +13,7 @@ use crate::abi::endpoint::FidEp;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{Fid, FidOps, Info};
 use crate::abi::queues::{CntrAttr, CqAttr, FidCntr, FidCq, FidPoll, PollAttr};
+use crate::connection::caller::Callers;
 use crate::environment::{Configuration, Problem};
 use crate::event_queue::EventQueue;
 use crate::fabric::Fabric;
@@ -60,10 +61,14 @@ unsafe impl Send for Region {}
 
 impl Region {
     /// # Safety
-    /// As of [`Core::register`].
-    unsafe fn register(self, core: &mut dyn Core, key: u64) -> Result<(), PostError> {
+    /// As of [`tabane_rank::Core::register`].
+    unsafe fn register(self, station: &Station, key: u64) -> Outcome<()> {
+        let access = Access {
+            is_told: station.is_told(),
+            ..self.access
+        };
         // SAFETY: as above.
-        unsafe { core.register(key, self.piece, self.access, self.origin) }
+        station.act(|core| unsafe { core.register(key, self.piece, access, self.origin) })
     }
 }
 
@@ -80,6 +85,11 @@ impl Domain {
     /// The version that the program was compiled for.
     pub fn api_version(&self) -> u32 {
         self.fabric.api_version()
+    }
+
+    /// Who has called and has no answer.
+    pub fn callers(&self) -> &Callers {
+        self.fabric.callers()
     }
 
     /// What its endpoints are made with.
@@ -121,7 +131,7 @@ impl Domain {
         };
         for (count, station) in stations.iter().enumerate() {
             // SAFETY: as above.
-            let registered = station.act(|core| unsafe { region.register(core, key) });
+            let registered = unsafe { region.register(station, key) };
             if let Err(error) = registered {
                 deregister_at(&stations[..count], key);
                 return Err(if error == errors::AGAIN {
@@ -148,7 +158,7 @@ impl Domain {
         let mut shared = self.shared();
         for (key, region) in &shared.regions {
             // SAFETY: who registered it has promised that the memory stays, and has not deregistered it.
-            station.act(|core| unsafe { region.register(core, *key) })?;
+            unsafe { region.register(station, *key) }?;
         }
         shared.stations.push(Arc::clone(station));
         Ok(())

@@ -4,7 +4,6 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,19 +11,17 @@ use tabane_io::notify::Notify;
 
 use crate::abi::constants as c;
 use crate::abi::errors::{self, Errno, Outcome};
-use crate::abi::fabric::{Fid, FidOps};
-use crate::abi::queues::{EqAttr, EqEntry, EqErrEntry, EqOps, FidEq};
+use crate::abi::fabric::{Fid, FidOps, Info};
+use crate::abi::queues::{EqAttr, EqCmEntry, EqEntry, EqErrEntry, EqOps, FidEq};
 use crate::fabric::Fabric;
 use crate::object::{self, Face, Held, Object, Users};
-use crate::{guard, words};
+use crate::waiting::Waiter;
+use crate::{allocate, guard, words};
 
 /// Events that nobody has read, at most.
 const EVENTS_MAX: usize = 1 << 16;
 /// Bytes of one event that a program writes.
 const EVENT_BYTES_MAX: usize = 1 << 12;
-/// The longest that is slept without looking again.
-const SLEEP_MAX: Duration = Duration::from_secs(3600);
-
 /// What `fi_eq_open` gives.
 #[repr(C)]
 pub struct EventQueue {
@@ -32,24 +29,55 @@ pub struct EventQueue {
     users: Users,
     fabric: Held<Fabric>,
     state: Mutex<State>,
+    /// What its endpoints are waited for with.
+    waiter: Waiter,
     /// Readable while there is something to read.
     ready: Option<Notify>,
     is_written: bool,
-    wait_object: u32,
 }
 
 #[derive(Default)]
 struct State {
-    events: VecDeque<(u32, Vec<u8>)>,
+    events: VecDeque<Event>,
     errors: VecDeque<Failed>,
+    /// What the last error told of itself: it stays until the next is read.
+    about: Vec<u8>,
+}
+
+/// Something that happened.
+struct Event {
+    number: u32,
+    /// To which object; 0: the program has written it.
+    fid: usize,
+    bytes: Vec<u8>,
+    /// The program has to have room for so many of them.
+    least: usize,
+    /// Of who has called, until the program is told.
+    info: Option<Unread>,
+}
+
+/// What the program is to free, once it has it.
+struct Unread(*mut Info);
+
+// SAFETY: it is the C library's memory, and nobody else's.
+unsafe impl Send for Unread {}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        // SAFETY: the program was not given it.
+        unsafe { allocate::free(self.0) };
+    }
 }
 
 /// Something that failed.
+#[derive(Clone)]
 struct Failed {
     fid: usize,
     context: usize,
     data: u64,
     errno: Errno,
+    prov_errno: c_int,
+    about: Vec<u8>,
 }
 
 // SAFETY: the first field is a Face of a FidEq, which begins with a Fid.
@@ -86,43 +114,104 @@ impl EventQueue {
             context: context as *mut c_void,
             data: count,
         };
-        // SAFETY: an EqEntry is 24 bytes without gaps.
-        let bytes = unsafe {
-            core::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<EqEntry>())
-        };
-        self.state()
-            .events
-            .push_back((c::AV_COMPLETE, bytes.to_vec()));
-        self.rang();
+        self.put(Event {
+            number: c::AV_COMPLETE,
+            fid: av,
+            bytes: bytes_of(&entry),
+            least: size_of::<EqEntry>(),
+            info: None,
+        });
     }
 
     /// An address could not be inserted: the one of this number in its array.
     pub fn not_inserted(&self, av: usize, context: usize, index: u64, errno: Errno) {
-        self.state().errors.push_back(Failed {
+        self.put_error(Failed {
             fid: av,
             context,
             data: index,
             errno,
+            prov_errno: 0,
+            about: Vec::new(),
         });
+    }
+
+    /// Something became of a connection; what the other end has sent with it. The information is the program's to free.
+    pub fn connection(&self, number: u32, fid: usize, info: *mut Info, data: &[u8]) {
+        let entry = EqCmEntry {
+            fid: fid as *mut Fid,
+            info,
+        };
+        let mut bytes = bytes_of(&entry);
+        bytes.extend_from_slice(data);
+        self.put(Event {
+            number,
+            fid,
+            bytes,
+            // What the program has no room for is cut off.
+            least: size_of::<EqCmEntry>(),
+            info: (!info.is_null()).then(|| Unread(info)),
+        });
+    }
+
+    /// A connection was not made.
+    pub fn not_connected(&self, fid: usize, (errno, prov_errno): (Errno, c_int), about: &[u8]) {
+        self.put_error(Failed {
+            fid,
+            context: 0,
+            data: 0,
+            errno,
+            prov_errno,
+            about: about.to_vec(),
+        });
+    }
+
+    fn put(&self, event: Event) {
+        self.state().events.push_back(event);
         self.rang();
+    }
+
+    fn put_error(&self, failed: Failed) {
+        self.state().errors.push_back(failed);
+        self.rang();
+    }
+
+    /// An object is closed: nothing is told of it any more.
+    pub fn forget(&self, fid: usize) {
+        let mut state = self.state();
+        state.events.retain(|event| event.fid != fid);
+        state.errors.retain(|failed| failed.fid != fid);
+        self.settle(&state);
+    }
+
+    /// What its endpoints are waited for with.
+    pub fn waiter(&self) -> &Waiter {
+        &self.waiter
     }
 
     /// Whether there is nothing to read, so that waiting is right.
     pub fn may_wait(&self) -> bool {
-        self.state().is_empty()
+        self.waiter.progress();
+        self.waiter.may_sleep(|| !self.state().is_empty())
     }
 
     fn read(&self, room: &mut [u8], flags: u64) -> Outcome<(u32, usize)> {
+        if self.state().is_empty() {
+            self.waiter.progress();
+        }
         let mut state = self.state();
         if !state.errors.is_empty() {
             return Err(errors::AVAIL);
         }
-        let (event, bytes) = state.events.front().ok_or(errors::AGAIN)?;
-        let place = room.get_mut(..bytes.len()).ok_or(errors::TOOSMALL)?;
-        place.copy_from_slice(bytes);
-        let read = (*event, bytes.len());
+        let event = state.events.front().ok_or(errors::AGAIN)?;
+        let bytes = event.bytes.len().min(room.len());
+        if bytes < event.least {
+            return Err(errors::TOOSMALL);
+        }
+        room[..bytes].copy_from_slice(&event.bytes[..bytes]);
+        let read = (event.number, bytes);
         if flags & c::PEEK == 0 {
-            state.events.pop_front();
+            // What it points to is the program's now.
+            core::mem::forget(state.events.pop_front().and_then(|event| event.info));
         }
         self.settle(&state);
         Ok(read)
@@ -134,22 +223,22 @@ impl EventQueue {
         timeout: Option<Duration>,
         flags: u64,
     ) -> Outcome<(u32, usize)> {
-        let ready = self.ready.as_ref().ok_or(errors::NOSYS)?;
+        if self.ready.is_none() {
+            return Err(errors::NOSYS);
+        }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             match self.read(room, flags) {
                 Err(errors::AGAIN) => {}
                 read => return read,
             }
-            let left = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => SLEEP_MAX,
-            };
-            if left.is_zero() {
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
                 return Err(errors::AGAIN);
             }
-            tabane_io::poll::sleep(left.min(SLEEP_MAX), &[ready.as_fd()])
-                .map_err(|_| errors::IO)?;
+            if self.may_wait() {
+                self.waiter.sleep(left);
+            }
         }
     }
 
@@ -157,10 +246,41 @@ impl EventQueue {
         let mut state = self.state();
         let failed = match flags & c::PEEK {
             0 => state.errors.pop_front(),
-            _ => state.errors.front().map(|failed| Failed { ..*failed }),
+            _ => state.errors.front().cloned(),
         };
         self.settle(&state);
         failed.ok_or(errors::AGAIN)
+    }
+
+    /// What the error tells of itself: into the program's buffer if it has one, else into one of the queue's.
+    ///
+    /// # Safety
+    /// The place is valid; what it has at `err_data` is a buffer of that size, or the size is 0.
+    unsafe fn tell_about(&self, place: *mut EqErrEntry, about: Vec<u8>, has_size: bool) {
+        // SAFETY: as above; the size is there since 1.5.
+        unsafe {
+            let room = match has_size {
+                true => (*place).err_data_size,
+                false => 0,
+            };
+            let buffer = (*place).err_data.cast::<u8>();
+            let told = if room > 0 && !buffer.is_null() {
+                let fit = room.min(about.len());
+                buffer.copy_from_nonoverlapping(about.as_ptr(), fit);
+                fit
+            } else {
+                let mut state = self.state();
+                state.about = about;
+                (*place).err_data = match state.about.is_empty() {
+                    true => core::ptr::null_mut(),
+                    false => state.about.as_mut_ptr().cast(),
+                };
+                state.about.len()
+            };
+            if has_size {
+                (*place).err_data_size = told;
+            }
+        }
     }
 
     fn write(&self, event: u32, bytes: &[u8]) -> Outcome<usize> {
@@ -171,11 +291,24 @@ impl EventQueue {
         if state.events.len() >= EVENTS_MAX {
             return Err(errors::AGAIN);
         }
-        state.events.push_back((event, bytes.to_vec()));
+        state.events.push_back(Event {
+            number: event,
+            fid: 0,
+            bytes: bytes.to_vec(),
+            least: bytes.len(),
+            info: None,
+        });
         drop(state);
         self.rang();
         Ok(bytes.len())
     }
+}
+
+/// A structure that C is given as bytes.
+fn bytes_of<T: Copy>(entry: &T) -> Vec<u8> {
+    // SAFETY: the structures here are of pointers and 64-bit numbers, without gaps.
+    unsafe { core::slice::from_raw_parts((&raw const *entry).cast::<u8>(), size_of::<T>()) }
+        .to_vec()
 }
 
 impl State {
@@ -216,13 +349,14 @@ pub unsafe fn open(
     // SAFETY: as above.
     let attr = unsafe { attr.as_ref() };
     let wait_object = attr.map_or(c::WAIT_NONE, |attr| attr.wait_obj);
-    let ready = match wait_object {
-        c::WAIT_NONE => None,
-        c::WAIT_UNSPEC | c::WAIT_FD | c::WAIT_YIELD => {
-            Some(Notify::new().map_err(|_| errors::NOMEM)?)
-        }
-        _ => return Err(errors::NOSYS),
+    let waiter = Waiter::new(wait_object)?;
+    let ready = match waiter.can_sleep() {
+        true => Some(Notify::new().map_err(|_| errors::NOMEM)?),
+        false => None,
     };
+    if let Some(ready) = &ready {
+        waiter.watch(ready)?;
+    }
     let queue = EventQueue {
         face: Face::new(FidEq {
             fid: object::fid::<EventQueue>(context, &FID_OPS),
@@ -231,9 +365,9 @@ pub unsafe fn open(
         users: Users::default(),
         fabric,
         state: Mutex::default(),
+        waiter,
         ready,
         is_written: attr.is_some_and(|attr| attr.flags & c::WRITE != 0),
-        wait_object,
     };
     // SAFETY: as above.
     unsafe { object::give(place, Arc::new(queue)) }
@@ -244,10 +378,9 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
         // SAFETY: C gives a queue of ours, and a place of the type that the command has.
         unsafe {
             let queue = object::object::<EventQueue>(fid.cast())?;
-            match (command, &queue.ready) {
-                (c::GETWAIT, Some(ready)) => guard::put(argument.cast(), ready.as_fd().as_raw_fd()),
-                (c::GETWAIT, None) => Err(errors::NODATA),
-                (c::GETWAITOBJ, _) => guard::put(argument.cast(), queue.wait_object),
+            match command {
+                c::GETWAIT => guard::put(argument.cast(), queue.waiter.descriptor()?),
+                c::GETWAITOBJ => guard::put(argument.cast(), queue.waiter.wait_object()),
                 _ => Err(errors::NOSYS),
             }
         }
@@ -320,13 +453,13 @@ unsafe extern "C" fn readerr(queue: *mut FidEq, place: *mut EqErrEntry, flags: u
             (*place).context = failed.context as *mut c_void;
             (*place).data = failed.data;
             (*place).err = failed.errno.0;
-            (*place).prov_errno = 0;
-            (*place).err_data = core::ptr::null_mut();
-            if queue.fabric.api_version() < c::version(1, 5) {
-                return Ok(offset_of!(EqErrEntry, err_data_size));
-            }
-            (*place).err_data_size = 0;
-            Ok(size_of::<EqErrEntry>())
+            (*place).prov_errno = failed.prov_errno;
+            let has_size = queue.fabric.api_version() >= c::version(1, 5);
+            queue.tell_about(place, failed.about, has_size);
+            Ok(match has_size {
+                true => size_of::<EqErrEntry>(),
+                false => offset_of!(EqErrEntry, err_data_size),
+            })
         }
     })
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use crate::abi::constants as c;
 use crate::abi::domain::FidDomain;
+use crate::abi::endpoint::FidPep;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{FabricAttr, FabricOps, Fid, FidFabric, FidOps, Info};
 use crate::abi::queues::{EqAttr, FidEq};
 use crate::completions::Queue;
+use crate::connection::caller::Callers;
+use crate::connection::passive;
 use crate::counter::Counter;
 use crate::event_queue::EventQueue;
 use crate::object::{self, Face, Held, Object, Users};
@@ -19,6 +22,7 @@ use crate::{domain, event_queue, guard, provider};
 pub struct Fabric {
     face: Face<FidFabric>,
     users: Users,
+    callers: Callers,
 }
 
 // SAFETY: the first field is a Face of a FidFabric, which begins with a Fid.
@@ -31,6 +35,11 @@ unsafe impl Object for Fabric {
 }
 
 impl Fabric {
+    /// Who has called and has no answer.
+    pub fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
     /// The version that the program was compiled for: which fields its structures have.
     pub fn api_version(&self) -> u32 {
         // SAFETY: libfabric wrote it before the program had the fabric, and nobody does later.
@@ -51,7 +60,7 @@ static FID_OPS: FidOps = FidOps {
 static OPS: FabricOps = FabricOps {
     size: size_of::<FabricOps>(),
     domain: open_domain,
-    passive_ep: guard::absent,
+    passive_ep: open_passive,
     eq_open: open_event_queue,
     wait_open: guard::absent,
     trywait,
@@ -84,6 +93,7 @@ pub unsafe fn open(
             api_version: attr.api_version,
         }),
         users: Users::default(),
+        callers: Callers::default(),
     };
     // SAFETY: as above.
     unsafe { object::give(place, Arc::new(fabric)) }
@@ -117,6 +127,21 @@ unsafe extern "C" fn open_domain_with_flags(
     }
     // SAFETY: as above.
     unsafe { open_domain(fabric, info, place, context) }
+}
+
+unsafe extern "C" fn open_passive(
+    fabric: *mut FidFabric,
+    info: *mut Info,
+    place: *mut *mut FidPep,
+    context: *mut c_void,
+) -> c_int {
+    guard::status(|| {
+        // SAFETY: C gives a fabric of ours, and valid pointers or null.
+        unsafe {
+            let fabric = object::shared::<Fabric>(fabric.cast())?;
+            passive::open(Held::new(fabric), info, place, context)
+        }
+    })
 }
 
 unsafe extern "C" fn open_event_queue(

@@ -60,6 +60,14 @@ pub unsafe extern "C" fn no_bind(
     -errors::NOSYS.0
 }
 
+/// `ops->close` of what its program does not close.
+///
+/// # Safety
+/// None is needed; the table's type has it.
+pub unsafe extern "C" fn no_close(_fid: *mut crate::abi::fabric::Fid) -> c_int {
+    -errors::NOSYS.0
+}
+
 /// `ops->control` of what takes no command.
 ///
 /// # Safety

@@ -1,6 +1,7 @@
 //! `fi_getinfo`: what a program asks for, and whether it can have it.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_void};
+use std::net::SocketAddr;
 
 use tabane_rank::{
     ATOMIC_BYTES_MAX, Address, INJECT_BYTES_MAX, OPERATION_BYTES_MAX, PIECES_MAX, Settings,
@@ -8,7 +9,7 @@ use tabane_rank::{
 
 use crate::abi::constants as c;
 use crate::abi::errors::{self, Outcome};
-use crate::abi::fabric::{DomainAttr, EpAttr, FabricAttr, Info, RxAttr, TxAttr};
+use crate::abi::fabric::{DomainAttr, EpAttr, FabricAttr, Fid, Info, RxAttr, TxAttr};
 use crate::environment::{self, Problem};
 use crate::{allocate, here, log, name};
 
@@ -27,8 +28,9 @@ const WORD_BYTES: usize = 8;
 const ERROR_DATA_BYTES: usize = 64;
 /// libfabric's general form of a tag: any bits, in any division.
 const TAG_ANY: u64 = 0xAAAA_AAAA_AAAA_AAAA;
-/// The protocol between endpoints. A number of a provider's own has the highest bit.
+/// The protocol between endpoints, and between those that are connected. A number of a provider's own has the highest bit.
 const PROTOCOL: u32 = 1 << 31 | 0x7ab;
+const PROTOCOL_CONNECTED: u32 = PROTOCOL + 1;
 
 const TRANSFERS: u64 = c::MSG | c::TAGGED | c::RMA | c::ATOMIC;
 const TX_CAPS: u64 = TRANSFERS | c::SEND | c::READ | c::WRITE;
@@ -39,10 +41,13 @@ const RX_CAPS: u64 = TRANSFERS
     | c::MULTI_RECV
     | c::DIRECTED_RECV
     | c::SOURCE
-    | c::SOURCE_ERR;
+    | c::SOURCE_ERR
+    | c::RMA_EVENT;
 /// Capabilities whose bits meant something else before 2.0.
 const NEW_RX_CAPS: u64 = c::TAGGED_DIRECTED_RECV | c::EXACT_DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = c::LOCAL_COMM | c::REMOTE_COMM;
+/// Capabilities that mean nothing where there is one peer.
+const OF_MANY: u64 = c::DIRECTED_RECV | c::SOURCE | c::SOURCE_ERR | NEW_RX_CAPS;
 
 /// When an operation may count as done, if a program asks.
 const COMPLETE: u64 =
@@ -70,19 +75,39 @@ struct Wanted<'a> {
     domain: Option<&'a DomainAttr>,
     domain_name: Option<&'a CStr>,
     fabric_name: Option<&'a CStr>,
-    destination: Option<[u8; name::BYTES]>,
+    /// It asks for this provider by its name.
+    is_named: bool,
+    source: Option<&'a [u8]>,
+    destination: Option<&'a [u8]>,
+    node: Option<&'a CStr>,
+    service: Option<&'a CStr>,
+    /// Both are this end's.
+    is_own: bool,
+    /// It is to be made of another endpoint.
+    has_handle: bool,
 }
 
 /// What it gets.
+#[derive(Clone)]
 pub struct Offer {
     pub caps: u64,
     pub tx: TxAttr,
     pub rx: RxAttr,
     pub ep: EpAttr,
     pub domain: DomainAttr,
-    pub source: [u8; name::BYTES],
-    pub destination: Option<[u8; name::BYTES]>,
+    pub addr_format: u32,
+    pub source: Vec<u8>,
+    pub destination: Option<Vec<u8>>,
+    /// Of who has called.
+    pub handle: *mut Fid,
+    /// 0: libfabric sees to it.
+    pub api_version: u32,
 }
+
+// SAFETY: nothing is read or written through the pointers.
+unsafe impl Send for Offer {}
+// SAFETY: as above.
+unsafe impl Sync for Offer {}
 
 /// Why it gets nothing: what it asked for that is not there.
 type Lacking = &'static str;
@@ -111,22 +136,21 @@ pub unsafe fn getinfo(
     if infos.is_null() {
         return Err(errors::INVAL);
     }
-    // A number of a service says nothing of an endpoint here: each takes a free port.
-    let _ = service;
     // Nothing is to be layered on this provider, since what the layers add is here already.
     if flags & c::CORE_PROV_ONLY != 0 {
         return Err(errors::NODATA);
     }
     // SAFETY: as above.
-    let wanted = unsafe { read(version, node, flags, hints) };
-    let offered = wanted.and_then(|wanted| offer(&wanted));
-    let mut offer = offered.map_err(|lacking| {
+    let wanted = unsafe { read(version, (node, service), flags, hints) };
+    let offers = [offer(&wanted, c::EP_RDM), offer(&wanted, c::EP_MSG)];
+    let [many, one] = &offers;
+    if let (Err(many), Err(one)) = (many, one) {
+        let lacking = if wanted.is_of(c::EP_MSG) { one } else { many };
         log::info(&format!("not offered: {lacking}"));
-        errors::NODATA
-    })?;
+        return Err(errors::NODATA);
+    }
     // Where the library lies unused, programs run as before: Open MPI prefers whatever it finds here to its own ways.
-    // SAFETY: as above.
-    if !(unsafe { is_named(hints) } || here::is_wanted()) {
+    if !(wanted.is_named || here::is_wanted()) {
         log::info("not offered: nobody asks for it by its name, or by a variable of its own");
         return Err(errors::NODATA);
     }
@@ -134,10 +158,19 @@ pub unsafe fn getinfo(
         log::fatal(&line);
         errors::NODATA
     })?;
-    offer.source = source(&configuration.settings);
-    let info = allocate::info(&offer)?;
+    let mut first = core::ptr::null_mut();
+    // What comes first is taken by who has no wish.
+    for mut offer in offers.into_iter().flatten().rev() {
+        if offer.source.is_empty() {
+            offer.source = source(&configuration.settings, offer.addr_format);
+        }
+        let info = allocate::info(&offer)?;
+        // SAFETY: it was just made.
+        unsafe { (*info).next = first };
+        first = info;
+    }
     // SAFETY: not null, and the program's.
-    unsafe { infos.write(info) };
+    unsafe { infos.write(first) };
     Ok(())
 }
 
@@ -145,19 +178,25 @@ pub unsafe fn getinfo(
 /// As [`getinfo`].
 unsafe fn read<'a>(
     version: u32,
-    node: *const c_char,
+    (node, service): (*const c_char, *const c_char),
     flags: u64,
     hints: *const Info,
-) -> Result<Wanted<'a>, Lacking> {
+) -> Wanted<'a> {
+    // SAFETY: as above.
+    let (node, service) = unsafe { (text(node), text(service)) };
     let mut wanted = Wanted {
         version,
+        node,
+        service,
+        is_own: flags & c::SOURCE != 0,
         ..Wanted::default()
     };
     // SAFETY: as above. No field is read that came after 1.17.
     if let Some(hints) = unsafe { hints.as_ref() } {
         wanted.caps = hints.caps;
         wanted.addr_format = hints.addr_format;
-        // SAFETY: as above.
+        wanted.has_handle = !hints.handle.is_null();
+        // SAFETY: as above; the program says how long its addresses are.
         unsafe {
             wanted.tx = hints.tx_attr.as_ref();
             wanted.rx = hints.rx_attr.as_ref();
@@ -166,51 +205,78 @@ unsafe fn read<'a>(
             let fabric: Option<&FabricAttr> = hints.fabric_attr.as_ref();
             wanted.domain_name = wanted.domain.and_then(|domain| text(domain.name));
             wanted.fabric_name = fabric.and_then(|fabric| text(fabric.name));
-        }
-        if !hints.dest_addr.is_null() {
-            // SAFETY: the program says that the address is so long.
-            let bytes = unsafe {
-                core::slice::from_raw_parts(hints.dest_addr.cast::<u8>(), hints.dest_addrlen)
-            };
-            wanted.destination = match Address::from_bytes(bytes) {
-                Ok(address) => Some(name::raw(&address)),
-                Err(_) if bytes == name::UNKNOWN => Some(name::UNKNOWN),
-                Err(_) => return Err("the destination is no tabane address"),
-            };
+            let name = fabric.and_then(|fabric| text(fabric.prov_name));
+            wanted.is_named =
+                name.is_some_and(|name| environment::names_us(&name.to_string_lossy()));
+            wanted.source = bytes(hints.src_addr, hints.src_addrlen);
+            wanted.destination = bytes(hints.dest_addr, hints.dest_addrlen);
         }
     }
-    // SAFETY: as above.
-    let node = unsafe { text(node) };
-    // With this flag it is one of this node's own, all of whose links are used anyway.
-    if let (Some(node), 0) = (node, flags & c::SOURCE) {
-        let address = node.to_str().ok().and_then(name::parse);
-        // SAFETY: as above.
-        let is_named = unsafe { is_named(hints) };
-        wanted.destination = match address {
-            Some(address) => Some(name::raw(&address)),
-            // Who wants this provider and no other knows how its ranks tell each other their addresses.
-            None if is_named => Some(name::UNKNOWN),
-            None => {
-                return Err(
-                    "an endpoint cannot be found by a host's name: ranks tell each other their addresses",
-                );
-            }
-        };
-    }
-    Ok(wanted)
+    wanted
 }
 
-/// Whether the program asks for this provider by its name.
-///
+impl Wanted<'_> {
+    /// Whether it asks for such endpoints and no others.
+    fn is_of(&self, kind: u32) -> bool {
+        self.ep.is_some_and(|ep| ep.kind == kind)
+    }
+
+    /// The address to be reached by an endpoint that reaches many.
+    fn destination(&self) -> Result<Option<Vec<u8>>, Lacking> {
+        // With this flag it is one of this node's own, all of whose links are used anyway.
+        if let (Some(node), false) = (self.node, self.is_own) {
+            let address = node.to_str().ok().and_then(name::parse);
+            return match address {
+                Some(address) => Ok(Some(name::raw(&address).to_vec())),
+                // Who wants this provider and no other knows how its ranks tell each other their addresses.
+                None if self.is_named => Ok(Some(name::UNKNOWN.to_vec())),
+                None => Err(
+                    "an endpoint cannot be found by a host's name: ranks tell each other their addresses",
+                ),
+            };
+        }
+        let Some(bytes) = self.destination else {
+            return Ok(None);
+        };
+        match Address::from_bytes(bytes) {
+            Ok(address) => Ok(Some(name::raw(&address).to_vec())),
+            Err(_) if bytes == name::UNKNOWN => Ok(Some(name::UNKNOWN.to_vec())),
+            Err(_) => Err("the destination is no tabane address"),
+        }
+    }
+
+    /// The addresses of sockets of an endpoint that is connected: its own, and that to be reached.
+    fn sockets(&self) -> Result<(Option<SocketAddr>, Option<SocketAddr>), Lacking> {
+        const NO_SOCKET: Lacking = "an address that is none of a host and a port";
+        let given = |bytes: Option<&[u8]>| match bytes {
+            None => Ok(None),
+            Some(bytes) => name::parse_socket(bytes).map(Some).ok_or(NO_SOCKET),
+        };
+        let (source, destination) = (given(self.source)?, given(self.destination)?);
+        let node = self.node.map(|node| node.to_str().map_err(|_| NO_SOCKET));
+        let service = (self.service).map(|service| service.to_str().map_err(|_| NO_SOCKET));
+        let (node, service) = (node.transpose()?, service.transpose()?);
+        if node.is_none() && service.is_none() {
+            return Ok((source, destination));
+        }
+        if node.is_some_and(|node| name::parse(node).is_some()) {
+            return Err(NO_SOCKET);
+        }
+        // Without a host it is this one.
+        let node = node.or((!self.is_own).then_some("localhost"));
+        let named = name::resolve(node, service, self.addr_format).ok_or(NO_SOCKET)?;
+        Ok(match self.is_own {
+            true => (Some(named), destination),
+            false => (source, Some(named)),
+        })
+    }
+}
+
 /// # Safety
-/// As [`getinfo`].
-unsafe fn is_named(hints: *const Info) -> bool {
+/// It is null, or so many bytes that nobody changes or frees for `'a`.
+unsafe fn bytes<'a>(pointer: *const c_void, len: usize) -> Option<&'a [u8]> {
     // SAFETY: as above.
-    let name = unsafe {
-        let fabric = hints.as_ref().and_then(|hints| hints.fabric_attr.as_ref());
-        fabric.and_then(|fabric| text(fabric.prov_name))
-    };
-    name.is_some_and(|name| environment::names_us(&name.to_string_lossy()))
+    (!pointer.is_null()).then(|| unsafe { core::slice::from_raw_parts(pointer.cast(), len) })
 }
 
 /// # Safety
@@ -220,12 +286,9 @@ unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
 }
 
-fn offer(wanted: &Wanted<'_>) -> Result<Offer, Lacking> {
-    within(
-        wanted.addr_format,
-        c::FORMAT_UNSPEC,
-        "addresses are of a format of their own (FI_FORMAT_UNSPEC)",
-    )?;
+/// An endpoint of a kind, as far as it is what is wanted.
+fn offer(wanted: &Wanted<'_>, kind: u32) -> Result<Offer, Lacking> {
+    let ep = ep(wanted, kind)?;
     for named in [wanted.domain_name, wanted.fabric_name]
         .into_iter()
         .flatten()
@@ -237,28 +300,70 @@ fn offer(wanted: &Wanted<'_>) -> Result<Offer, Lacking> {
             return Err("fabric and domain are both called tabane");
         }
     }
-    let caps = caps(wanted)?;
+    let (addr_format, source, destination) = addresses(wanted, kind)?;
+    let caps = caps(wanted, kind)?;
     Ok(Offer {
         caps,
         tx: tx(wanted, caps)?,
         rx: rx(wanted, caps)?,
-        ep: ep(wanted)?,
+        ep,
         domain: domain(wanted)?,
-        source: [0; name::BYTES],
-        destination: wanted.destination,
+        addr_format,
+        source,
+        destination,
+        handle: core::ptr::null_mut(),
+        api_version: 0,
     })
 }
 
-fn caps(wanted: &Wanted<'_>) -> Result<u64, Lacking> {
+/// Of which format addresses are, this end's if the program has chosen it, and that to be reached.
+fn addresses(wanted: &Wanted<'_>, kind: u32) -> Result<(u32, Vec<u8>, Option<Vec<u8>>), Lacking> {
+    if kind == c::EP_RDM {
+        // A number of a service says nothing of an endpoint here: each takes a free port.
+        within(
+            wanted.addr_format,
+            c::FORMAT_UNSPEC,
+            "addresses are of a format of their own (FI_FORMAT_UNSPEC)",
+        )?;
+        return Ok((c::FORMAT_UNSPEC, Vec::new(), wanted.destination()?));
+    }
+    within(
+        wanted.addr_format,
+        c::SOCKADDR_IN6,
+        "addresses are of hosts and ports (FI_SOCKADDR_IN, FI_SOCKADDR_IN6)",
+    )?;
+    within(
+        wanted.has_handle,
+        false,
+        "an endpoint that calls from where a passive one is found",
+    )?;
+    let (source, destination) = wanted.sockets()?;
+    let format = match (source.or(destination), wanted.addr_format) {
+        (Some(at), _) => name::socket_format(&at),
+        (None, c::SOCKADDR_IN6) => c::SOCKADDR_IN6,
+        (None, _) => c::SOCKADDR_IN,
+    };
+    let source = source.as_ref().map(name::socket).unwrap_or_default();
+    Ok((format, source, destination.as_ref().map(name::socket)))
+}
+
+fn caps(wanted: &Wanted<'_>, kind: u32) -> Result<u64, Lacking> {
     let known = TX_CAPS | RX_CAPS | DOMAIN_CAPS;
     let known = match wanted.version >= c::version(2, 0) {
         true => known | NEW_RX_CAPS,
         false => known,
     };
-    only(wanted.caps, known, "a capability that is not here")?;
+    let of_many = if kind == c::EP_RDM { 0 } else { OF_MANY };
+    only(
+        wanted.caps,
+        known & !of_many,
+        "a capability that is not here",
+    )?;
     if wanted.caps == 0 {
-        // Whoever does not ask for them does not expect errors for messages that came.
-        return Ok((TX_CAPS | RX_CAPS | DOMAIN_CAPS) & !c::SOURCE_ERR);
+        // Whoever does not ask for them does not expect errors for messages that came, nor wants to pay for being told of what
+        // others do.
+        let unasked = of_many | c::SOURCE_ERR | c::RMA_EVENT;
+        return Ok((TX_CAPS | RX_CAPS | DOMAIN_CAPS) & !unasked);
     }
     // Directions that nobody names are all meant.
     let mut caps = wanted.caps | DOMAIN_CAPS;
@@ -343,12 +448,16 @@ fn rx(wanted: &Wanted<'_>, caps: u64) -> Result<RxAttr, Lacking> {
     })
 }
 
-fn ep(wanted: &Wanted<'_>) -> Result<EpAttr, Lacking> {
+fn ep(wanted: &Wanted<'_>, kind: u32) -> Result<EpAttr, Lacking> {
+    let protocol = match kind {
+        c::EP_RDM => PROTOCOL,
+        _ => PROTOCOL_CONNECTED,
+    };
     if let Some(ep) = wanted.ep {
-        if ep.kind != c::EP_UNSPEC && ep.kind != c::EP_RDM {
-            return Err("an endpoint other than FI_EP_RDM");
+        if ep.kind != c::EP_UNSPEC && ep.kind != kind {
+            return Err("an endpoint other than FI_EP_RDM and FI_EP_MSG");
         }
-        if ep.protocol != 0 && ep.protocol != PROTOCOL {
+        if ep.protocol != 0 && ep.protocol != protocol {
             return Err("another protocol");
         }
         within(
@@ -377,8 +486,8 @@ fn ep(wanted: &Wanted<'_>) -> Result<EpAttr, Lacking> {
     }
     let tag_format = wanted.ep.map_or(0, |ep| ep.mem_tag_format);
     Ok(EpAttr {
-        kind: c::EP_RDM,
-        protocol: PROTOCOL,
+        kind,
+        protocol,
         protocol_version: 1,
         max_msg_size: OPERATION_BYTES_MAX as usize,
         msg_prefix_size: 0,
@@ -497,9 +606,47 @@ fn domain(wanted: &Wanted<'_>) -> Result<DomainAttr, Lacking> {
 }
 
 /// What stands for this node before there is an endpoint: an address whose port and number are zero.
-fn source(settings: &Settings) -> [u8; name::BYTES] {
+fn source(settings: &Settings, addr_format: u32) -> Vec<u8> {
+    if addr_format != c::FORMAT_UNSPEC {
+        let mut links = settings.links.iter().map(|(_, ip)| SocketAddr::new(*ip, 0));
+        let own = links.find(|at| name::socket_format(at) == addr_format);
+        let any = name::resolve(None, None, addr_format);
+        return own.or(any).as_ref().map(name::socket).unwrap_or_default();
+    }
     // Any port: it is taken out again.
     let mut bytes = Address::new(&settings.links, 1, 0).map_or([0; name::BYTES], |a| name::raw(&a));
     bytes[2..4].fill(0);
-    bytes
+    bytes.to_vec()
+}
+
+/// What is offered to who calls an endpoint that was opened with this.
+///
+/// # Errors
+/// `-FI_EINVAL`: a part is missing.
+///
+/// # Safety
+/// The information is valid.
+pub unsafe fn of_passive(info: &Info, api_version: u32) -> Outcome<Offer> {
+    // SAFETY: as above. No field is read that came after 1.17.
+    unsafe {
+        let mut ep = *info.ep_attr.as_ref().ok_or(errors::INVAL)?;
+        let mut domain = *info.domain_attr.as_ref().ok_or(errors::INVAL)?;
+        ep.auth_key = core::ptr::null_mut();
+        domain.auth_key = core::ptr::null_mut();
+        domain.domain = core::ptr::null_mut();
+        Ok(Offer {
+            caps: info.caps,
+            tx: *info.tx_attr.as_ref().ok_or(errors::INVAL)?,
+            rx: *info.rx_attr.as_ref().ok_or(errors::INVAL)?,
+            ep,
+            domain,
+            addr_format: info.addr_format,
+            source: bytes(info.src_addr, info.src_addrlen)
+                .unwrap_or_default()
+                .to_vec(),
+            destination: None,
+            handle: core::ptr::null_mut(),
+            api_version,
+        })
+    }
 }

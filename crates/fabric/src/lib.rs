@@ -16,6 +16,7 @@ mod abi;
 mod address_vector;
 mod allocate;
 mod completions;
+mod connection;
 mod counter;
 mod domain;
 mod endpoint;

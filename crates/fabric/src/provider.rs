@@ -11,7 +11,7 @@ use crate::{environment, fabric, guard, info, log};
 pub const NAME: &core::ffi::CStr = c"tabane";
 
 /// The provider's own version: with two of one name, libfabric takes the higher.
-const VERSION: u32 = version(0, 1);
+pub const VERSION: u32 = version(0, 1);
 
 /// The interface that it claims to be of. libfabric and programs pass over a provider of an older one than they ask for;
 /// MPICH 5 asks for 2.5, and the next will ask for more. What they ask for decides how they are answered.

@@ -87,6 +87,8 @@ unsafe fn register(domain: *mut Fid, wanted: &Wanted, place: *mut *mut FidMr) ->
         access: Access {
             remote_read: wanted.access & c::REMOTE_READ != 0,
             remote_write: wanted.access & c::REMOTE_WRITE != 0,
+            // As each endpoint wants it.
+            is_told: false,
         },
         origin: match domain.has_virtual_addresses() {
             true => wanted.piece.base as u64,
@@ -221,8 +223,8 @@ unsafe extern "C" fn regattr(
     })
 }
 
-/// A region belongs to all endpoints of its domain, so binding it to one changes nothing. Counting what others do with it
-/// is not offered (`FI_RMA_EVENT`).
+/// A region belongs to all endpoints of its domain, so binding it to one changes nothing. What others do with it
+/// is counted for an endpoint, not for a region.
 unsafe extern "C" fn bind(_region: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
     // SAFETY: C gives an object of ours.
     guard::status(|| match unsafe { guard::given(to.cast_const()) }?.class {

@@ -2,14 +2,21 @@
 
 use core::time::Duration;
 use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{PoisonError, RwLock};
 
-use tabane_rank::{Address, Completion, Core, Ended, Endpoint, Failure, Peer, PostError, Source};
+use tabane_rank::{
+    Address, Completion, Core, Ended, Endpoint, Failure, Lost, Peek, Peer, PostError, Receive,
+    Source,
+};
 
 use crate::abi::constants as c;
 use crate::abi::errors::{self, Outcome};
 use crate::completions::{Entry, Queue, Wrong};
+use crate::connection::ears::Ears;
+use crate::connection::{Connection, TALK};
 use crate::counter::Counter;
 use crate::object::Held;
 use crate::{log, name, words};
@@ -32,6 +39,7 @@ pub fn fi_addr(place: usize, times: u32) -> u64 {
 }
 
 /// Who is told.
+#[derive(Default)]
 pub struct Sinks {
     /// Of what this end began.
     pub sent: Option<Held<Queue>>,
@@ -41,12 +49,22 @@ pub struct Sinks {
     pub counters: Vec<(u64, Held<Counter>)>,
 }
 
-/// An endpoint that is enabled. Locks are taken in this order: the engine, routes, a queue.
+/// An endpoint that is enabled. Locks are taken in this order: the engine, its reach, a queue.
 pub struct Station {
     endpoint: Endpoint,
-    routes: RwLock<Routes>,
+    reach: Reach,
     sinks: Sinks,
     options: Options,
+}
+
+/// With whom an endpoint has to do.
+pub enum Reach {
+    /// With all whose addresses are in a vector.
+    Many(RwLock<Routes>),
+    /// With the one that it is connected with.
+    One(Connection),
+    /// With those who call to be connected.
+    Callers(Ears),
 }
 
 /// What the endpoint was opened for.
@@ -56,23 +74,25 @@ pub struct Options {
     pub has_source: bool,
     /// A message of somebody who is not in the address vector is an error that tells the address.
     pub has_strangers: bool,
+    /// Counters count what others do with the regions.
+    pub is_told: bool,
     /// A summary is printed at the end.
     pub stats: bool,
 }
 
 /// Addresses in the vector, and the engine's numbers of them.
 #[derive(Default)]
-struct Routes {
+pub struct Routes {
     /// By place.
     peers: Vec<Option<(u64, Peer)>>,
     addresses: HashMap<Peer, u64>,
 }
 
 impl Station {
-    pub fn new(endpoint: Endpoint, sinks: Sinks, options: Options) -> Station {
+    pub fn new(endpoint: Endpoint, reach: Reach, sinks: Sinks, options: Options) -> Station {
         Station {
             endpoint,
-            routes: RwLock::default(),
+            reach,
             sinks,
             options,
         }
@@ -98,16 +118,32 @@ impl Station {
         self.endpoint.wait(Some(at_most));
     }
 
+    /// Whether it is to be told what others do with the regions.
+    pub fn is_told(&self) -> bool {
+        self.options.is_told
+    }
+
     /// Whom the queues and counters belong to that are told.
     pub fn sinks(&self) -> &Sinks {
         &self.sinks
     }
 
+    /// The routes, if the endpoint has any.
+    fn routes(&self) -> Option<&RwLock<Routes>> {
+        match &self.reach {
+            Reach::Many(routes) => Some(routes),
+            _ => None,
+        }
+    }
+
     /// An address is in the vector as `fi_addr`.
     pub fn name(&self, fi_addr: u64, address: &Address) {
+        let Some(routes) = self.routes() else {
+            return;
+        };
         let mut core = self.endpoint.lock();
         let peer = core.peer(address);
-        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = routes.write().unwrap_or_else(PoisonError::into_inner);
         let place = place(fi_addr);
         if routes.peers.len() <= place {
             routes.peers.resize(place + 1, None);
@@ -118,8 +154,11 @@ impl Station {
 
     /// It is not any more.
     pub fn forget(&self, fi_addr: u64) {
+        let Some(routes) = self.routes() else {
+            return;
+        };
         let mut core = self.endpoint.lock();
-        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = routes.write().unwrap_or_else(PoisonError::into_inner);
         let Some(gone) = routes.peers.get_mut(place(fi_addr)) else {
             return;
         };
@@ -142,12 +181,16 @@ impl Station {
         }
     }
 
-    /// The engine's number of an address in the vector.
+    /// The engine's number of an address in the vector, or of the peer that the endpoint is connected with.
     ///
     /// # Errors
-    /// `-FI_EINVAL`: it is not there, or not any more.
+    /// `-FI_EINVAL`: it is not there, or not any more. `-FI_ENOTCONN`.
     fn peer(&self, fi_addr: u64) -> Outcome<Peer> {
-        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let routes = match &self.reach {
+            Reach::Many(routes) => routes.read().unwrap_or_else(PoisonError::into_inner),
+            Reach::One(one) => return one.peer(),
+            Reach::Callers(_) => return Err(errors::NOSYS),
+        };
         let found = routes.peers.get(place(fi_addr)).copied().flatten();
         match found {
             Some((have, peer)) if have == fi_addr => Ok(peer),
@@ -182,36 +225,160 @@ impl Station {
         self.act(|core| act(core, peer))
     }
 
-    /// The peer that a receive is to wait for; none: any.
-    pub fn from(&self, fi_addr: u64) -> Outcome<Option<Peer>> {
-        match fi_addr {
-            c::NOT_AVAILABLE => Ok(None),
-            _ => self.peer(fi_addr).map(Some),
-        }
+    /// Posts a buffer for what comes from this address, or from anybody; or looks for it.
+    ///
+    /// # Errors
+    /// Those of posting, or the peer is not known.
+    ///
+    /// # Safety
+    /// As of [`Core::receive`].
+    pub unsafe fn receive(
+        &self,
+        fi_addr: u64,
+        receive: &Receive<'_>,
+        peek: Option<Peek>,
+    ) -> Outcome<()> {
+        let from = match &self.reach {
+            Reach::One(one) => {
+                if peek.is_none() {
+                    // SAFETY: as above.
+                    return unsafe { one.receive(&mut *self.endpoint.lock(), receive) };
+                }
+                Some(one.peer()?)
+            }
+            _ if fi_addr == c::NOT_AVAILABLE => None,
+            _ => Some(self.peer(fi_addr)?),
+        };
+        let receive = Receive { from, ..*receive };
+        self.act(|core| match peek {
+            Some(peek) => core.peek(&receive, peek),
+            // SAFETY: as above.
+            None => unsafe { core.receive(&receive) },
+        })
     }
 
     /// Takes back what was posted with this context. Whether there was such.
     pub fn cancel(&self, context: usize) -> bool {
-        self.endpoint.lock().cancel(context)
+        let mut core = self.endpoint.lock();
+        if let Reach::One(one) = &self.reach
+            && let Some(cancelled) = one.cancel(context)
+        {
+            self.tell(&*core, &cancelled);
+            return true;
+        }
+        core.cancel(context)
+    }
+
+    /// The connection, if it is of a kind that has one.
+    ///
+    /// # Errors
+    /// `-FI_ENOSYS`: it is not.
+    pub fn connection(&self) -> Outcome<&Connection> {
+        match &self.reach {
+            Reach::One(one) => Ok(one),
+            _ => Err(errors::NOSYS),
+        }
+    }
+
+    /// What hears callers, if it has that.
+    pub fn ears(&self) -> Option<&Ears> {
+        match &self.reach {
+            Reach::Callers(ears) => Some(ears),
+            _ => None,
+        }
+    }
+
+    /// Who listens at the address that is called was found, or not.
+    pub fn found(&self, at: SocketAddr, found: io::Result<Address>) {
+        if let Reach::One(one) = &self.reach {
+            let mut core = self.endpoint.lock();
+            one.on_found(&mut *core, at, found, &mut |core, done| {
+                self.tell(core, done);
+            });
+        }
+    }
+
+    /// Answers who has called.
+    ///
+    /// # Errors
+    /// Those of [`Connection::accept`].
+    pub fn accept(&self, caller: &Address, data: &[u8]) -> Outcome<()> {
+        let connection = self.connection()?;
+        connection.accept(&mut *self.endpoint.lock(), caller, data)
+    }
+
+    /// Says no to somebody who has called.
+    pub fn reject(&self, peer: Peer, data: &[u8]) {
+        if let Reach::Callers(ears) = &self.reach {
+            ears.reject(&mut *self.endpoint.lock(), peer, data);
+        }
+    }
+
+    /// Ends the connection. What was sent arrives before, what is under way otherwise is cancelled.
+    ///
+    /// # Errors
+    /// `-FI_ENOTCONN`: there was none.
+    pub fn shut(&self) -> Outcome<()> {
+        let connection = self.connection()?;
+        let stood = {
+            let mut core = self.endpoint.lock();
+            let stood = connection.end(&mut *core, &mut |core, done| self.tell(core, done))?;
+            core.close();
+            stood
+        };
+        self.progress();
+        if stood {
+            connection.ended();
+        }
+        Ok(())
     }
 
     /// Has the engine go on with its work, and tells what has ended.
     pub fn progress(&self) {
         let mut core = self.endpoint.lock();
         core.progress();
-        while let Some(lost) = core.lost() {
-            match lost.why {
-                // It may have ended because it was done.
-                Failure::PeerGone => log::warn(&words::lost(&lost)),
-                _ => log::fatal(&words::lost(&lost)),
-            }
+        match &self.reach {
+            Reach::Many(_) => {}
+            Reach::One(one) => one.go_on(&mut *core, &mut |core, done| {
+                self.tell(core, done);
+            }),
+            Reach::Callers(ears) => ears.go_on(&mut *core),
         }
         let is_full = |queue: &Option<Held<Queue>>| queue.as_ref().is_some_and(|q| q.is_full());
         while !is_full(&self.sinks.sent) && !is_full(&self.sinks.received) {
             let Some(done) = core.completion() else {
-                return;
+                break;
             };
-            self.tell(&*core, &done);
+            match done.ticket.flags & TALK {
+                0 => self.tell(&*core, &done),
+                _ => self.on_talk(&mut *core, &done),
+            }
+        }
+        while let Some(lost) = core.lost() {
+            self.on_lost(&mut *core, &lost);
+        }
+    }
+
+    fn on_talk(&self, core: &mut dyn Core, done: &Completion) {
+        match &self.reach {
+            Reach::Many(_) => {}
+            Reach::One(one) => one.on_done(core, done, &mut |core, done| {
+                self.tell(core, done);
+            }),
+            Reach::Callers(ears) => ears.on_done(core, done),
+        }
+    }
+
+    fn on_lost(&self, core: &mut dyn Core, lost: &Lost) {
+        match (&self.reach, lost.why) {
+            (Reach::One(one), _) => one.on_lost(core, lost, &mut |core, done| {
+                self.tell(core, done);
+            }),
+            // It has what it came for.
+            (Reach::Callers(_), Failure::PeerGone) => {}
+            // It may have ended because it was done.
+            (Reach::Many(_), Failure::PeerGone) => log::warn(&words::lost(lost)),
+            _ => log::fatal(&words::lost(lost)),
         }
     }
 
@@ -224,7 +391,9 @@ impl Station {
             Ended::Atomic => (flags & (c::READ | c::WRITE), &self.sinks.sent),
             Ended::Receive { .. } => (c::RECV, &self.sinks.received),
             Ended::Released | Ended::Peek => (0, &self.sinks.received),
-            Ended::Written => (c::REMOTE_WRITE, &self.sinks.received),
+            Ended::Written if done.data.is_some() => (c::REMOTE_WRITE, &self.sinks.received),
+            Ended::Written => (c::REMOTE_WRITE, &None),
+            Ended::WasRead => (c::REMOTE_READ, &None),
         };
         if let (Some(queue), true) = (queue, flags & QUIET == 0 || done.failure.is_some()) {
             queue.put(self.entry(core, done));
@@ -241,7 +410,7 @@ impl Station {
         let (source, stranger) = self.source(done.source);
         let (flags, buffer) = described(done);
         let wrong = match done.failure {
-            Some(failure) => Some(wrong(failure)),
+            Some(failure) => Some(wrong(failure, &self.reach)),
             None => stranger
                 .and_then(|peer| core.address_of(peer))
                 .map(|address| Wrong {
@@ -275,8 +444,10 @@ impl Station {
                 (c::NOT_AVAILABLE, told)
             }
             Source::Peer(peer) => {
-                let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
-                let known = routes.addresses.get(&peer).copied();
+                let known = self.routes().and_then(|routes| {
+                    let routes = routes.read().unwrap_or_else(PoisonError::into_inner);
+                    routes.addresses.get(&peer).copied()
+                });
                 (known.unwrap_or(c::NOT_AVAILABLE), None)
             }
         }
@@ -300,12 +471,17 @@ fn described(done: &Completion) -> (u64, usize) {
         Ended::Receive { .. } | Ended::Peek => (kind | data, 0),
         Ended::Released => (c::MULTI_RECV, 0),
         Ended::Written => (c::RMA | c::REMOTE_WRITE | c::REMOTE_CQ_DATA, 0),
+        Ended::WasRead => (c::RMA | c::REMOTE_READ, 0),
         Ended::Send | Ended::Write | Ended::Read | Ended::Atomic => (kind, 0),
     }
 }
 
-fn wrong(failure: Failure) -> Wrong {
-    let (errno, prov_errno) = words::failure(failure);
+fn wrong(failure: Failure, reach: &Reach) -> Wrong {
+    let (errno, prov_errno) = match (failure, reach) {
+        // The connection is no more.
+        (Failure::PeerGone, Reach::One(_)) => (errors::SHUTDOWN, words::failure(failure).1),
+        _ => words::failure(failure),
+    };
     let cut_off = match failure {
         Failure::Truncated(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         _ => 0,

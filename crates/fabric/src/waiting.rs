@@ -71,6 +71,18 @@ impl Waiter {
         }
     }
 
+    /// Whoever sleeps here wakes up while this descriptor is readable, too.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn watch(&self, descriptor: &impl AsFd) -> Outcome<()> {
+        let Some(bell) = &self.bell else {
+            return Ok(());
+        };
+        let registered = bell.poller.register(descriptor, 0, Interest::Read);
+        registered.map_err(|_| errors::NOMEM)
+    }
+
     fn stations(&self) -> MutexGuard<'_, Vec<Arc<Station>>> {
         self.stations.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,6 +2,8 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 
 use tabane_rank::{Failure, Lost, Misfit, OpenError, PostError};
 
@@ -39,6 +41,38 @@ const FAILURES: [(c_int, Errno, &CStr); 9] = [
 
 /// The number of one that was not in the address vector.
 pub const STRANGER: c_int = 10;
+/// That of a connection which the other end did not want.
+pub const REJECTED: c_int = 11;
+/// That of one for which nobody was found.
+const NOBODY_LISTENS: c_int = 12;
+
+/// What there is to say of numbers beside failures.
+const OTHERS: [(c_int, &CStr); 3] = [
+    (STRANGER, c"the sender is not in the address vector"),
+    (REJECTED, c"the peer has rejected the connection"),
+    (
+        NOBODY_LISTENS,
+        c"nobody listens at that address under this job's key",
+    ),
+];
+
+/// Why nobody was found to be connected with.
+pub fn not_found(kind: ErrorKind) -> (Errno, c_int) {
+    let errno = match kind {
+        ErrorKind::ConnectionRefused => errors::CONNREFUSED,
+        ErrorKind::TimedOut => errors::TIMEDOUT,
+        _ => errors::HOSTUNREACH,
+    };
+    (errno, NOBODY_LISTENS)
+}
+
+/// The same in a line, with what would be right.
+pub fn nobody_listens(at: SocketAddr, error: &io::Error) -> String {
+    format!(
+        "nobody listens at {at} ({error}): fi_listen was not called there, its TABANE_KEY is another than here, or a \
+         firewall drops UDP"
+    )
+}
 
 /// What a failure is to libfabric, and to [`explain`].
 pub fn failure(failure: Failure) -> (Errno, c_int) {
@@ -106,8 +140,8 @@ pub unsafe fn explain(number: c_int, buffer: *mut c_char, len: usize) -> *const 
     let known = FAILURES.iter().find(|(known, ..)| *known == number);
     let words = match known {
         Some((_, _, words)) => words,
-        None if number == STRANGER => c"the sender is not in the address vector",
-        None => c"no further explanation",
+        None => (OTHERS.iter().find(|(known, _)| *known == number))
+            .map_or(c"no further explanation", |(_, words)| words),
     };
     if buffer.is_null() || len == 0 {
         return words.as_ptr();

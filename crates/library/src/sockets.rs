@@ -498,7 +498,7 @@ impl Sockets {
                 self.wake_one(Place::Room(peer));
             }
             // A node of the library begins no memory operations, and has no region.
-            OpEvent::Operation { .. } | OpEvent::Written { .. } => {}
+            OpEvent::Operation { .. } | OpEvent::Written { .. } | OpEvent::Read { .. } => {}
         }
     }
 

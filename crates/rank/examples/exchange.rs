@@ -166,6 +166,7 @@ impl Rank {
         let access = Access {
             remote_read: true,
             remote_write: true,
+            is_told: false,
         };
         // SAFETY: whoever calls deregisters it before `region` goes.
         unsafe { self.endpoint.lock().register(key, piece, access, 0) }.expect("is registered");

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Links that an address can tell of.
 const LINKS_MAX: usize = 8;
 /// Bytes of an address at most: what a node's name holds of them.
-const BYTES_MAX: usize = 47;
+pub(crate) const BYTES_MAX: usize = 47;
 /// Bytes before the links' addresses: kind, links, port, instance.
 const HEAD_BYTES: usize = 12;
 /// The digits of a name: six bits each (RFC 4648, section 5).

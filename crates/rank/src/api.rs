@@ -90,6 +90,9 @@ pub struct Ticket {
 pub enum Until {
     /// The memory may be used again.
     Reusable,
+    /// The peer has the message, whether a buffer waits for it or not; a long one when it is in its buffer, since it stays here
+    /// until then.
+    Arrived,
     /// The bytes are where they belong: in the receiver's buffer, or in the region.
     Delivered,
 }
@@ -146,6 +149,9 @@ pub struct Access {
     pub remote_read: bool,
     /// Others may write. What is atomic needs both.
     pub remote_write: bool,
+    /// Each time that others do is told ([`Ended::Written`], [`Ended::WasRead`]). Long reads by processes of the same node are
+    /// slower then, as they take them only from the owner's hands.
+    pub is_told: bool,
 }
 
 /// A place in a region of a peer's.
@@ -400,8 +406,10 @@ pub enum Ended {
     Read,
     /// An atomic operation.
     Atomic,
-    /// A peer has written with `data` to a region here: the ticket is nobody's.
+    /// A peer has written with `data` to a region here, or to one whose accesses are told: the ticket is nobody's.
     Written,
+    /// A peer has read such a region, or what was there before an atomic operation: the same.
+    WasRead,
 }
 
 /// Whom a message or write came from.
@@ -530,6 +538,13 @@ pub trait Core {
     fn lost(&mut self) -> Option<Lost> {
         None
     }
+
+    /// Notices from now on when a peer ends, though nothing is wanted of it: [`lost`](Core::lost) tells.
+    fn watch(&mut self, peer: Peer);
+
+    /// Waits until all that was posted has arrived, for a moment, and says goodbye to everybody. What is not over by then was
+    /// cancelled, and so is what is posted to them later.
+    fn close(&mut self);
 
     /// Posts a message.
     ///

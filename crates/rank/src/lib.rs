@@ -14,12 +14,14 @@
 mod address;
 mod api;
 mod arithmetic;
+pub mod door;
 mod endpoint;
 pub mod environment;
 mod local;
 mod matching;
 mod memory;
 mod rank;
+pub mod sealed;
 mod wire;
 
 pub use address::{Address, BadAddress};

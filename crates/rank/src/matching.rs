@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::memory::Pieces;
 use crate::wire::Envelope;
 use crate::{Peer, Piece, Ticket};
 
@@ -30,7 +31,7 @@ impl Wanted {
 #[derive(Debug)]
 pub(crate) struct Posted {
     pub wanted: Wanted,
-    pub pieces: Vec<Piece>,
+    pub pieces: Pieces,
     /// It takes several: the fewest bytes that must be free for another one, and how many are used.
     pub multi: Option<(usize, usize)>,
     pub ticket: Ticket,
@@ -58,7 +59,7 @@ pub(crate) enum Body {
 /// Where a message goes.
 #[derive(Debug)]
 pub(crate) struct Landing {
-    pub pieces: Vec<Piece>,
+    pub pieces: Pieces,
     pub ticket: Ticket,
     /// Where its bytes are if they lie together.
     pub at: *mut u8,
@@ -81,7 +82,7 @@ impl Posted {
     /// Where a message of so many bytes lands in it. It is not to be used again if it is released.
     pub fn land(&mut self, bytes: u64) -> Landing {
         let mut landing = Landing {
-            pieces: Vec::new(),
+            pieces: Pieces::default(),
             ticket: self.ticket,
             at: (self.pieces.first()).map_or(core::ptr::null_mut(), |p| p.base),
             released: true,
@@ -93,7 +94,7 @@ impl Posted {
         let whole = self.pieces.first().map_or(0, |piece| piece.bytes);
         let bytes = usize::try_from(bytes).unwrap_or(whole).min(whole - *used);
         landing.at = landing.at.wrapping_add(*used);
-        landing.pieces.push(Piece {
+        landing.pieces = Pieces::One(Piece {
             base: landing.at,
             bytes,
         });
@@ -171,6 +172,12 @@ impl Matching {
         gone
     }
 
+    /// Takes back all buffers.
+    pub fn drain(&mut self) -> impl Iterator<Item = Posted> + use<> {
+        let queues = [&mut self.tagged, &mut self.untagged].map(core::mem::take);
+        queues.into_iter().flatten()
+    }
+
     /// Whom buffers wait for by name.
     pub fn awaited(&self) -> impl Iterator<Item = Peer> + '_ {
         let all = self.tagged.iter().chain(&self.untagged);
@@ -188,7 +195,7 @@ mod tests {
     fn posted(from: Option<Peer>, tag: Option<(u64, u64)>, context: usize) -> Posted {
         Posted {
             wanted: Wanted { from, tag },
-            pieces: Vec::new(),
+            pieces: Pieces::default(),
             multi: None,
             ticket: Ticket { context, flags: 0 },
         }
@@ -247,7 +254,7 @@ mod tests {
         let mut memory = [0u8; 100];
         let base = memory.as_mut_ptr();
         m.post(Posted {
-            pieces: vec![Piece { base, bytes: 100 }],
+            pieces: Pieces::One(Piece { base, bytes: 100 }),
             multi: Some((30, 0)),
             ..posted(None, None, 1)
         });

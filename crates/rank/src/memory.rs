@@ -1,16 +1,50 @@
 //! The program's memory, as operations name it: all that dereferences its pointers.
 
+use core::ops::Deref;
 use core::ptr;
 
 use tabane_proto::op::Memory;
 
 use crate::Piece;
 
+/// Some pieces of memory. One, as most operations have, takes no allocation.
+#[derive(Debug)]
+pub(crate) enum Pieces {
+    One(Piece),
+    Others(Vec<Piece>),
+}
+
+impl Default for Pieces {
+    fn default() -> Pieces {
+        Pieces::Others(Vec::new())
+    }
+}
+
+impl From<&[Piece]> for Pieces {
+    fn from(pieces: &[Piece]) -> Pieces {
+        match pieces {
+            [only] => Pieces::One(*only),
+            others => Pieces::Others(others.to_vec()),
+        }
+    }
+}
+
+impl Deref for Pieces {
+    type Target = [Piece];
+
+    fn deref(&self) -> &[Piece] {
+        match self {
+            Pieces::One(only) => core::slice::from_ref(only),
+            Pieces::Others(others) => others,
+        }
+    }
+}
+
 /// Pieces of the program's memory that belong together, or a copy of what was in them. It has an address of its own for as long
 /// as it lives, which is its *handle*.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    pieces: Vec<Piece>,
+    pieces: Pieces,
     /// What the only piece points to, if it is a copy.
     _copy: Option<Box<[u8]>>,
 }
@@ -28,7 +62,7 @@ impl Buffer {
     /// The pieces themselves.
     pub fn of(pieces: &[Piece]) -> Box<Buffer> {
         Box::new(Buffer {
-            pieces: pieces.to_vec(),
+            pieces: pieces.into(),
             _copy: None,
         })
     }
@@ -36,6 +70,17 @@ impl Buffer {
     /// A part of the pieces.
     pub fn part(pieces: &[Piece], mut skip: usize, mut take: usize) -> Box<Buffer> {
         let mut part = Vec::new();
+        if let [only] = pieces {
+            let skip = skip.min(only.bytes);
+            let only = Piece {
+                base: only.base.wrapping_add(skip),
+                bytes: (only.bytes - skip).min(take),
+            };
+            return Box::new(Buffer {
+                pieces: Pieces::One(only),
+                _copy: None,
+            });
+        }
         for piece in pieces {
             let skipped = skip.min(piece.bytes);
             let bytes = (piece.bytes - skipped).min(take);
@@ -47,7 +92,7 @@ impl Buffer {
             take -= bytes;
         }
         Box::new(Buffer {
-            pieces: part,
+            pieces: Pieces::from(&part[..]),
             _copy: None,
         })
     }
@@ -66,7 +111,7 @@ impl Buffer {
             bytes: bytes.len(),
         };
         Box::new(Buffer {
-            pieces: vec![only],
+            pieces: Pieces::One(only),
             _copy: Some(bytes),
         })
     }

@@ -14,6 +14,8 @@ const TAGGED: u8 = 1;
 const WITH_DATA: u8 = 2;
 /// The head has a number by which the receiver says that the bytes are in its buffer (8 bytes).
 const WANTS_RECEIPT: u8 = 4;
+/// It says so as soon as the message has come.
+const ON_ARRIVAL: u8 = 8;
 
 /// Bytes of a head at most.
 pub(crate) const HEAD_BYTES_MAX: usize = 2 + 3 * 8 + 16;
@@ -32,6 +34,8 @@ pub(crate) struct Envelope {
     pub data: Option<u64>,
     /// By this number the sender wants to know that the bytes are where they belong.
     pub receipt: Option<u64>,
+    /// When it has come, be there a buffer or not.
+    pub on_arrival: bool,
 }
 
 /// An atomic operation, as it is asked for.
@@ -107,6 +111,7 @@ impl Envelope {
         mark(self.tag.is_some(), TAGGED)
             | mark(self.data.is_some(), WITH_DATA)
             | mark(self.receipt.is_some(), WANTS_RECEIPT)
+            | mark(self.on_arrival, ON_ARRIVAL)
     }
 
     fn write(&self, to: &mut HeadBytes) {
@@ -217,7 +222,8 @@ impl Reader<'_> {
     }
 
     fn envelope(&mut self, marks: u8) -> Option<Envelope> {
-        if marks >= 8 {
+        let on_arrival = marks & ON_ARRIVAL != 0;
+        if marks >= 16 || on_arrival && marks & WANTS_RECEIPT == 0 {
             return None;
         }
         let mut next = |mark| match marks & mark != 0 {
@@ -228,6 +234,7 @@ impl Reader<'_> {
             tag: next(TAGGED)?,
             data: next(WITH_DATA)?,
             receipt: next(WANTS_RECEIPT)?,
+            on_arrival,
         })
     }
 }
@@ -242,6 +249,7 @@ mod tests {
             tag: (n & 1 != 0).then_some(u64::MAX - n),
             data: (n & 2 != 0).then_some(n << 40),
             receipt: (n & 4 != 0).then_some(7),
+            on_arrival: n & 12 == 12,
         };
         let atomic = AtomicHead {
             id: 1,
@@ -258,7 +266,7 @@ mod tests {
             Head::Atomic(atomic),
             Head::AtomicDone { id: 3, status: 2 },
         ];
-        for n in 0..8 {
+        for n in 0..16 {
             heads.push(Head::Eager(envelope(n)));
             heads.push(Head::Announce {
                 envelope: envelope(n),
@@ -275,7 +283,8 @@ mod tests {
             }
         }
         assert_eq!(Head::read(&[9, 0]), None);
-        assert_eq!(Head::read(&[kind::EAGER, 8]), None);
+        assert_eq!(Head::read(&[kind::EAGER, ON_ARRIVAL]), None);
+        assert_eq!(Head::read(&[kind::EAGER, 16]), None);
         assert_eq!(
             Head::read(&[kind::RECEIPT, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]),
             None

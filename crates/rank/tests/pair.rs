@@ -289,6 +289,31 @@ fn what_is_to_be_delivered_ends_when_it_is() {
 }
 
 #[test]
+fn what_has_arrived_ends_though_nobody_waits_for_it() {
+    for pair in pairs() {
+        let mut bytes = pattern(1, 100);
+        let send = Send {
+            to: pair.other[0],
+            tag: None,
+            data: None,
+            pieces: &pieces(&mut bytes),
+            inject: true,
+            until: Until::Arrived,
+            ticket: ticket(9),
+        };
+        // SAFETY: `bytes` outlives the pair's work.
+        unsafe { pair.ends[0].lock().send(&send) }.expect("is posted");
+        let [sent, _] = pair.run([1, 0]);
+        assert_eq!((sent[0].ticket, sent[0].failure), (ticket(9), None));
+        // It is there.
+        let mut there = [0; 100];
+        pair.receive(1, None, &mut there, 1);
+        pair.run([0, 1]);
+        assert_eq!(there[..], bytes[..]);
+    }
+}
+
+#[test]
 fn a_peeked_message_stays_is_claimed_or_is_dropped() {
     for pair in pairs() {
         let mut all = [pattern(1, 10), pattern(2, 50_000), pattern(3, 30)];
@@ -340,6 +365,7 @@ fn writes_and_reads_reach_regions_and_nothing_else() {
         let both = Access {
             remote_read: true,
             remote_write: true,
+            is_told: false,
         };
         pair.register(&mut region, 77, both);
         for len in [0, 8, 5000, 150_000] {
@@ -381,12 +407,42 @@ fn writes_and_reads_reach_regions_and_nothing_else() {
 }
 
 #[test]
+fn a_region_may_be_told_of_all_that_is_done_with_it() {
+    for pair in pairs() {
+        let mut region = vec![0; 200_000];
+        let told = Access {
+            remote_read: true,
+            remote_write: true,
+            is_told: true,
+        };
+        pair.register(&mut region, 77, told);
+        for len in [0, 8, 5000, 150_000] {
+            let mut bytes = pattern(5, len);
+            pair.transfer(&mut bytes, 77, 1000, None, true);
+            let [_, written] = pair.run([1, 1]);
+            assert_eq!((written[0].ended, written[0].data), (Ended::Written, None));
+            let mut back = vec![0; len];
+            pair.transfer(&mut back, 77, 1000, None, false);
+            let [read, by_other] = pair.run([1, 1]);
+            assert_eq!((read[0].ended, read[0].failure), (Ended::Read, None));
+            assert_eq!(by_other[0].ended, Ended::WasRead);
+            assert_eq!(
+                (written[0].bytes, by_other[0].bytes),
+                (len as u64, len as u64)
+            );
+            assert!(back == bytes);
+        }
+    }
+}
+
+#[test]
 fn atomic_operations_are_done_at_the_owner() {
     for pair in pairs() {
         let mut region = 40u64.to_ne_bytes();
         let both = Access {
             remote_read: true,
             remote_write: true,
+            is_told: false,
         };
         pair.register(&mut region, 1, both);
         let (mut operand, mut compare, mut result) =

@@ -166,6 +166,7 @@ impl State {
                 let access = Access {
                     remote_read,
                     remote_write: !remote_read,
+                    is_told: false,
                 };
                 keys.extend(is_allowed.then_some((key(secret, handle), access)));
             }

@@ -5,9 +5,7 @@
 //! it waits for that discriminator. All else goes between the endpoints. There is no process that
 //! the others depend on: nothing has to be taken over when one ends.
 //!
-//! Questions and answers are sealed (ChaCha20-Poly1305) under a key that follows from the job's, each under a nonce of its own, and
-//! all of one length: who has not the key is not answered, learns nothing, and cannot make anybody send more than he sent.
-//! Who repeats a recorded question is answered, and cannot read it; an answer counts only once, for the question that it names.
+//! Questions and answers are sealed ([`tabane_rank::sealed`]). Who repeats a recorded question is answered, and cannot read it; an answer counts only once, for the question that it names.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -17,11 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::hmac;
 use tabane_io::notify::Notify;
 use tabane_io::poll::{Interest, Poller};
 use tabane_rank::Address;
+use tabane_rank::sealed::{self, DATAGRAM_BYTES, PLAIN_BYTES, random};
 
 use crate::address::{DISCRIMINATOR_BYTES_MAX, HOST_BYTES, Host, Place};
 use crate::guard;
@@ -34,10 +31,6 @@ pub const DOORS_MAX: u16 = 64;
 
 /// The beginning of each datagram: what it is, and of which version.
 const MAGIC: [u8; 4] = *b"tVI1";
-/// Bytes that are sealed.
-const PLAIN_BYTES: usize = 128;
-/// Bytes of a datagram: beginning, nonce, what is sealed, and its tag.
-const DATAGRAM_BYTES: usize = MAGIC.len() + NONCE_LEN + PLAIN_BYTES + 16;
 /// A question that has no answer is forgotten.
 const FORGET: Duration = Duration::from_secs(2);
 /// Nobody sleeps for longer.
@@ -104,7 +97,6 @@ impl Plain {
                 write_bytes(&mut plain, there.as_bytes());
             }
         }
-        plain.resize(PLAIN_BYTES, 0);
         plain
     }
 
@@ -134,43 +126,20 @@ impl Plain {
 const _: () = assert!(1 + 16 + 2 * (2 + HOST_BYTES + DISCRIMINATOR_BYTES_MAX) <= PLAIN_BYTES);
 
 /// Seals and opens datagrams.
-struct Seal(LessSafeKey);
-
-fn random() -> Option<[u8; 32]> {
-    tabane_io::entropy::seed().ok()
-}
+struct Seal(sealed::Seal);
 
 impl Seal {
     /// Under the job's key.
     fn new(key: &[u8; 32]) -> Option<Seal> {
-        let own = hmac::sign(
-            &hmac::Key::new(hmac::HMAC_SHA256, key),
-            b"tabane VI rendezvous 1",
-        );
-        let key = UnboundKey::new(&CHACHA20_POLY1305, own.as_ref()).ok()?;
-        Some(Seal(LessSafeKey::new(key)))
+        sealed::Seal::new(key, "tabane VI rendezvous 1", MAGIC).map(Seal)
     }
 
     fn seal(&self, plain: &Plain) -> Option<Vec<u8>> {
-        let random = random()?;
-        let (nonce, _) = random.split_first_chunk::<NONCE_LEN>()?;
-        let mut sealed = plain.write();
-        let nonce_used = Nonce::assume_unique_for_key(*nonce);
-        (self.0)
-            .seal_in_place_append_tag(nonce_used, Aad::from(MAGIC), &mut sealed)
-            .ok()?;
-        Some([&MAGIC[..], nonce, &sealed].concat())
+        self.0.seal(&plain.write())
     }
 
     fn open(&self, datagram: &[u8]) -> Option<Plain> {
-        let whole = (datagram.len() == DATAGRAM_BYTES).then_some(datagram)?;
-        let (nonce, sealed) = whole.strip_prefix(&MAGIC)?.split_first_chunk()?;
-        let mut sealed = sealed.to_vec();
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain = (self.0)
-            .open_in_place(nonce, Aad::from(MAGIC), &mut sealed)
-            .ok()?;
-        Plain::read(plain)
+        Plain::read(&self.0.open(datagram)?)
     }
 }
 
@@ -451,21 +420,6 @@ mod tests {
             assert_eq!(datagram.len(), DATAGRAM_BYTES);
             assert_eq!(seal.open(&datagram), Some(plain));
         }
-    }
-
-    #[test]
-    fn nobody_else_does() {
-        let seal = Seal::new(&[1; 32]).expect("a key");
-        let datagram = seal.seal(&question(false)).expect("seals");
-        let other = Seal::new(&[2; 32]).expect("a key");
-        assert_eq!(other.open(&datagram), None);
-        for index in 0..datagram.len() {
-            let mut changed = datagram.clone();
-            changed[index] ^= 1;
-            assert_eq!(seal.open(&changed), None, "{index}");
-        }
-        assert_eq!(seal.open(&datagram[1..]), None);
-        assert_ne!(datagram, seal.seal(&question(false)).expect("seals"));
     }
 
     #[test]

@@ -186,11 +186,29 @@ impl TransferLedger {
         })
     }
 
-    /// The owner of a region is told of a put.
+    /// The owner of a region is told of a put, and with it what the other end has it told.
     ///
     /// # Errors
     /// It was told before, or too early, or something else.
-    pub fn told(&self, now: Ns, key: u64, immediate: u64, bytes: u64) -> Checked {
+    pub fn told(&self, now: Ns, key: u64, is_right: bool, bytes: u64) -> Checked {
+        self.tell(now, key, bytes, |plan| is_right && plan.is_put)
+    }
+
+    /// The owner of a region is told of a get.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn told_of_get(&self, now: Ns, key: u64, bytes: u64) -> Checked {
+        self.tell(now, key, bytes, |plan| !plan.is_put)
+    }
+
+    fn tell(
+        &self,
+        now: Ns,
+        key: u64,
+        bytes: u64,
+        is_right: impl Fn(&TransferPlan) -> bool,
+    ) -> Checked {
         self.with(|all| {
             let found = all.plans.iter().zip(&mut all.transfers).enumerate();
             let of_key = |index, t: &Transfer| transfer_key(index, t.attempt) == key;
@@ -200,7 +218,7 @@ impl TransferLedger {
                 // Of an attempt that was forgotten.
                 return Ok(());
             };
-            let is_right = immediate == !key && bytes == plan.bytes && plan.is_put;
+            let is_right = is_right(plan) && bytes == plan.bytes;
             let is_early = transfer.placed.contains(&0);
             if transfer.is_told || !is_right || is_early {
                 let what = format!("the owner is told wrongly of transfer {index}");

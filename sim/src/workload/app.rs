@@ -186,7 +186,13 @@ impl App {
                 key,
                 immediate,
                 bytes,
-            } => s.observer.transfers.told(now, key, immediate, bytes)?,
+            } => {
+                let is_right = immediate == Some(!key);
+                s.observer.transfers.told(now, key, is_right, bytes)?;
+            }
+            OpEvent::Read { key, bytes } => {
+                s.observer.transfers.told_of_get(now, key, bytes)?;
+            }
         }
         Ok(())
     }
@@ -256,6 +262,7 @@ impl App {
                     origin: 0,
                     is_readable: !plan.is_put,
                     is_writable: plan.is_put,
+                    is_told: true,
                 };
                 let registered = s.node.register_region(key, region);
                 if matches!(registered, Ok(()) | Err(OpError::KeyInUse)) {

@@ -36,8 +36,6 @@ pub const EXACT_DIRECTED_RECV: u64 = 1 << 48;
 pub const SOURCE_ERR: u64 = 1 << 50;
 pub const LOCAL_COMM: u64 = 1 << 51;
 pub const REMOTE_COMM: u64 = 1 << 52;
-/// What is not offered; so only tests ask for it.
-#[cfg(test)]
 pub const RMA_EVENT: u64 = 1 << 56;
 pub const SOURCE: u64 = 1 << 57;
 pub const DIRECTED_RECV: u64 = 1 << 59;
@@ -55,7 +53,11 @@ pub const CORE_PROV_ONLY: u64 = 1 << 59;
 
 /// No address, as `FI_ADDR_UNSPEC` and `FI_ADDR_NOTAVAIL`; no key.
 pub const NOT_AVAILABLE: u64 = u64::MAX;
+
+// Formats of addresses.
 pub const FORMAT_UNSPEC: u32 = 0;
+pub const SOCKADDR_IN: u32 = 2;
+pub const SOCKADDR_IN6: u32 = 3;
 
 pub const AV_UNSPEC: u32 = 0;
 pub const AV_MAP: u32 = 1;
@@ -87,24 +89,28 @@ pub const ORDER_ATOMIC_WAR: u64 = 1 << 38;
 pub const ORDER_ATOMIC_WAW: u64 = 1 << 39;
 
 pub const EP_UNSPEC: u32 = 0;
+pub const EP_MSG: u32 = 1;
 pub const EP_RDM: u32 = 3;
 
 // Classes of objects.
 pub const CLASS_FABRIC: usize = 1;
 pub const CLASS_DOMAIN: usize = 2;
 pub const CLASS_EP: usize = 3;
+pub const CLASS_PEP: usize = 9;
 pub const CLASS_AV: usize = 11;
 pub const CLASS_MR: usize = 12;
 pub const CLASS_EQ: usize = 13;
 pub const CLASS_CQ: usize = 14;
 pub const CLASS_CNTR: usize = 15;
 pub const CLASS_POLL: usize = 17;
+pub const CLASS_CONNREQ: usize = 18;
 
 // Commands of `fi_control`.
 pub const GETOPSFLAG: i32 = 2;
 pub const SETOPSFLAG: i32 = 3;
 pub const GETWAIT: i32 = 5;
 pub const ENABLE: i32 = 6;
+pub const BACKLOG: i32 = 7;
 pub const GETWAITOBJ: i32 = 16;
 
 // What a queue can be waited for with.
@@ -121,12 +127,16 @@ pub const CQ_FORMAT_TAGGED: u32 = 4;
 
 pub const CNTR_EVENTS_COMP: u32 = 0;
 
-/// The event that tells that addresses have been inserted.
+// Events: somebody calls, a connection is made, it is no more, addresses have been inserted.
+pub const CONNREQ: u32 = 1;
+pub const CONNECTED: u32 = 2;
+pub const SHUTDOWN: u32 = 3;
 pub const AV_COMPLETE: u32 = 5;
 
 // Options of an endpoint, all of level 0.
 pub const OPT_ENDPOINT: i32 = 0;
 pub const OPT_MIN_MULTI_RECV: i32 = 0;
+pub const OPT_CM_DATA_SIZE: i32 = 1;
 pub const OPT_FI_HMEM_P2P: i32 = 8;
 pub const OPT_CUDA_API_PERMITTED: i32 = 10;
 pub const OPT_SHARED_MEMORY_PERMITTED: i32 = 11;

@@ -18,6 +18,14 @@ pub struct FidEp {
     pub collective: *const CollectiveOps,
 }
 
+/// An endpoint that waits for callers.
+#[repr(C)]
+pub struct FidPep {
+    pub fid: Fid,
+    pub ops: *const EpOps,
+    pub cm: *const CmOps,
+}
+
 /// What an endpoint does beside carrying data.
 #[repr(C)]
 pub struct EpOps {
@@ -36,14 +44,14 @@ pub struct EpOps {
 #[repr(C)]
 pub struct CmOps {
     pub size: usize,
-    pub setname: Absent,
+    pub setname: unsafe extern "C" fn(*mut Fid, *const c_void, usize) -> c_int,
     pub getname: unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
-    pub getpeer: Absent,
-    pub connect: Absent,
-    pub listen: Absent,
-    pub accept: Absent,
-    pub reject: Absent,
-    pub shutdown: Absent,
+    pub getpeer: unsafe extern "C" fn(*mut FidEp, *mut c_void, *mut usize) -> c_int,
+    pub connect: unsafe extern "C" fn(*mut FidEp, *const c_void, *const c_void, usize) -> c_int,
+    pub listen: unsafe extern "C" fn(*mut FidPep) -> c_int,
+    pub accept: unsafe extern "C" fn(*mut FidEp, *const c_void, usize) -> c_int,
+    pub reject: unsafe extern "C" fn(*mut FidPep, *mut Fid, *const c_void, usize) -> c_int,
+    pub shutdown: unsafe extern "C" fn(*mut FidEp, u64) -> c_int,
     pub join: Absent,
 }
 

@@ -3,6 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use super::domain::FidDomain;
+use super::endpoint::FidPep;
 use super::queues::{EqAttr, FidEq};
 
 /// An entry of a table that does not apply: it takes whatever C passes, which the calling conventions of 64-bit Linux
@@ -186,7 +187,8 @@ pub struct FabricOps {
     pub size: usize,
     pub domain:
         unsafe extern "C" fn(*mut FidFabric, *mut Info, *mut *mut FidDomain, *mut c_void) -> c_int,
-    pub passive_ep: Absent,
+    pub passive_ep:
+        unsafe extern "C" fn(*mut FidFabric, *mut Info, *mut *mut FidPep, *mut c_void) -> c_int,
     pub eq_open:
         unsafe extern "C" fn(*mut FidFabric, *mut EqAttr, *mut *mut FidEq, *mut c_void) -> c_int,
     pub wait_open: Absent,

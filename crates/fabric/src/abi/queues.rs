@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use super::fabric::{Absent, Fid};
+use super::fabric::{Absent, Fid, Info};
 
 /// How an event queue is made.
 #[repr(C)]
@@ -16,10 +16,20 @@ pub struct EqAttr {
 
 /// An event.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct EqEntry {
     pub fid: *mut Fid,
     pub context: *mut c_void,
     pub data: u64,
+}
+
+/// An event of a connection; what the other end has sent with it stands behind.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct EqCmEntry {
+    pub fid: *mut Fid,
+    /// Of who calls; the program frees it.
+    pub info: *mut Info,
 }
 
 /// An error. Programs for versions before 1.5 have it without the last field.

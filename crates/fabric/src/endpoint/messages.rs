@@ -101,9 +101,12 @@ impl Endpoint {
         let station = self.station()?;
         check(message.flags, TX_FLAGS)?;
         let inject = check_inject(message.flags, pieces)?;
-        let until = match message.flags & (c::DELIVERY_COMPLETE | c::MATCH_COMPLETE) {
-            0 => Until::Reusable,
-            _ => Until::Delivered,
+        let until = if message.flags & (c::DELIVERY_COMPLETE | c::MATCH_COMPLETE) != 0 {
+            Until::Delivered
+        } else if message.flags & c::TRANSMIT_COMPLETE != 0 {
+            Until::Arrived
+        } else {
+            Until::Reusable
         };
         station.with_peer(message.to, |core, to| {
             let send = Send {
@@ -139,21 +142,19 @@ impl Endpoint {
         if multi.is_some() {
             ticket.flags |= c::MULTI_RECV;
         }
+        let from = match self.is_directed(wanted) {
+            true => wanted.from,
+            false => c::NOT_AVAILABLE,
+        };
         let receive = Receive {
-            from: match self.is_directed(wanted) {
-                true => station.from(wanted.from)?,
-                false => None,
-            },
+            from: None,
             tag: wanted.tag,
             pieces,
             multi,
             ticket,
         };
-        station.act(|core| match look(wanted.flags) {
-            Some(peek) => core.peek(&receive, peek),
-            // SAFETY: as above.
-            None => unsafe { core.receive(&receive) },
-        })
+        // SAFETY: as above.
+        unsafe { station.receive(from, &receive, look(wanted.flags)) }
     }
 
     /// How few bytes are too few for another message, if the buffer is for several.

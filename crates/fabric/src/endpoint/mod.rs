@@ -1,6 +1,7 @@
 //! Endpoints: what they are bound to, how they are enabled; what carries data is in the files beside.
 
 mod atomics;
+mod connect;
 mod memory;
 mod messages;
 mod options;
@@ -8,22 +9,26 @@ mod pieces;
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use tabane_rank::{INJECT_BYTES_MAX, Piece, Ticket};
 
 use crate::abi::constants as c;
-use crate::abi::endpoint::{CmOps, CollectiveOps, EpOps, FidEp};
+use crate::abi::endpoint::{CollectiveOps, EpOps, FidEp};
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{Fid, FidOps, Info};
 use crate::address_vector::AddressVector;
 use crate::completions::Queue;
+use crate::connection::Connection;
+use crate::connection::caller::Caller;
 use crate::counter::Counter;
 use crate::domain::{self, Domain};
 use crate::event_queue::EventQueue;
 use crate::object::{self, Face, Held, Object, Users};
-use crate::station::{Options, QUIET, Sinks, Station};
-use crate::{guard, info, name};
+use crate::station::{Options, QUIET, Reach, Sinks, Station};
+use crate::{guard, info};
+
+pub use connect::CM_OPS;
 
 /// A multi-receive buffer is released when fewer bytes than these are free, unless the program says how many.
 const MIN_MULTI_RECV_BYTES: usize = 64;
@@ -44,6 +49,10 @@ pub struct Endpoint {
     users: Users,
     domain: Held<Domain>,
     caps: u64,
+    /// It is of a kind that has one peer.
+    is_connected: bool,
+    /// Who has called, if it was opened to answer.
+    caller: Mutex<Option<Caller>>,
     /// Flags of operations that name none.
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
@@ -76,6 +85,10 @@ unsafe impl Object for Endpoint {
 
     fn closed(&self) {
         if let Some(station) = self.station.get() {
+            if let Ok(connection) = station.connection() {
+                connection.stop();
+                connection.events().forget(self.fid());
+            }
             self.disconnect(station);
         }
         *self.bound() = Bound::default();
@@ -83,6 +96,10 @@ unsafe impl Object for Endpoint {
 }
 
 impl Endpoint {
+    fn fid(&self) -> usize {
+        self.face.get().addr()
+    }
+
     fn bound(&self) -> MutexGuard<'_, Bound> {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +181,7 @@ impl Endpoint {
             return Err(errors::DOMAIN);
         }
         let mut bound = self.bound();
-        if bound.vector.is_some() {
+        if self.is_connected || bound.vector.is_some() {
             return Err(errors::INVAL);
         }
         bound.vector = Some(Held::new(vector));
@@ -198,8 +215,10 @@ impl Endpoint {
         if self.station.get().is_some() {
             return Err(errors::OPBADSTATE);
         }
-        if bound.vector.is_none() {
-            return Err(errors::NOAV);
+        match self.is_connected {
+            true if bound.events.is_none() => return Err(errors::NOEQ),
+            false if bound.vector.is_none() => return Err(errors::NOAV),
+            _ => {}
         }
         let is_told = |queue: &Option<Held<Queue>>, kinds: u64| {
             queue.is_some() || bound.counters.iter().any(|(of, _)| of & kinds != 0)
@@ -216,12 +235,26 @@ impl Endpoint {
             received: bound.received.take(),
             counters: core::mem::take(&mut bound.counters),
         };
+        let is_counted =
+            (sinks.counters.iter()).any(|(of, _)| of & (c::REMOTE_READ | c::REMOTE_WRITE) != 0);
         let options = Options {
+            is_told: is_counted && self.caps & c::RMA_EVENT != 0,
             has_source: self.caps & (c::SOURCE | c::SOURCE_ERR) != 0,
             has_strangers: self.caps & c::SOURCE_ERR != 0,
             stats: configuration.stats,
         };
-        let station = Arc::new(Station::new(engine, sinks, options));
+        let reach = match bound.events.as_ref().filter(|_| self.is_connected) {
+            Some(events) => {
+                let events = Held::new(Arc::clone(events.shared()));
+                Reach::One(Connection::new(
+                    self.fid(),
+                    events,
+                    configuration.settings.peer_timeout,
+                ))
+            }
+            None => Reach::Many(RwLock::default()),
+        };
+        let station = Arc::new(Station::new(engine, reach, sinks, options));
         if let Err(error) = self.connect(&bound, &station) {
             self.disconnect_from(&bound, &station);
             return Err(error);
@@ -244,7 +277,10 @@ impl Endpoint {
         for (_, counter) in &sinks.counters {
             counter.waiter().add(station)?;
         }
-        Ok(())
+        match station.connection() {
+            Ok(connection) => connection.events().waiter().add(station),
+            Err(_) => Ok(()),
+        }
     }
 
     fn disconnect(&self, station: &Arc<Station>) {
@@ -262,6 +298,9 @@ impl Endpoint {
         }
         if let Some(vector) = &bound.vector {
             vector.remove(station);
+        }
+        if let Ok(connection) = station.connection() {
+            connection.events().waiter().remove(station);
         }
         self.domain.remove(station);
     }
@@ -316,19 +355,6 @@ static OPS: EpOps = EpOps {
     export_xpu: guard::absent,
 };
 
-static CM_OPS: CmOps = CmOps {
-    size: size_of::<CmOps>(),
-    setname: guard::absent,
-    getname,
-    getpeer: guard::absent,
-    connect: guard::absent,
-    listen: guard::absent,
-    accept: guard::absent,
-    reject: guard::absent,
-    shutdown: guard::absent,
-    join: guard::absent,
-};
-
 static COLLECTIVE_OPS: CollectiveOps = CollectiveOps {
     size: size_of::<CollectiveOps>(),
     operations: [guard::absent; 11],
@@ -350,9 +376,15 @@ pub unsafe fn open(
         let halves = (info.tx_attr.as_ref(), info.rx_attr.as_ref());
         (info, info.ep_attr.as_ref(), halves.0, halves.1)
     };
-    if ep.is_some_and(|ep| ep.kind != c::EP_UNSPEC && ep.kind != c::EP_RDM) {
-        return Err(errors::NOSYS);
-    }
+    let is_connected = match ep.map_or(c::EP_UNSPEC, |ep| ep.kind) {
+        c::EP_MSG => true,
+        c::EP_UNSPEC | c::EP_RDM => false,
+        _ => return Err(errors::NOSYS),
+    };
+    let caller = match is_connected && !info.handle.is_null() {
+        true => Some(domain.callers().take(info.handle).ok_or(errors::INVAL)?),
+        false => None,
+    };
     let (tx_flags, rx_flags) = (
         tx.map_or(0, |tx| tx.op_flags),
         rx.map_or(0, |rx| rx.op_flags),
@@ -373,6 +405,8 @@ pub unsafe fn open(
         users: Users::default(),
         domain,
         caps: info.caps,
+        is_connected,
+        caller: Mutex::new(caller),
         tx_flags: AtomicU64::new(tx_flags),
         rx_flags: AtomicU64::new(rx_flags),
         is_tx_selective: AtomicBool::new(false),
@@ -432,19 +466,6 @@ unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
         match station.cancel(context as usize) {
             true => Ok(()),
             false => Err(errors::NOENT),
-        }
-    })
-}
-
-unsafe extern "C" fn getname(fid: *mut Fid, buffer: *mut c_void, len: *mut usize) -> c_int {
-    guard::status(|| {
-        // SAFETY: C gives an endpoint of ours, and a buffer as long as it says.
-        unsafe {
-            let raw = name::raw(endpoint(fid.cast())?.station()?.address());
-            match guard::bytes_out(buffer, len, &raw)? {
-                true => Ok(()),
-                false => Err(errors::TOOSMALL),
-            }
         }
     })
 }

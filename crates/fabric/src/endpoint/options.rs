@@ -8,6 +8,7 @@ use tabane_rank::{ATOMIC_BYTES_MAX, INJECT_BYTES_MAX, OPERATION_BYTES_MAX};
 use crate::abi::constants as c;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::Fid;
+use crate::connection::DATA_BYTES_MAX;
 use crate::guard;
 
 use super::{Endpoint, endpoint};
@@ -42,6 +43,7 @@ pub unsafe extern "C" fn getopt(
 fn size_option(endpoint: &Endpoint, option: c_int) -> Outcome<usize> {
     Ok(match option {
         c::OPT_MIN_MULTI_RECV => endpoint.min_multi_recv.load(Ordering::Relaxed),
+        c::OPT_CM_DATA_SIZE if endpoint.is_connected => DATA_BYTES_MAX,
         c::OPT_MAX_MSG_SIZE | c::OPT_MAX_TAGGED_SIZE | c::OPT_MAX_RMA_SIZE => {
             OPERATION_BYTES_MAX as usize
         }

@@ -12,6 +12,9 @@ use crate::abi::queues::{
 };
 use crate::name;
 
+/// What others do with regions.
+const BY_OTHERS: u64 = c::REMOTE_READ | c::REMOTE_WRITE;
+
 /// Negated errors, as functions return them.
 pub const fn minus(errno: crate::abi::errors::Errno) -> isize {
     -(errno.0 as isize)
@@ -112,22 +115,27 @@ impl Given {
 
 impl Drop for Given {
     fn drop(&mut self) {
-        // SAFETY: all of these are the C library's, or null.
-        unsafe {
-            let info = &*self.0;
-            libc::free((*info.domain_attr).name.cast());
-            libc::free((*info.fabric_attr).name.cast());
-            for part in [
-                info.tx_attr.cast::<c_void>(),
-                info.rx_attr.cast(),
-                info.ep_attr.cast(),
-                info.domain_attr.cast(),
-                info.fabric_attr.cast(),
-                info.src_addr,
-                info.dest_addr,
-                self.0.cast(),
-            ] {
-                libc::free(part);
+        while !self.0.is_null() {
+            // SAFETY: all of these are the C library's, or null.
+            unsafe {
+                let info = &*self.0;
+                libc::free((*info.domain_attr).name.cast());
+                libc::free((*info.fabric_attr).name.cast());
+                libc::free((*info.fabric_attr).prov_name.cast());
+                let next = info.next;
+                for part in [
+                    info.tx_attr.cast::<c_void>(),
+                    info.rx_attr.cast(),
+                    info.ep_attr.cast(),
+                    info.domain_attr.cast(),
+                    info.fabric_attr.cast(),
+                    info.src_addr,
+                    info.dest_addr,
+                    self.0.cast(),
+                ] {
+                    libc::free(part);
+                }
+                self.0 = next;
             }
         }
     }
@@ -256,7 +264,7 @@ impl Rank {
         assert_eq!(bind(self.ep, self.eq, 0), 0);
         let both = c::SEND | c::RECV | plan.cq_flags;
         assert_eq!(bind(self.ep, self.cq, both), 0);
-        let counted = c::SEND | c::RECV | c::READ | c::WRITE | c::REMOTE_WRITE;
+        let counted = c::SEND | c::RECV | c::READ | c::WRITE | BY_OTHERS;
         assert_eq!(bind(self.ep, self.counter, counted), 0);
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tabane_rank::{
-    Access, Address, Atomic, Completion, Core, Ended, Failure, Number, Operation, Peek, Peer,
+    Access, Address, Atomic, Completion, Core, Ended, Failure, Lost, Number, Operation, Peek, Peer,
     Piece, PostError, Receive, Remote, Send, Settings, Source, Statistics, Ticket, Transfer,
 };
 
@@ -24,6 +24,7 @@ struct Node {
     posted: Vec<Posted>,
     unexpected: Vec<Message>,
     regions: HashMap<u64, (Piece, Access, u64)>,
+    lost: VecDeque<Lost>,
 }
 
 // SAFETY: it points to memory of tests, which their threads share.
@@ -165,6 +166,30 @@ impl Node {
         self.completions.push_back(Completion { source, ..told });
     }
 
+    /// Another one is gone: what waits for it has failed.
+    fn lose(&mut self, address: &Address) {
+        let Some(place) = self.peers.iter().position(|(have, _)| have == address) else {
+            return;
+        };
+        let why = Failure::PeerGone;
+        self.lost.push_back(Lost {
+            address: *address,
+            why,
+            misfit: None,
+        });
+        self.give_up(why, |posted| posted.from == Some(Peer(place as u32)));
+    }
+
+    fn give_up(&mut self, why: Failure, is_given_up: impl Fn(&Posted) -> bool) {
+        let (at, released) = (core::ptr::null_mut(), true);
+        for posted in self.posted.extract_if(.., |posted| is_given_up(posted)) {
+            self.completions.push_back(Completion {
+                failure: Some(why),
+                ..completion(posted.ticket, Ended::Receive { at, released })
+            });
+        }
+    }
+
     /// Where in a region an access goes.
     fn reach(&self, remote: Remote, bytes: usize, is_write: bool) -> Result<Piece, Failure> {
         let (piece, access, origin) = *self.regions.get(&remote.key).ok_or(Failure::BadKey)?;
@@ -217,9 +242,20 @@ impl Engine {
     ) -> Result<(), PostError> {
         let (peer, remote, bytes, is_write) = transfer;
         let instance = self.there(peer)?;
-        let done = nodes(|nodes| match nodes.get(&instance) {
+        let done = nodes(|nodes| match nodes.get_mut(&instance) {
             None => Err(Failure::Unreachable),
-            Some(node) => node.reach(remote, bytes, is_write).and_then(act),
+            Some(node) => {
+                let done = node.reach(remote, bytes, is_write).and_then(act);
+                if done.is_ok() && node.regions[&remote.key].1.is_told {
+                    let ended = match is_write {
+                        true => Ended::Written,
+                        false => Ended::WasRead,
+                    };
+                    let owner = completion(Ticket::default(), ended);
+                    node.completions.push_back(owner);
+                }
+                done
+            }
         });
         self.end(Completion {
             failure: done.err(),
@@ -229,9 +265,22 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// It is there no more, and those who know it are told.
+    fn leave(&self) -> Option<Node> {
+        nodes(|nodes| {
+            let gone = nodes.remove(&self.0.instance())?;
+            for node in nodes.values_mut() {
+                node.lose(&self.0);
+            }
+            Some(gone)
+        })
+    }
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
-        nodes(|nodes| nodes.remove(&self.0.instance()));
+        self.leave();
     }
 }
 
@@ -246,6 +295,24 @@ impl Core for Engine {
 
     fn forget(&mut self, peer: Peer) {
         self.own(|node| node.peers[peer.0 as usize].1 = false);
+    }
+
+    fn lost(&mut self) -> Option<Lost> {
+        self.own(|node| node.lost.pop_front())
+    }
+
+    fn watch(&mut self, _: Peer) {}
+
+    fn close(&mut self) {
+        let mut left = self.leave().expect("it is there");
+        left.give_up(Failure::Cancelled, |_| true);
+        left.lost.clear();
+        // It finds nobody, and is found by nobody.
+        let instance = self.0.instance();
+        left.peers
+            .iter_mut()
+            .for_each(|(_, is_named)| *is_named = false);
+        nodes(|nodes| nodes.insert(instance, left));
     }
 
     unsafe fn send(&mut self, send: &Send<'_>) -> Result<(), PostError> {

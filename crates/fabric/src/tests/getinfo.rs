@@ -100,8 +100,103 @@ fn without_hints_everything_is_offered_under_its_name() {
         assert_eq!(names, [c"tabane", c"tabane"]);
         assert_eq!(info.addr_format, c::FORMAT_UNSPEC);
         assert_eq!((info.src_addrlen, info.dest_addrlen), (name::BYTES, 0));
-        assert!(info.next.is_null() && info.nic.is_null() && info.dest_addr.is_null());
+        assert!(info.nic.is_null() && info.dest_addr.is_null());
         assert_eq!(given.domain().threading, c::THREAD_SAFE);
+        // It has its price, so it is for who asks.
+        assert_eq!(info.caps & c::RMA_EVENT, 0);
+        // Who has no wish finds those that are connected behind.
+        // SAFETY: they are valid.
+        unsafe {
+            let next = &*info.next;
+            assert_eq!((*next.ep_attr).kind, c::EP_MSG);
+            assert_eq!(next.addr_format, c::SOCKADDR_IN);
+            assert!(next.next.is_null());
+        }
+    }
+}
+
+/// What a program gets that asks for a host and a port.
+fn located(
+    hints: &mut Hints,
+    node: Option<&CStr>,
+    service: Option<&CStr>,
+    flags: u64,
+) -> Result<Given, i32> {
+    let text = |text: Option<&CStr>| text.map_or(null(), CStr::as_ptr);
+    let mut given: *mut Info = core::ptr::null_mut();
+    // SAFETY: as a program calls it.
+    let status = unsafe {
+        let getinfo = (*crate::provider::provider()).getinfo;
+        let (node, service) = (text(node), text(service));
+        let hints = hints.pointer();
+        getinfo(
+            c::version(1, 18),
+            node,
+            service,
+            flags,
+            hints,
+            &raw mut given,
+        )
+    };
+    if status == 0 {
+        Ok(Given(given))
+    } else {
+        Err(status)
+    }
+}
+
+/// The addresses of an offer: its own, and that to be reached.
+fn sockets(given: &Given) -> (Option<String>, Option<String>) {
+    let info = given.info();
+    let shown = |raw: *mut core::ffi::c_void, len| {
+        // SAFETY: it is null, or so long.
+        let raw = (!raw.is_null()).then(|| unsafe { core::slice::from_raw_parts(raw.cast(), len) });
+        raw.map(|raw| name::parse_socket(raw).expect("is one").to_string())
+    };
+    (
+        shown(info.src_addr, info.src_addrlen),
+        shown(info.dest_addr, info.dest_addrlen),
+    )
+}
+
+#[test]
+fn who_is_to_be_connected_names_a_host_and_a_port() {
+    let new = || {
+        let mut hints = Hints::new(c::MSG);
+        hints.ep.kind = c::EP_MSG;
+        hints
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let given = located(&mut new(), None, Some(c"9228"), c::SOURCE).expect("it is offered");
+    assert_eq!(sockets(&given), (some("0.0.0.0:9228"), None));
+    assert_eq!(given.ep().kind, c::EP_MSG);
+    assert!(given.info().next.is_null());
+    let given = located(&mut new(), Some(c"127.0.0.1"), Some(c"7"), 0).expect("it is offered");
+    assert_eq!(sockets(&given), (some("10.77.0.1:0"), some("127.0.0.1:7")));
+    // What was found may be given as a hint.
+    let mut again = new();
+    again.info.dest_addr = given.info().dest_addr;
+    again.info.dest_addrlen = given.info().dest_addrlen;
+    again.info.addr_format = c::SOCKADDR_IN;
+    let given = located(&mut again, None, None, 0).expect("it is offered");
+    assert_eq!(sockets(&given).1, some("127.0.0.1:7"));
+    for (node, service) in [(c"nowhere.invalid", c"7"), (c"127.0.0.1", c"seven")] {
+        let refused = located(&mut new(), Some(node), Some(service), 0);
+        assert_eq!(refused.err(), Some(NODATA));
+    }
+    let cases: &[fn(&mut Hints)] = &[
+        |hints| hints.info.caps |= c::DIRECTED_RECV,
+        |hints| hints.info.caps |= c::SOURCE,
+        |hints| hints.info.addr_format = 5,
+        |hints| hints.info.dest_addrlen = 3,
+        |hints| hints.info.handle = core::ptr::dangling_mut(),
+    ];
+    for case in cases {
+        let mut hints = new();
+        hints.info.dest_addr = given.info().dest_addr;
+        hints.info.dest_addrlen = given.info().dest_addrlen;
+        case(&mut hints);
+        refused(c::version(1, 18), hints);
     }
 }
 
@@ -132,7 +227,6 @@ fn what_is_not_here_is_refused() {
     let new = || Hints::new(c::TAGGED);
     let version = c::version(1, 18);
     let cases: &[fn(&mut Hints)] = &[
-        |hints| hints.ep.kind = 1,
         |hints| hints.ep.kind = 2,
         |hints| hints.ep.protocol = 6,
         |hints| hints.ep.max_msg_size = (1 << 40) + 1,
@@ -140,7 +234,6 @@ fn what_is_not_here_is_refused() {
         |hints| hints.ep.rx_ctx_cnt = usize::MAX,
         |hints| hints.ep.auth_key_size = 8,
         |hints| hints.info.caps = 1 << 5,
-        |hints| hints.info.caps = c::RMA_EVENT | c::RMA,
         |hints| hints.info.addr_format = 2,
         |hints| hints.tx.inject_size = tabane_rank::INJECT_BYTES_MAX + 1,
         |hints| hints.tx.iov_limit = tabane_rank::PIECES_MAX + 1,
@@ -237,7 +330,9 @@ fn a_destination_is_an_address_of_its_own_kind() {
     let shown = std::ffi::CString::new(name::shown(&address)).expect("is text");
     let given = by_node(&shown, 0).expect("it is offered");
     assert_eq!(given.info().dest_addrlen, name::BYTES);
-    assert_eq!(by_node(c"127.0.0.1", 0).err(), Some(NODATA));
+    // A host is found by an endpoint that is connected.
+    let host = by_node(c"127.0.0.1", 0).expect("it is offered");
+    assert_eq!(host.ep().kind, c::EP_MSG);
     let own = by_node(c"127.0.0.1", c::SOURCE).expect("it is offered");
     assert_eq!(own.info().dest_addrlen, 0);
 }

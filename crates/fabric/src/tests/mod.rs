@@ -2,9 +2,11 @@
 //! everything at once, within the process.
 
 mod c_side;
+mod connections;
 mod engine;
 mod getinfo;
 pub mod here;
+mod killed;
 mod messages;
 mod objects;
 mod operations;

@@ -317,7 +317,6 @@ fn what_does_not_apply_says_so() {
         let ep = &*(*a.ep).ops;
         let cm = &*(*a.ep).cm;
         for absent in [
-            fabric.passive_ep,
             fabric.wait_open,
             domain.scalable_ep,
             domain.stx_ctx,
@@ -326,8 +325,7 @@ fn what_does_not_apply_says_so() {
             ep.tx_size_left,
             ep.rx_size_left,
             ep.tx_ctx,
-            cm.connect,
-            cm.shutdown,
+            cm.join,
             (*(*a.av).ops).insertsvc,
             (*(*a.ep).collective).operations[0],
         ] {

@@ -434,3 +434,30 @@ fn programs_may_ask_what_can_be_computed() {
         assert_eq!(both as isize, minus(errors::BADFLAGS));
     }
 }
+
+#[test]
+fn what_others_do_with_regions_is_counted_for_who_asks() {
+    let told = || {
+        let mut plan = Plan::default();
+        plan.hints.info.caps |= c::RMA_EVENT;
+        plan
+    };
+    for (plan, counts) in [(told as fn() -> Plan, [1, 2]), (Plan::default, [0, 0])] {
+        let ((a, to_b), (b, _)) = pair(plan);
+        let mut memory = [0; 16];
+        let (region, key) = b.register(&mut memory, BOTH, 1);
+        assert_eq!(a.write(to_b, b"12345678", (0, key), 1), 0);
+        assert!(a.read().is_ok());
+        assert_eq!(b.counted(), (counts[0], 0));
+        let mut back = [0; 8];
+        assert_eq!(a.fetch(to_b, &mut back, (0, key), 2), 0);
+        assert!(a.read().is_ok());
+        assert_eq!(b.counted(), (counts[1], 0));
+        // What fails was not done; and none of it is told by a completion.
+        assert_eq!(a.write(to_b, b"12345678", (9, key), 3), 0);
+        assert_eq!(a.read_error().err, errors::FAULT.0);
+        assert_eq!(b.counted(), (counts[1], 0));
+        assert!(b.is_quiet());
+        assert_eq!(close(region), 0);
+    }
+}

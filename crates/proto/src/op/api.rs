@@ -87,12 +87,19 @@ pub enum OpEvent {
         /// How it ended.
         status: MemoryStatus,
     },
-    /// All bytes of a put of the peer's are there, which said that the program is to be told.
+    /// All bytes of a put of the peer's are there, and it said that the program is to be told, or the region does.
     Written {
         /// Of the region.
         key: u64,
         /// What the peer has the program told.
-        immediate: u64,
+        immediate: Option<u64>,
+        /// How many bytes it was.
+        bytes: u64,
+    },
+    /// The peer has all bytes that a get of its asked for, of a region that the program is told of.
+    Read {
+        /// Of the region.
+        key: u64,
         /// How many bytes it was.
         bytes: u64,
     },

@@ -250,6 +250,7 @@ fn what_is_asked_of_nothing_is_refused_and_harms_nobody() {
     let access = crate::Access {
         remote_read: true,
         remote_write: true,
+        is_told: false,
     };
     // SAFETY: `region` outlives the endpoint's work.
     unsafe { end.lock().register(7, piece, access, 0) }.expect("is registered");

@@ -68,7 +68,7 @@ impl Rank {
             compares,
         };
         if atomic.peer == OWN {
-            let (status, before) = self.compute(&head, &operands);
+            let (status, before) = self.compute(OWN, &head, &operands);
             self.on_atomic_done(OWN, id, status, &before);
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Rank {
 
     /// A peer asks for an atomic operation on a region here.
     pub(super) fn on_atomic(&mut self, now: Time, from: Peer, head: &AtomicHead, operands: &[u8]) {
-        let (status, before) = self.compute(head, operands);
+        let (status, before) = self.compute(from, head, operands);
         let answer = Head::AtomicDone {
             id: head.id,
             status,
@@ -94,7 +94,7 @@ impl Rank {
     }
 
     /// Does it; returns how it ended, and what was there before if that is wanted.
-    fn compute(&mut self, head: &AtomicHead, operands: &[u8]) -> (u8, Vec<u8>) {
+    fn compute(&mut self, from: Peer, head: &AtomicHead, operands: &[u8]) -> (u8, Vec<u8>) {
         let known =
             arithmetic::number(head.number).zip(Operation::from_number(head.operation.into()));
         let Some((number, operation)) = known.filter(|(n, o)| o.takes(*n)) else {
@@ -115,8 +115,14 @@ impl Rank {
             total: bytes as u64,
         };
         match self.own_atomic(&stretch, (operation, number), operand, compare) {
-            Ok(before) if head.fetches => (MemoryStatus::Done as u8, before),
-            Ok(_) => (MemoryStatus::Done as u8, Vec::new()),
+            Ok(before) if head.fetches => {
+                self.tell_read(from, &stretch);
+                (MemoryStatus::Done as u8, before)
+            }
+            Ok(_) => {
+                self.tell_written(from, &stretch, None);
+                (MemoryStatus::Done as u8, Vec::new())
+            }
             Err(status) => {
                 self.refused_accesses += 1;
                 (status as u8, Vec::new())

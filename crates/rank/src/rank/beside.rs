@@ -286,7 +286,7 @@ impl Rank {
                 from: stretch,
                 is_inline,
             } => match self.own_part(&stretch, false) {
-                Ok(_) if is_inline => {
+                Ok(_) if is_inline || !self.may_grant(stretch.key) => {
                     let total = stretch.total;
                     self.begin(from, token, Work::Serve(stretch), total);
                 }
@@ -343,9 +343,7 @@ impl Rank {
     fn on_put_done(&mut self, (from, slot): (Peer, usize), token: u64, target: &PutTarget) {
         let status = MemoryStatus::Done;
         self.answer(slot, &Record::Done { token, status });
-        if let Some(data) = target.immediate {
-            self.on_written(from, target.to.key, data, target.to.total);
-        }
+        self.tell_written(from, &target.to, target.immediate);
     }
 
     fn refuse(&mut self, slot: usize, token: u64, status: MemoryStatus) {
@@ -580,7 +578,12 @@ impl Rank {
                         offset: stream.done,
                         is_last: bytes == left,
                     };
-                    self.give(now, slot, stream, &record, (piece.pieces(), bytes))
+                    let (peer, from) = (stream.peer, *from);
+                    let step = self.give(now, slot, stream, &record, (piece.pieces(), bytes));
+                    if matches!(step, Step::Over) && stream.done == stream.total {
+                        self.tell_read(peer, &from);
+                    }
+                    step
                 }
             },
             Work::Fetch(_) => self.fetch_beside(now, slot, stream),

@@ -1,12 +1,12 @@
 //! Why peers are given up, as far as it can be known: for people, who have to mend it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use tabane_proto::Refusal;
 use tabane_proto::crypto::HandshakeError;
 
-use crate::{Address, Failure, Lost, Misfit};
+use crate::{Address, Failure, Lost, Misfit, Peer};
 
 /// Callers that are remembered; whoever forges addresses pushes out the oldest.
 const CALLERS_MAX: usize = 64;
@@ -16,6 +16,8 @@ const CALLERS_MAX: usize = 64;
 pub(super) struct LostPeers {
     callers: VecDeque<(SocketAddr, Misfit)>,
     lost: VecDeque<Lost>,
+    /// Peers whose end is to be told, though nothing is wanted of them.
+    pub watched: BTreeSet<Peer>,
 }
 
 impl LostPeers {

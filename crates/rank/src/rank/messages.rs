@@ -8,7 +8,7 @@ use super::beside::{INLINE_BYTES_MAX, Way};
 use super::peers::OWN;
 use super::{Pending, Rank, UNFILLED};
 use crate::matching::{Arrived, Body, Landing, Posted, Wanted};
-use crate::memory::{self, Buffer};
+use crate::memory::{self, Buffer, Pieces};
 use crate::wire::{Envelope, FLOW_CONTROL, FLOW_MESSAGES, Head};
 use crate::{
     Completion, Core, Ended, Failure, INJECT_BYTES_MAX, OPERATION_BYTES_MAX, PIECES_MAX, Peek,
@@ -45,6 +45,7 @@ impl Rank {
             tag: send.tag,
             data: send.data,
             receipt: None,
+            on_arrival: false,
         };
         if send.to == OWN {
             // SAFETY: as the caller promises.
@@ -68,10 +69,11 @@ impl Rank {
             return unsafe { self.announce(now, envelope, bytes, send) };
         }
         let mut envelope = envelope;
-        if send.until == Until::Delivered {
+        if send.until != Until::Reusable {
             let (to, ticket) = (send.to, send.ticket);
             let pending = Pending::Receipted { to, ticket };
             envelope.receipt = Some(self.pendings.insert(pending));
+            envelope.on_arrival = send.until == Until::Arrived;
         }
         let head = Head::Eager(envelope);
         // SAFETY: as the caller promises.
@@ -148,6 +150,7 @@ impl Rank {
             origin: 0,
             is_readable: true,
             is_writable: false,
+            is_told: false,
         };
         let key = self.random.u64();
         (self.engine.node.register_region(key, region)).map_err(|_| PostError::Again)?;
@@ -209,7 +212,13 @@ impl Rank {
     }
 
     /// A message came, or word of one.
-    pub(super) fn arrive(&mut self, now: Time, arrived: Arrived) {
+    pub(super) fn arrive(&mut self, now: Time, mut arrived: Arrived) {
+        if arrived.envelope.on_arrival
+            && let Some(id) = arrived.envelope.receipt.take()
+        {
+            let head = Head::Receipt { id };
+            self.owe(now, arrived.from, FLOW_CONTROL, &head, &[]);
+        }
         let tag = arrived.envelope.tag;
         match self.matching.land(arrived.from, tag, arrived.bytes) {
             Some(landing) => self.land(now, arrived, landing),
@@ -225,7 +234,7 @@ impl Rank {
         }
         let mut posted = Posted {
             wanted: self.wanted(receive)?,
-            pieces: receive.pieces.to_vec(),
+            pieces: receive.pieces.into(),
             multi: receive.multi.map(|least| (least, 0)),
             ticket: receive.ticket,
         };
@@ -377,7 +386,7 @@ impl Rank {
             return self.end(ticket, ended, Some(Failure::Cancelled));
         }
         let landing = Landing {
-            pieces: Vec::new(),
+            pieces: Pieces::default(),
             ticket,
             at,
             released,
@@ -449,7 +458,7 @@ impl Rank {
         let at = pieces.first().map_or(core::ptr::null_mut(), |p| p.base);
         if pieces.is_empty() {
             let landing = Landing {
-                pieces: Vec::new(),
+                pieces: Pieces::default(),
                 ticket,
                 at,
                 released: true,
@@ -459,7 +468,7 @@ impl Rank {
             return Ok(());
         }
         let landing = Landing {
-            pieces: pieces.to_vec(),
+            pieces: pieces.into(),
             ticket,
             at,
             released: true,

@@ -253,6 +253,19 @@ impl Rank {
         let now = self.engine.now();
         self.engine.node.close(now);
         self.engine.flush(now);
+        self.cancel_all(now);
+    }
+
+    /// Nothing is under way any more, nor will be.
+    fn cancel_all(&mut self, now: Time) {
+        for peer in self.peers.all() {
+            self.lose(now, peer, Failure::Cancelled);
+        }
+        // Nobody is lost who is left.
+        self.lost = LostPeers::default();
+        for posted in self.matching.drain() {
+            self.end(posted.ticket, UNFILLED, Some(Failure::Cancelled));
+        }
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
@@ -287,10 +300,9 @@ impl Rank {
             }
             OpEvent::Operation { token, status } => self.on_operation(now, token, status),
             OpEvent::Written {
-                key,
-                immediate,
-                bytes,
-            } => self.on_written(peer, key, immediate, bytes),
+                immediate, bytes, ..
+            } => self.on_accessed(peer, Ended::Written, immediate, bytes),
+            OpEvent::Read { bytes, .. } => self.on_accessed(peer, Ended::WasRead, None, bytes),
             OpEvent::MessagesBroken { .. } => self.lose(now, peer, Failure::PeerGone),
             _ => {}
         }
@@ -460,6 +472,7 @@ impl Rank {
         }
         entry.gone = Some(why);
         self.lost.note(entry.address, why);
+        self.lost.watched.remove(&peer);
         if let Some(id) = entry.id {
             // Nothing reads from or writes to the buffers of what is under way after this.
             self.engine.node.remove_peer(now, id);
@@ -593,6 +606,14 @@ impl Core for Rank {
 
     fn lost(&mut self) -> Option<Lost> {
         self.lost.next()
+    }
+
+    fn watch(&mut self, peer: Peer) {
+        self.lost.watched.insert(peer);
+    }
+
+    fn close(&mut self) {
+        Rank::close(self);
     }
 
     unsafe fn send(&mut self, send: &Send<'_>) -> Result<(), PostError> {

@@ -107,6 +107,11 @@ impl Peers {
         }
     }
 
+    /// Everybody.
+    pub fn all(&self) -> impl Iterator<Item = Peer> + use<> {
+        (0..self.entries.len() as u32).map(Peer)
+    }
+
     /// Those that were spoken with over links.
     pub fn met(&self) -> impl Iterator<Item = (Peer, PeerId)> + '_ {
         self.by_id.iter().map(|(id, peer)| (*peer, *id))
@@ -197,6 +202,7 @@ impl Rank {
         let node = &self.engine.node;
         let mut wanted: Vec<_> = (self.pendings.peers())
             .chain(self.matching.awaited())
+            .chain(self.lost.watched.iter().copied())
             .collect();
         let owed = (self.peers.met()).filter(|(_, id)| node.has_unacknowledged(*id));
         wanted.extend(owed.map(|(peer, _)| peer));

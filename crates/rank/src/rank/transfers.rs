@@ -55,6 +55,7 @@ impl Rank {
             origin,
             is_readable: access.remote_read,
             is_writable: access.remote_write,
+            is_told: access.is_told,
         };
         let node = &mut self.engine.node;
         node.register_region(key, region).map_err(post_error)?;
@@ -100,8 +101,8 @@ impl Rank {
                 unsafe { memory::scatter(part.pieces(), 0, &all) };
             });
             self.end(ticket, Ended::Write, written.err().and_then(failure));
-            if let (Ok(()), Some(data)) = (written, transfer.data) {
-                self.on_written(OWN, to.key, data, bytes);
+            if written.is_ok() {
+                self.tell_written(OWN, &to, transfer.data);
             }
             return Ok(());
         }
@@ -187,6 +188,9 @@ impl Rank {
                 }
             });
             self.end(ticket, Ended::Read, read.err().and_then(failure));
+            if read.is_ok() {
+                self.tell_read(OWN, &from);
+            }
             return Ok(());
         }
         let now = self.engine.now();
@@ -258,14 +262,41 @@ impl Rank {
         }
     }
 
-    /// A peer has written to a region here, and the program is to know.
-    pub(super) fn on_written(&mut self, peer: Peer, _key: u64, immediate: u64, bytes: u64) {
+    /// Whether the program is told what others do with a region.
+    fn is_told(&self, key: u64) -> bool {
+        self.engine
+            .node
+            .region(key)
+            .is_some_and(|region| region.is_told)
+    }
+
+    /// A peer has written to a region here: the program is told if the peer wants it, or the region.
+    pub(super) fn tell_written(&mut self, peer: Peer, to: &Stretch, immediate: Option<u64>) {
+        if immediate.is_some() || self.is_told(to.key) {
+            self.on_accessed(peer, Ended::Written, immediate, to.total);
+        }
+    }
+
+    /// A peer has read from a region here: the program is told if the region wants it.
+    pub(super) fn tell_read(&mut self, peer: Peer, from: &Stretch) {
+        if self.is_told(from.key) {
+            self.on_accessed(peer, Ended::WasRead, None, from.total);
+        }
+    }
+
+    /// Whether another process may take the bytes of a region by itself: then nobody here knows when it has them.
+    pub(super) fn may_grant(&self, key: u64) -> bool {
+        !self.is_told(key)
+    }
+
+    /// A peer has written to or read from a region here, and the program is to know.
+    pub(super) fn on_accessed(&mut self, peer: Peer, ended: Ended, data: Option<u64>, bytes: u64) {
         let completion = Completion {
             ticket: Ticket::default(),
-            ended: Ended::Written,
+            ended,
             bytes,
             tag: None,
-            data: Some(immediate),
+            data,
             source: self.source(peer),
             failure: None,
         };

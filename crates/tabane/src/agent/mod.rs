@@ -383,7 +383,8 @@ impl Agent {
             | OpEvent::MessageReady
             | OpEvent::MessageRoom
             | OpEvent::Operation { .. }
-            | OpEvent::Written { .. } => {
+            | OpEvent::Written { .. }
+            | OpEvent::Read { .. } => {
                 return false;
             }
         };

@@ -166,7 +166,8 @@ impl Bulk {
             | OpEvent::MessageReady
             | OpEvent::MessageRoom
             | OpEvent::Operation { .. }
-            | OpEvent::Written { .. } => {}
+            | OpEvent::Written { .. }
+            | OpEvent::Read { .. } => {}
         }
     }
 }

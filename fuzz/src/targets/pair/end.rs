@@ -158,7 +158,8 @@ impl End {
             | OpEvent::MessageReady
             | OpEvent::MessageRoom
             | OpEvent::Operation { .. }
-            | OpEvent::Written { .. } => {}
+            | OpEvent::Written { .. }
+            | OpEvent::Read { .. } => {}
         }
     }
 

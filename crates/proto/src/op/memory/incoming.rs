@@ -152,11 +152,13 @@ impl Incoming {
         shared: &mut Shared,
     ) -> Result<(), Violation> {
         let to = placing.target.to;
+        let mut is_told = placing.target.immediate.is_some();
         let result = if offset + data.len() as u64 > to.total {
             Err(Violation::UnitLength)
         } else if self.is_scattered(&placing.have) {
             Err(Violation::TooScattered)
         } else if let Some(region) = reach.regions.find(placing.region) {
+            is_told |= region.is_told;
             let at = (region.handle, region.offset_of(to.base));
             if !place(&mut *reach.memory, at, &mut placing.have, offset, data) {
                 shared.stats.pieces_duplicate += 1;
@@ -169,10 +171,10 @@ impl Incoming {
         };
         if result.is_ok() && placing.have.covered() == to.total {
             self.end(number, MemoryStatus::Done, shared);
-            if let Some(immediate) = placing.target.immediate {
+            if is_told {
                 shared.events.push_back(OpEvent::Written {
                     key: to.key,
-                    immediate,
+                    immediate: placing.target.immediate,
                     bytes: to.total,
                 });
             }

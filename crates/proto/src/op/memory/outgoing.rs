@@ -35,6 +35,8 @@ enum Purpose {
         number: u64,
         region: RegionId,
         base: u64,
+        /// The key by which the program is told of it, if it is.
+        told: Option<u64>,
     },
 }
 
@@ -178,7 +180,7 @@ impl Outgoing {
         // The peer has all that it asked for before.
         let still_open = self.answers.split_off(&number.saturating_sub(open.into()));
         for slot in core::mem::replace(&mut self.answers, still_open).into_values() {
-            self.remove(slot, shared);
+            self.end_answer(slot, shared);
         }
         match reach.regions.admit(&from, false) {
             Ok((region, found)) => {
@@ -186,6 +188,7 @@ impl Outgoing {
                     number,
                     region,
                     base: found.offset_of(from.base),
+                    told: found.is_told.then_some(from.key),
                 };
                 let slot = self.insert(purpose, found.handle, from.total, shared);
                 self.answers.insert(number, slot);
@@ -253,6 +256,19 @@ impl Outgoing {
         let state = &mut self.slots[slot as usize].state;
         shared.turns.wake(Source::Transfer(slot, generation), state);
         slot
+    }
+
+    /// The peer has all that it asked for.
+    fn end_answer(&mut self, slot: u32, shared: &mut Shared) {
+        let transfer = &self.slots[slot as usize];
+        if let Purpose::Answer {
+            told: Some(key), ..
+        } = transfer.purpose
+        {
+            let bytes = transfer.total;
+            shared.events.push_back(OpEvent::Read { key, bytes });
+        }
+        self.remove(slot, shared);
     }
 
     fn remove(&mut self, slot: u32, shared: &mut Shared) {
@@ -394,7 +410,7 @@ impl Outgoing {
         self.heap_bytes = self.heap_bytes + after.2 - before.2;
         if let Some(number) = answered {
             self.answers.remove(&number);
-            self.remove(slot, shared);
+            self.end_answer(slot, shared);
         }
     }
 

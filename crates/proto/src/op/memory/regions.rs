@@ -43,6 +43,8 @@ pub struct Region {
     pub is_readable: bool,
     /// Whether peers may write to it.
     pub is_writable: bool,
+    /// Whether the program is told of each of their puts and gets.
+    pub is_told: bool,
 }
 
 impl Region {
@@ -195,6 +197,7 @@ mod tests {
         origin: 0,
         is_readable: true,
         is_writable: false,
+        is_told: false,
     };
 
     fn stretch(key: u64, base: u64, total: u64) -> Stretch {

@@ -59,6 +59,7 @@ fn with_region(bytes: usize) -> (Pair, [Bytes; 2]) {
         origin: 0,
         is_readable: true,
         is_writable: true,
+        is_told: false,
     };
     p.reach[1].regions.register(KEY, region).unwrap();
     (p, memories)
@@ -104,7 +105,7 @@ fn a_put_and_a_get_bring_bytes_where_they_belong() {
         assert_eq!(p.events(0), [ended(10, MemoryStatus::Done)], "{len}");
         let told = OpEvent::Written {
             key: KEY,
-            immediate: 42,
+            immediate: Some(42),
             bytes: len as u64,
         };
         assert_eq!(p.events(1), [told]);
@@ -174,6 +175,7 @@ fn whatever_the_channel_does_each_byte_is_placed_once_and_each_operation_ends_on
                     origin: 0,
                     is_readable: true,
                     is_writable: false,
+                    is_told: false,
                 };
                 p.reach[1].regions.register(n, region).unwrap();
                 memories[0].add(token, vec![0; len]);
@@ -200,7 +202,7 @@ fn whatever_the_channel_does_each_byte_is_placed_once_and_each_operation_ends_on
         assert_eq!(tokens, expected, "seed {seed}");
         let mut told: Vec<_> = (p.events(1).into_iter())
             .map(|event| match event {
-                OpEvent::Written { immediate, .. } => immediate,
+                OpEvent::Written { immediate, .. } => immediate.expect("it has one"),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -217,6 +219,51 @@ fn whatever_the_channel_does_each_byte_is_placed_once_and_each_operation_ends_on
 }
 
 #[test]
+fn a_region_may_be_told_of_all_that_is_done_with_it() {
+    for len in [0, 100, 1 << 20] {
+        let (mut p, memories) = with_region(0);
+        let told = Region {
+            handle: 2,
+            bytes: len as u64,
+            origin: 0,
+            is_readable: true,
+            is_writable: true,
+            is_told: true,
+        };
+        memories[1].add(2, vec![0; len]);
+        p.reach[1].regions.register(5, told).unwrap();
+        memories[0].add(10, vec![1; len]);
+        memories[0].add(11, vec![0; len]);
+        let all = Stretch {
+            key: 5,
+            ..stretch(0, len)
+        };
+        let bytes = len as u64;
+        for immediate in [Some(9), None] {
+            p.ends[0].put(put(10, all, immediate)).unwrap();
+            p.run(Duration::from_secs(5));
+            let told = OpEvent::Written {
+                key: 5,
+                immediate,
+                bytes,
+            };
+            assert_eq!(p.events(1), [told]);
+        }
+        p.ends[0].get(get(11, all)).unwrap();
+        p.run(Duration::from_secs(5));
+        assert_eq!(p.events(1), [OpEvent::Read { key: 5, bytes }]);
+        // What is refused is nothing that was done.
+        let beyond = Stretch {
+            total: bytes + 1,
+            ..all
+        };
+        p.ends[0].get(get(11, beyond)).unwrap();
+        p.run(Duration::from_secs(5));
+        assert_eq!(p.events(1), []);
+    }
+}
+
+#[test]
 fn what_is_not_allowed_is_refused_and_nothing_is_touched() {
     let (mut p, memories) = with_region(1000);
     let read_only = Region {
@@ -225,6 +272,7 @@ fn what_is_not_allowed_is_refused_and_nothing_is_touched() {
         origin: 0,
         is_readable: true,
         is_writable: false,
+        is_told: false,
     };
     p.reach[1].regions.register(5, read_only).unwrap();
     memories[0].add(10, vec![1; 5000]);

@@ -1,0 +1,116 @@
+//! Who has called and waits for an answer.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use tabane_rank::{Address, Peer};
+
+use crate::abi::constants as c;
+use crate::abi::fabric::{Fid, FidOps};
+use crate::guard;
+use crate::station::Station;
+
+static FID_OPS: FidOps = FidOps {
+    size: size_of::<FidOps>(),
+    close: guard::no_close,
+    bind: guard::no_bind,
+    control: guard::no_control,
+    ops_open: guard::absent,
+    tostr: guard::absent,
+    ops_set: guard::absent,
+};
+
+/// What the handle of a request stands for. Whoever is forgotten was rejected.
+#[repr(C)]
+pub struct Caller {
+    fid: Fid,
+    address: Address,
+    peer: Peer,
+    ears: Weak<Station>,
+    is_answered: bool,
+}
+
+// SAFETY: the pointers are to a table that never changes, and null.
+unsafe impl Send for Caller {}
+
+impl Caller {
+    /// Somebody who has called at these ears.
+    pub fn new(address: Address, peer: Peer, ears: Weak<Station>) -> Box<Caller> {
+        Box::new(Caller {
+            fid: Fid {
+                class: c::CLASS_CONNREQ,
+                context: core::ptr::null_mut(),
+                ops: &raw const FID_OPS,
+            },
+            address,
+            peer,
+            ears,
+            is_answered: false,
+        })
+    }
+
+    /// What the program knows it by.
+    pub fn handle(&self) -> *mut Fid {
+        (&raw const self.fid).cast_mut()
+    }
+
+    /// Where it is. It will be answered from elsewhere.
+    pub fn accept(mut self) -> Address {
+        self.is_answered = true;
+        self.address
+    }
+
+    /// Says no, and why.
+    pub fn reject(mut self, data: &[u8]) {
+        self.answer_no(data);
+    }
+
+    fn answer_no(&mut self, data: &[u8]) {
+        if !core::mem::replace(&mut self.is_answered, true)
+            && let Some(ears) = self.ears.upgrade()
+        {
+            ears.reject(self.peer, data);
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.answer_no(&[]);
+    }
+}
+
+/// All of them, by their handles. What a program gives as a handle is only looked for here.
+#[derive(Default)]
+pub struct Callers(Mutex<HashMap<usize, Box<Caller>>>);
+
+impl Callers {
+    fn all(&self) -> MutexGuard<'_, HashMap<usize, Box<Caller>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more.
+    pub fn insert(&self, caller: Box<Caller>) {
+        self.all().insert(caller.handle().addr(), caller);
+    }
+
+    /// The one of this handle, which is stale from now on.
+    pub fn take(&self, handle: *mut Fid) -> Option<Caller> {
+        let caller = self.all().remove(&handle.addr())?;
+        Some(*caller)
+    }
+
+    /// How many wait at these ears.
+    pub fn count(&self, ears: &Weak<Station>) -> usize {
+        let all = self.all();
+        let theirs = all.values().filter(|caller| caller.ears.ptr_eq(ears));
+        theirs.count()
+    }
+
+    /// Those who wait at these ears, taken out.
+    pub fn of(&self, ears: &Weak<Station>) -> Vec<Box<Caller>> {
+        let mut all = self.all();
+        let theirs = all.extract_if(|_, caller| caller.ears.ptr_eq(ears));
+        theirs.map(|(_, caller)| caller).collect()
+    }
+}

@@ -1,0 +1,448 @@
+//! Connections: how an endpoint of type `FI_EP_MSG` comes to its one peer, and how they part.
+//!
+//! Each has an engine of its own, and so has who waits for callers ([`passive`]). Who calls knows a host and a port: there is a door
+//! ([`tabane_rank::door`]), behind which is the engine of who listens. That one is sent the request; the endpoint that is to
+//! answer it sends its acceptance itself, or else who listens a rejection. These are messages like the program's, but the first: whoever
+//! calls posts a buffer for the answer before the program's, which wait until the peer is known and then take only what comes from there.
+//!
+//! A connection is over when either end says goodbye, or is gone.
+
+pub mod caller;
+pub mod ears;
+pub mod passive;
+mod talk;
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use tabane_rank::{
+    Address, Completion, Core, Ended, Failure, Lost, Peer, Piece, Receive, Source, Ticket, door,
+};
+
+use crate::abi::constants as c;
+use crate::abi::errors::{self, Errno, Outcome};
+use crate::event_queue::EventQueue;
+use crate::object::Held;
+use crate::station::Station;
+use crate::{log, words};
+
+pub use talk::{DATA_BYTES_MAX, TALK};
+
+use ears::place;
+use talk::{Said, Talk};
+
+/// Nobody.
+const NO_PEER: u32 = u32::MAX;
+
+/// The part of a [`Station`] that is connected with one peer.
+pub struct Connection {
+    /// What the program knows it by.
+    fid: usize,
+    events: Held<EventQueue>,
+    /// Whom messages go to.
+    connected: AtomicU32,
+    state: Mutex<State>,
+    /// Asks at a door.
+    asker: Mutex<Option<JoinHandle<()>>>,
+    is_wanted: Arc<AtomicBool>,
+    /// Who is silent for so long is not there.
+    patience: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    condition: Condition,
+    talk: Talk,
+    /// What the program sends with its request.
+    data: Vec<u8>,
+    /// Buffers that wait for the peer to be known.
+    buffers: Vec<Waiting>,
+    /// Where the peer is, as the program knows it.
+    place: Option<SocketAddr>,
+    /// Who was asked is gone, and so long an answer may be under way from another endpoint of his.
+    until: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Condition {
+    /// Nothing was done.
+    #[default]
+    New,
+    /// Who listens is being found.
+    Seeking,
+    /// He was asked.
+    Asked(Peer),
+    /// Who has called is told so.
+    Accepting(Peer),
+    /// It stands.
+    Connected(Peer),
+    /// It stands no longer, or never will.
+    Over,
+}
+
+/// A buffer of the program's.
+struct Waiting {
+    tag: Option<(u64, u64)>,
+    pieces: Vec<Piece>,
+    multi: Option<usize>,
+    ticket: Ticket,
+}
+
+// SAFETY: the pointers are the program's memory, which it has lent.
+unsafe impl Send for Waiting {}
+
+/// A buffer that nothing came to.
+fn unfilled(ticket: Ticket) -> Completion {
+    Completion {
+        ticket,
+        ended: Ended::Receive {
+            at: core::ptr::null_mut(),
+            released: true,
+        },
+        bytes: 0,
+        tag: None,
+        data: None,
+        source: Source::Own,
+        failure: Some(Failure::Cancelled),
+    }
+}
+
+/// Who tells completions.
+pub type Teller<'a> = &'a mut dyn FnMut(&mut dyn Core, &Completion);
+
+impl Connection {
+    pub fn new(fid: usize, events: Held<EventQueue>, patience: Duration) -> Connection {
+        Connection {
+            fid,
+            events,
+            connected: AtomicU32::new(NO_PEER),
+            state: Mutex::default(),
+            asker: Mutex::default(),
+            is_wanted: Arc::new(AtomicBool::new(true)),
+            patience,
+        }
+    }
+
+    /// Where it tells what becomes of it.
+    pub fn events(&self) -> &EventQueue {
+        &self.events
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whom messages go to.
+    ///
+    /// # Errors
+    /// `-FI_ENOTCONN`.
+    pub fn peer(&self) -> Outcome<Peer> {
+        match self.connected.load(Ordering::Acquire) {
+            NO_PEER => Err(errors::NOTCONN),
+            peer => Ok(Peer(peer)),
+        }
+    }
+
+    /// Where the peer is.
+    pub fn place(&self) -> Outcome<SocketAddr> {
+        self.state().place.ok_or(errors::NOTCONN)
+    }
+
+    /// Posts a buffer for what the peer sends, or keeps it until that is known.
+    ///
+    /// # Errors
+    /// Those of posting; `-FI_ENOTCONN`: there will be no peer.
+    ///
+    /// # Safety
+    /// As of [`Core::receive`].
+    pub unsafe fn receive(&self, core: &mut dyn Core, receive: &Receive<'_>) -> Outcome<()> {
+        let from = match self.peer() {
+            Ok(peer) => Some(peer),
+            Err(_) => {
+                let mut state = self.state();
+                match state.condition {
+                    Condition::Accepting(peer) | Condition::Connected(peer) => Some(peer),
+                    Condition::Over => return Err(errors::NOTCONN),
+                    _ => {
+                        state.buffers.push(Waiting {
+                            tag: receive.tag,
+                            pieces: receive.pieces.to_vec(),
+                            multi: receive.multi,
+                            ticket: receive.ticket,
+                        });
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        // SAFETY: as above.
+        unsafe { core.receive(&Receive { from, ..*receive }) }.map_err(words::post_error)
+    }
+
+    /// Takes a buffer back that waits here.
+    pub fn cancel(&self, context: usize) -> Option<Completion> {
+        let mut state = self.state();
+        let mut all = state.buffers.iter();
+        let index = all.position(|waiting| waiting.ticket.context == context)?;
+        Some(unfilled(state.buffers.remove(index).ticket))
+    }
+
+    /// Calls who listens at this address, with these bytes.
+    ///
+    /// # Errors
+    /// It has called before, or there is no thread left.
+    pub fn call(
+        &self,
+        station: &Arc<Station>,
+        (at, key): (SocketAddr, [u8; 32]),
+        data: &[u8],
+    ) -> Outcome<()> {
+        let mut state = self.state();
+        if state.condition != Condition::New {
+            return Err(errors::OPBADSTATE);
+        }
+        let (own, is_wanted) = (Arc::downgrade(station), Arc::clone(&self.is_wanted));
+        let patience = self.patience;
+        let builder = thread::Builder::new().name("tabane-call".into());
+        let asker = builder.spawn(move || {
+            let is_wanted = || is_wanted.load(Ordering::Acquire);
+            let found = door::ask(at, &key, patience, is_wanted);
+            if let (true, Some(station)) = (is_wanted(), Weak::upgrade(&own)) {
+                station.found(at, found);
+            }
+        });
+        let asker = asker.map_err(|_| errors::NOMEM)?;
+        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Some(asker);
+        state.condition = Condition::Seeking;
+        state.data = data.to_vec();
+        state.place = Some(at);
+        Ok(())
+    }
+
+    /// Nobody is asked for any more when this returns.
+    pub fn stop(&self) {
+        self.is_wanted.store(false, Ordering::Release);
+        let asker = (self.asker.lock().unwrap_or_else(PoisonError::into_inner)).take();
+        if let Some(asker) = asker {
+            // A panic of its own was told by the panic.
+            let _ = asker.join();
+        }
+    }
+
+    /// Who listens was found, or not.
+    pub fn on_found(
+        &self,
+        core: &mut dyn Core,
+        at: SocketAddr,
+        found: io::Result<Address>,
+        tell: Teller<'_>,
+    ) {
+        let mut state = self.state();
+        if state.condition != Condition::Seeking {
+            return;
+        }
+        let there = match found {
+            Ok(there) => there,
+            Err(error) => {
+                let (errno, prov_errno) = words::not_found(error.kind());
+                log::warn(&words::nobody_listens(at, &error));
+                return self.fail(core, state, (errno, prov_errno), &[], tell);
+            }
+        };
+        let peer = core.peer(&there);
+        core.watch(peer);
+        state.condition = Condition::Asked(peer);
+        // The answer is the first message that comes: nothing else was posted.
+        if state.talk.listen(core).is_err() {
+            return self.fail(core, state, (errors::NOMEM, 0), &[], tell);
+        }
+        let data = core::mem::take(&mut state.data);
+        state.talk.say(core, peer, Said::Request(&data));
+    }
+
+    /// Says to who has called that he is connected.
+    ///
+    /// # Errors
+    /// It is connected, or calls itself.
+    pub fn accept(&self, core: &mut dyn Core, caller: &Address, data: &[u8]) -> Outcome<()> {
+        let mut state = self.state();
+        if state.condition != Condition::New {
+            return Err(errors::OPBADSTATE);
+        }
+        let peer = core.peer(caller);
+        core.watch(peer);
+        state.condition = Condition::Accepting(peer);
+        state.place = place(caller);
+        self.post_waiting(core, &mut state, peer)?;
+        state.talk.say(core, peer, Said::Accept(data));
+        Ok(())
+    }
+
+    fn post_waiting(&self, core: &mut dyn Core, state: &mut State, peer: Peer) -> Outcome<()> {
+        for waiting in state.buffers.drain(..) {
+            let receive = Receive {
+                from: Some(peer),
+                tag: waiting.tag,
+                pieces: &waiting.pieces,
+                multi: waiting.multi,
+                ticket: waiting.ticket,
+            };
+            // SAFETY: the program has lent the memory until the completion.
+            unsafe { core.receive(&receive) }.map_err(words::post_error)?;
+        }
+        Ok(())
+    }
+
+    /// Says what there was no room for, and gives up what takes too long.
+    pub fn go_on(&self, core: &mut dyn Core, tell: Teller<'_>) {
+        if self.peer().is_ok() {
+            return;
+        }
+        let mut state = self.state();
+        state.talk.go_on(core);
+        let is_late = state.until.is_some_and(|until| until <= Instant::now());
+        if is_late && matches!(state.condition, Condition::Asked(_)) {
+            let gone = words::failure(Failure::PeerGone);
+            self.fail(core, state, gone, &[], tell);
+        }
+    }
+
+    /// Something was said to it, or by it.
+    pub fn on_done(&self, core: &mut dyn Core, done: &Completion, tell: Teller<'_>) {
+        let mut state = self.state();
+        if let Some((from, bytes)) = state.talk.heard(done) {
+            return self.on_heard(core, state, from, &bytes, tell);
+        }
+        let is_said = matches!(done.ended, Ended::Send);
+        match (state.condition, done.failure) {
+            (Condition::Accepting(peer), None) if is_said => {
+                self.stands(&mut state, peer, &[]);
+            }
+            (Condition::Asked(_), Some(why)) => {
+                self.fail(core, state, words::failure(why), &[], tell);
+            }
+            (Condition::Accepting(_), Some(why)) => {
+                let aborted = (errors::CONNABORTED, words::failure(why).1);
+                self.fail(core, state, aborted, &[], tell);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_heard(
+        &self,
+        core: &mut dyn Core,
+        mut state: MutexGuard<'_, State>,
+        from: Peer,
+        bytes: &[u8],
+        tell: Teller<'_>,
+    ) {
+        let Condition::Asked(asked) = state.condition else {
+            return;
+        };
+        match (Said::read(bytes), core.address_of(from)) {
+            (Some(Said::Accept(data)), Some(address)) => {
+                let peer = core.peer(&address);
+                core.watch(peer);
+                match self.post_waiting(core, &mut state, peer) {
+                    Ok(()) => self.stands(&mut state, peer, data),
+                    Err(errno) => self.fail(core, state, (errno, 0), &[], tell),
+                }
+            }
+            (Some(Said::Reject(data)), _) if from == asked => {
+                let refused = (errors::CONNREFUSED, words::REJECTED);
+                self.fail(core, state, refused, data, tell);
+            }
+            // Of somebody else.
+            _ => {
+                if state.talk.listen(core).is_err() {
+                    self.fail(core, state, (errors::NOMEM, 0), &[], tell);
+                }
+            }
+        }
+    }
+
+    fn stands(&self, state: &mut State, peer: Peer, data: &[u8]) {
+        state.condition = Condition::Connected(peer);
+        self.connected.store(peer.0, Ordering::Release);
+        let no_info = core::ptr::null_mut();
+        self.events
+            .connection(c::CONNECTED, self.fid, no_info, data);
+    }
+
+    /// There will be no connection.
+    fn fail(
+        &self,
+        core: &mut dyn Core,
+        mut state: MutexGuard<'_, State>,
+        (errno, prov_errno): (Errno, core::ffi::c_int),
+        data: &[u8],
+        tell: Teller<'_>,
+    ) {
+        state.condition = Condition::Over;
+        let buffers = core::mem::take(&mut state.buffers);
+        drop(state);
+        for waiting in buffers {
+            tell(core, &unfilled(waiting.ticket));
+        }
+        self.events
+            .not_connected(self.fid, (errno, prov_errno), data);
+    }
+
+    /// Somebody is gone.
+    pub fn on_lost(&self, core: &mut dyn Core, lost: &Lost, tell: Teller<'_>) {
+        let mut state = self.state();
+        let is_of = |peer| core.address_of(peer) == Some(lost.address);
+        match state.condition {
+            Condition::Connected(peer) if is_of(peer) => {
+                state.condition = Condition::Over;
+                drop(state);
+                let no_info = core::ptr::null_mut();
+                self.events.connection(c::SHUTDOWN, self.fid, no_info, &[]);
+            }
+            // Who was asked may have ended when he had answered.
+            Condition::Asked(peer) if is_of(peer) && lost.why == Failure::PeerGone => {
+                state.until = Some(Instant::now() + self.patience);
+            }
+            Condition::Asked(peer) if is_of(peer) => {
+                log::warn(&words::lost(lost));
+                self.fail(core, state, words::failure(lost.why), &[], tell);
+            }
+            Condition::Accepting(peer) if is_of(peer) => {
+                let (_, prov_errno) = words::failure(lost.why);
+                self.fail(core, state, (errors::CONNABORTED, prov_errno), &[], tell);
+            }
+            _ => {}
+        }
+    }
+
+    /// It is over from now on. Whether it stood.
+    ///
+    /// # Errors
+    /// `-FI_ENOTCONN`: it was never begun.
+    pub fn end(&self, core: &mut dyn Core, tell: Teller<'_>) -> Outcome<bool> {
+        let mut state = self.state();
+        let before = state.condition;
+        if before == Condition::New {
+            return Err(errors::NOTCONN);
+        }
+        state.condition = Condition::Over;
+        let buffers = core::mem::take(&mut state.buffers);
+        drop(state);
+        for waiting in buffers {
+            tell(core, &unfilled(waiting.ticket));
+        }
+        Ok(matches!(before, Condition::Connected(_)))
+    }
+
+    /// The program has ended the connection: it is told that all is done.
+    pub fn ended(&self) {
+        let no_info = core::ptr::null_mut();
+        self.events.connection(c::SHUTDOWN, self.fid, no_info, &[]);
+    }
+}

@@ -1,0 +1,146 @@
+//! What is said to make a connection.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tabane_rank::{
+    Completion, Core, Ended, Peer, Piece, PostError, Receive, Send, Source, Ticket, Until,
+};
+
+/// Bytes of the program's that go with a request or an answer.
+pub const DATA_BYTES_MAX: usize = 256;
+
+/// A flag of a ticket, beside those of completions and [`QUIET`](crate::station::QUIET): it is none of the program's.
+pub const TALK: u64 = 1 << 62;
+
+/// What is said to make a connection; each with bytes of the program's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Said<'a> {
+    /// Somebody wants to be connected.
+    Request(&'a [u8]),
+    /// Whoever says this is who the caller is connected with.
+    Accept(&'a [u8]),
+    /// Nobody is.
+    Reject(&'a [u8]),
+}
+
+impl Said<'_> {
+    fn write(&self) -> Vec<u8> {
+        let (kind, data) = match self {
+            Said::Request(data) => (1, data),
+            Said::Accept(data) => (2, data),
+            Said::Reject(data) => (3, data),
+        };
+        [&[kind], *data].concat()
+    }
+
+    pub fn read(bytes: &[u8]) -> Option<Said<'_>> {
+        let (kind, data) = bytes.split_first()?;
+        match kind {
+            1 => Some(Said::Request(data)),
+            2 => Some(Said::Accept(data)),
+            3 => Some(Said::Reject(data)),
+            _ => None,
+        }
+    }
+}
+
+/// What one end says and hears beside the program's messages.
+#[derive(Default)]
+pub struct Talk {
+    last: usize,
+    /// Where what comes goes, by the ticket.
+    buffers: BTreeMap<usize, Box<[u8]>>,
+    /// What there was no room for.
+    unsaid: VecDeque<(Peer, Vec<u8>)>,
+}
+
+impl Talk {
+    /// Waits for something to be said.
+    pub fn listen(&mut self, core: &mut dyn Core) -> Result<(), PostError> {
+        let mut buffer = vec![0; 1 + DATA_BYTES_MAX].into_boxed_slice();
+        self.last += 1;
+        let receive = Receive {
+            from: None,
+            tag: None,
+            pieces: &[Piece {
+                base: buffer.as_mut_ptr(),
+                bytes: buffer.len(),
+            }],
+            multi: None,
+            ticket: Ticket {
+                context: self.last,
+                flags: TALK,
+            },
+        };
+        // SAFETY: the buffer is kept until the completion.
+        unsafe { core.receive(&receive) }?;
+        self.buffers.insert(self.last, buffer);
+        Ok(())
+    }
+
+    /// What came, and from whom. None: it is nothing that was listened for.
+    pub fn heard(&mut self, done: &Completion) -> Option<(Peer, Vec<u8>)> {
+        if !matches!(done.ended, Ended::Receive { .. }) {
+            return None;
+        }
+        let mut bytes = self.buffers.remove(&done.ticket.context)?.into_vec();
+        let (Source::Peer(from) | Source::Stranger(from)) = done.source else {
+            return None;
+        };
+        // Longer than anything that is said, it is nothing.
+        let len = if done.failure.is_none() {
+            done.bytes
+        } else {
+            0
+        };
+        bytes.truncate(usize::try_from(len).unwrap_or(0));
+        Some((from, bytes))
+    }
+
+    /// Says something, now or when there is room.
+    pub fn say(&mut self, core: &mut dyn Core, to: Peer, said: Said<'_>) {
+        self.unsaid.push_back((to, said.write()));
+        self.go_on(core);
+    }
+
+    /// Says what there was no room for.
+    pub fn go_on(&mut self, core: &mut dyn Core) {
+        while let Some((to, mut bytes)) = self.unsaid.pop_front() {
+            let send = Send {
+                to,
+                tag: None,
+                data: None,
+                pieces: &[Piece {
+                    base: bytes.as_mut_ptr(),
+                    bytes: bytes.len(),
+                }],
+                inject: true,
+                until: Until::Delivered,
+                ticket: Ticket {
+                    context: 0,
+                    flags: TALK,
+                },
+            };
+            // SAFETY: the bytes are not needed when this returns.
+            if unsafe { core.send(&send) } == Err(PostError::Again) {
+                return self.unsaid.push_front((to, bytes));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let data = [7; DATA_BYTES_MAX];
+        for said in [Said::Request(&data), Said::Accept(b""), Said::Reject(b"no")] {
+            assert_eq!(Said::read(&said.write()), Some(said));
+        }
+        for other in [&b""[..], b"\0", b"\x04", b"hello"] {
+            assert_eq!(Said::read(other), None);
+        }
+    }
+}
