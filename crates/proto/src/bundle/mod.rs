@@ -9,6 +9,7 @@ mod explore;
 mod handshake;
 mod paths;
 mod receive;
+mod relays;
 mod roaming;
 mod schedule;
 mod session;
@@ -32,6 +33,7 @@ use crate::{LinkId, PathStats, PeerId, Time};
 pub(crate) use absent::Absent;
 use explore::Explorer;
 use paths::Paths;
+use relays::Relays;
 use roaming::Candidate;
 pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
@@ -124,6 +126,19 @@ pub struct PathStatus {
     pub stats: PathStats,
 }
 
+/// What is known of a path through other nodes: for `status`.
+#[derive(Clone, Debug)]
+pub struct RelayedStatus {
+    /// The nodes that it leads through, in order.
+    pub relays: Vec<PeerId>,
+    /// Whether it works.
+    pub state: PathState,
+    /// Since when.
+    pub since: Time,
+    /// Its figures.
+    pub stats: PathStats,
+}
+
 /// What is known of a peer: for `status`.
 #[derive(Clone, Debug)]
 pub struct PeerStats {
@@ -141,6 +156,8 @@ pub struct PeerStats {
     pub features: u64,
     /// Its paths.
     pub paths: Vec<PathStatus>,
+    /// Those through other nodes, while they are used.
+    pub relayed: Vec<RelayedStatus>,
     /// What is carried.
     pub op: OpStats,
     /// Bytes of memory held for it.
@@ -167,8 +184,8 @@ pub(crate) struct Bundle {
     /// Small answers: a record and the path it must take, or any.
     replies: VecDeque<(Option<LinkId>, Record<'static>)>,
     /// Paths (a bit each) that had arrivals, and that had acknowledgements, since the others were told.
-    arrived: u8,
-    acked: u8,
+    arrived: u16,
+    acked: u16,
     state: PeerState,
     since: Time,
     /// Whether it has been connected.
@@ -185,6 +202,14 @@ pub(crate) struct Bundle {
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
     twins: Twins,
+    /// What there is of relays, once there is something.
+    relays: Option<Box<Relays>>,
+    /// No path over a link carries.
+    lost_links: bool,
+    /// When ways through others are to be looked after, if they are.
+    ways_at: Time,
+    /// The largest datagram that a link to the peer carries, if one works and the peer has to do with relays.
+    near: Option<usize>,
     /// The peer's first messages that were answered, the newest last: each counts once.
     answered_inits: VecDeque<InitId>,
     /// First messages of another key from its address, and packets on a wrong
@@ -237,6 +262,10 @@ impl Bundle {
             explorer: Explorer::new(now),
             busy_until: None,
             twins: Twins::default(),
+            relays: None,
+            lost_links: false,
+            ways_at: Time::NEVER,
+            near: None,
             answered_inits: VecDeque::new(),
             wrong_keys: absent.wrong_keys,
             wrong_links: 0,
@@ -366,8 +395,15 @@ impl Bundle {
         self.fates.clear();
         self.parked = Paths::default();
         for (id, path) in self.paths.iter_mut() {
-            if let Some(link) = context.links[id.index()] {
-                let config = Self::path_config(&link, self.peer_buffer_bytes);
+            let link = context.links.get(id.index()).copied().flatten();
+            let config = match link {
+                Some(link) => Some(Self::path_config(&link, self.peer_buffer_bytes)),
+                None if id.is_relayed() => {
+                    Some(relays::config(path.remote, self.peer_buffer_bytes, context))
+                }
+                None => None,
+            };
+            if let Some(config) = config {
                 path.path = Path::new(id, now, &config);
                 path.path.watch(self.watch);
                 path.path.set_yields(self.yields);
@@ -395,26 +431,41 @@ impl Bundle {
         self.paths.ids()
     }
 
-    /// A bit for every path that exists.
-    pub const fn path_mask(&self) -> u8 {
+    /// A bit for every path that exists, resting or not.
+    pub const fn path_mask(&self) -> u16 {
         self.paths.mask()
     }
 
-    /// The paths whose socket takes datagrams now.
+    /// The paths that may be given something now, if their socket takes it: those over links while one of them carries.
     fn open_paths(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
         let paths = self.paths.iter().map(|(id, p)| (id, &p.path));
         let is_wide = |path: &Path| path.carries() && !path.flight().is_narrow();
+        let any_direct = self.direct().any(Path::carries);
+        let paths = paths.filter(move |(id, _)| !(any_direct && id.is_relayed()));
         let any_wide = paths.clone().any(|(_, path)| is_wide(path));
+        let closed = self.closed(blocked);
         paths.filter(move |(id, path)| {
-            blocked & (1 << id.0) == 0 && !(any_wide && path.flight().is_narrow())
+            closed & id.bit() == 0 && !(any_wide && path.flight().is_narrow())
         })
+    }
+
+    /// Those of them that are over links.
+    fn open_links(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
+        let open = self.open_paths(blocked);
+        open.filter(|(id, _)| !id.is_relayed())
     }
 
     /// Hands the fates that paths decided to what is carried.
     fn deliver_fates(&mut self, now: Time) {
-        for (content, fate) in self.fates.drain(..) {
-            self.ops.on_fate(now, content, fate);
+        let mut fates = core::mem::take(&mut self.fates);
+        for (content, fate) in fates.drain(..) {
+            match content {
+                Content::Relayed => {}
+                Content::Reach { node } if fate == Fate::Lost => self.on_reach_lost(node),
+                _ => self.ops.on_fate(now, content, fate),
+            }
         }
+        self.fates = fates;
     }
 
     /// Tells every path what the others saw since the last call: only then may
@@ -428,7 +479,7 @@ impl Bundle {
             return;
         }
         for id in self.path_ids() {
-            let these = |showed: u8| self.these(showed & !(1 << id.0));
+            let these = |showed: u16| self.these(showed & !id.bit());
             let sent = these(acked).map(Path::answered_sent).max();
             let arrivals = these(arrived).map(Path::patience).max();
             let acks = these(acked).map(Path::patience).max();
@@ -446,9 +497,9 @@ impl Bundle {
     }
 
     /// These paths (a bit each), as far as they exist.
-    fn these(&self, paths: u8) -> impl Iterator<Item = &Path> {
+    fn these(&self, paths: u16) -> impl Iterator<Item = &Path> {
         let all = self.paths.iter();
-        all.filter(move |(id, _)| paths & (1 << id.0) != 0)
+        all.filter(move |(id, _)| paths & id.bit() != 0)
             .map(|(_, p)| &p.path)
     }
 
@@ -465,7 +516,7 @@ impl Bundle {
             self.busy_until = None;
             self.trim();
         }
-        let paths = self.path_mask();
+        let paths = self.path_mask() & !self.closed(0);
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
             context.sessions.remove(&dropped);
         }
@@ -508,16 +559,17 @@ impl Bundle {
         // Without keys nothing can be sent, so what paths want is not due; nor are
         // acknowledgements while no path could carry them.
         let keyed = self.sessions.current.is_some();
+        let closed = self.closed(blocked);
         let paths = self.paths.values().filter(|_| keyed);
         let path = self.paths.iter().filter(|_| keyed);
         let path = path
-            .filter_map(|(id, p)| p.path.next_timeout(blocked & (1 << id.0) == 0))
+            .filter_map(|(id, p)| p.path.next_timeout(closed & id.bit() == 0))
             .min();
         let carried = schedule::fastest(self.open_paths(blocked), None).is_some();
         let sendable = paths.filter(|_| carried);
         let ack = sendable.clone();
         let ack = ack.filter_map(|p| p.path.ack_deadline()).min();
-        let waits = self.ops.has_pending();
+        let waits = self.ops.has_pending() || self.has_relayed();
         let paced = sendable
             .filter(|_| waits)
             .filter_map(|p| p.path.flight().room_at())
@@ -529,6 +581,7 @@ impl Bundle {
             paced,
             silent,
             self.busy_until,
+            (self.ways_at != Time::NEVER).then_some(self.ways_at),
             self.ops.next_timeout(),
             self.sessions.next_timeout(),
         ]
@@ -573,9 +626,12 @@ impl Bundle {
     pub fn update_state(&mut self, now: Time, context: &mut Context) {
         for (id, p) in self.paths.iter_mut() {
             while let Some(event) = p.path.poll_event() {
-                context.event(path_event(self.peer, id, event));
+                if !id.is_relayed() {
+                    context.event(path_event(self.peer, id, event));
+                }
             }
         }
+        self.tend_relays(now, context);
         let works = self.sessions.current.is_some() && self.any_path_works();
         let silent = self.silent_at().is_some_and(|at| now >= at);
         if works && self.state != PeerState::Up {
@@ -659,15 +715,23 @@ impl Bundle {
     /// them, or the peer would never know what became of the last that it sent.
     fn say_goodbye(&mut self, now: Time, code: u32, context: &mut Context) {
         let mut packet = [0; DATAGRAM_BYTES_WIDE];
-        let mut records = Vec::new();
-        for p in self.paths.values_mut() {
+        let (mut direct, mut relayed) = (Vec::new(), Vec::new());
+        for (id, p) in self.paths.iter_mut() {
             if p.path.ack_pending() {
-                records.extend(p.path.take_ack(now).map(Record::Ack));
+                let of_kind = if id.is_relayed() {
+                    &mut relayed
+                } else {
+                    &mut direct
+                };
+                of_kind.extend(p.path.take_ack(now).map(Record::Ack));
             }
         }
-        records.push(Record::Close { code });
-        for id in self.path_ids() {
-            let sealed = self.transmit_records(now, id, &records, 0, &mut packet, context);
+        direct.push(Record::Close { code });
+        relayed.push(Record::Close { code });
+        let closed = self.closed(0);
+        for id in self.path_ids().filter(|id| closed & id.bit() == 0) {
+            let records = if id.is_relayed() { &relayed } else { &direct };
+            let sealed = self.transmit_records(now, id, records, 0, &mut packet, context);
             if let Some(t) = sealed {
                 context.answer(t.link, t.to, packet[..t.bytes].to_vec());
             }
@@ -714,7 +778,8 @@ impl Bundle {
 
     /// The state of each path, by its link.
     pub fn path_states(&self) -> impl Iterator<Item = (LinkId, PathState)> {
-        self.paths.iter().map(|(id, p)| (id, p.path.state()))
+        let direct = self.paths.iter().filter(|(id, _)| !id.is_relayed());
+        direct.map(|(id, p)| (id, p.path.state()))
     }
 
     pub fn stats(&self) -> PeerStats {
@@ -729,8 +794,10 @@ impl Bundle {
             paths: self
                 .paths
                 .iter()
+                .filter(|(id, _)| !id.is_relayed())
                 .map(|(id, p)| path_status(id, p))
                 .collect(),
+            relayed: self.relayed_status(),
             op: self.ops.stats(),
             memory_bytes: self.memory_bytes(),
         }
@@ -751,6 +818,7 @@ impl Bundle {
             + self.contents.capacity() * size_of::<Content>();
         size_of::<Bundle>() + paths + queues + self.sessions.heap_bytes() + self.ops.memory_bytes()
             - size_of::<Ops>()
+            + self.relays_bytes()
     }
 }
 
