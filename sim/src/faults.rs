@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use tabane_proto::crypto::{PrivateKey, PublicKey, public_key};
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::wire::{FEATURE_MEMORY, FEATURE_RELAYS, WireMode};
-use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig, RelayConfig};
+use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig};
 
 /// Both ends have found out about a new address by then.
 const ADDRESS_EXCUSED_NS: Ns = 3 * SECOND;
@@ -252,7 +252,7 @@ impl<'a> Ground<'a> {
             links: links.collect(),
             op_limits: self.schedule.op_limits.clone(),
             features: FEATURE_MEMORY | FEATURE_RELAYS,
-            relay: RelayConfig::default(),
+            relay: host.tap.relay(),
             guests: None,
         };
         let local = host.clock.time(s.now);

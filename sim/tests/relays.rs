@@ -63,12 +63,7 @@ fn what_flows_goes_on_through_a_third_host_when_links_fail_crosswise() {
     crosswise(&mut s, SECOND, Some(2 * SECOND));
     let passed = run_until(&s, 4 * SECOND).expect("nothing is wrong");
     assert!(passed.longest_wait < 150 * MS, "{passed:?}");
-    let trace = std::env::var("TRACE").is_ok();
-    let options = Options {
-        trace,
-        ..Options::default()
-    };
-    assert_eq!(run(&s, &options).violation, None);
+    assert_eq!(run(&s, &Options::default()).violation, None);
 }
 
 #[test]
@@ -77,6 +72,38 @@ fn hosts_that_never_shared_a_link_connect_through_a_third_one() {
     crosswise(&mut s, 0, Some(3 * SECOND));
     s.plan.streams.clear();
     let passed = run_until(&s, 2 * SECOND).expect("nothing is wrong");
+    assert!(passed.longest_wait < 500 * MS, "{passed:?}");
+    assert_eq!(run(&s, &Options::default()).violation, None);
+}
+
+#[test]
+fn another_relay_takes_over_when_one_is_killed() {
+    for killed in [2, 3] {
+        let mut s = busy(4, 3 * SECOND);
+        crosswise(&mut s, SECOND, Some(5 * SECOND));
+        s.faults.push((2 * SECOND, Fault::Crash(killed)));
+        s.faults.push((4 * SECOND, Fault::Start(killed)));
+        s.faults.sort_by_key(|(at, _)| *at);
+        let passed = run_until(&s, 4 * SECOND).expect("nothing is wrong");
+        assert!(passed.longest_wait < 150 * MS, "{killed}: {passed:?}");
+        assert_eq!(run(&s, &Options::default()).violation, None);
+    }
+}
+
+/// Hosts in a line, of which each reaches the next one only.
+#[test]
+fn a_way_leads_through_two_hosts_if_it_must() {
+    let mut s = busy(4, 2 * SECOND);
+    // 0 - 2 - 3 - 1
+    let apart = [(0, 1), (0, 3), (1, 2)];
+    for link in 0..2 {
+        for (a, b) in apart.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
+            s.faults.push((SECOND, Fault::Cut(link, (a, b), true)));
+            s.faults.push((3 * SECOND, Fault::Cut(link, (a, b), false)));
+        }
+    }
+    s.faults.sort_by_key(|(at, _)| *at);
+    let passed = run_until(&s, 3 * SECOND).expect("nothing is wrong");
     assert!(passed.longest_wait < 500 * MS, "{passed:?}");
     assert_eq!(run(&s, &Options::default()).violation, None);
 }
