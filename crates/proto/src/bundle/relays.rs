@@ -169,12 +169,13 @@ impl Bundle {
     /// Tells the node whether a link to the peer works.
     fn tell_near(&mut self, now: Time, context: &mut Context) {
         let relays = self.features() & FEATURE_RELAYS != 0;
-        let works = |path: &&Path| matches!(path.state(), PathState::Up | PathState::Suspect);
-        let sizes = self
-            .direct()
-            .filter(works)
-            .map(|path| path.flight().mtu_bytes());
-        let near = sizes.max().filter(|_| relays);
+        let bytes = |path: &Path| match path.state() {
+            PathState::Up => Some(path.flight().mtu_bytes()),
+            // It may have failed, or not.
+            PathState::Suspect => Some(0),
+            PathState::Untested | PathState::Down => None,
+        };
+        let near = self.direct().filter_map(bytes).max().filter(|_| relays);
         if near != self.near {
             self.near = near;
             context.mesh.set_near(now, self.peer, near);

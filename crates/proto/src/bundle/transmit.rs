@@ -58,7 +58,7 @@ impl Bundle {
         })
     }
 
-    /// Probes and verdicts of paths, and small answers.
+    /// Probes and verdicts of paths, then small answers.
     fn transmit_control(
         &mut self,
         now: Time,
@@ -110,6 +110,16 @@ impl Bundle {
                 None => {}
             }
         }
+        self.transmit_replies(now, buffer, context)
+    }
+
+    /// Small answers.
+    fn transmit_replies(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        context: &mut Context,
+    ) -> Option<Transmit> {
         if let Some(refusal) = self.take_refusal()
             && let Some(id) = schedule::fastest(self.open_links(context.blocked), None)
         {
@@ -191,13 +201,7 @@ impl Bundle {
         for p in self.paths.values_mut() {
             p.path.refill(now);
         }
-        let waits = |relays: &Relays| relays.queue.has_turn(own_waits);
-        let relayed = self.relays.as_deref().is_some_and(waits);
-        let id = match relayed || !own_waits {
-            // A relay is not relayed itself.
-            true => schedule::choose(self.open_links(context.blocked), self.demand(relayed))?,
-            false => schedule::choose(self.open_paths(context.blocked), self.demand(false))?,
-        };
+        let (id, relayed) = self.next_burst(own_waits, context.blocked)?;
         let p = self.paths.get(id)?;
         let flight = p.path.flight();
         let datagram_bytes = flight.mtu_bytes();
@@ -223,6 +227,22 @@ impl Bundle {
         self.explorer.on_content(now, id, end);
         self.busy_until = Some(now + TRIM_AFTER);
         self.transmit(now, id, end, datagram_bytes.min(end), context)
+    }
+
+    /// The path for the next burst, and whether that is of what is relayed; own content waits or not.
+    fn next_burst(&self, own_waits: bool, blocked: u8) -> Option<(LinkId, bool)> {
+        let waits = |relays: &Relays| relays.queue.has_turn(own_waits);
+        let relayed = self.relays.as_deref().is_some_and(waits);
+        if relayed || !own_waits {
+            // What is relayed to the peer goes no further way than a link. If none takes it, own content may have
+            // another one.
+            let link = schedule::choose(self.open_links(blocked), self.demand(relayed));
+            if link.is_some() || !own_waits {
+                return Some((link?, relayed));
+            }
+        }
+        let path = schedule::choose(self.open_paths(blocked), self.demand(false))?;
+        Some((path, false))
     }
 
     /// What waits: of others, or own content.

@@ -44,7 +44,7 @@ const ARRIVED_MAX: usize = 1024;
 #[derive(Debug)]
 struct Known {
     id: NodeId,
-    /// The largest datagram to it over a link that works now, if there is one.
+    /// The largest datagram to it over a link that works now, if there is one; 0 if all are in doubt.
     near: Option<usize>,
     reach: Option<Reach>,
 }
@@ -165,12 +165,16 @@ impl Mesh {
 
     // ---- whom this node reaches ----
 
-    /// A link of `peer`'s and ours works and carries datagrams of this size, or none does.
+    /// A link of `peer`'s and ours works and carries datagrams of this size (0: it is in doubt), or none does.
     pub fn set_near(&mut self, now: Time, peer: PeerId, near: Option<usize>) {
         let Some(known) = self.nodes.get_mut(&peer) else {
             return;
         };
         let before = core::mem::replace(&mut known.near, near);
+        let carries = |near: Option<usize>| near.is_some_and(|bytes| bytes > 0);
+        if carries(before) != carries(near) {
+            self.look_soon(now);
+        }
         if before.is_some() == near.is_some() {
             return;
         }
@@ -383,7 +387,7 @@ impl Mesh {
                 further.extend(towards.map(|towards| (node, *towards)));
             }
             next.extend(further.iter().copied());
-            let is_near = |(node, _): &&(PeerId, PeerId)| self.near_bytes(*node).is_some();
+            let is_near = |(node, _): &&(PeerId, PeerId)| self.near_bytes(*node) > Some(0);
             if let Some(&(first, _)) = further.iter().find(is_near) {
                 let on = |node: &PeerId| next.get(node).copied().filter(|node| *node != to);
                 return Some(core::iter::successors(Some(first), on).collect());
@@ -586,8 +590,14 @@ mod tests {
         assert!(!mesh.on_reach(NOW, peer(1), reach(1, 7, &[0, 2])));
         assert!(mesh.on_reach(NOW, peer(1), reach(1, 6, &[])));
         assert_eq!(relays(&mesh, 2), [[1]]);
-        assert!(!mesh.on_reach(NOW, peer(2), reach(1, 7, &[])), "one version twice");
-        assert!(mesh.on_reach(NOW, peer(1), reach(1, 7, &[])), "it restarted");
+        assert!(
+            !mesh.on_reach(NOW, peer(2), reach(1, 7, &[])),
+            "one version twice"
+        );
+        assert!(
+            mesh.on_reach(NOW, peer(1), reach(1, 7, &[])),
+            "it restarted"
+        );
     }
 
     #[test]

@@ -71,11 +71,7 @@ mod tests {
             let address = way.address().unwrap();
             assert_eq!(Way::of(address), Some(way));
         }
-        for other in [
-            "10.0.0.1:7577",
-            "[fd00::1]:7577",
-            "[100::3:ffff:7:7]:1",
-        ] {
+        for other in ["10.0.0.1:7577", "[fd00::1]:7577", "[100::3:ffff:7:7]:1"] {
             assert_eq!(Way::of(other.parse().unwrap()), None, "{other}");
         }
     }
