@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tabane_proto::op::{Memory, OpLimits, Region};
 use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
-use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, Time};
+use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, RelayConfig, Time};
 
 /// How many links the nodes have.
 pub const LINKS: usize = 2;
@@ -103,6 +103,7 @@ pub fn node_with(
         links: (0..LINKS).map(|l| link(index, l, 1472)).collect(),
         op_limits,
         features: FEATURE_MEMORY,
+        relay: RelayConfig::default(),
         guests: None,
     };
     let mut seed = [index as u8; 32];

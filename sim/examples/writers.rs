@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use tabane_proto::op::{OpEvent, OpLimits, Policy};
 use tabane_proto::wire::WireMode;
-use tabane_proto::{Event, LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, Time};
+use tabane_proto::{
+    Event, LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, RelayConfig, Time,
+};
 
 fn address(node: usize) -> SocketAddr {
     SocketAddr::from(([10, 77, 0, node as u8 + 1], 7577))
@@ -28,6 +30,7 @@ fn node(index: usize) -> (Node, PeerId) {
         }],
         op_limits: OpLimits::default(),
         features: 0,
+        relay: RelayConfig::default(),
         guests: None,
     };
     let mut node = Node::new(Time::ZERO, config, [index as u8; 32]).expect("a right configuration");

@@ -9,7 +9,7 @@ use crate::workload::App;
 use std::net::SocketAddr;
 use tabane_proto::crypto::{PrivateKey, PublicKey, public_key};
 use tabane_proto::limits::LINKS_MAX;
-use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
+use tabane_proto::wire::{FEATURE_MEMORY, FEATURE_RELAYS, WireMode};
 use tabane_proto::{LinkConfig, LinkId, Node, NodeConfig, PeerConfig};
 
 /// Both ends have found out about a new address by then.
@@ -251,7 +251,8 @@ impl<'a> Ground<'a> {
             receive_buffer_bytes: plan.traits.socket_bytes as u32,
             links: links.collect(),
             op_limits: self.schedule.op_limits.clone(),
-            features: FEATURE_MEMORY,
+            features: FEATURE_MEMORY | FEATURE_RELAYS,
+            relay: host.tap.relay(),
             guests: None,
         };
         let local = host.clock.time(s.now);

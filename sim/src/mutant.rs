@@ -7,7 +7,7 @@ use crate::workload::Reader;
 use tabane_proto::crypto::PublicKey;
 use tabane_proto::op::Message;
 use tabane_proto::wire::{Kind, Witness};
-use tabane_proto::{Event, LinkId, PathStats, PeerId, Time, Transmit};
+use tabane_proto::{Event, LinkId, PathStats, PeerId, RelayConfig, Time, Transmit};
 
 /// A way to be broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,8 @@ pub enum Mutant {
     CallAnew,
     /// Takes whoever has the cluster key for the one it says it is.
     TrustAnybody,
+    /// Relays nothing for others.
+    RelayNothing,
 }
 
 /// Mutants begin to act at this time; before, connections are made.
@@ -321,6 +323,14 @@ impl Tap {
     /// The public key of a peer, as the node is told.
     pub fn public(&self, public: Option<PublicKey>) -> Option<PublicKey> {
         public.filter(|_| self.mutant != Some(Mutant::TrustAnybody))
+    }
+
+    /// What the node is told of relays.
+    pub fn relay(&self) -> RelayConfig {
+        RelayConfig {
+            forwards: self.mutant != Some(Mutant::RelayNothing),
+            ..RelayConfig::default()
+        }
     }
 
     /// Whether a path is said to work.

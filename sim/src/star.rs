@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use tabane_proto::op::{OpEvent, OpLimits};
 use tabane_proto::wire::WireMode;
-use tabane_proto::{Event, LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, Time};
+use tabane_proto::{
+    Event, LinkConfig, LinkId, Node, NodeConfig, PeerConfig, PeerId, RelayConfig, Time,
+};
 
 /// Links of everybody.
 pub const LINKS: u8 = 2;
@@ -349,6 +351,7 @@ fn node(host: usize) -> Node {
         links: (0..LINKS).map(|id| link(host, id)).collect(),
         op_limits: OpLimits::default(),
         features: 0,
+        relay: RelayConfig::default(),
         guests: None,
     };
     let mut seed = [1; 32];

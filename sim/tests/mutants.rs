@@ -5,7 +5,7 @@ use tabane_proto::op::Policy;
 use tabane_sim::check::Rule;
 use tabane_sim::mutant::Mutant;
 use tabane_sim::net::MS;
-use tabane_sim::schedule::Fault;
+use tabane_sim::schedule::{Change, Fault, Side};
 use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, TransferPlan, UnitKind};
 use tabane_sim::{Options, Schedule, run};
 
@@ -70,6 +70,25 @@ fn posing() -> Schedule {
     s
 }
 
+/// From the beginning hosts 0 and 2 share no link that works; host 1 reaches both.
+fn crosswise() -> Schedule {
+    let mut s = schedule();
+    let hosts = Schedule::quiet(3, 2);
+    (s.hosts, s.identities) = (hosts.hosts, hosts.identities);
+    s.closes = None;
+    for (host, link) in [(0, 0), (2, 1)] {
+        let dead = Fault::Wire(host, link, Side::Both, Change::Dead);
+        s.faults.push((500 * MS, dead));
+        let restored = Fault::Wire(host, link, Side::Both, Change::Restore);
+        s.faults.push((3_000 * MS, restored));
+    }
+    s.faults.sort_by_key(|(at, _)| *at);
+    for flow in &mut s.plan.flows {
+        (flow.from, flow.to) = (flow.from * 2, flow.to * 2);
+    }
+    s
+}
+
 /// The rule that a mutant on host 1 is seen to break.
 fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
     let options = Options {
@@ -78,6 +97,7 @@ fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
     };
     let schedule = match mutant {
         Some(Mutant::TrustAnybody) => posing(),
+        Some(Mutant::RelayNothing) => crosswise(),
         _ => schedule(),
     };
     run(&schedule, &options).violation.map(|v| v.rule)
@@ -86,8 +106,10 @@ fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
 #[test]
 fn without_a_mutant_nothing_is_wrong() {
     assert_eq!(broken_by(None), None);
-    let outcome = run(&posing(), &Options::default());
-    assert_eq!(outcome.violation, None);
+    for schedule in [posing(), crosswise()] {
+        let outcome = run(&schedule, &Options::default());
+        assert_eq!(outcome.violation, None);
+    }
 }
 
 #[test]
@@ -123,6 +145,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::RepeatPackets, Rule::Numbers),
         (Mutant::CallAnew, Rule::Calls),
         (Mutant::TrustAnybody, Rule::Identity),
+        (Mutant::RelayNothing, Rule::Detour),
     ];
     for (mutant, rule) in expected {
         assert_eq!(broken_by(Some(mutant)), Some(rule), "{mutant:?}");

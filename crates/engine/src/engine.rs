@@ -11,7 +11,7 @@ use tabane_io::udp::{ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
-use tabane_proto::{ConfigError, Event, Guests, LinkId, Node, NodeConfig, Time};
+use tabane_proto::{ConfigError, Event, Guests, LinkId, Node, NodeConfig, RelayConfig, Time};
 
 use crate::batch::{Batching, Moved};
 use crate::host::{HOST_TOKENS, Host, LoopTurn};
@@ -168,6 +168,7 @@ impl<S: System> Engine<S> {
                 ..OpLimits::default()
             },
             features: config.features,
+            relay: RelayConfig::default(),
             guests: config.guests,
         };
         let mut node = Node::new(now(), node, entropy::seed()?)?;

@@ -24,6 +24,7 @@ pub mod crypto;
 mod id;
 pub mod limits;
 pub mod link;
+mod mesh;
 pub mod node;
 pub mod op;
 mod random;
@@ -31,13 +32,14 @@ pub mod segment;
 mod time;
 pub mod wire;
 
-pub use bundle::{PathStatus, PeerState, PeerStats};
+pub use bundle::{PathStatus, PeerState, PeerStats, RelayedStatus};
 pub use context::{
     ConfigError, DownReason, Event, Guests, LinkConfig, NodeConfig, NodeStats, PeerConfig, RanOut,
     Refusal, Rejection, Transmit,
 };
 pub use id::{LinkId, PeerId, StreamId};
 pub use link::PathStats;
+pub use mesh::RelayConfig;
 pub use node::Node;
 pub use random::Random;
 pub use time::Time;

@@ -16,7 +16,9 @@ use tabane_proto::wire::{
     LinkVerdict, Reader, Record, Records, ResponseParts, StreamSegment, UnitClass, UnitSegment,
     VERSION, WireMode, Witness, Writer,
 };
-use tabane_proto::{Event, LinkConfig, LinkId, Node, NodeConfig, Random, Refusal, Time};
+use tabane_proto::{
+    Event, LinkConfig, LinkId, Node, NodeConfig, Random, Refusal, RelayConfig, Time,
+};
 
 /// The named byte strings of one file.
 struct Vectors {
@@ -461,6 +463,7 @@ fn node(key: [u8; 32]) -> Node {
         links: vec![link],
         op_limits: OpLimits::default(),
         features: 0,
+        relay: RelayConfig::default(),
         guests: None,
     };
     Node::new(Time::ZERO, config, [9; 32]).unwrap()

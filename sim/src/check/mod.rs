@@ -63,6 +63,8 @@ pub enum Rule {
     Progress,
     /// While one path works, a stream that is read moves on, however many are not.
     Neighbours,
+    /// While no path works but a third host reaches both, messages go through that.
+    Detour,
     /// In the end both sides agree which paths work, and are right.
     Agreement,
     /// A node that ends in order says so to those it is connected to.
@@ -107,6 +109,7 @@ impl Rule {
         Rule::FalseRestart,
         Rule::Progress,
         Rule::Neighbours,
+        Rule::Detour,
         Rule::Agreement,
         Rule::Farewell,
         Rule::Completion,

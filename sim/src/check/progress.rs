@@ -3,7 +3,7 @@
 
 use super::{Checked, Observer, Rule, Violation};
 use crate::host::Host;
-use crate::net::{Network, Ns, Quality, SECOND};
+use crate::net::{MS, Network, Ns, Quality, SECOND};
 use crate::workload::Reader;
 use tabane_proto::link::PathState;
 
@@ -13,6 +13,12 @@ const STALL_NS_MAX: Ns = 3 * SECOND;
 /// handshakes repeated at growing intervals).
 const STALL_AFTER_FAULTS_NS_MAX: Ns = 16 * SECOND;
 
+/// A message to a host that is reached through another one only, on links that never failed, waits at most so long.
+const DETOUR_NS_MAX: Ns = SECOND;
+
+/// Over farther links a few round trips may take longer.
+const DETOUR_RTT_NS_MAX: Ns = 50 * MS;
+
 /// Watches that everything moves on.
 #[derive(Debug)]
 pub struct Progress {
@@ -20,6 +26,8 @@ pub struct Progress {
     last: Vec<Vec<(u64, Ns)>>,
     /// The same of each planned stream.
     streams: Vec<(u64, Ns)>,
+    /// Units of each pair that had arrived, and until when none had to be on its way through another host.
+    detours: Vec<Vec<(u64, Ns)>>,
 }
 
 impl Progress {
@@ -28,6 +36,7 @@ impl Progress {
         Progress {
             last: vec![vec![(0, 0); hosts]; hosts],
             streams: Vec::new(),
+            detours: vec![vec![(0, 0); hosts]; hosts],
         }
     }
 
@@ -36,6 +45,7 @@ impl Progress {
         for from in 0..network.hosts() {
             for to in (0..network.hosts()).filter(|to| *to != from) {
                 self.check_pair(now, from, to, observer, network)?;
+                self.check_detour(now, (from, to), observer, network)?;
             }
         }
         self.check_streams(now, observer, network)
@@ -68,6 +78,27 @@ impl Progress {
         Ok(())
     }
 
+    /// Messages between hosts that share no link that works go through a third one.
+    fn check_detour(
+        &mut self,
+        now: Ns,
+        (from, to): (usize, usize),
+        o: &Observer,
+        n: &Network,
+    ) -> Checked {
+        let (units, waiting) = o.units.carried(from, to);
+        let last = &mut self.detours[from][to];
+        if units != last.0 || waiting == 0 || !needs_detour(from, to, o, n) {
+            *last = (units, now);
+            return Ok(());
+        }
+        if now < last.1 + DETOUR_NS_MAX {
+            return Ok(());
+        }
+        let what = format!("{waiting} messages from {from} to {to} do not move through others");
+        Err(Violation::new(Rule::Detour, now, what))
+    }
+
     fn check_pair(
         &mut self,
         now: Ns,
@@ -98,6 +129,26 @@ impl Progress {
         };
         Err(Violation::new(Rule::Progress, now, what))
     }
+}
+
+/// Whether two hosts, which run and are connected, share no link that passes anything, and have another one between them
+/// that is connected to both over links that never failed.
+fn needs_detour(a: usize, b: usize, o: &Observer, n: &Network) -> bool {
+    let links = || 0..n.links();
+    let dead = links().all(|l| n.history(a, b, l).now() == Quality::Dead);
+    let connected = |a: usize, b: usize| {
+        let runs = [a, b].map(|host| &o.hosts[host]);
+        let runs = runs.map(|host| host.runs_since.is_some() && host.incarnation == 1);
+        let knows = o.hosts[a].connected[b] && o.hosts[b].connected[a];
+        runs == [true; 2] && knows
+    };
+    let sound = |a: usize, b: usize| {
+        let always_clean = |l| n.history(a, b, l).worst_between(0, Ns::MAX) == Quality::Clean;
+        let near = |l| n.least_rtt_ns(a, b, l) < DETOUR_RTT_NS_MAX;
+        connected(a, b) && links().any(|l| always_clean(l) && near(l))
+    };
+    let mut others = (0..n.hosts()).filter(|other| *other != a && *other != b);
+    dead && connected(a, b) && others.any(|other| sound(a, other) && sound(other, b))
 }
 
 /// Since when both hosts run and some one path between them is clean.

@@ -41,6 +41,8 @@ pub fn draw(seed: u64, size: Size) -> Schedule {
     let changes = draw_reload::draw(&mut r.fork(5), &schedule);
     schedule.faults.extend(changes);
     draw_identity::draw(&mut r.fork(6), &mut schedule);
+    let apart = draw_faults::apart(&mut r.fork(9), &schedule);
+    schedule.faults.extend(apart);
     schedule.faults.sort_by_key(|(at, _)| *at);
     let mut crowd = r.fork(7);
     let crowd = draw_plan::crowd(&mut crowd, schedule.hosts.len(), slowest, size.streams);

@@ -39,6 +39,35 @@ fn draw_firewall(r: &mut Random, s: &Schedule, at: Ns, faults: &mut Vec<(Ns, Fau
     }
 }
 
+/// Two hosts have no link in common for a while: each of their links fails at one of them. Others may reach both.
+pub fn apart(r: &mut Random, s: &Schedule) -> Vec<(Ns, Fault)> {
+    let mut faults = Vec::new();
+    if s.hosts.len() < 3 || !r.percent(30) {
+        return faults;
+    }
+    let first = r.below(s.hosts.len() as u64) as usize;
+    let pair = [first, (first + 1) % s.hosts.len()];
+    let at = r.pick(&[0, 100, 300, 600]) * MS;
+    let ends = at + r.pick(&[100, 500, 1500, 4000]) * MS;
+    for link in 0..s.links {
+        if r.percent(20) {
+            let [a, b] = pair;
+            for ends_of in [(a, b), (b, a)] {
+                faults.push((at, Fault::Cut(link, ends_of, true)));
+                faults.push((ends, Fault::Cut(link, ends_of, false)));
+            }
+            continue;
+        }
+        let host = pair[link % 2];
+        let (side, wire) = (side(r), |side, change| {
+            Fault::Wire(host, link, side, change)
+        });
+        faults.push((at, wire(side, Change::Dead)));
+        faults.push((ends, wire(side, Change::Restore)));
+    }
+    faults
+}
+
 fn draw_one(r: &mut Random, s: &Schedule, at: Ns, lasts: Ns, faults: &mut Vec<(Ns, Fault)>) {
     let host = r.below(s.hosts.len() as u64) as usize;
     let link = r.below(s.links as u64) as usize;

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::session::Sessions;
-use super::{Bundle, BundlePath, PeerState, PeerStats, WRONG_KEYS_MIN, path_status};
+use super::{Bundle, BundlePath, PeerState, PeerStats, WRONG_KEYS_MIN, path_status, relays};
 use crate::context::{Context, PeerConfig, Transmit};
 use crate::crypto::PublicKey;
 use crate::limits::LINKS_MAX;
@@ -23,6 +23,8 @@ pub(crate) struct Absent {
     pub watch: Watch,
     pub stopped: bool,
     pub wrong_keys: u8,
+    /// It was reached through others when that was last looked at.
+    pub has_way: bool,
 }
 
 impl Absent {
@@ -45,6 +47,7 @@ impl Absent {
             sessions,
             since: now,
             watch: Watch::None,
+            has_way: false,
             stopped: false,
             wrong_keys: 0,
         }
@@ -56,8 +59,15 @@ impl Absent {
     }
 
     /// A bit for every link that it can be called on.
-    pub fn path_mask(&self, context: &Context) -> u8 {
-        self.links(context).fold(0, |mask, id| mask | 1 << id.0)
+    pub fn path_mask(&self, context: &Context) -> u16 {
+        self.links(context).fold(0, |mask, id| mask | id.bit())
+    }
+
+    /// The same with ways through other nodes.
+    fn all_paths(&self, now: Time, context: &Context) -> u16 {
+        let ways = context.mesh.addresses(now, self.peer, &[]).len();
+        let relayed = ((1 << ways) - 1) << LINKS_MAX;
+        self.path_mask(context) | relayed
     }
 
     fn links(&self, context: &Context) -> impl Iterator<Item = LinkId> {
@@ -69,7 +79,7 @@ impl Absent {
     }
 
     pub fn handle_timeout(&mut self, now: Time, context: &mut Context) {
-        let paths = self.path_mask(context);
+        let paths = self.all_paths(now, context);
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
             context.sessions.remove(&dropped);
         }
@@ -89,16 +99,25 @@ impl Absent {
     }
 
     /// The next first message, if a link takes it.
-    pub fn poll_transmit(&mut self, buffer: &mut [u8], context: &Context) -> Option<Transmit> {
-        let paths = self.path_mask(context);
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        context: &Context,
+    ) -> Option<Transmit> {
+        let paths = self.path_mask(context) | relays::RELAYED;
         if let Some(initiation) = &mut self.sessions.initiation {
             // A link may have been taken away since.
             initiation.unsent &= paths;
         }
         let (link, _, bytes) = self.sessions.next_first_message(buffer, context)?;
+        let to = match link.index().checked_sub(LINKS_MAX) {
+            None => self.config.addresses[link.index()]?,
+            Some(nth) => *context.mesh.addresses(now, self.peer, &[]).get(nth)?,
+        };
         Some(Transmit {
             link,
-            to: self.config.addresses[link.index()]?,
+            to,
             bytes,
             segment_bytes: bytes,
             peer_was_heard: false,
@@ -120,7 +139,7 @@ impl Absent {
             return false;
         }
         if let Some(initiation) = &mut self.sessions.initiation {
-            initiation.unsent |= 1 << link.0;
+            initiation.unsent |= link.bit();
         }
         true
     }
@@ -184,6 +203,7 @@ impl Absent {
             public: None,
             features: 0,
             paths: self.links(context).filter_map(untested).collect(),
+            relayed: Vec::new(),
             op: OpStats::default(),
             memory_bytes: self.memory_bytes(),
         }

@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use super::schedule::{Standby, StandbyPath};
 use super::trials::Trials;
-use crate::limits::LINKS_MAX;
+use crate::limits::PATHS_MAX;
 use crate::{LinkId, Time};
 
 /// Packets of a train that shows a near path's rate: …
@@ -37,12 +37,12 @@ const NEVER_CHOSEN_BYTES: u64 = 1 << 20;
 pub(super) struct Explorer {
     /// When a train is due, of whichever path.
     next_at: Time,
-    trains: [Trains; LINKS_MAX],
+    trains: [Trains; PATHS_MAX],
     /// The path explored now, and how many packets it is still to be given.
     under_way: Option<(LinkId, u32)>,
     trials: Trials,
     /// What other paths were given since each was last given anything of its own, in bytes.
-    given_others: [u64; LINKS_MAX],
+    given_others: [u64; PATHS_MAX],
 }
 
 /// When one path is given its next train, and how long that is.
@@ -65,10 +65,10 @@ impl Explorer {
     pub fn new(now: Time) -> Explorer {
         Explorer {
             next_at: now,
-            trains: [Trains::FIRST; LINKS_MAX],
+            trains: [Trains::FIRST; PATHS_MAX],
             under_way: None,
             trials: Trials::default(),
-            given_others: [0; LINKS_MAX],
+            given_others: [0; PATHS_MAX],
         }
     }
 
@@ -109,7 +109,7 @@ impl Explorer {
             }
         }
         let due_at =
-            |trains: &[Trains; LINKS_MAX], path: &StandbyPath| trains[path.id.index()].next_at;
+            |trains: &[Trains; PATHS_MAX], path: &StandbyPath| trains[path.id.index()].next_at;
         let next = on_standby
             .iter()
             .min_by_key(|path| due_at(&self.trains, path));

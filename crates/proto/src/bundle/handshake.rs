@@ -36,7 +36,7 @@ impl Sessions {
         &mut self,
         now: Time,
         (peer, name, public): Called,
-        paths: u8,
+        paths: u16,
         context: &mut Context,
     ) {
         let local = context.new_session(peer);
@@ -58,12 +58,12 @@ impl Sessions {
         context: &Context,
     ) -> Option<(LinkId, u8, usize)> {
         let initiation = self.initiation.as_mut()?;
-        let unsent = initiation.unsent & !context.blocked;
+        let unsent = initiation.unsent & !u16::from(context.blocked);
         if unsent == 0 {
             return None;
         }
         let link = LinkId(unsent.trailing_zeros() as u8);
-        initiation.unsent &= !(1 << link.0);
+        initiation.unsent &= !link.bit();
         let datagram = initiation.initiator.datagram();
         buffer[..datagram.len()].copy_from_slice(datagram);
         Some((link, initiation.round, datagram.len()))
@@ -80,7 +80,8 @@ impl Bundle {
     /// Begins a handshake.
     pub(super) fn initiate(&mut self, now: Time, context: &mut Context) {
         let whom = (self.peer, self.name, self.config.public);
-        self.sessions.call(now, whom, self.path_mask(), context);
+        let paths = self.path_mask() & !self.closed(0);
+        self.sessions.call(now, whom, paths, context);
     }
 
     /// As [`initiate`](Bundle::initiate), if a handshake of ours is under way: it was begun on what
@@ -110,7 +111,10 @@ impl Bundle {
     /// them by turns.
     pub(super) fn address(&self, id: LinkId, configured: bool) -> Option<SocketAddr> {
         let learned = self.paths.get(id)?.remote;
-        let configured = self.config.addresses[id.index()].filter(|_| configured);
+        let configured = match self.config.addresses.get(id.index()) {
+            Some(address) => address.filter(|_| configured),
+            None => None,
+        };
         Some(configured.unwrap_or(learned))
     }
 
@@ -153,7 +157,7 @@ impl Bundle {
             // learn where the peer is, lest ours goes to an address it has left.
             self.on_source(now, link, from, init.len());
             if let Some(initiation) = &mut self.sessions.initiation {
-                initiation.unsent |= 1 << link.0;
+                initiation.unsent |= link.bit();
             }
             return Err(Rejection::Crossed);
         }
@@ -216,7 +220,7 @@ impl Bundle {
         };
         if answer.first() == Some(&(Kind::Cookie as u8)) {
             initiation.initiator.on_cookie(answer)?;
-            initiation.unsent |= 1 << link.0;
+            initiation.unsent |= link.bit();
             return Ok(());
         }
         let (hello, keys) = initiation.initiator.on_response(answer)?;

@@ -9,9 +9,11 @@ mod explore;
 mod handshake;
 mod paths;
 mod receive;
+mod relays;
 mod roaming;
 mod schedule;
 mod session;
+mod status;
 mod transmit;
 mod trials;
 mod twins;
@@ -21,20 +23,22 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::context::{Account, Context, DownReason, Event, LinkConfig, PeerConfig};
-use crate::crypto::PublicKey;
 use crate::limits::{DATAGRAM_BYTES_WIDE, LINKS_MAX};
 use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
-use crate::op::{OpStats, Ops};
+use crate::op::Ops;
 use crate::segment::{Content, Fate};
-use crate::wire::{ACK_BYTES_MAX, Name, Record, Witness};
-use crate::{LinkId, PathStats, PeerId, Time};
+use crate::wire::{ACK_BYTES_MAX, Name, Record};
+use crate::{LinkId, PeerId, Time};
 
 pub(crate) use absent::Absent;
 use explore::Explorer;
 use paths::Paths;
+use relays::Relays;
 use roaming::Candidate;
 pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
+use status::path_status;
+pub use status::{PathStatus, PeerStats, RelayedStatus};
 use twins::Twins;
 
 /// A peer to which no path has worked for this long is reported down. Its
@@ -107,46 +111,6 @@ pub const CLOSE_REMOVED: u32 = 1;
 /// … it no longer accepts the cluster key that admitted the session.
 pub const CLOSE_KEY_REMOVED: u32 = 2;
 
-/// What is known of a path: for `status`.
-#[derive(Clone, Debug)]
-pub struct PathStatus {
-    /// Which one.
-    pub link: LinkId,
-    /// Where packets go.
-    pub remote: SocketAddr,
-    /// Whether it works.
-    pub state: PathState,
-    /// Since when.
-    pub since: Time,
-    /// What told it.
-    pub witness: Witness,
-    /// Its figures.
-    pub stats: PathStats,
-}
-
-/// What is known of a peer: for `status`.
-#[derive(Clone, Debug)]
-pub struct PeerStats {
-    /// Its name.
-    pub name: String,
-    /// Whether it is connected.
-    pub state: PeerState,
-    /// Since when.
-    pub since: Time,
-    /// Since when the current keys are in use, if any are.
-    pub session_since: Option<Time>,
-    /// The public key that the configuration has for it, if it has shown to be its holder.
-    pub public: Option<PublicKey>,
-    /// What both ends can beyond this version of the protocol, a bit each.
-    pub features: u64,
-    /// Its paths.
-    pub paths: Vec<PathStatus>,
-    /// What is carried.
-    pub op: OpStats,
-    /// Bytes of memory held for it.
-    pub memory_bytes: usize,
-}
-
 /// The session with one peer over all its paths.
 pub(crate) struct Bundle {
     pub peer: PeerId,
@@ -167,8 +131,8 @@ pub(crate) struct Bundle {
     /// Small answers: a record and the path it must take, or any.
     replies: VecDeque<(Option<LinkId>, Record<'static>)>,
     /// Paths (a bit each) that had arrivals, and that had acknowledgements, since the others were told.
-    arrived: u8,
-    acked: u8,
+    arrived: u16,
+    acked: u16,
     state: PeerState,
     since: Time,
     /// Whether it has been connected.
@@ -185,6 +149,14 @@ pub(crate) struct Bundle {
     /// When content was last sent, until the memory it took was given back.
     busy_until: Option<Time>,
     twins: Twins,
+    /// What there is of relays, once there is something.
+    relays: Option<Box<Relays>>,
+    /// No path over a link carries.
+    lost_links: bool,
+    /// When ways through others are to be looked after, if they are.
+    ways_at: Time,
+    /// The largest datagram that a link to the peer carries, if one works and the peer has to do with relays.
+    near: Option<usize>,
     /// The peer's first messages that were answered, the newest last: each counts once.
     answered_inits: VecDeque<InitId>,
     /// First messages of another key from its address, and packets on a wrong
@@ -237,6 +209,10 @@ impl Bundle {
             explorer: Explorer::new(now),
             busy_until: None,
             twins: Twins::default(),
+            relays: None,
+            lost_links: false,
+            ways_at: Time::NEVER,
+            near: None,
             answered_inits: VecDeque::new(),
             wrong_keys: absent.wrong_keys,
             wrong_links: 0,
@@ -366,8 +342,15 @@ impl Bundle {
         self.fates.clear();
         self.parked = Paths::default();
         for (id, path) in self.paths.iter_mut() {
-            if let Some(link) = context.links[id.index()] {
-                let config = Self::path_config(&link, self.peer_buffer_bytes);
+            let link = context.links.get(id.index()).copied().flatten();
+            let config = match link {
+                Some(link) => Some(Self::path_config(&link, self.peer_buffer_bytes)),
+                None if id.is_relayed() => {
+                    Some(relays::config(path.remote, self.peer_buffer_bytes, context))
+                }
+                None => None,
+            };
+            if let Some(config) = config {
                 path.path = Path::new(id, now, &config);
                 path.path.watch(self.watch);
                 path.path.set_yields(self.yields);
@@ -401,26 +384,41 @@ impl Bundle {
         self.paths.ids()
     }
 
-    /// A bit for every path that exists.
-    pub const fn path_mask(&self) -> u8 {
+    /// A bit for every path that exists, resting or not.
+    pub const fn path_mask(&self) -> u16 {
         self.paths.mask()
     }
 
-    /// The paths whose socket takes datagrams now.
+    /// The paths that may be given something now, if their socket takes it: those over links while one of them carries.
     fn open_paths(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
         let paths = self.paths.iter().map(|(id, p)| (id, &p.path));
         let is_wide = |path: &Path| path.carries() && !path.flight().is_narrow();
+        let any_direct = self.direct().any(Path::carries);
+        let paths = paths.filter(move |(id, _)| !(any_direct && id.is_relayed()));
         let any_wide = paths.clone().any(|(_, path)| is_wide(path));
+        let closed = self.closed(blocked);
         paths.filter(move |(id, path)| {
-            blocked & (1 << id.0) == 0 && !(any_wide && path.flight().is_narrow())
+            closed & id.bit() == 0 && !(any_wide && path.flight().is_narrow())
         })
+    }
+
+    /// Those of them that are over links.
+    fn open_links(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
+        let open = self.open_paths(blocked);
+        open.filter(|(id, _)| !id.is_relayed())
     }
 
     /// Hands the fates that paths decided to what is carried.
     fn deliver_fates(&mut self, now: Time) {
-        for (content, fate) in self.fates.drain(..) {
-            self.ops.on_fate(now, content, fate);
+        let mut fates = core::mem::take(&mut self.fates);
+        for (content, fate) in fates.drain(..) {
+            match content {
+                Content::Relayed => {}
+                Content::Reach { node } if fate == Fate::Lost => self.on_reach_lost(node),
+                _ => self.ops.on_fate(now, content, fate),
+            }
         }
+        self.fates = fates;
     }
 
     /// Tells every path what the others saw since the last call: only then may
@@ -434,7 +432,7 @@ impl Bundle {
             return;
         }
         for id in self.path_ids() {
-            let these = |showed: u8| self.these(showed & !(1 << id.0));
+            let these = |showed: u16| self.these(showed & !id.bit());
             let sent = these(acked).map(Path::answered_sent).max();
             let arrivals = these(arrived).map(Path::patience).max();
             let acks = these(acked).map(Path::patience).max();
@@ -452,9 +450,9 @@ impl Bundle {
     }
 
     /// These paths (a bit each), as far as they exist.
-    fn these(&self, paths: u8) -> impl Iterator<Item = &Path> {
+    fn these(&self, paths: u16) -> impl Iterator<Item = &Path> {
         let all = self.paths.iter();
-        all.filter(move |(id, _)| paths & (1 << id.0) != 0)
+        all.filter(move |(id, _)| paths & id.bit() != 0)
             .map(|(_, p)| &p.path)
     }
 
@@ -471,7 +469,7 @@ impl Bundle {
             self.busy_until = None;
             self.trim();
         }
-        let paths = self.path_mask();
+        let paths = self.path_mask() & !self.closed(0);
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
             context.sessions.remove(&dropped);
         }
@@ -514,16 +512,17 @@ impl Bundle {
         // Without keys nothing can be sent, so what paths want is not due; nor are
         // acknowledgements while no path could carry them.
         let keyed = self.sessions.current.is_some();
+        let closed = self.closed(blocked);
         let paths = self.paths.values().filter(|_| keyed);
         let path = self.paths.iter().filter(|_| keyed);
         let path = path
-            .filter_map(|(id, p)| p.path.next_timeout(blocked & (1 << id.0) == 0))
+            .filter_map(|(id, p)| p.path.next_timeout(closed & id.bit() == 0))
             .min();
         let carried = schedule::any_eligible(self.open_paths(blocked));
         let sendable = paths.filter(|_| carried);
         let ack = sendable.clone();
         let ack = ack.filter_map(|p| p.path.ack_deadline()).min();
-        let waits = self.ops.has_pending();
+        let waits = self.ops.has_pending() || self.has_relayed();
         let paced = sendable
             .filter(|_| waits)
             .filter_map(|p| p.path.flight().room_at())
@@ -535,6 +534,7 @@ impl Bundle {
             paced,
             silent,
             self.busy_until,
+            (self.ways_at != Time::NEVER).then_some(self.ways_at),
             self.ops.next_timeout(),
             self.sessions.next_timeout(),
         ]
@@ -579,9 +579,12 @@ impl Bundle {
     pub fn update_state(&mut self, now: Time, context: &mut Context) {
         for (id, p) in self.paths.iter_mut() {
             while let Some(event) = p.path.poll_event() {
-                context.event(path_event(self.peer, id, event));
+                if !id.is_relayed() {
+                    context.event(path_event(self.peer, id, event));
+                }
             }
         }
+        self.tend_relays(now, context);
         let works = self.sessions.current.is_some() && self.any_path_works();
         let silent = self.silent_at().is_some_and(|at| now >= at);
         if works && self.state != PeerState::Up {
@@ -665,15 +668,23 @@ impl Bundle {
     /// them, or the peer would never know what became of the last that it sent.
     fn say_goodbye(&mut self, now: Time, code: u32, context: &mut Context) {
         let mut packet = [0; DATAGRAM_BYTES_WIDE];
-        let mut records = Vec::new();
-        for p in self.paths.values_mut() {
+        let (mut direct, mut relayed) = (Vec::new(), Vec::new());
+        for (id, p) in self.paths.iter_mut() {
             if p.path.ack_pending() {
-                records.extend(p.path.take_ack(now).map(Record::Ack));
+                let of_kind = if id.is_relayed() {
+                    &mut relayed
+                } else {
+                    &mut direct
+                };
+                of_kind.extend(p.path.take_ack(now).map(Record::Ack));
             }
         }
-        records.push(Record::Close { code });
-        for id in self.path_ids() {
-            let sealed = self.transmit_records(now, id, &records, 0, &mut packet, context);
+        direct.push(Record::Close { code });
+        relayed.push(Record::Close { code });
+        let closed = self.closed(0);
+        for id in self.path_ids().filter(|id| closed & id.bit() == 0) {
+            let records = if id.is_relayed() { &relayed } else { &direct };
+            let sealed = self.transmit_records(now, id, records, 0, &mut packet, context);
             if let Some(t) = sealed {
                 context.answer(t.link, t.to, packet[..t.bytes].to_vec());
             }
@@ -720,54 +731,8 @@ impl Bundle {
 
     /// The state of each path, by its link.
     pub fn path_states(&self) -> impl Iterator<Item = (LinkId, PathState)> {
-        self.paths.iter().map(|(id, p)| (id, p.path.state()))
-    }
-
-    pub fn stats(&self) -> PeerStats {
-        let session = self.sessions.current.as_ref();
-        PeerStats {
-            name: self.config.name.clone(),
-            state: self.state,
-            since: self.since,
-            session_since: session.map(|s| s.since),
-            public: session.and_then(|s| s.shown.public.filter(|k| self.config.public == Some(*k))),
-            features: self.features(),
-            paths: self
-                .paths
-                .iter()
-                .map(|(id, p)| path_status(id, p))
-                .collect(),
-            op: self.ops.stats(),
-            memory_bytes: self.memory_bytes(),
-        }
-    }
-
-    pub fn path_stats(&self, id: LinkId) -> Option<PathStats> {
-        Some(self.paths.get(id)?.path.stats())
-    }
-
-    pub fn memory_bytes(&self) -> usize {
-        let paths = self.paths.values().chain(self.parked.values());
-        let beside = size_of::<BundlePath>() - size_of::<Path>();
-        let paths: usize = paths.map(|p| p.path.stats().memory_bytes + beside).sum();
-        let queues = self.mirror.capacity() * size_of::<(LinkId, Content)>()
-            + self.replies.capacity() * size_of::<(Option<LinkId>, Record<'static>)>()
-            + self.answered_inits.capacity() * size_of::<InitId>()
-            + self.fates.capacity() * size_of::<(Content, Fate)>()
-            + self.contents.capacity() * size_of::<Content>();
-        size_of::<Bundle>() + paths + queues + self.sessions.heap_bytes() + self.ops.memory_bytes()
-            - size_of::<Ops>()
-    }
-}
-
-fn path_status(link: LinkId, p: &BundlePath) -> PathStatus {
-    PathStatus {
-        link,
-        remote: p.remote,
-        state: p.path.state(),
-        since: p.path.since(),
-        witness: p.path.witness(),
-        stats: p.path.stats(),
+        let direct = self.paths.iter().filter(|(id, _)| !id.is_relayed());
+        direct.map(|(id, p)| (id, p.path.state()))
     }
 }
 

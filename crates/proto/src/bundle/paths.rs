@@ -1,28 +1,28 @@
-//! The paths that a bundle has: one or two of eight, usually. Each lies in a box of its own.
+//! The paths that a bundle has: one or two, usually. Each lies in a box of its own.
 
 use smallvec::SmallVec;
 
 use super::BundlePath;
 use crate::LinkId;
-use crate::limits::LINKS_MAX;
+use crate::limits::PATHS_MAX;
 
-/// Paths by the number of their link.
+/// Paths by their numbers.
 #[derive(Default)]
 pub(super) struct Paths {
     /// A bit for every path that exists.
-    mask: u8,
-    /// In the order of their links.
+    mask: u16,
+    /// In the order of their numbers.
     boxes: SmallVec<[Box<BundlePath>; 2]>,
 }
 
 impl Paths {
     /// Where in `boxes` the path over `id` is.
     fn place(&self, id: LinkId) -> Option<usize> {
-        let bit = bit(id);
+        let bit = id.bit();
         (self.mask & bit != 0).then(|| self.places_before(bit))
     }
 
-    const fn places_before(&self, bit: u8) -> usize {
+    const fn places_before(&self, bit: u16) -> usize {
         (self.mask & bit.wrapping_sub(1)).count_ones() as usize
     }
 
@@ -39,39 +39,39 @@ impl Paths {
 
     /// Puts a path in, in the place of another one over `id` if there is one.
     pub fn put(&mut self, id: LinkId, path: Box<BundlePath>) {
-        debug_assert!(id.index() < LINKS_MAX);
+        debug_assert!(id.index() < PATHS_MAX);
         if let Some(place) = self.place(id) {
             self.boxes[place] = path;
             return;
         }
-        self.boxes.insert(self.places_before(bit(id)), path);
-        self.mask |= bit(id);
+        self.boxes.insert(self.places_before(id.bit()), path);
+        self.mask |= id.bit();
         debug_assert_eq!(self.boxes.len(), self.mask.count_ones() as usize);
     }
 
     /// Takes the path over `id` out.
     pub fn take(&mut self, id: LinkId) -> Option<Box<BundlePath>> {
         let path = self.boxes.remove(self.place(id)?);
-        self.mask &= !bit(id);
+        self.mask &= !id.bit();
         Some(path)
     }
 
     /// A bit for every path that exists.
-    pub const fn mask(&self) -> u8 {
+    pub const fn mask(&self) -> u16 {
         self.mask
     }
 
-    /// Their links, ascending.
+    /// Their numbers, ascending.
     pub fn ids(&self) -> Ids {
         Ids(self.mask)
     }
 
-    /// All paths and their links.
+    /// All paths and their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (LinkId, &BundlePath)> + Clone {
         self.ids().zip(self.values())
     }
 
-    /// All paths and their links.
+    /// All paths and their numbers.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (LinkId, &mut BundlePath)> {
         self.ids().zip(self.values_mut())
     }
@@ -87,9 +87,9 @@ impl Paths {
     }
 }
 
-/// The links whose bits are set.
+/// The numbers whose bits are set.
 #[derive(Clone, Debug)]
-pub(super) struct Ids(u8);
+pub(super) struct Ids(u16);
 
 impl Iterator for Ids {
     type Item = LinkId;
@@ -102,9 +102,4 @@ impl Iterator for Ids {
         self.0 &= self.0 - 1;
         Some(id)
     }
-}
-
-/// The bit of a link; none for a number that no link has.
-fn bit(id: LinkId) -> u8 {
-    1_u8.checked_shl(u32::from(id.0)).unwrap_or(0)
 }

@@ -9,7 +9,9 @@ use crate::context::{Context, Rejection};
 use crate::crypto::OpenError;
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
-use crate::wire::{FEATURE_MEMORY, Header, LinkVerdict, MemoryRecord, Record, Records};
+use crate::wire::{
+    FEATURE_MEMORY, FEATURE_RELAYS, Header, LinkVerdict, MemoryRecord, Record, Records, RelayRecord,
+};
 use crate::{LinkId, Time};
 
 /// How a packet came.
@@ -99,10 +101,11 @@ impl Bundle {
                 p.content_bytes = datagram_bytes;
             }
         }
-        context
-            .crowd
-            .on_arrival(now, link, self.peer, datagram_bytes);
-        self.arrived |= 1 << link.0;
+        if !link.is_relayed() {
+            let crowd = &mut context.crowd;
+            crowd.on_arrival(now, link, self.peer, datagram_bytes);
+        }
+        self.arrived |= link.bit();
         Ok(())
     }
 
@@ -141,7 +144,7 @@ impl Bundle {
                     Ok(())
                 }
                 Record::Extension { code, data } => {
-                    self.on_extension(code, data, context);
+                    self.on_extension(arrival, code, data, context);
                     Ok(())
                 }
                 other => {
@@ -157,7 +160,15 @@ impl Bundle {
     }
 
     /// Records of a feature, if it is in use.
-    fn on_extension(&mut self, code: u8, data: &[u8], context: &mut Context) {
+    fn on_extension(&mut self, arrival: &Arrival, code: u8, data: &[u8], context: &mut Context) {
+        if RelayRecord::is_one(code) {
+            // What came through another node cannot go on through one.
+            let is_neighbour = !arrival.link.is_relayed();
+            if self.features() & FEATURE_RELAYS != 0 && is_neighbour {
+                context.mesh.arrives(self.peer, code, data);
+            }
+            return;
+        }
         if !MemoryRecord::is_one(code) || self.features() & FEATURE_MEMORY == 0 {
             return;
         }
@@ -185,7 +196,7 @@ impl Bundle {
                 };
                 let result = p.path.on_ack_via(now, &ack, link, &mut self.fates);
                 if result.packets_acked > 0 {
-                    self.acked |= 1 << ack.path;
+                    self.acked |= LinkId(ack.path).bit();
                 }
                 self.deliver_fates(now);
             }
@@ -243,12 +254,13 @@ impl Bundle {
             return;
         }
         let works = |p: &BundlePath| p.path.state() != PathState::Down;
-        let works_beside = |(other, p): (LinkId, &BundlePath)| other != link && works(p);
+        let works_beside =
+            |(other, p): (LinkId, &BundlePath)| other != link && !other.is_relayed() && works(p);
         let others_work = self.paths.iter().any(works_beside);
         if let Some(p) = self.paths.get_mut(link)
             && p.path.on_probe_reply(now, token, bytes, others_work)
         {
-            self.acked |= 1 << link.0;
+            self.acked |= link.bit();
         }
     }
 

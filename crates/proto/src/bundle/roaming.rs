@@ -42,6 +42,9 @@ impl Candidate {
 impl Bundle {
     /// The newest packet of a path, or a handshake, of so many bytes came from `from`.
     pub(super) fn on_source(&mut self, now: Time, link: LinkId, from: SocketAddr, bytes: usize) {
+        if !self.follows(link) {
+            return;
+        }
         let Some(p) = self.paths.get_mut(link) else {
             return;
         };

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use super::trials::{Trials, is_slow};
 use crate::LinkId;
-use crate::limits::LINKS_MAX;
+use crate::limits::PATHS_MAX;
 use crate::link::{Flight, Path, PathState};
 
 /// A path is not used for new bulk content if what is sent on it would arrive
@@ -68,7 +68,7 @@ struct Candidate {
 }
 
 /// Paths, a few at most.
-type Paths<'a> = SmallVec<[(LinkId, &'a Flight); LINKS_MAX]>;
+type Paths<'a> = SmallVec<[(LinkId, &'a Flight); PATHS_MAX]>;
 
 /// The paths that may carry content: those that are up, or, while none is, the
 /// suspect ones.
@@ -147,10 +147,10 @@ fn retain_sure(paths: &mut Paths<'_>, lost_bytes: u64) {
 /// The paths on standby (a bit each), by the reason for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct StandbySet {
-    slow: u8,
-    on_trial: u8,
-    unsettled: u8,
-    late: u8,
+    slow: u16,
+    on_trial: u16,
+    unsettled: u16,
+    late: u16,
 }
 
 /// Why a path is on standby.
@@ -174,7 +174,7 @@ pub(crate) enum Standby {
 
 impl StandbySet {
     fn of(self, id: LinkId) -> Option<Standby> {
-        let bit = 1 << id.0;
+        let bit = id.bit();
         let why = [
             (self.slow, Standby::Slow),
             (self.on_trial, Standby::OnTrial),
@@ -191,7 +191,7 @@ fn decide_standby(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> Stan
     let fastest = paths.iter().map(|(_, p)| p.rate()).fold(0.0, f64::max);
     let mut standby = StandbySet::default();
     for (id, p) in paths {
-        let bit = 1 << id.0;
+        let bit = id.bit();
         // One that was never given much to carry, or still becomes faster, may be as fast as any.
         let is_known = p.rate_is_settled() || trials.is_on(*id);
         if is_known && is_slow(p.rate(), fastest) {
@@ -201,7 +201,7 @@ fn decide_standby(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> Stan
         }
     }
     let slow = standby.slow | standby.on_trial;
-    let quick = |(id, _): &&(LinkId, &Flight)| slow & (1 << id.0) == 0;
+    let quick = |(id, _): &&(LinkId, &Flight)| slow & id.bit() == 0;
     let bases = paths.iter().filter(quick).map(|(_, p)| p.rtt_base());
     if let (Some(nearest), Some(farthest)) = (bases.clone().min(), bases.max())
         && farthest > nearest + FARTHER
@@ -209,12 +209,12 @@ fn decide_standby(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> Stan
         let use_of = |(id, p): &(LinkId, &Flight)| Use {
             lag_s: p.lag(nearest).as_secs_f64(),
             goodput: p.goodput(),
-            bit: 1 << id.0,
+            bit: id.bit(),
         };
-        let mut uses: SmallVec<[Use; LINKS_MAX]> = paths.iter().filter(quick).map(use_of).collect();
+        let mut uses: SmallVec<[Use; PATHS_MAX]> = paths.iter().filter(quick).map(use_of).collect();
         let (little, late) = late(&mut uses, window_bytes);
         let settled = paths.iter().filter(|(_, p)| p.rate_is_settled());
-        let settled = settled.fold(0, |bits, (id, _)| bits | 1 << id.0);
+        let settled = settled.fold(0, |bits, (id, _)| bits | id.bit());
         standby.slow |= little & settled;
         standby.unsettled = little & !settled;
         standby.late = late;
@@ -229,7 +229,7 @@ struct Use {
     /// Bytes per second.
     goodput: f64,
     /// The path's bit.
-    bit: u8,
+    bit: u16,
 }
 
 /// Paths (a bit each) that add next to nothing to nearer ones, and those that would slow
@@ -237,7 +237,7 @@ struct Use {
 /// window, and not the links, sets the pace. Taken in the order of their lag, each must be
 /// worth it: together they carry what they can, or what is used of a window in each lag of
 /// the last one.
-fn late(paths: &mut [Use], window_bytes: u64) -> (u8, u8) {
+fn late(paths: &mut [Use], window_bytes: u64) -> (u16, u16) {
     let window = window_bytes as f64 * WINDOW_USED;
     paths.sort_unstable_by(|a, b| a.lag_s.total_cmp(&b.lag_s));
     let (mut little, mut late, mut in_use, mut best) = (0, 0, 0.0, 0.0);
@@ -271,7 +271,7 @@ pub(super) fn on_standby<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
     demand: &Demand<'_>,
     never_chosen: impl Fn(LinkId) -> bool,
-) -> SmallVec<[StandbyPath; LINKS_MAX]> {
+) -> SmallVec<[StandbyPath; PATHS_MAX]> {
     let paths = eligible(paths);
     let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
     let is_bulk = demand.queued_bytes >= BULK_BYTES;
@@ -306,7 +306,7 @@ mod tests {
 
     /// 3 MB under way at most; paths of so many Mb/s with a lag of so many milliseconds. Those that add next to
     /// nothing, and those that are late.
-    fn judged(paths: &[(f64, f64)]) -> (u8, u8) {
+    fn judged(paths: &[(f64, f64)]) -> (u16, u16) {
         let use_of = |(i, &(mbps, lag_ms)): (usize, &(f64, f64))| Use {
             lag_s: lag_ms / 1e3,
             goodput: mbps * 1e6 / 8.0,
@@ -316,7 +316,7 @@ mod tests {
         late(&mut uses, 3 << 20)
     }
 
-    fn late_of(paths: &[(f64, f64)]) -> u8 {
+    fn late_of(paths: &[(f64, f64)]) -> u16 {
         judged(paths).1
     }
 

@@ -186,7 +186,7 @@ pub(crate) struct Initiation {
     next_send: Time,
     interval: Duration,
     /// Paths (a bit each) on which it is still to be sent in this round.
-    pub unsent: u8,
+    pub unsent: u16,
     /// Rounds before this one; wraps.
     pub round: u8,
     /// It is sent once, on one path: the peer has been asked in vain for long.
@@ -265,7 +265,7 @@ impl Sessions {
         now: Time,
         (initiator, key): (Initiator, ClusterKey),
         local: u32,
-        paths: u8,
+        paths: u16,
         random: &mut Random,
     ) -> Option<u32> {
         let since = *self.asked_since.get_or_insert(now);
@@ -364,7 +364,7 @@ impl Sessions {
 
     /// Repeats the handshake under way if it is time, and forgets former keys.
     /// Returns the number of a session that is no longer readable.
-    pub fn on_timeout(&mut self, now: Time, paths: u8) -> Option<u32> {
+    pub fn on_timeout(&mut self, now: Time, paths: u16) -> Option<u32> {
         if let Some(i) = self.initiation.take_if(|i| i.lone && now >= i.next_send) {
             return Some(i.local);
         }

@@ -3,11 +3,12 @@
 use core::time::Duration;
 
 use super::schedule::Demand;
-use super::{Bundle, TRIM_AFTER, schedule};
+use super::{Bundle, Relays, TRIM_AFTER, schedule};
 use crate::context::{Context, Transmit};
 use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::PathControl;
+use crate::segment::Content;
 use crate::wire::{ACK_BYTES_MAX, GRANT_BYTES, HEADER_BYTES, Header, Record, Writer};
 use crate::{LinkId, Time};
 
@@ -57,7 +58,7 @@ impl Bundle {
         })
     }
 
-    /// Probes and verdicts of paths, and small answers.
+    /// Probes and verdicts of paths, then small answers.
     fn transmit_control(
         &mut self,
         now: Time,
@@ -67,10 +68,10 @@ impl Bundle {
         self.sessions.current.as_ref()?;
         for id in self.path_ids() {
             let token = context.random.u32();
+            let open = self.closed(context.blocked) & id.bit() == 0;
             let Some(p) = self.paths.get_mut(id) else {
                 continue;
             };
-            let open = context.blocked & (1 << id.0) == 0;
             if open && let Some(answer) = p.unsent_answer.take() {
                 return self.transmit_reply(now, id, *answer, buffer, context);
             }
@@ -109,6 +110,25 @@ impl Bundle {
                 None => {}
             }
         }
+        self.transmit_replies(now, buffer, context)
+    }
+
+    /// Small answers.
+    fn transmit_replies(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        context: &mut Context,
+    ) -> Option<Transmit> {
+        if let Some(refusal) = self.take_refusal()
+            && let Some(id) = schedule::fastest(self.open_links(context.blocked), None)
+        {
+            let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
+            refusal.write(&mut w);
+            let written = w.len();
+            self.contents.clear();
+            return self.send_alone(now, id, written, false, buffer, context);
+        }
         while let Some((on, record)) = self.replies.pop_front() {
             let fastest = || schedule::fastest(self.open_paths(context.blocked), None);
             let Some(id) = on.or_else(fastest) else {
@@ -117,7 +137,7 @@ impl Bundle {
             let Some(p) = self.paths.get_mut(id) else {
                 continue;
             };
-            if context.blocked & (1 << id.0) == 0 {
+            if u16::from(context.blocked) & id.bit() == 0 {
                 return self.transmit_reply(now, id, record, buffer, context);
             }
             if matches!(record, Record::ProbeReply { .. }) {
@@ -174,13 +194,14 @@ impl Bundle {
         buffer: &mut [u8],
         context: &mut Context,
     ) -> Option<Transmit> {
-        if !self.ops.has_pending() || self.sessions.current.is_none() {
+        let own_waits = self.ops.has_pending();
+        if !(own_waits || self.has_relayed()) || self.sessions.current.is_none() {
             return None;
         }
         for p in self.paths.values_mut() {
             p.path.refill(now);
         }
-        let id = schedule::choose(self.open_paths(context.blocked), self.demand())?;
+        let (id, relayed) = self.next_burst(own_waits, context.blocked)?;
         let p = self.paths.get(id)?;
         let flight = p.path.flight();
         let datagram_bytes = flight.mtu_bytes();
@@ -190,7 +211,7 @@ impl Bundle {
         let mut end = 0;
         for n in 0..packets {
             let slot = &mut buffer[end..end + datagram_bytes];
-            let bytes = self.content_packet(now, id, slot, n == 0, context);
+            let bytes = self.content_packet(now, id, slot, (n == 0, relayed), context);
             end += bytes;
             if bytes < datagram_bytes {
                 context.ran_out.here |= !self.contents.is_empty();
@@ -200,15 +221,41 @@ impl Bundle {
         if end == 0 {
             return None;
         }
+        if let Some(relays) = self.relays.as_mut().filter(|_| !relayed) {
+            relays.queue.on_own(end);
+        }
         self.explorer.on_content(now, id, end);
         self.busy_until = Some(now + TRIM_AFTER);
         self.transmit(now, id, end, datagram_bytes.min(end), context)
     }
 
-    fn demand(&self) -> Demand<'_> {
-        let lost_bytes = self.ops.lost_bytes();
+    /// The path for the next burst, and whether that is of what is relayed; own content waits or not.
+    fn next_burst(&self, own_waits: bool, blocked: u8) -> Option<(LinkId, bool)> {
+        let waits = |relays: &Relays| relays.queue.has_turn(own_waits);
+        let relayed = self.relays.as_deref().is_some_and(waits);
+        if relayed || !own_waits {
+            // What is relayed to the peer goes no further way than a link. If none takes it, own content may have
+            // another one.
+            let link = schedule::choose(self.open_links(blocked), self.demand(relayed));
+            if link.is_some() || !own_waits {
+                return Some((link?, relayed));
+            }
+        }
+        let path = schedule::choose(self.open_paths(blocked), self.demand(false))?;
+        Some((path, false))
+    }
+
+    /// What waits: of others, or own content.
+    fn demand(&self, relayed: bool) -> Demand<'_> {
+        let (queued_bytes, lost_bytes) = match (relayed, &self.relays) {
+            (true, Some(relays)) => (relays.queue.bytes(), 0),
+            _ => {
+                let lost_bytes = self.ops.lost_bytes();
+                (self.ops.queued_bytes() + lost_bytes, lost_bytes)
+            }
+        };
         Demand {
-            queued_bytes: self.ops.queued_bytes() + lost_bytes,
+            queued_bytes,
             lost_bytes,
             window_bytes: self.ops.window_bytes(),
             trials: self.explorer.trials(),
@@ -221,7 +268,7 @@ impl Bundle {
         now: Time,
         id: LinkId,
         slot: &mut [u8],
-        first: bool,
+        (first, relayed): (bool, bool),
         context: &Context,
     ) -> usize {
         let Some(session) = &self.sessions.current else {
@@ -231,24 +278,36 @@ impl Bundle {
         let Some(mut w) = self.begin(id, slot.len(), slot) else {
             return 0;
         };
-        if first {
+        // What is relayed may need all the room; acknowledgements go alone then.
+        if first && !relayed {
             self.write_ack(now, id, context, &mut w);
             self.write_sent(now, id, &mut w);
             self.write_waited(now, &mut w);
         }
         self.contents.clear();
-        while let Some(content) = self.ops.write_segment(now, &context.reach, &mut w) {
-            self.contents.push(content);
+        if !id.is_relayed() {
+            self.write_owed(context, &mut w);
         }
+        let more = match relayed {
+            true => self.write_relayed(now, &mut w),
+            false => {
+                while let Some(content) = self.ops.write_segment(now, &context.reach, &mut w) {
+                    self.contents.push(content);
+                }
+                self.ops.has_pending()
+            }
+        };
         if self.contents.is_empty() && w.len() == HEADER_BYTES {
             return 0;
         }
-        if w.room() <= PADDING_BYTES_MAX && self.ops.has_pending() {
+        if w.room() <= PADDING_BYTES_MAX && more {
             let room = w.room();
             w.zeros(room);
         }
         let bytes = w.len() + trailer;
-        self.mirror(now, id, first, context.blocked);
+        if !relayed {
+            self.mirror(now, id, first, context.blocked);
+        }
         let eliciting = !self.contents.is_empty();
         self.seal(now, id, &mut slot[..bytes], eliciting);
         bytes
@@ -260,7 +319,7 @@ impl Bundle {
         if first && self.explorer.is_due(now) {
             let never_chosen = |id| self.explorer.is_never_chosen(id);
             let paths = self.open_paths(blocked);
-            let on_standby = schedule::on_standby(paths, &self.demand(), never_chosen);
+            let on_standby = schedule::on_standby(paths, &self.demand(false), never_chosen);
             self.explorer.begin(now, &on_standby);
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
@@ -269,7 +328,8 @@ impl Bundle {
             flight.is_some_and(|f| f.room_bytes() >= waiting * f.mtu_bytes() as u64)
         });
         let mut second = None;
-        for content in &self.contents {
+        let own = |content: &&Content| !matches!(content, Content::Reach { .. });
+        for content in self.contents.iter().filter(own) {
             if self.ops.mirrored(content) {
                 second = second.or_else(|| schedule::fastest(self.open_paths(blocked), Some(id)));
                 self.mirror.extend(second.map(|path| (path, *content)));
@@ -288,7 +348,7 @@ impl Bundle {
         context: &mut Context,
     ) -> Option<Transmit> {
         while let Some(&(id, _)) = self.mirror.front() {
-            let open = context.blocked & (1 << id.0) == 0;
+            let open = self.closed(context.blocked) & id.bit() == 0;
             let Some(p) = self.paths.get_mut(id) else {
                 self.mirror.pop_front();
                 continue;
@@ -337,7 +397,8 @@ impl Bundle {
                 continue;
             }
             let carries = |p: &super::BundlePath| p.path.carries();
-            let own = self.paths.get(id).is_some_and(carries) && context.blocked & (1 << id.0) == 0;
+            let own = self.paths.get(id).is_some_and(carries)
+                && self.closed(context.blocked) & id.bit() == 0;
             let fastest = || schedule::fastest(self.open_paths(context.blocked), None);
             let Some(on) = own.then_some(id).or_else(fastest) else {
                 continue;
@@ -391,7 +452,10 @@ impl Bundle {
             if now.since(p.granted_at) < GRANT_EVERY {
                 continue;
             }
-            let grant = context.crowd.grant(id, self.peer);
+            let grant = match id.is_relayed() {
+                true => None,
+                false => context.crowd.grant(id, self.peer),
+            };
             p.path.set_crowded(grant.is_some());
             if let Some(bytes_per_s) = grant {
                 p.granted_at = now;

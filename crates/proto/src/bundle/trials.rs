@@ -3,7 +3,7 @@
 //! The first packets of a slow path after a rest may pass at once, out of what its link saved up
 //! meanwhile (a token bucket), so that it seems fast until they are used up.
 
-use crate::limits::LINKS_MAX;
+use crate::limits::PATHS_MAX;
 use crate::{LinkId, Time};
 
 /// More than a slow link saves up, in bytes: a path that carries this much beyond what it could as
@@ -17,7 +17,7 @@ const SLOWER_MAX: f64 = 16.0;
 /// The paths on trial.
 #[derive(Default, Debug)]
 pub(super) struct Trials {
-    of: [Option<Trial>; LINKS_MAX],
+    of: [Option<Trial>; PATHS_MAX],
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -67,6 +67,9 @@ impl Bundle {
 
     /// Where the peer is now, if that is another address than `from`.
     fn live_elsewhere(&self, now: Time, link: LinkId, from: SocketAddr) -> Option<SocketAddr> {
+        if link.is_relayed() {
+            return None;
+        }
         let p = self.paths.get(link)?;
         let is_live = p.heard_at.is_some_and(|at| now.since(at) < LIVE_MAX);
         let has_keys = self.sessions.current.is_some();

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use crate::LinkId;
 use crate::crypto::{IdentityError, PrivateKey, PublicKey};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, LINKS_MAX, NAME_BYTES_MAX};
+use crate::mesh::RelayConfig;
 use crate::op::OpLimits;
 use crate::wire::WireMode;
 
@@ -74,8 +75,10 @@ pub struct NodeConfig {
     /// Bounds on what streams, messages and frames may hold, per peer.
     pub op_limits: OpLimits,
     /// What it can beyond the protocol's version, a bit each; in use with peers that can it, too. See
-    /// [`FEATURE_MEMORY`](crate::wire::FEATURE_MEMORY).
+    /// [`FEATURE_MEMORY`](crate::wire::FEATURE_MEMORY) and [`FEATURE_RELAYS`](crate::wire::FEATURE_RELAYS).
     pub features: u64,
+    /// Whether and how it relays what others send to others, if it has that feature.
+    pub relay: RelayConfig,
     /// Who may call though it was not added; nobody without.
     pub guests: Option<Guests>,
 }

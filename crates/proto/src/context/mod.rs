@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use crate::Random;
 use crate::crypto::{ClusterKey, Identity};
 use crate::limits::LINKS_MAX;
+use crate::mesh::Mesh;
 use crate::op::{OpEvent, Reach, Rest};
 use crate::wire::Name;
 use crate::{LinkId, PeerId};
@@ -59,6 +60,8 @@ pub(crate) struct Context {
     pub budget: Budget,
     /// Who sends how much to us.
     pub crowd: Crowd,
+    /// Who reaches whom.
+    pub mesh: Mesh,
     /// The memory that operations of all bundles reach.
     pub reach: Reach,
     /// Who has sent all there was, since it was last asked.
@@ -96,9 +99,15 @@ impl Context {
         }
     }
 
+    /// The links that take something, a bit each.
+    pub fn links_up(&self) -> u8 {
+        let there = self.links.iter().flatten();
+        there.fold(0, |bits, link| bits | 1 << link.id.0) & !self.blocked
+    }
+
     /// The first answer whose link takes datagrams now.
     pub fn next_answer(&mut self) -> Option<(LinkId, SocketAddr, Vec<u8>)> {
-        let open = |link: LinkId| self.blocked & (1 << link.0) == 0;
+        let open = |link: LinkId| u16::from(self.blocked) & link.bit() == 0;
         let first = self.answers.iter().position(|(link, ..)| open(*link))?;
         self.answers.remove(first)
     }

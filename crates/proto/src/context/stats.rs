@@ -33,11 +33,16 @@ pub enum Rejection {
     Stale,
     /// A first message of this node's own that came back.
     Reflected,
+    /// Came through other nodes in a way that cannot be: not from the neighbour whose turn it was, or between
+    /// nodes of which this one does not know.
+    Misrouted,
+    /// Was to be relayed, and is not: this node does not reach the next one, relays for nobody, or has relayed as much as it may.
+    NotRelayed,
 }
 
 impl Rejection {
     /// All of them.
-    pub const ALL: [Rejection; 13] = [
+    pub const ALL: [Rejection; 15] = [
         Rejection::Malformed,
         Rejection::UnknownSession,
         Rejection::Forged,
@@ -51,6 +56,8 @@ impl Rejection {
         Rejection::Crossed,
         Rejection::Stale,
         Rejection::Reflected,
+        Rejection::Misrouted,
+        Rejection::NotRelayed,
     ];
 
     /// Its name in `status`.
@@ -69,6 +76,8 @@ impl Rejection {
             Rejection::Crossed => "crossed",
             Rejection::Stale => "stale",
             Rejection::Reflected => "reflected",
+            Rejection::Misrouted => "misrouted",
+            Rejection::NotRelayed => "not_relayed",
         }
     }
 }
@@ -93,6 +102,10 @@ pub struct NodeStats {
     pub datagrams_received: u64,
     /// Events dropped because the driver did not collect them.
     pub events_dropped: u64,
+    /// Datagrams of others that were relayed to their next node.
+    pub relayed: u64,
+    /// Their bytes.
+    pub relayed_bytes: u64,
     /// How often a peer had to do with little memory, since others hold most of what the node has.
     pub memory_short: u64,
 }

@@ -168,6 +168,24 @@ impl Liveness {
         }
     }
 
+    /// Whether the path works is to be seen anew: no silence counts, and no answer.
+    pub fn begin_again(&mut self, now: Time) {
+        let (watch, yields, away) = (self.watch, self.yields, self.away);
+        let mut new = Liveness::new(now);
+        core::mem::swap(&mut new.own, &mut self.own);
+        core::mem::swap(&mut new.peer, &mut self.peer);
+        if new.own.is_down() {
+            new.own
+                .change(now, LinkVerdict::Up, Witness::ProbesAnswered);
+        }
+        *self = Liveness {
+            watch,
+            yields,
+            away,
+            ..new
+        };
+    }
+
     pub fn state(&self) -> PathState {
         if self.own.is_down() || self.peer.is_down() {
             PathState::Down

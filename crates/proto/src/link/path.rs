@@ -347,6 +347,24 @@ impl Path {
         self.liveness.on_link_back(now);
     }
 
+    /// What the path leads through is another one now: nothing known of it holds any more. Numbers go on.
+    pub fn begin_anew(&mut self, now: Time, config: &PathConfig, fates: &mut Vec<(Content, Fate)>) {
+        self.flight.set_link(now, config);
+        self.begin_again(now, fates);
+    }
+
+    /// The path was not used for a while, or will not be: what is in flight is carried elsewhere, and whether it works is
+    /// to be seen anew. Numbers go on.
+    pub fn begin_again(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
+        self.flight.release_all(fates);
+        self.flight.measure_anew(now);
+        self.liveness.begin_again(now);
+        self.acked_occasions = self.flight.occasions(now).0;
+        self.excused = 0;
+        self.announced_up = None;
+        self.events.clear();
+    }
+
     // ---- what is heard ----
 
     /// [`Record::Sent`](crate::wire::Record::Sent) about this path arrived on any path.

@@ -14,7 +14,7 @@ use super::thresholds::{
     ACK_DELAY_MAX, BACK_MAX, BACK_STEP, BOUND_EPOCH, FAR, PROBE_TIMEOUT_MIN,
     PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL, RTT_MIN_EPOCH, TAKEN_BACK_MAX,
 };
-use crate::limits::LINKS_MAX;
+use crate::limits::PATHS_MAX;
 use crate::{LinkId, Time};
 
 /// RTT estimate of one path (RFC 9002, section 5).
@@ -24,7 +24,7 @@ pub struct Rtt {
     variation: Duration,
     latest: Option<Duration>,
     /// Least RTT of the current and of the previous epoch, by the path that the answer came back on, …
-    least: [[Duration; 2]; LINKS_MAX],
+    least: [[Duration; 2]; PATHS_MAX],
     /// … and the least of these: no packet waited longer than its own exceeds this. (On a way that answers were given only
     /// lately all of them may have waited.)
     shortest: Duration,
@@ -47,7 +47,7 @@ pub struct Rtt {
 struct Before {
     /// When it last became longer.
     longer_at: Time,
-    least: [Duration; LINKS_MAX],
+    least: [Duration; PATHS_MAX],
     there: i32,
     base: Duration,
 }
@@ -146,7 +146,7 @@ impl Rtt {
             smoothed: RTT_INITIAL,
             variation: Duration::from_nanos(RTT_INITIAL.as_nanos() as u64 / 2),
             latest: None,
-            least: [[Duration::MAX; 2]; LINKS_MAX],
+            least: [[Duration::MAX; 2]; PATHS_MAX],
             shortest: Duration::MAX,
             there: OneWay {
                 reference_us: None,
@@ -173,7 +173,7 @@ impl Rtt {
             arrived_us,
             via,
         } = trip;
-        let is_first = self.least[via.index() % LINKS_MAX] == [Duration::MAX; 2];
+        let is_first = self.least[via.index() % PATHS_MAX] == [Duration::MAX; 2];
         let at_most = self.is_known().then(|| rtt.saturating_sub(self.shortest));
         let waited = self.sample(now, rtt, via);
         let there = self.there.sample(now, sent, arrived_us, at_most);
@@ -205,7 +205,7 @@ impl Rtt {
             self.there.bound = [i32::MIN; 2];
             self.shortest = rtt;
         }
-        let least = &mut self.least[via.index() % LINKS_MAX];
+        let least = &mut self.least[via.index() % PATHS_MAX];
         least[0] = least[0].min(rtt);
         let least = least[0].min(least[1]);
         self.base = match self.latest {

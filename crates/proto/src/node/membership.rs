@@ -35,6 +35,7 @@ impl Node {
     fn insert_peer(&mut self, now: Time, first_call: Time, name: Name, peer: PeerConfig) -> PeerId {
         let id = self.free_number();
         self.names.insert(peer.name.clone(), id);
+        self.context.mesh.add(now, id, &name);
         let mut absent = Absent::new(now, first_call, id, name, peer, &mut self.context);
         absent.handle_timeout(now, &mut self.context);
         self.peers[id.0 as usize] = Some(Peer::Absent(Box::new(absent)));
@@ -89,7 +90,7 @@ impl Node {
             let Some(peer) = self.peers[index].as_mut() else {
                 continue;
             };
-            if peer.path_mask(&self.context) & links == 0 {
+            if peer.link_mask(&self.context) & links == 0 {
                 continue;
             }
             match peer {
@@ -127,6 +128,7 @@ impl Node {
             Peer::Met(bundle) => (bundle.name, bundle.sessions()),
         };
         self.names.remove(name.as_str());
+        self.context.mesh.remove(now, peer);
         self.guests.remove(&peer);
         for number in sessions.numbers() {
             self.context.sessions.remove(&number);

@@ -4,6 +4,7 @@
 mod admission;
 mod app;
 mod membership;
+mod relaying;
 mod timers;
 mod turns;
 
@@ -19,8 +20,9 @@ use crate::context::{
 use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
+use crate::mesh::Mesh;
 use crate::op::{OpEvent, Reach, Rest};
-use crate::wire::{Header, Kind, Name, Reader};
+use crate::wire::{FEATURE_RELAYS, Header, Kind, Name, Reader};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use admission::Admission;
@@ -71,12 +73,14 @@ impl Peer {
         }
     }
 
-    /// A bit for every path to it.
-    fn path_mask(&self, context: &Context) -> u8 {
-        match self {
+    /// A bit for every link over which there is a path to it.
+    fn link_mask(&self, context: &Context) -> u8 {
+        let paths = match self {
             Peer::Absent(absent) => absent.path_mask(context),
             Peer::Met(bundle) => bundle.path_mask(),
-        }
+        };
+        // Those over links come first.
+        paths as u8
     }
 
     fn has_handshake(&self) -> bool {
@@ -136,6 +140,7 @@ impl Node {
         }
         let identity = Identity::new(name, config.private, config.public)?;
         let mut random = Random::from_seed(seed);
+        let mesh = Mesh::new(config.features & FEATURE_RELAYS != 0, config.relay, &name);
         let cookies = CookieJar::new(&mut random, now);
         let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
         Ok(Node {
@@ -155,6 +160,7 @@ impl Node {
                 events_waiting: VecDeque::new(),
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
+                mesh,
                 ran_out: RanOut::default(),
                 content_arrived: false,
                 reach: Reach::default(),
@@ -232,6 +238,7 @@ impl Node {
         taken?;
         self.turns.note_arrival(peer);
         self.touch(peer);
+        self.tend_mesh(now);
         Ok(())
     }
 
@@ -251,6 +258,8 @@ impl Node {
             }
             self.touch(peer);
         }
+        self.on_mesh_timeout(now);
+        self.tend_mesh(now);
     }
 
     /// The kernel says that `link` is up or down. Nothing is produced for a link
@@ -304,27 +313,36 @@ impl Node {
     /// The next datagrams to send, written to `buffer` (of at least 65,535
     /// bytes); `None` when there is nothing to send now.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut [u8]) -> Option<Transmit> {
-        if let Some((link, to, datagram)) = self.context.next_answer() {
+        while let Some((link, to, datagram)) = self.context.next_answer() {
             let bytes = datagram.len();
             buffer[..bytes].copy_from_slice(&datagram);
-            return Some(Transmit {
+            let transmit = Transmit {
                 link,
                 to,
                 bytes,
                 segment_bytes: bytes,
                 peer_was_heard: false,
-            });
+            };
+            if !link.is_relayed() {
+                return Some(transmit);
+            }
+            self.send_relayed(now, &transmit, &buffer[..bytes]);
         }
         while let Some(peer) = self.turns.first_ready() {
             let transmit = match self.peers[peer.0 as usize].as_mut() {
                 Some(Peer::Met(bundle)) => bundle.poll_transmit(now, buffer, &mut self.context),
-                Some(Peer::Absent(absent)) => absent.poll_transmit(buffer, &self.context),
+                Some(Peer::Absent(absent)) => absent.poll_transmit(now, buffer, &self.context),
                 None => None,
             };
             self.note_closed(peer);
             if let Some(transmit) = transmit {
-                self.turns.on_sent(transmit.link);
-                return Some(transmit);
+                if !transmit.link.is_relayed() {
+                    self.turns.on_sent(transmit.link);
+                    return Some(transmit);
+                }
+                self.turns.on_relayed();
+                self.send_relayed(now, &transmit, &buffer[..transmit.bytes]);
+                continue;
             }
             self.turns.on_nothing();
         }
@@ -337,7 +355,7 @@ impl Node {
         if closed != 0
             && let Some(there) = &self.peers[peer.0 as usize]
         {
-            let paths = there.path_mask(&self.context);
+            let paths = there.link_mask(&self.context);
             self.turns.wait_for(peer, closed & paths);
         }
     }
@@ -386,7 +404,8 @@ impl Node {
     /// When [`Node::handle_timeout`] wants to be called, if nothing else happens before.
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.refresh();
-        self.turns.first_timeout()
+        let mesh = self.context.mesh.next_timeout();
+        self.turns.first_timeout().into_iter().chain(mesh).min()
     }
 
     /// The name of a peer.
@@ -470,6 +489,7 @@ impl Node {
         answers
             + events
             + self.context.crowd.memory_bytes()
+            + self.context.mesh.memory_bytes()
             + self.turns.memory_bytes()
             + self.peers.capacity() * size_of::<Option<Peer>>()
             + self
@@ -494,7 +514,7 @@ impl Node {
     fn for_each_met_on(&mut self, link: LinkId, mut act: impl FnMut(&mut Bundle, &mut Context)) {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if let Some(bundle) = peer.as_mut().and_then(Peer::met_mut)
-                && bundle.path_mask() & (1 << link.0) != 0
+                && bundle.path_mask() & link.bit() != 0
             {
                 act(bundle, &mut self.context);
                 self.turns.touch(PeerId(index as u32));

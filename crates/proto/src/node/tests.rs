@@ -15,6 +15,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::*;
+use crate::RelayConfig;
 use crate::bundle::PeerState;
 use crate::context::*;
 use crate::op::{OpError, OpEvent, OpLimits, Policy};
@@ -59,6 +60,7 @@ fn config(node: usize, key: u8, wire: WireMode) -> NodeConfig {
         links: vec![link(0), link(1)],
         op_limits: OpLimits::default(),
         features: 0,
+        relay: RelayConfig::default(),
         guests: None,
     }
 }

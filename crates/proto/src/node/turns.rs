@@ -79,6 +79,14 @@ impl Turns {
         }
     }
 
+    /// The first one sent something through another peer: the next one has its turn.
+    pub fn on_relayed(&mut self) {
+        if let Some(peer) = self.ready.pop_front() {
+            self.ready.push_back(peer);
+            self.mark_stale(peer);
+        }
+    }
+
     /// The first one has nothing to send now.
     pub fn on_nothing(&mut self) {
         if let Some(peer) = self.ready.pop_front() {

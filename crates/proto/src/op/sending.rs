@@ -396,7 +396,9 @@ impl Ops {
             | Content::StreamStop { .. }
             | Content::StreamWindow { .. }
             | Content::BundleWindow
-            | Content::MessageWindow => {}
+            | Content::MessageWindow
+            | Content::Relayed
+            | Content::Reach { .. } => {}
         }
     }
 

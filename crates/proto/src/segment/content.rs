@@ -74,6 +74,13 @@ pub enum Content {
     BundleWindow,
     /// The newest window of the bundle's messages must arrive.
     MessageWindow,
+    /// Datagrams of others: whether they arrive is their ends' business.
+    Relayed,
+    /// The peer must know whom a node reaches.
+    Reach {
+        /// The node's number here.
+        node: u32,
+    },
 }
 
 impl Content {

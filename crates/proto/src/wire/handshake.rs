@@ -9,6 +9,8 @@ pub const VERSION: u16 = 2;
 
 /// Memory operations: one of the [`Hello::features`].
 pub const FEATURE_MEMORY: u64 = 1 << 0;
+/// Paths through other nodes: one of the [`Hello::features`].
+pub const FEATURE_RELAYS: u64 = 1 << 1;
 
 /// Length of [`HandshakeHeader`].
 pub const HANDSHAKE_HEADER_BYTES: usize = 8;

@@ -8,6 +8,7 @@ mod memory;
 mod name;
 mod reader;
 mod record;
+mod relay;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -18,9 +19,9 @@ pub use codec::{
 };
 pub use handshake::{
     COOKIE_BYTES, COOKIE_DATAGRAM_BYTES, CookieParts, EXTENSION_BYTES_MAX, FEATURE_MEMORY,
-    HANDSHAKE_HEADER_BYTES, HELLO_BYTES, HandshakeHeader, Hello, INIT_BYTES, INIT_NOISE_BYTES,
-    InitParts, MAC_BYTES, PUBLIC_KEY_BYTES, Proof, RESPONSE_BYTES, RESPONSE_NOISE_BYTES,
-    ResponseParts, VERSION, VERSION_ANSWER_BYTES, WireMode,
+    FEATURE_RELAYS, HANDSHAKE_HEADER_BYTES, HELLO_BYTES, HandshakeHeader, Hello, INIT_BYTES,
+    INIT_NOISE_BYTES, InitParts, MAC_BYTES, PUBLIC_KEY_BYTES, Proof, RESPONSE_BYTES,
+    RESPONSE_NOISE_BYTES, ResponseParts, VERSION, VERSION_ANSWER_BYTES, WireMode,
 };
 pub use header::{HEADER_BYTES, Header, Kind, PATH_OFFSET, SESSION_OFFSET};
 pub use memory::{
@@ -32,5 +33,9 @@ pub use reader::{Reader, WireError};
 pub use record::{
     ACK_WORDS_MAX, Ack, LinkVerdict, Record, Records, StreamSegment, UnitClass, UnitSegment,
     Witness,
+};
+pub use relay::{
+    NodeId, REACH_NODES_MAX, Reach, RefusedWhy, RelayRecord, STEPS_MAX, Steps, advance,
+    relayed_data, relayed_header_bytes, write_relayed,
 };
 pub use writer::Writer;

@@ -192,6 +192,7 @@ mod tests {
             public: None,
             features: 0,
             paths: paths.iter().enumerate().map(path).collect(),
+            relayed: Vec::new(),
             op: Default::default(),
             memory_bytes: 0,
         }

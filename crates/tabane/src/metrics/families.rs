@@ -79,6 +79,8 @@ pub(super) const DROP_REASONS: &[&str] = &[
     "flood",
     "forged",
     "malformed",
+    "misrouted",
+    "not_relayed",
     "reflected",
     "refused",
     "replayed",

@@ -1,0 +1,421 @@
+//! Paths through other nodes, and what is relayed to the peer for others.
+//!
+//! A path through other nodes is a [`Path`](crate::link::Path) as any other, whose address stands for a way. It is used only
+//! while no path over a link works; else it rests: it answers, and asks nothing.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use super::{Bundle, BundlePath, RelayedStatus};
+use crate::context::Context;
+use crate::limits::{
+    DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_RELAYED, LINKS_MAX, RELAYED_MAX, RELAYS_MAX,
+};
+use crate::link::{Path, PathConfig, PathState};
+use crate::mesh::{RelayQueue, Way};
+use crate::segment::Content;
+use crate::wire::{
+    FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, NodeId, RelayRecord, Writer, relayed_header_bytes,
+};
+use crate::{LinkId, PeerId, Time};
+
+/// A bit for every path through other nodes.
+pub(super) const RELAYED: u16 = ((1 << RELAYED_MAX) - 1) << LINKS_MAX;
+/// Paths through others rest when one over a link has worked for so long: a link that came back may fail again.
+const REST_AFTER: Duration = Duration::from_secs(2);
+/// Links that were never heard of have so long to show that they work before others are asked to relay.
+const LINKS_FIRST: Duration = Duration::from_millis(50);
+/// While ways are in use, better ones are looked for so often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A way on which nothing was answered for so long is left for another one …
+const WAY_PATIENCE: Duration = Duration::from_millis(300);
+/// … by the end whose name sorts last only after this: it takes over what the other one does.
+const WAY_PATIENCE_FOLLOWER: Duration = Duration::from_millis(900);
+/// Its relays are not used for so long, if there are others.
+const AVOID_FOR: Duration = Duration::from_secs(5);
+/// So many of them are remembered.
+const AVOIDED_MAX: usize = 8;
+/// A neighbour is told at most so often that something of its was not relayed.
+const REFUSE_EVERY: Duration = Duration::from_millis(5);
+/// What a neighbour's links are thought to carry before that is known, in bytes per second.
+const RATE_UNKNOWN: f64 = 12.5e6;
+/// Behind the records of a packet: a tag.
+const TRAILER_BYTES_MAX: usize = 16;
+/// Plain Ethernet, under IPv4.
+const DATAGRAM_BYTES_USUAL: usize = 1472;
+
+/// Paths through others, and what goes to the peer for others.
+#[derive(Default)]
+pub(super) struct Relays {
+    /// The paths through others are used.
+    in_use: bool,
+    /// Since when a path over a link works again.
+    direct_since: Option<Time>,
+    /// When the way of each path was chosen.
+    chosen_at: [Time; RELAYED_MAX],
+    avoided: Vec<(PeerId, Time)>,
+    /// What the peer is to relay, or gets from others.
+    pub queue: RelayQueue,
+    /// Nodes of which the peer is to be told whom they reach; `None` for this one.
+    pub owed: Vec<Option<PeerId>>,
+    refused_at: Option<Time>,
+    /// To be said to the peer: a record.
+    refusal: Option<RelayRecord<'static>>,
+}
+
+const _: () = {
+    let around = HEADER_BYTES + TRAILER_BYTES_MAX + relayed_header_bytes(RELAYS_MAX);
+    assert!(DATAGRAM_BYTES_RELAYED + around <= DATAGRAM_BYTES_MIN);
+    // A handshake goes by relays, too.
+    assert!(INIT_BYTES <= DATAGRAM_BYTES_RELAYED);
+};
+
+/// Of this node itself, in [`Content::Reach`].
+const THIS_NODE: u32 = u32::MAX;
+
+/// [`Content::Reach`]'s number for a node.
+pub(super) fn number_of(node: Option<PeerId>) -> u32 {
+    node.map_or(THIS_NODE, |peer| peer.0)
+}
+
+/// The paths through others.
+fn slots() -> impl Iterator<Item = LinkId> {
+    (LINKS_MAX..LINKS_MAX + RELAYED_MAX).map(|id| LinkId(id as u8))
+}
+
+/// What the path of a way is told at its beginning.
+pub(super) fn config(way: SocketAddr, receive_buffer_bytes: u32, context: &Context) -> PathConfig {
+    let relays = Way::of(way).map(|way| way.relays).unwrap_or_default();
+    let near = relays
+        .first()
+        .and_then(|first| context.mesh.near_bytes(*first));
+    let outer = near.unwrap_or(0).max(DATAGRAM_BYTES_USUAL);
+    let around = HEADER_BYTES + TRAILER_BYTES_MAX + relayed_header_bytes(relays.len());
+    PathConfig {
+        receive_buffer_bytes: u64::from(receive_buffer_bytes),
+        datagram_bytes_min: DATAGRAM_BYTES_RELAYED,
+        datagram_bytes_max: outer - around,
+    }
+}
+
+impl Bundle {
+    /// Paths (a bit each) that are not used now: their link takes nothing, or they rest.
+    pub(super) fn closed(&self, blocked: u8) -> u16 {
+        let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+        u16::from(blocked) | if in_use { 0 } else { RELAYED }
+    }
+
+    pub(super) fn direct(&self) -> impl Iterator<Item = &Path> {
+        let all = self.paths.iter().filter(|(id, _)| !id.is_relayed());
+        all.map(|(_, p)| &p.path)
+    }
+
+    pub(super) fn relays_mut(&mut self) -> &mut Relays {
+        self.relays.get_or_insert_default()
+    }
+
+    /// Uses or rests the paths through others, as those over links work or not.
+    pub(super) fn tend_relays(&mut self, now: Time, context: &mut Context) {
+        self.tell_near(now, context);
+        if self.direct().any(Path::carries) {
+            self.lost_links = false;
+            self.ways_at = Time::NEVER;
+            let Some(relays) = self.relays.as_mut().filter(|relays| relays.in_use) else {
+                return;
+            };
+            let rest_at = *relays.direct_since.get_or_insert(now) + REST_AFTER;
+            match now >= rest_at {
+                true => self.rest(now),
+                false => self.ways_at = rest_at,
+            }
+            return;
+        }
+        if let Some(relays) = &mut self.relays {
+            relays.direct_since = None;
+        }
+        if !core::mem::replace(&mut self.lost_links, true) {
+            self.ways_at = self.ways_wanted_at(now);
+        }
+        if now >= self.ways_at {
+            self.look_for_ways(now, context);
+            let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+            self.ways_at = if in_use {
+                now + LOOK_EVERY
+            } else {
+                Time::NEVER
+            };
+        }
+    }
+
+    /// When others are to be asked to relay, if no path over a link works by then.
+    fn ways_wanted_at(&self, now: Time) -> Time {
+        let began = self.sessions.current.as_ref().map(|s| s.since);
+        let untested = |path: &Path| path.state() == PathState::Untested;
+        match began.filter(|_| self.direct().all(untested)) {
+            Some(began) => began + LINKS_FIRST,
+            None => now,
+        }
+    }
+
+    /// Who reaches whom has changed: there may be a way now. Whether one is wanted.
+    pub fn seek_ways(&mut self, now: Time, context: &mut Context) -> bool {
+        if self.lost_links {
+            self.ways_at = self.ways_wanted_at(now);
+            self.tend_relays(now, context);
+        }
+        self.lost_links
+    }
+
+    /// Tells the node whether a link to the peer works.
+    fn tell_near(&mut self, now: Time, context: &mut Context) {
+        let relays = self.features() & FEATURE_RELAYS != 0;
+        let bytes = |path: &Path| match path.state() {
+            PathState::Up => Some(path.flight().mtu_bytes()),
+            // It may have failed, or not.
+            PathState::Suspect => Some(0),
+            PathState::Untested | PathState::Down => None,
+        };
+        let near = self.direct().filter_map(bytes).max().filter(|_| relays);
+        if near != self.near {
+            self.near = near;
+            context.mesh.set_near(now, self.peer, near);
+        }
+    }
+
+    /// Gives each path through others that does not work a way, if there is one.
+    fn look_for_ways(&mut self, now: Time, context: &Context) {
+        let peer = self.peer;
+        self.leave_ways_in_vain(now);
+        let relays = self.relays.as_ref();
+        let in_use = relays.is_some_and(|relays| relays.in_use);
+        let mut avoid: Vec<PeerId> = relays.map_or(Vec::new(), |relays| {
+            relays.avoided.iter().map(|(peer, _)| *peer).collect()
+        });
+        let works = |p: &BundlePath| in_use && p.path.carries();
+        let working: Vec<SocketAddr> = slots()
+            .filter_map(|id| self.paths.get(id).filter(|p| works(p)).map(|p| p.remote))
+            .collect();
+        let mut ways = Vec::new();
+        for way in working.iter().filter_map(|address| Way::of(*address)) {
+            avoid.extend(&way.relays);
+        }
+        ways.extend(context.mesh.addresses(now, peer, &avoid));
+        if ways.is_empty() && working.is_empty() {
+            ways.extend(context.mesh.addresses(now, peer, &[]));
+        }
+        if ways.is_empty() && working.is_empty() {
+            if in_use {
+                self.rest(now);
+            }
+            return;
+        }
+        if !in_use {
+            self.wake(now);
+        }
+        let fixed: Vec<LinkId> = slots()
+            .filter(|id| {
+                let p = self.paths.get(*id);
+                p.is_some_and(|p| in_use && p.path.carries() || ways.contains(&p.remote))
+            })
+            .collect();
+        let current = |id: &LinkId| self.paths.get(*id).map(|p| p.remote);
+        let taken: Vec<SocketAddr> = fixed.iter().filter_map(current).collect();
+        ways.retain(|way| !taken.contains(way));
+        for (id, way) in slots().filter(|id| !fixed.contains(id)).zip(ways) {
+            self.set_way(now, id, way, context);
+        }
+    }
+
+    /// Ways on which nothing is answered are avoided from now on.
+    fn leave_ways_in_vain(&mut self, now: Time) {
+        let patience = match self.yields {
+            true => WAY_PATIENCE_FOLLOWER,
+            false => WAY_PATIENCE,
+        };
+        let Some(relays) = self.relays.as_mut() else {
+            return;
+        };
+        relays.avoided.retain(|(_, until)| now < *until);
+        for (id, chosen_at) in slots().zip(relays.chosen_at) {
+            let in_vain =
+                |p: &BundlePath| matches!(p.path.state(), PathState::Untested | PathState::Down);
+            let silent = |p: &&BundlePath| in_vain(p) && now >= chosen_at + patience;
+            let Some(p) = self.paths.get(id).filter(|p| relays.in_use && silent(p)) else {
+                continue;
+            };
+            let passed = Way::of(p.remote).map(|way| way.relays);
+            for relay in passed.into_iter().flatten() {
+                relays.avoided.truncate(AVOIDED_MAX - 1);
+                relays.avoided.push((relay, now + AVOID_FOR));
+            }
+        }
+    }
+
+    fn set_way(&mut self, now: Time, id: LinkId, way: SocketAddr, context: &Context) {
+        let config = config(way, self.peer_buffer_bytes, context);
+        if let Some(p) = self.paths.get_mut(id) {
+            p.remote = way;
+            p.candidate = None;
+            p.path.begin_anew(now, &config, &mut self.fates);
+        } else {
+            let mut path = Path::new(id, now, &config);
+            path.watch(self.watch);
+            path.set_yields(self.yields);
+            self.paths.put(id, Box::new(BundlePath::new(path, way)));
+        }
+        self.deliver_fates(now);
+        self.relays_mut().chosen_at[id.index() - LINKS_MAX] = now;
+    }
+
+    fn wake(&mut self, now: Time) {
+        let relays = self.relays_mut();
+        relays.in_use = true;
+        relays.chosen_at = [now; RELAYED_MAX];
+        self.begin_relayed_anew(now);
+    }
+
+    fn rest(&mut self, now: Time) {
+        let relays = self.relays_mut();
+        relays.in_use = false;
+        relays.direct_since = None;
+        self.ways_at = Time::NEVER;
+        self.begin_relayed_anew(now);
+    }
+
+    fn begin_relayed_anew(&mut self, now: Time) {
+        for id in slots() {
+            if let Some(p) = self.paths.get_mut(id) {
+                p.unsent_answer = None;
+                p.path.begin_again(now, &mut self.fates);
+            }
+        }
+        self.deliver_fates(now);
+    }
+
+    /// A datagram of the peer's came on path `id` by `way`.
+    pub fn meet_relayed(&mut self, now: Time, id: LinkId, way: SocketAddr, context: &Context) {
+        let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+        match self.paths.get_mut(id) {
+            None => self.set_way(now, id, way, context),
+            // Nothing is sent there but answers.
+            Some(p) if !in_use => p.remote = way,
+            Some(_) => {}
+        }
+        // If the peer cannot be answered over a link, there is no need to wait for one.
+        if !in_use && !self.direct().any(Path::carries) {
+            self.lost_links = true;
+            self.ways_at = now;
+        }
+    }
+
+    /// Whether a path follows the peer to another way: the end whose name sorts first chooses.
+    pub(super) fn follows(&self, id: LinkId) -> bool {
+        !id.is_relayed() || self.yields
+    }
+
+    pub(super) fn relayed_status(&self) -> Vec<RelayedStatus> {
+        let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+        let used = self
+            .paths
+            .iter()
+            .filter(|(id, _)| in_use && id.is_relayed());
+        let status = |(_, p): (LinkId, &BundlePath)| RelayedStatus {
+            relays: Way::of(p.remote).map_or(Vec::new(), |way| way.relays.to_vec()),
+            state: p.path.state(),
+            since: p.path.since(),
+            stats: p.path.stats(),
+        };
+        used.map(status).collect()
+    }
+
+    // ---- for others ----
+
+    /// Something is to be relayed to the peer, which `from` sent.
+    pub fn relay(&mut self, now: Time, from: NodeId, data: Vec<u8>) {
+        let works = self.direct().filter(|path| path.carries());
+        let rate = works.map(|path| path.flight().rate()).sum::<f64>();
+        let rate = rate.max(RATE_UNKNOWN);
+        self.relays_mut().queue.push(now, from, data, rate);
+    }
+
+    /// The peer is to be told whom a node reaches: this one, if none is named.
+    pub fn owe(&mut self, node: Option<PeerId>) {
+        let owed = &mut self.relays_mut().owed;
+        if !owed.contains(&node) {
+            owed.push(node);
+        }
+    }
+
+    /// Something that came from the peer is not relayed: it is told so, unless it was just now.
+    pub fn refuse(&mut self, now: Time, refusal: RelayRecord<'static>) {
+        let relays = self.relays_mut();
+        if relays
+            .refused_at
+            .is_none_or(|at| now.since(at) >= REFUSE_EVERY)
+        {
+            relays.refused_at = Some(now);
+            relays.refusal = Some(refusal);
+        }
+    }
+
+    /// Whether something waits for the peer that is of others.
+    pub(super) fn has_relayed(&self) -> bool {
+        let waits = |relays: &Relays| !relays.queue.is_empty() || !relays.owed.is_empty();
+        self.relays.as_deref().is_some_and(waits)
+    }
+
+    /// Fills a packet with what is relayed. Whether more of it waits.
+    pub(super) fn write_relayed(&mut self, now: Time, w: &mut Writer<'_>) -> bool {
+        let Some(relays) = &mut self.relays else {
+            return false;
+        };
+        let before = w.len();
+        while relays.queue.write_next(now, w.len() == HEADER_BYTES, w) {}
+        if w.len() > before {
+            self.contents.push(Content::Relayed);
+        }
+        !relays.queue.is_empty()
+    }
+
+    /// The record that says that something was not relayed, if one is to be sent.
+    pub(super) fn take_refusal(&mut self) -> Option<RelayRecord<'static>> {
+        self.relays.as_mut()?.refusal.take()
+    }
+
+    /// Writes whom nodes reach, as far as the peer is to be told and it fits.
+    pub(super) fn write_owed(&mut self, context: &Context, w: &mut Writer<'_>) {
+        let Some(relays) = &mut self.relays else {
+            return;
+        };
+        while let Some(&node) = relays.owed.last() {
+            let own = || context.mesh.own(context.links_up());
+            let known = match node {
+                None => own(),
+                Some(node) => context.mesh.reach(node).cloned(),
+            };
+            if let Some(reach) = known {
+                if reach.encoded_len() > w.room() {
+                    return;
+                }
+                reach.write(w);
+                let node = number_of(node);
+                self.contents.push(Content::Reach { node });
+            }
+            relays.owed.pop();
+        }
+    }
+
+    /// A record that says whom a node reaches did not arrive.
+    pub(super) fn on_reach_lost(&mut self, node: u32) {
+        self.owe((node != THIS_NODE).then_some(PeerId(node)));
+    }
+
+    /// Bytes of memory held for relays.
+    pub(super) fn relays_bytes(&self) -> usize {
+        self.relays.as_ref().map_or(0, |relays| {
+            let owed = relays.owed.capacity() * size_of::<Option<PeerId>>();
+            let avoided = relays.avoided.capacity() * size_of::<(PeerId, Time)>();
+            size_of::<Relays>() + owed + avoided + relays.queue.memory_bytes()
+        })
+    }
+}

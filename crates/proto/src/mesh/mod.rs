@@ -1,0 +1,664 @@
+//! Who reaches whom, and the ways through other nodes that follow from it (`docs/protocol.md`, 7.13 and 9.9).
+//!
+//! Each node says whom it reaches over a link of its own ([`Reach`]). Whoever has no link in common with a peer that works
+//! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
+//! and a relay keeps nothing but a short queue.
+
+mod queue;
+mod way;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use smallvec::SmallVec;
+
+use crate::limits::{RELAYED_MAX, RELAYS_MAX};
+use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps};
+use crate::{PeerId, Time};
+
+pub(crate) use queue::RelayQueue;
+pub(crate) use way::{RelayList, Way};
+
+/// What changed is told after so long: more may change just then.
+const TELL_AFTER: Duration = Duration::from_millis(5);
+/// It is not told again for this long …
+const TELL_EVERY: Duration = Duration::from_millis(100);
+/// … and for so much longer for each node there is: whoever hears it may be any of them.
+const TELL_EVERY_NODE: Duration = Duration::from_millis(2);
+/// Ways are looked for anew so long after something changed …
+const LOOK_AFTER: Duration = Duration::from_millis(2);
+/// … and not again for so long for each node there is: to look takes that much work.
+const LOOK_EVERY_NODE: Duration = Duration::from_micros(50);
+/// A node that did not relay to another one is not asked to for this long.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// So many of these are remembered.
+const REFUSALS_MAX: usize = 32;
+/// What may be relayed but is not is saved up for this long, or until it is this many bytes.
+const ALLOWANCE_SAVED: Duration = Duration::from_millis(5);
+const ALLOWANCE_LEAST: f64 = 64.0 * 1024.0;
+/// Datagrams to be relayed, or that were, that wait for the node to look at them.
+const ARRIVED_MAX: usize = 1024;
+
+/// What is known of another node.
+#[derive(Debug)]
+struct Known {
+    id: NodeId,
+    /// The largest datagram to it over a link that works now, if there is one; 0 if all are in doubt.
+    near: Option<usize>,
+    reach: Option<Reach>,
+}
+
+/// What a node is told of relays at its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RelayConfig {
+    /// Whether it relays what others send to others. It may use others as relays either way.
+    pub forwards: bool,
+    /// How much it relays for others at most, in Mb/s; without, what its links carry.
+    pub mbps_max: Option<u32>,
+}
+
+impl Default for RelayConfig {
+    fn default() -> RelayConfig {
+        RelayConfig {
+            forwards: true,
+            mbps_max: None,
+        }
+    }
+}
+
+/// What a node knows of who reaches whom.
+#[derive(Debug)]
+pub(crate) struct Mesh {
+    is_on: bool,
+    config: RelayConfig,
+    me: NodeId,
+    version: u64,
+    nodes: BTreeMap<PeerId, Known>,
+    ids: BTreeMap<NodeId, PeerId>,
+    /// Until then a node is not asked to relay to another one, for it refused.
+    refusals: VecDeque<(PeerId, PeerId, Time)>,
+    allowance: Allowance,
+    /// When it is to be told whom this node reaches, and was told last.
+    tell_at: Option<Time>,
+    told_at: Option<Time>,
+    /// When ways are to be looked for.
+    look_at: Option<Time>,
+    looked_at: Time,
+    /// Neighbours that are to be told all that they may not know.
+    pub risen: Vec<PeerId>,
+    /// Nodes of which there is news, and who told it.
+    pub news: Vec<(PeerId, PeerId)>,
+    /// Records of relays that came, and from whom.
+    pub arrived: VecDeque<(PeerId, u8, Vec<u8>)>,
+}
+
+/// What may be relayed for others.
+#[derive(Debug, Default)]
+struct Allowance {
+    bytes: f64,
+    at: Time,
+}
+
+impl Mesh {
+    pub fn new(is_on: bool, config: RelayConfig, name: &Name) -> Mesh {
+        Mesh {
+            is_on,
+            config,
+            me: id_of(name),
+            version: 0,
+            nodes: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            refusals: VecDeque::new(),
+            allowance: Allowance::default(),
+            tell_at: None,
+            told_at: None,
+            look_at: None,
+            looked_at: Time::ZERO,
+            risen: Vec::new(),
+            news: Vec::new(),
+            arrived: VecDeque::new(),
+        }
+    }
+
+    /// There is another node.
+    pub fn add(&mut self, now: Time, peer: PeerId, name: &Name) {
+        if !self.is_on {
+            return;
+        }
+        let id = id_of(name);
+        self.ids.insert(id, peer);
+        let known = Known {
+            id,
+            near: None,
+            reach: None,
+        };
+        self.nodes.insert(peer, known);
+        self.tell_soon(now);
+    }
+
+    /// It is no more.
+    pub fn remove(&mut self, now: Time, peer: PeerId) {
+        if let Some(known) = self.nodes.remove(&peer) {
+            self.ids.remove(&known.id);
+            self.tell_soon(now);
+            self.look_soon(now);
+        }
+    }
+
+    pub const fn me(&self) -> NodeId {
+        self.me
+    }
+
+    pub fn id(&self, peer: PeerId) -> Option<NodeId> {
+        self.nodes.get(&peer).map(|known| known.id)
+    }
+
+    pub fn peer(&self, id: NodeId) -> Option<PeerId> {
+        self.ids.get(&id).copied()
+    }
+
+    /// Whether there is anybody who could be between two others.
+    fn is_of_use(&self) -> bool {
+        self.nodes.len() >= 2
+    }
+
+    // ---- whom this node reaches ----
+
+    /// A link of `peer`'s and ours works and carries datagrams of this size (0: it is in doubt), or none does.
+    pub fn set_near(&mut self, now: Time, peer: PeerId, near: Option<usize>) {
+        let Some(known) = self.nodes.get_mut(&peer) else {
+            return;
+        };
+        let before = core::mem::replace(&mut known.near, near);
+        let carries = |near: Option<usize>| near.is_some_and(|bytes| bytes > 0);
+        if carries(before) != carries(near) {
+            self.look_soon(now);
+        }
+        if before.is_some() == near.is_some() {
+            return;
+        }
+        if near.is_some() {
+            self.risen.push(peer);
+        }
+        self.tell_soon(now);
+        self.look_soon(now);
+    }
+
+    /// The largest datagram to a neighbour.
+    pub fn near_bytes(&self, peer: PeerId) -> Option<usize> {
+        self.nodes.get(&peer)?.near
+    }
+
+    pub fn neighbours(&self) -> impl Iterator<Item = PeerId> {
+        let near = self.nodes.iter().filter(|(_, known)| known.near.is_some());
+        near.map(|(peer, _)| *peer)
+    }
+
+    fn tell_soon(&mut self, now: Time) {
+        if self.is_of_use() {
+            let pause = TELL_EVERY + TELL_EVERY_NODE * self.nodes.len() as u32;
+            let again = self.told_at.map_or(Time::ZERO, |at| at + pause);
+            let at = again.max(now + TELL_AFTER);
+            self.tell_at = Some(self.tell_at.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    fn look_soon(&mut self, now: Time) {
+        let pause = LOOK_EVERY_NODE * self.nodes.len() as u32;
+        let at = (self.looked_at + pause).max(now + LOOK_AFTER);
+        self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Whether it is to be told now whom this node reaches: that is a new version then.
+    pub fn takes_tell(&mut self, now: Time) -> bool {
+        let is_due = self.tell_at.take_if(|at| *at <= now).is_some();
+        if is_due {
+            self.told_at = Some(now);
+            self.version += 1;
+        }
+        is_due
+    }
+
+    /// Whether ways are to be looked for now.
+    pub fn takes_look(&mut self, now: Time) -> bool {
+        let is_due = self.look_at.take_if(|at| *at <= now).is_some();
+        if is_due {
+            self.looked_at = now;
+        }
+        is_due
+    }
+
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.tell_at.into_iter().chain(self.look_at).min()
+    }
+
+    /// Whom this node reaches; `links`: those of it that are up, a bit each. Nobody was told anything before the first
+    /// version.
+    pub fn own(&self, links: u8) -> Option<Reach> {
+        if self.version == 0 {
+            return None;
+        }
+        let ids = |near: bool| {
+            let of = self
+                .nodes
+                .values()
+                .filter(move |k| k.near.is_some() == near);
+            let mut ids: Vec<NodeId> = of.map(|known| known.id).collect();
+            ids.sort_unstable();
+            ids
+        };
+        let (mut near, far) = (ids(true), ids(false));
+        let all_but = far.len() < near.len() && far.len() <= REACH_NODES_MAX;
+        // Who is left out is reached by fewer ways than there are.
+        near.truncate(REACH_NODES_MAX);
+        Some(Reach {
+            node: self.me,
+            version: self.version,
+            links,
+            unwilling: !self.config.forwards,
+            all_but,
+            nodes: if all_but { far } else { near }.into(),
+        })
+    }
+
+    // ---- whom others reach ----
+
+    /// What is known of a node.
+    pub fn reach(&self, peer: PeerId) -> Option<&Reach> {
+        self.nodes.get(&peer)?.reach.as_ref()
+    }
+
+    /// Whether `neighbour` is to be told what is known of `node`: not itself, nor who hears it from that.
+    pub fn is_news_to(&self, neighbour: PeerId, node: PeerId) -> bool {
+        let (Some(reach), Some(id)) = (self.reach(node), self.id(neighbour)) else {
+            return false;
+        };
+        neighbour != node && !reach.reaches(id)
+    }
+
+    /// Nodes of which `neighbour`, which has just come, may not know.
+    pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = PeerId> {
+        let nodes = self.nodes.keys().copied();
+        nodes.filter(move |node| self.is_news_to(neighbour, *node))
+    }
+
+    /// `from` says whom a node reaches. Whether it knows less than is known here.
+    pub fn on_reach(&mut self, now: Time, from: PeerId, reach: Reach) -> bool {
+        if reach.node == self.me {
+            // What this node said before it restarted.
+            if reach.version >= self.version {
+                self.version = reach.version;
+                self.tell_soon(now);
+            }
+            return false;
+        }
+        let Some(&node) = self.ids.get(&reach.node) else {
+            return false;
+        };
+        let Some(known) = self.nodes.get_mut(&node) else {
+            return false;
+        };
+        if let Some(before) = &known.reach
+            && reach.version <= before.version
+        {
+            // Of one version there may be two, if the node restarted: it is told so, and tells a third one.
+            let is_older = reach.version < before.version;
+            return is_older || from == node && reach != *before;
+        }
+        known.reach = Some(reach);
+        self.news.push((node, from));
+        self.look_soon(now);
+        false
+    }
+
+    // ---- ways ----
+
+    /// `by` did not relay to `next`.
+    pub fn on_refused(&mut self, now: Time, by: NodeId, next: NodeId) {
+        let (Some(by), Some(next)) = (self.peer(by), self.peer(next)) else {
+            return;
+        };
+        if self.refusals.len() == REFUSALS_MAX {
+            self.refusals.pop_front();
+        }
+        self.refusals.push_back((by, next, now + REFUSED_FOR));
+        self.look_soon(now);
+    }
+
+    fn refuses(&self, now: Time, by: PeerId, next: PeerId) -> bool {
+        let is_one =
+            |(b, n, until): &(PeerId, PeerId, Time)| (*b, *n) == (by, next) && now < *until;
+        self.refusals.iter().any(is_one)
+    }
+
+    /// Whether `by` relays to `next`, as both say.
+    fn relays(&self, now: Time, by: PeerId, next: PeerId) -> bool {
+        let (Some(by_known), Some(next_known)) = (self.nodes.get(&by), self.nodes.get(&next))
+        else {
+            return false;
+        };
+        let says = |reach: &Reach| !reach.unwilling && reach.reaches(next_known.id);
+        let denies = |reach: &Reach| !reach.reaches(by_known.id);
+        by_known.reach.as_ref().is_some_and(says)
+            && !next_known.reach.as_ref().is_some_and(denies)
+            && !self.refuses(now, by, next)
+    }
+
+    /// Ways to a node, without those over `avoid`: the shortest, then the shortest that shares no relay with it.
+    pub fn ways(&self, now: Time, to: PeerId, avoid: &[PeerId]) -> SmallVec<[Way; RELAYED_MAX]> {
+        let mut ways = SmallVec::new();
+        let mut avoid: Vec<PeerId> = avoid.to_vec();
+        while ways.len() < RELAYED_MAX
+            && let Some(relays) = self.shortest(now, to, &avoid)
+        {
+            avoid.extend(&relays);
+            ways.push(Way { to, relays });
+        }
+        ways
+    }
+
+    /// Whether there is a way to a node.
+    pub fn has_way(&self, now: Time, to: PeerId) -> bool {
+        self.shortest(now, to, &[]).is_some()
+    }
+
+    fn shortest(&self, now: Time, to: PeerId, avoid: &[PeerId]) -> Option<RelayList> {
+        let target = self.nodes.get(&to)?.id;
+        if !self.is_of_use() {
+            return None;
+        }
+        // The same at both ends, and another one for each pair: or all would take the same relay.
+        let rank = |peer: PeerId| {
+            let id = self.nodes.get(&peer).map_or(0, |known| known.id.0);
+            (id ^ self.me.0 ^ target.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        let is_free = |peer: &PeerId| *peer != to && !avoid.contains(peer);
+        let say = self.nodes.iter().filter(|(_, known)| known.reach.is_some());
+        let mut nodes: Vec<PeerId> = say.map(|(peer, _)| *peer).filter(is_free).collect();
+        nodes.sort_by_key(|peer| rank(*peer));
+        // Backwards from the target: nodes that reach it over fewer relays come first.
+        let mut reached = vec![to];
+        let mut next: BTreeMap<PeerId, PeerId> = BTreeMap::new();
+        for _ in 0..RELAYS_MAX {
+            let mut further = Vec::new();
+            for &node in nodes.iter().filter(|node| !next.contains_key(*node)) {
+                let towards = reached.iter().find(|to| self.relays(now, node, **to));
+                further.extend(towards.map(|towards| (node, *towards)));
+            }
+            next.extend(further.iter().copied());
+            let is_near = |(node, _): &&(PeerId, PeerId)| self.near_bytes(*node) > Some(0);
+            if let Some(&(first, _)) = further.iter().find(is_near) {
+                let on = |node: &PeerId| next.get(node).copied().filter(|node| *node != to);
+                return Some(core::iter::successors(Some(first), on).collect());
+            }
+            reached = further.iter().map(|(node, _)| *node).collect();
+        }
+        None
+    }
+
+    /// The addresses of [`ways`](Mesh::ways).
+    pub fn addresses(
+        &self,
+        now: Time,
+        to: PeerId,
+        avoid: &[PeerId],
+    ) -> SmallVec<[SocketAddr; RELAYED_MAX]> {
+        let ways = self.ways(now, to, avoid);
+        ways.iter().filter_map(Way::address).collect()
+    }
+
+    // ---- what is relayed ----
+
+    /// The nodes that something passes that this node sends on a way.
+    pub fn steps(&self, way: &Way) -> Option<Steps> {
+        let mut nodes: SmallVec<[NodeId; 5]> = SmallVec::new();
+        nodes.push(self.me);
+        for peer in way.relays.iter().chain([&way.to]) {
+            nodes.push(self.id(*peer)?);
+        }
+        Steps::new(&nodes, 1).ok()
+    }
+
+    /// The way back to who sent something that came this way.
+    pub fn way_back(&self, steps: &Steps) -> Option<Way> {
+        let relays = steps.nodes().get(1..usize::from(steps.at))?;
+        let relays: Option<RelayList> = relays.iter().rev().map(|id| self.peer(*id)).collect();
+        Some(Way {
+            to: self.peer(steps.first())?,
+            relays: relays?,
+        })
+    }
+
+    pub const fn forwards(&self) -> bool {
+        self.config.forwards
+    }
+
+    /// Whether so many bytes may be relayed for others now.
+    pub fn may_forward(&mut self, now: Time, bytes: usize) -> bool {
+        let Some(mbps) = self.config.mbps_max else {
+            return true;
+        };
+        let rate = f64::from(mbps) * 1e6 / 8.0;
+        let most = (rate * ALLOWANCE_SAVED.as_secs_f64()).max(ALLOWANCE_LEAST);
+        let allowance = &mut self.allowance;
+        let earned = rate * now.since(allowance.at).as_secs_f64();
+        allowance.bytes = (allowance.bytes + earned).min(most);
+        allowance.at = now;
+        let may = allowance.bytes >= bytes as f64;
+        if may {
+            allowance.bytes -= bytes as f64;
+        }
+        may
+    }
+
+    /// A record of relays came; the node looks at it when the packet is done with.
+    pub fn arrives(&mut self, from: PeerId, code: u8, data: &[u8]) -> bool {
+        let has_room = self.arrived.len() < ARRIVED_MAX;
+        if has_room {
+            self.arrived.push_back((from, code, data.to_vec()));
+        }
+        has_room
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let named = |reach: &Reach| reach.nodes.len() * size_of::<NodeId>();
+        let reaches = self.nodes.values().filter_map(|known| known.reach.as_ref());
+        let waiting: usize = self.arrived.iter().map(|(_, _, data)| data.len()).sum();
+        let entry = size_of::<Known>() + size_of::<NodeId>() + 2 * size_of::<PeerId>();
+        self.nodes.len() * entry + reaches.map(named).sum::<usize>() + waiting
+    }
+}
+
+/// The number of the node of this name.
+fn id_of(name: &Name) -> NodeId {
+    let digest = ring::digest::digest(&ring::digest::SHA256, name.as_str().as_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest.as_ref()[..8]);
+    NodeId(u64::from_be_bytes(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_ms(1000);
+
+    fn name(node: usize) -> Name {
+        Name::new(&format!("n{node}")).unwrap()
+    }
+
+    fn id(node: usize) -> NodeId {
+        id_of(&name(node))
+    }
+
+    /// Node `n` is known by this number at node 0.
+    fn peer(node: usize) -> PeerId {
+        PeerId(node as u32)
+    }
+
+    fn reach(node: usize, version: u64, of: &[usize]) -> Reach {
+        let mut nodes: Vec<NodeId> = of.iter().copied().map(id).collect();
+        nodes.sort_unstable();
+        Reach {
+            node: id(node),
+            version,
+            links: 1,
+            unwilling: false,
+            all_but: false,
+            nodes: nodes.into(),
+        }
+    }
+
+    /// Node 0 of some, which reach each other as `links` says.
+    fn mesh(nodes: usize, links: &[(usize, usize)]) -> Mesh {
+        let mut mesh = Mesh::new(true, RelayConfig::default(), &name(0));
+        (1..nodes).for_each(|node| mesh.add(NOW, peer(node), &name(node)));
+        let of = |node: usize| -> Vec<usize> {
+            let there = links.iter().filter_map(|&(a, b)| match node {
+                _ if a == node => Some(b),
+                _ if b == node => Some(a),
+                _ => None,
+            });
+            there.collect()
+        };
+        for node in of(0) {
+            mesh.set_near(NOW, peer(node), Some(1472));
+        }
+        for node in 1..nodes {
+            mesh.on_reach(NOW, peer(node), reach(node, 1, &of(node)));
+        }
+        mesh
+    }
+
+    fn relays(mesh: &Mesh, to: usize) -> Vec<Vec<u32>> {
+        let ways = mesh.ways(NOW, peer(to), &[]);
+        let of = |way: &Way| way.relays.iter().map(|peer| peer.0).collect();
+        ways.iter().map(of).collect()
+    }
+
+    #[test]
+    fn two_ways_share_no_relay_and_the_shortest_is_first() {
+        let both = mesh(5, &[(0, 1), (1, 4), (0, 2), (2, 3), (3, 4)]);
+        assert_eq!(relays(&both, 4), [vec![1], vec![2, 3]]);
+        let one = mesh(5, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)]);
+        assert_eq!(relays(&one, 4).len(), 1, "node 1 is on every way");
+    }
+
+    #[test]
+    fn a_way_has_three_relays_at_most() {
+        let line: Vec<(usize, usize)> = (0..6).map(|node| (node, node + 1)).collect();
+        let mesh = mesh(6, &line[..5]);
+        assert_eq!(relays(&mesh, 4), [[1, 2, 3]]);
+        assert!(relays(&mesh, 5).is_empty() && !mesh.has_way(NOW, peer(5)));
+    }
+
+    #[test]
+    fn both_ends_of_a_link_must_say_so() {
+        let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+        assert_eq!(relays(&mesh, 2), [[1]]);
+        mesh.on_reach(NOW, peer(1), reach(2, 2, &[0]));
+        assert!(relays(&mesh, 2).is_empty());
+    }
+
+    #[test]
+    fn who_refuses_is_not_asked_again_for_a_while() {
+        let mut mesh = mesh(4, &[(0, 1), (1, 3), (0, 2), (2, 3)]);
+        assert_eq!(relays(&mesh, 3).len(), 2);
+        mesh.on_refused(NOW, id(1), id(3));
+        assert_eq!(relays(&mesh, 3), [[2]]);
+        let later = NOW + REFUSED_FOR;
+        assert_eq!(mesh.ways(later, peer(3), &[]).len(), 2);
+    }
+
+    #[test]
+    fn who_is_unwilling_relays_nothing() {
+        let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+        let unwilling = true;
+        let reach = Reach {
+            unwilling,
+            ..reach(1, 2, &[0, 2])
+        };
+        mesh.on_reach(NOW, peer(1), reach);
+        assert!(relays(&mesh, 2).is_empty());
+    }
+
+    #[test]
+    fn what_is_older_changes_nothing_and_its_sender_is_told() {
+        let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+        assert!(!mesh.on_reach(NOW, peer(1), reach(1, 7, &[0, 2])));
+        assert!(mesh.on_reach(NOW, peer(1), reach(1, 6, &[])));
+        assert_eq!(relays(&mesh, 2), [[1]]);
+        assert!(
+            !mesh.on_reach(NOW, peer(2), reach(1, 7, &[])),
+            "one version twice"
+        );
+        assert!(
+            mesh.on_reach(NOW, peer(1), reach(1, 7, &[])),
+            "it restarted"
+        );
+    }
+
+    #[test]
+    fn a_node_that_restarted_wins_over_its_past() {
+        let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+        let mut at = NOW + TELL_EVERY * 2;
+        assert!(mesh.takes_tell(at));
+        assert_eq!(mesh.own(1).unwrap().version, 1);
+        mesh.on_reach(at, peer(1), reach(0, 41, &[2]));
+        at += TELL_EVERY * 2;
+        assert!(mesh.takes_tell(at));
+        let own = mesh.own(1).unwrap();
+        assert_eq!((own.version, own.reaches(id(1))), (42, true));
+    }
+
+    #[test]
+    fn news_goes_to_those_who_do_not_hear_it_themselves() {
+        let mut mesh = mesh(4, &[(0, 1), (0, 2), (0, 3), (1, 2)]);
+        mesh.news.clear();
+        mesh.on_reach(NOW, peer(1), reach(1, 2, &[0, 2]));
+        assert_eq!(mesh.news, [(peer(1), peer(1))]);
+        let told = |node| mesh.is_news_to(peer(node), peer(1));
+        assert!(!told(1) && !told(2) && told(3));
+    }
+
+    #[test]
+    fn whom_a_node_reaches_is_told_in_the_shorter_form() {
+        for (near, all_but) in [(1, false), (99, true)] {
+            let links: Vec<(usize, usize)> = (1..=near).map(|node| (0, node)).collect();
+            let mut mesh = mesh(101, &links);
+            assert!(mesh.takes_tell(NOW + TELL_EVERY * 10));
+            let own = mesh.own(1).unwrap();
+            assert_eq!((own.all_but, own.nodes.len()), (all_but, 1));
+            assert!((1..101).all(|node| own.reaches(id(node)) == (node <= near)));
+        }
+    }
+
+    #[test]
+    fn a_thousand_nodes_are_known_in_a_mebibyte() {
+        let mut mesh = Mesh::new(true, RelayConfig::default(), &name(0));
+        (1..1024).for_each(|node| mesh.add(NOW, peer(node), &name(node)));
+        for node in 1..1024 {
+            let of: Vec<usize> = (0..REACH_NODES_MAX).collect();
+            mesh.on_reach(NOW, peer(node), reach(node, 1, &of));
+        }
+        mesh.news.clear();
+        assert!(mesh.memory_bytes() <= 1 << 20, "{}", mesh.memory_bytes());
+    }
+
+    #[test]
+    fn what_is_relayed_for_others_keeps_to_its_limit() {
+        let config = RelayConfig {
+            forwards: true,
+            mbps_max: Some(80),
+        };
+        let mut mesh = Mesh::new(true, config, &name(0));
+        let mut passed = 0;
+        for us in 0..1_000_000 {
+            let now = NOW + Duration::from_micros(us);
+            passed += usize::from(mesh.may_forward(now, 1000));
+        }
+        assert!((10_000..10_100).contains(&passed), "{passed}");
+    }
+}
