@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::identity;
 use super::key::{self, Access, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
+use super::mesh::{self, MeshSpec};
 use super::problem::Findings;
 use super::run::{self, RunSpec, RunUsers};
 use super::vnic::{self, VnicSpec};
@@ -26,6 +27,7 @@ pub(super) struct Document {
     pub(super) run: RunSpec,
     pub(super) run_users: RunUsers,
     pub(super) vnic: VnicSpec,
+    pub(super) mesh: Option<MeshSpec>,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
@@ -41,6 +43,7 @@ const KEYS: &[&str] = &[
     "mptcp",
     "run",
     "vnic",
+    "mesh",
     "node",
 ];
 
@@ -85,6 +88,7 @@ pub(super) fn read(
         run,
         run_users,
         vnic: vnic::read(root, findings),
+        mesh: mesh::read(root, findings),
         nodes: read_nodes(root, findings),
     })
 }

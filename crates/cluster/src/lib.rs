@@ -11,6 +11,7 @@ mod here;
 mod identity;
 mod key;
 mod mac;
+mod mesh;
 mod metrics;
 mod network;
 mod node;
@@ -32,6 +33,7 @@ pub use identity::{NODE_KEY_FILE, NodeKey, PublicKey};
 use key::Access;
 pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of};
+pub use mesh::MeshSpec;
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
 pub use run::{ALL_LINKS_DOWN, RunSpec, RunUsers};
@@ -87,6 +89,8 @@ pub struct Cluster {
     pub run_users: RunUsers,
     /// What all virtual NICs have in common.
     pub vnic: VnicSpec,
+    /// How nodes reach each other through others, if they are to.
+    pub mesh: Option<MeshSpec>,
     /// All nodes, at least two, in the order of the file.
     pub nodes: Vec<NodeSpec>,
 }
@@ -236,6 +240,7 @@ impl Cluster {
             run: document.run,
             run_users: document.run_users,
             vnic: document.vnic,
+            mesh: document.mesh,
             nodes: document.nodes,
         });
         findings.conclude(cluster)

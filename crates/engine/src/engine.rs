@@ -10,7 +10,7 @@ use tabane_io::poll::{Poller, Ready, sleep};
 use tabane_io::udp::{ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
-use tabane_proto::wire::WireMode;
+use tabane_proto::wire::{FEATURE_RELAYS, WireMode};
 use tabane_proto::{ConfigError, Event, Guests, LinkId, Node, NodeConfig, RelayConfig, Time};
 
 use crate::batch::{Batching, Moved};
@@ -54,6 +54,8 @@ pub struct EngineConfig {
     pub spin: Duration,
     /// What the node can beyond the protocol's version, a bit each; see [`NodeConfig`].
     pub features: u64,
+    /// What it relays for others, if it is to reach peers through others.
+    pub relay: Option<RelayConfig>,
     /// Who may call though it was not added; nobody without.
     pub guests: Option<Guests>,
 }
@@ -167,8 +169,11 @@ impl<S: System> Engine<S> {
                 frame_queue_bytes: FRAME_QUEUE_BYTES,
                 ..OpLimits::default()
             },
-            features: config.features,
-            relay: RelayConfig::default(),
+            features: match config.relay {
+                Some(_) => config.features | FEATURE_RELAYS,
+                None => config.features,
+            },
+            relay: config.relay.unwrap_or_default(),
             guests: config.guests,
         };
         let mut node = Node::new(now(), node, entropy::seed()?)?;

@@ -10,7 +10,7 @@ use tabane_io::netlink::{Interface, interfaces};
 use tabane_proto::crypto::public_key;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::wire::WireMode;
-use tabane_proto::{LinkId, PeerConfig};
+use tabane_proto::{LinkId, PeerConfig, RelayConfig};
 
 use crate::OpenError;
 use crate::error::given_twice;
@@ -45,6 +45,7 @@ pub struct Options {
     /// A public key was told for this name, which no peer has.
     unknown: Option<String>,
     pub(crate) wire: WireMode,
+    relay: Option<RelayConfig>,
     pub(crate) peers: Vec<PeerOptions>,
     /// So many of them, the first, have the port of the cluster file.
     file_peers: usize,
@@ -73,6 +74,7 @@ impl Options {
             public: None,
             unknown: None,
             wire: WireMode::Encrypted,
+            relay: None,
             peers: Vec::new(),
             file_peers: 0,
             spin: SPIN,
@@ -110,6 +112,10 @@ impl Options {
                 Wire::Encrypted => WireMode::Encrypted,
                 Wire::Plain => WireMode::Plain,
             },
+            relay: cluster.mesh.map(|mesh| RelayConfig {
+                forwards: mesh.relay,
+                mbps_max: mesh.relay_mbps,
+            }),
             peers: others.map(|(_, node)| peer(node, cluster.port)).collect(),
             file_peers: cluster.nodes.len() - 1,
             port: cluster.port,
@@ -257,6 +263,7 @@ impl Options {
             links,
             spin: self.spin,
             features: 0,
+            relay: self.relay,
             guests: None,
         })
     }

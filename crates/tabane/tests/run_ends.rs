@@ -335,6 +335,7 @@ fn lie(file: &Path) {
         links: me.addresses().map(link).collect(),
         spin: Duration::ZERO,
         features: 0,
+        relay: None,
         guests: None,
     };
     let (mut engine, _) = Engine::new(config).expect("begins");

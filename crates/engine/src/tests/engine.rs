@@ -102,6 +102,7 @@ impl Pair {
                 }],
                 spin: Duration::ZERO,
                 features: 0,
+                relay: None,
                 guests: None,
             };
             let poller = Arc::new(Poller::new().unwrap());

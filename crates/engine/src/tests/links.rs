@@ -51,6 +51,7 @@ impl Host {
             links: links.configs(),
             op_limits: OpLimits::default(),
             features: 0,
+            relay: None,
             guests: None,
         };
         let mut node = Node::new(now, config, [1; 32]).unwrap();

@@ -121,6 +121,13 @@ impl Mesh {
         }
     }
 
+    /// What this node does for others from now on.
+    pub fn set_config(&mut self, now: Time, config: RelayConfig) {
+        if core::mem::replace(&mut self.config, config) != config {
+            self.tell_soon(now);
+        }
+    }
+
     /// There is another node.
     pub fn add(&mut self, now: Time, peer: PeerId, name: &Name) {
         if !self.is_on {

@@ -3,7 +3,7 @@
 use super::{Node, Peer, met};
 use crate::context::{Rejection, Transmit};
 use crate::limits::LINKS_MAX;
-use crate::mesh::Way;
+use crate::mesh::{RelayConfig, Way};
 use crate::wire::{
     Header, Kind, NodeId, Reader, RefusedWhy, RelayRecord, Steps, advance, relayed_data,
 };
@@ -13,6 +13,11 @@ use crate::{LinkId, PeerId, Time};
 const PATH_OF_HANDSHAKES: LinkId = LinkId(LINKS_MAX as u8);
 
 impl Node {
+    /// What this node relays for others from now on. Nothing changes if its features have no relays.
+    pub fn set_relay(&mut self, now: Time, config: RelayConfig) {
+        self.context.mesh.set_config(now, config);
+    }
+
     /// Does what the records of relays that came ask for, and what follows from a change of whom this node reaches.
     pub(super) fn tend_mesh(&mut self, now: Time) {
         while let Some((from, code, mut data)) = self.context.mesh.arrived.pop_front() {

@@ -167,6 +167,7 @@ impl Rank {
             links: links.iter().map(spec).collect(),
             spin: Duration::ZERO,
             features: FEATURE_MEMORY,
+            relay: None,
             guests: Some(Guests {
                 count_max: GUESTS_MAX,
                 locate: |name| Some(Address::from_name(name).ok()?.links()),

@@ -183,6 +183,10 @@ impl Daemon {
                 ));
             }
         }
+        if let Some(mesh) = new.mesh {
+            turn.node
+                .set_relay(turn.now, super::run::relay_config(mesh));
+        }
         (self.cluster, self.me, self.peers) = (new, me, peers);
         self.set_helm(turn);
     }
@@ -246,6 +250,14 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
             None,
             format!("wire is \"{new}\", but the node runs with \"{old}\""),
         );
+    }
+    if old.mesh.is_some() != new.mesh.is_some() {
+        let (has, without) = match new.mesh {
+            Some(_) => ("there is", "without it"),
+            None => ("there is no", "with it"),
+        };
+        let what = format!("{has} `[mesh]`, but the node runs {without}");
+        differs(None, what);
     }
     if old.port != new.port {
         let (old, new) = (old.port, new.port);
@@ -338,6 +350,13 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
         });
     }
     words.extend(run_words(old, new));
+    if let Some(mesh) = new.mesh.filter(|mesh| old.mesh != Some(*mesh)) {
+        words.push(match (mesh.relay, mesh.relay_mbps) {
+            (false, _) => "relays nothing for others".to_owned(),
+            (true, None) => "relays for others".to_owned(),
+            (true, Some(mbps)) => format!("relays at most {mbps} Mb/s for others"),
+        });
+    }
     let mtu_bytes = new.vnic.mtu_bytes;
     if old.vnic.mtu_bytes != mtu_bytes {
         words.push(format!("the MTU of the virtual NIC is {mtu_bytes}"));

@@ -7,7 +7,10 @@ use tabane_cluster::PublicKey;
 use tabane_engine::LoopTurn;
 use tabane_io::vnic::Backend;
 use tabane_proto::wire::Witness;
-use tabane_proto::{PathStatus as PathReport, PeerId, PeerStats, Rejection, Time, link};
+use tabane_proto::{
+    PathStatus as PathReport, PeerId, PeerStats, Rejection, RelayedStatus as RelayedReport, Time,
+    link,
+};
 
 use super::events;
 use super::limits;
@@ -17,8 +20,8 @@ use super::refused::Entry;
 use super::run::Daemon;
 use crate::agent::Agent;
 use crate::status::{
-    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus, RunStatus,
-    SCHEMA, StatusReport, VnicStatus,
+    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RefusedStatus,
+    RelayedStatus, RunStatus, SCHEMA, StatusReport, VnicStatus,
 };
 
 /// When something of the engine's clock happened, for people and machines.
@@ -179,7 +182,37 @@ fn peer_status(
         paths: paths
             .filter_map(|p| path_status(turn.now, daemon, links, id, p))
             .collect(),
+        relayed: (stats.relayed.iter())
+            .map(|path| relayed_status(turn, path))
+            .collect(),
     })
+}
+
+fn relayed_status(turn: &LoopTurn<'_>, path: &RelayedReport) -> RelayedStatus {
+    let at = since(turn.now, path.since);
+    let name = |relay: &PeerId| turn.node.peer_name(*relay).unwrap_or("?").to_owned();
+    RelayedStatus {
+        via: path.relays.iter().map(name).collect(),
+        state: path_state(path.state),
+        since_unix_ms: at.unix_ms,
+        since_s: at.ago.as_secs(),
+        rtt_us: path.stats.rtt.map(micros),
+        tx_bytes: path.stats.bytes_sent,
+        rx_bytes: path.stats.bytes_received,
+    }
+}
+
+fn path_state(state: link::PathState) -> PathState {
+    match state {
+        link::PathState::Untested => PathState::Connecting,
+        link::PathState::Up => PathState::Up,
+        link::PathState::Suspect => PathState::Suspect,
+        link::PathState::Down => PathState::Down,
+    }
+}
+
+fn micros(time: Duration) -> u32 {
+    time.as_micros().min(u128::from(u32::MAX)) as u32
 }
 
 fn why(now: Time, daemon: &Daemon, index: usize, stats: &PeerStats) -> Option<String> {
@@ -241,18 +274,11 @@ fn path_status(
         link: path.link.0,
         local,
         remote: path.remote,
-        state: match path.state {
-            link::PathState::Untested => PathState::Connecting,
-            link::PathState::Up => PathState::Up,
-            link::PathState::Suspect => PathState::Suspect,
-            link::PathState::Down => PathState::Down,
-        },
+        state: path_state(path.state),
         since_unix_ms: at.unix_ms,
         since_s: at.ago.as_secs(),
         why: path_why(path, links),
-        rtt_us: s
-            .rtt
-            .map(|rtt| rtt.as_micros().min(u128::from(u32::MAX)) as u32),
+        rtt_us: s.rtt.map(micros),
         tx_rate_mbps: rates.tx_mbps,
         rx_rate_mbps: rates.rx_mbps,
         capacity_mbps: (s.capacity_bytes_per_s > 0.0).then_some(s.capacity_bytes_per_s * 8e-6),

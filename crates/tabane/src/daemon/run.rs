@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
-use tabane_cluster::{Cluster, NodeSpec, Problem, Wire};
+use tabane_cluster::{Cluster, MeshSpec, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN, Setback};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
@@ -19,7 +19,7 @@ use tabane_io::vnic::Backend;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpEvent;
 use tabane_proto::wire::WireMode;
-use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
+use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, RelayConfig, Time};
 
 use super::lines::{Allowance, Lines, PeerLines};
 use super::log;
@@ -460,9 +460,18 @@ pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String
         links: link_specs(spec),
         spin: SPIN,
         features: 0,
+        relay: cluster.mesh.map(relay_config),
         guests: None,
     })
     .map_err(|e| e.to_string())
+}
+
+/// What the node relays for others.
+pub(super) fn relay_config(mesh: MeshSpec) -> RelayConfig {
+    RelayConfig {
+        forwards: mesh.relay,
+        mbps_max: mesh.relay_mbps,
+    }
 }
 
 /// Tells the node of all others of the cluster file: their numbers in the loop,

@@ -153,6 +153,28 @@ pub struct PeerStatus {
     pub queued_bytes: u64,
     /// The paths to it, by link number.
     pub paths: Vec<PathStatus>,
+    /// Those through other nodes, while they are used: no link in common works.
+    #[serde(default)]
+    pub relayed: Vec<RelayedStatus>,
+}
+
+/// A path through other nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RelayedStatus {
+    /// The nodes that it leads through, in order.
+    pub via: Vec<String>,
+    /// Does it work?
+    pub state: PathState,
+    /// When this state began, milliseconds since 1970-01-01 UTC.
+    pub since_unix_ms: u64,
+    /// How long ago that is, seconds.
+    pub since_s: u64,
+    /// Smoothed round trip time; `null` before the first.
+    pub rtt_us: Option<u32>,
+    /// Bytes sent, of UDP payload.
+    pub tx_bytes: u64,
+    /// Bytes received, of UDP payload.
+    pub rx_bytes: u64,
 }
 
 /// Is a peer connected?

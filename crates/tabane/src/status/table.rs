@@ -6,7 +6,9 @@ use tabane_cluster::Wire;
 
 use super::mptcp::UnsteeredStatus;
 use super::refused::RefusedStatus;
-use super::report::{NodeStatus, PathState, PathStatus, PeerState, PeerStatus, StatusReport};
+use super::report::{
+    NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RelayedStatus, StatusReport,
+};
 
 /// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,8 +162,11 @@ fn label_width(report: &StatusReport) -> usize {
         .iter()
         .flat_map(|p| &p.paths)
         .map(|p| path_label(p).len());
+    let relayed = (report.peers.iter()).flat_map(|p| &p.relayed);
+    let relayed = relayed.map(|path| relayed_label(path).chars().count());
     peers
         .chain(paths)
+        .chain(relayed)
         .max()
         .unwrap_or(0)
         .max("PEER, LINK".len())
@@ -169,6 +174,10 @@ fn label_width(report: &StatusReport) -> usize {
 
 fn path_label(path: &PathStatus) -> String {
     format!("  {} {}", path.link, path.remote.ip())
+}
+
+fn relayed_label(path: &RelayedStatus) -> String {
+    format!("  via {}", clean(&path.via.join(", ")))
 }
 
 fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut String) {
@@ -191,15 +200,32 @@ fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut 
         path_row(path, label_width, colours, out);
         why_line(path.why.as_deref(), "    ", out);
     }
+    for path in &peer.relayed {
+        relayed_row(path, label_width, colours, out);
+    }
 }
 
-fn path_row(path: &PathStatus, label_width: usize, colours: Colours, out: &mut String) {
-    let (state, mood) = match path.state {
+fn relayed_row(path: &RelayedStatus, label_width: usize, colours: Colours, out: &mut String) {
+    let (state, mood) = path_state(path.state);
+    let mut cells: [String; 7] = Default::default();
+    cells[0] = state.to_owned();
+    cells[1] = duration(path.since_s);
+    cells[2] = path.rtt_us.map_or_else(|| "-".to_owned(), round_trip);
+    let label = relayed_label(path);
+    row(out, (&label, label_width), cells, Some((colours, mood)));
+}
+
+fn path_state(state: PathState) -> (&'static str, Mood) {
+    match state {
         PathState::Connecting => ("connecting", Mood::Uncertain),
         PathState::Up => ("up", Mood::Good),
         PathState::Suspect => ("suspect", Mood::Uncertain),
         PathState::Down => ("down", Mood::Bad),
-    };
+    }
+}
+
+fn path_row(path: &PathStatus, label_width: usize, colours: Colours, out: &mut String) {
+    let (state, mood) = path_state(path.state);
     let unknown = || "-".to_owned();
     let cells = [
         state.to_owned(),
