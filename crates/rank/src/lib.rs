@@ -16,6 +16,8 @@ mod api;
 mod arithmetic;
 mod endpoint;
 pub mod environment;
+#[doc(hidden)]
+pub mod foreign;
 mod local;
 mod matching;
 mod memory;
