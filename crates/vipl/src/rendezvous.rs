@@ -59,7 +59,7 @@ pub struct Question {
 
 /// What is in a datagram.
 #[derive(PartialEq, Eq, Debug)]
-enum Plain {
+pub enum Plain {
     Question { id: [u8; 16], question: Question },
     Answer { id: [u8; 16], there: Address },
 }
@@ -87,7 +87,8 @@ fn read_place(plain: &mut &[u8]) -> Option<Place> {
 }
 
 impl Plain {
-    fn write(&self) -> Vec<u8> {
+    /// As bytes, of one length.
+    pub fn write(&self) -> Vec<u8> {
         let mut plain = Vec::with_capacity(PLAIN_BYTES);
         match self {
             Plain::Question { id, question } => {
@@ -108,7 +109,8 @@ impl Plain {
         plain
     }
 
-    fn read(mut plain: &[u8]) -> Option<Plain> {
+    /// Of what was sealed; none: it is nothing that anybody says.
+    pub fn read(mut plain: &[u8]) -> Option<Plain> {
         let (kind, rest) = plain.split_first()?;
         let (id, rest) = rest.split_first_chunk::<16>()?;
         plain = rest;
@@ -134,7 +136,7 @@ impl Plain {
 const _: () = assert!(1 + 16 + 2 * (2 + HOST_BYTES + DISCRIMINATOR_BYTES_MAX) <= PLAIN_BYTES);
 
 /// Seals and opens datagrams.
-struct Seal(LessSafeKey);
+pub struct Seal(LessSafeKey);
 
 fn random() -> Option<[u8; 32]> {
     tabane_io::entropy::seed().ok()
@@ -142,7 +144,7 @@ fn random() -> Option<[u8; 32]> {
 
 impl Seal {
     /// Under the job's key.
-    fn new(key: &[u8; 32]) -> Option<Seal> {
+    pub fn new(key: &[u8; 32]) -> Option<Seal> {
         let own = hmac::sign(
             &hmac::Key::new(hmac::HMAC_SHA256, key),
             b"tabane VI rendezvous 1",
@@ -162,7 +164,8 @@ impl Seal {
         Some([&MAGIC[..], nonce, &sealed].concat())
     }
 
-    fn open(&self, datagram: &[u8]) -> Option<Plain> {
+    /// What is in a datagram; none: it is of nobody who has the key.
+    pub fn open(&self, datagram: &[u8]) -> Option<Plain> {
         let whole = (datagram.len() == DATAGRAM_BYTES).then_some(datagram)?;
         let (nonce, sealed) = whole.strip_prefix(&MAGIC)?.split_first_chunk()?;
         let mut sealed = sealed.to_vec();
