@@ -11,17 +11,24 @@ pub mod targets {
     pub mod control_answer;
     pub mod frames;
     pub mod handshake;
+    pub mod head;
     pub mod header;
+    pub mod hello;
     pub mod insider;
     pub mod key;
     pub mod metrics_request;
+    pub mod neighbour;
     pub mod netlink;
     pub mod open;
     pub mod opening;
     pub mod pair;
+    pub mod record;
     pub mod records;
+    pub mod ring;
     pub mod stranger;
     pub mod syn;
+    pub mod vi_door;
+    pub mod vi_said;
     pub mod words;
 }
 
@@ -35,16 +42,23 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("control_answer", targets::control_answer::run),
     ("frames", targets::frames::run),
     ("handshake", targets::handshake::run),
+    ("head", targets::head::run),
     ("header", targets::header::run),
+    ("hello", targets::hello::run),
     ("insider", targets::insider::run),
     ("key", targets::key::run),
     ("metrics_request", targets::metrics_request::run),
+    ("neighbour", targets::neighbour::run),
     ("netlink", targets::netlink::run),
     ("open", targets::open::run),
     ("opening", targets::opening::run),
     ("pair", targets::pair::run),
+    ("record", targets::record::run),
     ("records", targets::records::run),
+    ("ring", targets::ring::run),
     ("stranger", targets::stranger::run),
     ("syn", targets::syn::run),
+    ("vi_door", targets::vi_door::run),
+    ("vi_said", targets::vi_said::run),
     ("words", targets::words::run),
 ];

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use tabane_io::poll::{Poller, Ready, sleep};
-use tabane_io::udp::{ReceiveBatch, RecvError};
+use tabane_io::udp::{Claim, ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::{FEATURE_RELAYS, WireMode};
@@ -141,8 +141,19 @@ impl Engine {
     /// # Errors
     /// [`EngineError`].
     pub fn new(config: EngineConfig) -> Result<(Engine, Vec<String>), EngineError> {
+        Engine::with_claims(config, Vec::new())
+    }
+
+    /// The same for a node whose port was chosen because it could be had: `claims` are that port on the links that are there.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn with_claims(
+        config: EngineConfig,
+        claims: Vec<Claim>,
+    ) -> Result<(Engine, Vec<String>), EngineError> {
         let poller = Arc::new(Poller::new()?);
-        let kernel = Kernel::new(&poller)?;
+        let kernel = Kernel::new(&poller, claims)?;
         Engine::on(kernel, poller, config)
     }
 }

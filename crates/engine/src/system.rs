@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tabane_io::netlink::{Change, Interface, LinkMonitor, Neighbours, interfaces};
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::udp::{
-    BufferSizes, Instruction, LinkSocket, ReceiveBatch, RecvError, SendError, UdpCounters,
+    BufferSizes, Claim, Instruction, LinkSocket, ReceiveBatch, RecvError, SendError, UdpCounters,
 };
 use tabane_proto::Transmit;
 use tabane_proto::limits::LINKS_MAX;
@@ -120,17 +120,21 @@ pub struct Kernel {
     monitor: LinkMonitor,
     /// None: not permitted.
     neighbours: Option<Neighbours>,
+    /// Ports that links will have.
+    claims: Vec<Claim>,
 }
 
 impl Kernel {
-    /// Sockets wake this poller, as do changes of devices, with [`TOKEN_MONITOR`].
-    pub(crate) fn new(poller: &Arc<Poller>) -> io::Result<Kernel> {
+    /// Sockets wake this poller, as do changes of devices, with [`TOKEN_MONITOR`]. Where a port was claimed, that is the one
+    /// that is used.
+    pub(crate) fn new(poller: &Arc<Poller>, claims: Vec<Claim>) -> io::Result<Kernel> {
         let monitor = LinkMonitor::new()?;
         poller.register(&monitor, TOKEN_MONITOR, Interest::Read)?;
         Ok(Kernel {
             poller: Arc::clone(poller),
             monitor,
             neighbours: Some(Neighbours::new()?),
+            claims,
         })
     }
 }
@@ -158,7 +162,12 @@ impl System for Kernel {
         address: SocketAddr,
         device: Option<&str>,
     ) -> Result<(LinkSocket, BufferSizes), String> {
-        let (socket, buffers) = LinkSocket::bind(address, device).map_err(|e| e.to_string())?;
+        let claimed = self.claims.iter().position(|c| c.address() == address);
+        let opened = match claimed {
+            Some(at) => LinkSocket::of(self.claims.swap_remove(at), device),
+            None => LinkSocket::bind(address, device),
+        };
+        let (socket, buffers) = opened.map_err(|e| e.to_string())?;
         let registered = self.poller.register(&socket, token, Interest::Read);
         registered.map_err(|e| e.to_string())?;
         Ok((socket, buffers))

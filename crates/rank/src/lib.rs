@@ -17,6 +17,8 @@ mod arithmetic;
 pub mod door;
 mod endpoint;
 pub mod environment;
+#[doc(hidden)]
+pub mod foreign;
 mod local;
 mod matching;
 mod memory;

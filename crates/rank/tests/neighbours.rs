@@ -26,6 +26,13 @@ fn settings() -> Settings {
     }
 }
 
+fn by(shared_memory: SharedMemory) -> Settings {
+    Settings {
+        shared_memory,
+        ..settings()
+    }
+}
+
 fn ticket(context: usize) -> Ticket {
     Ticket { context, flags: 0 }
 }
@@ -104,8 +111,12 @@ fn child() {
     };
     let to = Address::from_name(&std::env::var(TO).expect("is told")).expect("is one");
     match &*role {
-        "lives" => {
-            let end = Endpoint::open(&settings()).expect("opens");
+        "lives" | "lives apart" => {
+            let way = match &*role {
+                "lives" => SharedMemory::Pull,
+                _ => SharedMemory::Off,
+            };
+            let end = Endpoint::open(&by(way)).expect("opens");
             let to = end.lock().peer(&to);
             send(&end, to, &mut [1; 10]);
             let mut long = vec![3; 1 << 20];
@@ -178,6 +189,34 @@ fn who_waits_for_a_process_that_is_killed_is_told() {
     assert_eq!(next(&end).failure, Some(Failure::PeerGone));
     send(&end, peer, &mut [1]);
     assert_eq!(next(&end).failure, Some(Failure::PeerGone));
+}
+
+#[test]
+fn one_of_another_node_that_is_killed_is_gone_after_its_time_however_idle_it_was() {
+    // As if it were of another node: nothing is shared, and the kernel's word is not heard.
+    let hasty = Settings {
+        peer_timeout: Duration::from_secs(1),
+        ..by(SharedMemory::Off)
+    };
+    let end = Endpoint::open(&hasty).expect("opens");
+    let child = start("lives apart", end.address());
+    let mut there = [0; 10];
+    receive(&end, None, &mut there);
+    let Source::Stranger(peer) = next(&end).source else {
+        panic!("of nobody");
+    };
+    let mut long = vec![0; 1 << 20];
+    receive(&end, Some(peer), &mut long);
+    assert_eq!(next(&end).failure, None);
+    let mut more = [0; 10];
+    receive(&end, Some(peer), &mut more);
+    // One that says nothing, and lives.
+    end.wait(Some(3 * hasty.peer_timeout));
+    assert_eq!(end.lock().completion().map(|told| told.failure), None);
+    let killed_at = Instant::now();
+    drop(child);
+    assert_eq!(next(&end).failure, Some(Failure::PeerGone));
+    println!("noticed after {:?}", killed_at.elapsed());
 }
 
 fn signal(child: &Other, name: &str) {

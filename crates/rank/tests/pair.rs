@@ -622,6 +622,44 @@ fn a_port_that_is_taken_is_said_to_be() {
     assert!(matches!(Endpoint::open(&narrow), Err(OpenError::NoPort(_))));
 }
 
+#[test]
+fn as_many_endpoints_as_ports_have_one_each() {
+    const COUNT: u16 = 12;
+    let narrow = Settings {
+        // Nobody else is there.
+        links: vec![(0, Ipv4Addr::new(127, 7, 7, 7).into())],
+        ports: 7000..=7000 + COUNT - 1,
+        ..settings()
+    };
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..COUNT)
+            .map(|_| scope.spawn(|| Endpoint::open(&narrow)))
+            .collect();
+        all.into_iter()
+            .map(|one| one.join().expect("ends").expect("opens"))
+            .collect()
+    });
+    let mut ports: Vec<_> = (opened.iter())
+        .flat_map(|end| end.address().links().into_iter().flatten())
+        .map(|there| there.port())
+        .collect();
+    ports.sort_unstable();
+    assert!(ports.into_iter().eq(narrow.ports.clone()));
+    assert!(matches!(Endpoint::open(&narrow), Err(OpenError::NoPort(_))));
+}
+
+#[test]
+fn links_that_are_not_here_are_said_not_to_be() {
+    let elsewhere = Settings {
+        links: vec![(0, Ipv4Addr::new(192, 0, 2, 1).into())],
+        ..settings()
+    };
+    assert!(matches!(
+        Endpoint::open(&elsewhere),
+        Err(OpenError::NoLink(_))
+    ));
+}
+
 /// Memory in so many pieces, of which the last has what is left over.
 fn divided(bytes: &mut [u8], count: usize) -> Vec<Piece> {
     let each = bytes.len() / count;

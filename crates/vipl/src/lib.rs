@@ -16,6 +16,8 @@ pub mod calls;
 mod completion;
 mod connect;
 mod cq;
+#[doc(hidden)]
+pub mod foreign;
 mod guard;
 mod memory;
 mod names;

@@ -52,7 +52,7 @@ pub struct Question {
 
 /// What is in a datagram.
 #[derive(PartialEq, Eq, Debug)]
-enum Plain {
+pub enum Plain {
     Question { id: [u8; 16], question: Question },
     Answer { id: [u8; 16], there: Address },
 }
@@ -80,7 +80,8 @@ fn read_place(plain: &mut &[u8]) -> Option<Place> {
 }
 
 impl Plain {
-    fn write(&self) -> Vec<u8> {
+    /// As bytes, of one length.
+    pub fn write(&self) -> Vec<u8> {
         let mut plain = Vec::with_capacity(PLAIN_BYTES);
         match self {
             Plain::Question { id, question } => {
@@ -100,7 +101,8 @@ impl Plain {
         plain
     }
 
-    fn read(mut plain: &[u8]) -> Option<Plain> {
+    /// Of what was sealed; none: it is nothing that anybody says.
+    pub fn read(mut plain: &[u8]) -> Option<Plain> {
         let (kind, rest) = plain.split_first()?;
         let (id, rest) = rest.split_first_chunk::<16>()?;
         plain = rest;
@@ -126,11 +128,11 @@ impl Plain {
 const _: () = assert!(1 + 16 + 2 * (2 + HOST_BYTES + DISCRIMINATOR_BYTES_MAX) <= PLAIN_BYTES);
 
 /// Seals and opens datagrams.
-struct Seal(sealed::Seal);
+pub struct Seal(sealed::Seal);
 
 impl Seal {
     /// Under the job's key.
-    fn new(key: &[u8; 32]) -> Option<Seal> {
+    pub fn new(key: &[u8; 32]) -> Option<Seal> {
         sealed::Seal::new(key, "tabane VI rendezvous 1", MAGIC).map(Seal)
     }
 
@@ -138,7 +140,8 @@ impl Seal {
         self.0.seal(&plain.write())
     }
 
-    fn open(&self, datagram: &[u8]) -> Option<Plain> {
+    /// What is in a datagram; none: it is of nobody who has the key.
+    pub fn open(&self, datagram: &[u8]) -> Option<Plain> {
         Plain::read(&self.0.open(datagram)?)
     }
 }

@@ -108,6 +108,47 @@ pub struct LinkSocket {
     piecewise: Cell<u32>,
 }
 
+/// A UDP port of one address, which nobody else gets from now on: a port that is only found free may be another's when it is
+/// bound. [`LinkSocket::of`] makes a link's socket of it.
+#[derive(Debug)]
+pub struct Claim {
+    socket: Socket,
+    address: SocketAddr,
+}
+
+impl Claim {
+    /// Of this port, or of any one if it is 0, on this address of this host.
+    ///
+    /// # Errors
+    /// [`UdpError`]: the port is in use, the address not ours or not permitted.
+    pub fn new(address: SocketAddr) -> Result<Claim, UdpError> {
+        let failed = |step| move |source| UdpError::new(step, address, None, source);
+        let socket = new_socket(address).map_err(failed("open a socket"))?;
+        socket.bind(&address.into()).map_err(failed("bind"))?;
+        let bound = socket.local_addr().map_err(failed("bind"))?;
+        Ok(Claim {
+            socket,
+            address: bound.as_socket().unwrap_or(address),
+        })
+    }
+
+    /// What it is of.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// One that is bound to nothing yet.
+fn new_socket(address: SocketAddr) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
 impl LinkSocket {
     /// A socket on `address`, which must be an address of this host, held to
     /// `device` (a device name) where given and permitted; [`LinkSocket::device_binding`]
@@ -120,13 +161,30 @@ impl LinkSocket {
         address: SocketAddr,
         device: Option<&str>,
     ) -> Result<(LinkSocket, BufferSizes), UdpError> {
+        let opened = new_socket(address);
+        let socket =
+            opened.map_err(|source| UdpError::new("open a socket", address, device, source))?;
+        LinkSocket::on(socket, address, device, |socket| {
+            socket.bind(&address.into())
+        })
+    }
+
+    /// The same of a port that was claimed.
+    ///
+    /// # Errors
+    /// [`UdpError`]: the device does not exist.
+    pub fn of(claim: Claim, device: Option<&str>) -> Result<(LinkSocket, BufferSizes), UdpError> {
+        LinkSocket::on(claim.socket, claim.address, device, |_| Ok(()))
+    }
+
+    /// A link's socket of one that `bind` binds, where it is not bound yet.
+    fn on(
+        socket: Socket,
+        address: SocketAddr,
+        device: Option<&str>,
+        bind: impl FnOnce(&Socket) -> io::Result<()>,
+    ) -> Result<(LinkSocket, BufferSizes), UdpError> {
         let failed = |step| move |source| UdpError::new(step, address, device, source);
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::DGRAM.nonblocking(),
-            Some(Protocol::UDP),
-        )
-        .map_err(failed("open a socket"))?;
         let binding = match device.map(|name| socket.bind_device(Some(name.as_bytes()))) {
             None => DeviceBinding::Unasked,
             Some(Ok(())) => DeviceBinding::Bound,
@@ -137,7 +195,7 @@ impl LinkSocket {
         };
         configure(&socket, address).map_err(failed("set the socket's options"))?;
         let buffers = grow_buffers(&socket).map_err(failed("size the socket's buffers"))?;
-        socket.bind(&address.into()).map_err(failed("bind"))?;
+        bind(&socket).map_err(failed("bind"))?;
         let link = LinkSocket {
             _unshared: Unshared::new(socket.as_fd()),
             socket,
@@ -187,7 +245,6 @@ impl AsFd for LinkSocket {
 
 fn configure(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
         let probe = libc::IPV6_PMTUDISC_PROBE;
         set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
         // Without it the kernel would fragment to the path MTU all the same.

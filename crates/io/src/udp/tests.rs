@@ -241,6 +241,26 @@ fn binding_tells_what_is_wrong_and_what_would_be_right() {
 }
 
 #[test]
+fn a_port_that_is_claimed_is_nobody_elses() {
+    for any in ["127.0.0.1:0", "[::1]:0"].map(|any| any.parse().unwrap()) {
+        let claim = Claim::new(any).unwrap();
+        let there = claim.address();
+        for error in [
+            LinkSocket::bind(there, None).map(drop),
+            Claim::new(there).map(drop),
+        ] {
+            assert_eq!(error.unwrap_err().source.kind(), io::ErrorKind::AddrInUse);
+        }
+        let (link, _) = LinkSocket::of(claim, Some("lo")).unwrap();
+        assert_eq!(address(&link), there);
+        let (near, _) = LinkSocket::bind(any, None).unwrap();
+        near.send(there, b"hello", 5).unwrap();
+        let got = receive(&link, &mut ReceiveBatch::new(), 1);
+        assert_eq!(got, [(address(&near), b"hello".to_vec())]);
+    }
+}
+
+#[test]
 fn buffers_are_as_large_as_reported_and_the_device_is_kept() {
     let (a, sizes) = LinkSocket::bind("127.0.0.1:0".parse().unwrap(), Some("lo")).unwrap();
     assert!(sizes.receive_bytes > 0 && sizes.receive_bytes <= RECEIVE_BUFFER_BYTES);

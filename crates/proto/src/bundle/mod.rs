@@ -493,12 +493,13 @@ impl Bundle {
         self.replies.shrink_to(0);
     }
 
-    /// A path that is silent is judged by the others: if they are idle, ask them. (Not those that are
-    /// down: of their probes the last few alone are remembered, and must be answered for a return.)
+    /// A path that is silent is judged by the others: if they are idle, ask them. (Not those that are silent, too: they are asked
+    /// as it is. Nor those that are down: of their probes the last few alone are remembered, and must be answered for a return.)
     fn seek_comparison(&mut self, now: Time) {
         if self.paths.values().any(|p| p.path.lacks_comparison(now)) {
+            let is_idle = |state| matches!(state, PathState::Up | PathState::Untested);
             let paths = self.paths.values_mut();
-            for p in paths.filter(|p| p.path.state() != PathState::Down) {
+            for p in paths.filter(|p| is_idle(p.path.state())) {
                 p.path.request_probe();
             }
         }

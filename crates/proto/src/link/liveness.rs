@@ -121,6 +121,8 @@ pub struct Liveness {
     probed_at: Time,
     untested_wait: Duration,
     suspect_probes: u32,
+    /// Those of them since another path last showed life.
+    lone_probes: u32,
     probe_wanted: bool,
     /// A probe goes out on another path, and one is to go out here with it.
     asked_along: bool,
@@ -157,6 +159,7 @@ impl Liveness {
             probed_at: Time::ZERO,
             untested_wait: t::PROBE_UNTESTED,
             suspect_probes: 0,
+            lone_probes: 0,
             probe_wanted: false,
             asked_along: false,
             eager_since: now,
@@ -266,7 +269,7 @@ impl Liveness {
         rtt: &Rtt,
     ) -> Option<Time> {
         // While others answer, this one is asked at a quick pace, so that it can be told from them.
-        self.suspect_probes = self.suspect_probes.min(t::PROBE_SUSPECT_COUNT);
+        self.lone_probes = 0;
         match progress {
             Progress::Acks(sent) => {
                 // What was answered on this path, by way of another, may have been sent earlier by so much.
@@ -389,6 +392,7 @@ impl Liveness {
         self.overdue = false;
         self.unreturned = false;
         self.suspect_probes = 0;
+        self.lone_probes = 0;
         self.answered_since = None;
         self.probes.clear();
     }
@@ -408,6 +412,7 @@ impl Liveness {
     pub fn on_answered(&mut self, now: Time, others_work: bool) -> bool {
         self.validated = true;
         self.suspect_probes = 0;
+        self.lone_probes = 0;
         if !self.own.is_down() {
             return false;
         }
@@ -550,7 +555,8 @@ impl Liveness {
 
     fn suspect_wait(&self, rtt: &Rtt) -> Duration {
         let pace = t::PROBE_SUSPECT.max(rtt.smoothed() / 8);
-        let slower = self.suspect_probes.saturating_sub(t::PROBE_SUSPECT_COUNT) / 4;
+        let slower = self.lone_probes.saturating_sub(t::PROBE_SUSPECT_COUNT);
+        let slower = slower / t::PROBE_SUSPECT_SLOWER;
         (pace * (1 << slower.min(10))).min(t::PROBE_SUSPECT_MAX.max(pace))
     }
 
@@ -560,9 +566,13 @@ impl Liveness {
             PathState::Untested => {
                 self.untested_wait = (self.untested_wait * 2).min(t::PROBE_UNTESTED_MAX);
             }
-            PathState::Suspect => self.suspect_probes += 1,
+            PathState::Suspect => {
+                self.suspect_probes += 1;
+                self.lone_probes += 1;
+            }
             PathState::Up => {
                 self.suspect_probes = 0;
+                self.lone_probes = 0;
                 if !self.probe_wanted && !self.is_watched() {
                     self.keepalive = (self.keepalive * 2).min(t::KEEPALIVE_MAX);
                 }

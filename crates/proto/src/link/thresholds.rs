@@ -207,8 +207,12 @@ pub const LOSS_ASSUMED_BACK: f64 = 0.5;
 pub const LOSS_ASSUMED_BUSY: f64 = 0.25;
 /// Pace of probes on a suspect path: thirty within [`SILENCE_BUSY`].
 pub const PROBE_SUSPECT: Duration = us(500);
-/// Probes at that pace before it slows down.
-pub const PROBE_SUSPECT_COUNT: u32 = 128;
+/// Probes at that pace before it slows down, unless other paths show that the peer answers. (Where all are silent the peer's
+/// process waits for its processor: of 64 processes with two processors, each of which asked 56 others 128 times by two
+/// paths, none came to answer.)
+pub const PROBE_SUSPECT_COUNT: u32 = 16;
+/// Probes at each slower pace, which is half of the one before.
+pub const PROBE_SUSPECT_SLOWER: u32 = 2;
 /// Slowest pace on a suspect path (all paths silent: the peer is stopped).
 pub const PROBE_SUSPECT_MAX: Duration = ms(100);
 /// Pace of probes on a path never answered yet: from here, doubling, …

@@ -31,6 +31,16 @@ pub struct Hello {
     pub probe: [u8; PROBE_BYTES],
 }
 
+impl Hello {
+    /// What is proven.
+    pub fn body(&self) -> Vec<u8> {
+        let mut body = self.probe_at.to_ne_bytes().to_vec();
+        body.extend(self.probe);
+        body.extend(self.from.as_bytes());
+        body
+    }
+}
+
 impl Keyed {
     pub fn new(key: &[u8; 32]) -> Keyed {
         Keyed(hmac::Key::new(hmac::HMAC_SHA256, key))
@@ -60,11 +70,13 @@ impl Keyed {
 
     /// A hello to somebody.
     pub fn write(&self, hello: &Hello, to: &Address) -> Vec<u8> {
-        let mut body = hello.probe_at.to_ne_bytes().to_vec();
-        body.extend(hello.probe);
-        body.extend(hello.from.as_bytes());
-        let mac = self.mac("hello", &[to.as_bytes(), &body]);
-        [&MAGIC[..], &mac, &body].concat()
+        self.prove(&hello.body(), to)
+    }
+
+    /// The body of a hello, with the proof that it is of who has the key.
+    pub fn prove(&self, body: &[u8], to: &Address) -> Vec<u8> {
+        let mac = self.mac("hello", &[to.as_bytes(), body]);
+        [&MAGIC[..], &mac, body].concat()
     }
 
     /// A hello to this one; none: it is of nobody who has the key, or to somebody else.

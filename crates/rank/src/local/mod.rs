@@ -26,10 +26,11 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_io::shared_memory::read_process;
 use tabane_proto::Time;
 
-pub use hello::PROBE_BYTES;
-use hello::{Hello, Keyed};
+use hello::Hello;
+pub use hello::{Keyed, PROBE_BYTES};
 pub use record::Record;
-use ring::{Broken, Reader, Taken, Writer};
+use ring::{Broken, Taken};
+pub use ring::{Reader, Writer};
 
 use crate::{Address, Peer};
 
@@ -85,6 +86,8 @@ pub struct Neighbour {
     outbox_bytes: usize,
     /// Operations under way that it is to answer.
     pub asked: u32,
+    /// The same of its own, which are more than a moment's work for this end.
+    pub serves: u32,
     /// What it counts while it lives, as it was seen last, and when that was new.
     beats: (u64, u64),
     seen_at: Time,
@@ -169,6 +172,7 @@ impl Local {
             outbox: VecDeque::new(),
             outbox_bytes: 0,
             asked: 0,
+            serves: 0,
             beats: (0, 0),
             seen_at: now,
             written: 0,

@@ -230,6 +230,13 @@ impl Writer {
         closed.store(1, Ordering::Release);
     }
 
+    /// Writes over whatever is there, as a process might that has gone mad.
+    pub fn scribble(&mut self, at: usize, bytes: &[u8]) {
+        let at = at % WHOLE_BYTES;
+        let bytes = &bytes[..bytes.len().min(WHOLE_BYTES - at)];
+        self.memory.write(at, bytes);
+    }
+
     /// This end lives; returns the reader's count.
     pub fn beat(&self, count: u64) -> u64 {
         let own = self.memory.word(word::WRITER_BEAT);

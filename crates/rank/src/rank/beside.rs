@@ -9,9 +9,10 @@ use core::time::Duration;
 use tabane_io::shared_memory::{Stretch as Memory, read_process};
 use tabane_proto::Time;
 use tabane_proto::op::{Get, OpError, Put};
-use tabane_proto::wire::{MemoryStatus, PutTarget, Stretch};
+use tabane_proto::wire::{MemoryStatus, PutTarget};
 
 use super::peers::OWN;
+use super::streams::{Step, Stream, Work};
 use super::{Pending, Rank};
 use crate::local::{ASKED_MAX, Called, Caller, Record};
 use crate::memory::{self, Buffer};
@@ -49,40 +50,6 @@ pub(super) enum NoWay {
     Later,
     /// It is gone, or nothing leads there.
     Gone(Failure),
-}
-
-/// A transfer that takes more than a moment.
-pub(super) struct Stream {
-    peer: Peer,
-    /// Of who began it.
-    token: u64,
-    work: Work,
-    /// Bytes of how many.
-    done: u64,
-    total: u64,
-    /// It waits for room.
-    waits: bool,
-}
-
-enum Work {
-    /// A put of this end's, record by record.
-    Give(PutTarget),
-    /// A peer's get, record by record.
-    Serve(Stretch),
-    /// A get of this end's, from the peer's memory.
-    Fetch(Vec<Memory>),
-    /// A peer's put, from its memory.
-    Take(PutTarget, Vec<Memory>),
-}
-
-/// What became of a step of a stream.
-enum Step {
-    /// There is no room now.
-    Waits,
-    /// There is more to do.
-    Goes,
-    /// It is over.
-    Over,
 }
 
 /// A part of pieces of memory.
@@ -156,20 +123,22 @@ impl Rank {
             };
             if !self.step(now, &mut stream) {
                 self.streams.push_back(stream);
+            } else if stream.work.is_theirs() {
+                self.serves(stream.peer, -1);
             }
         }
         came
     }
 
-    /// Takes in who has called, if somebody has.
-    pub(super) fn hear_neighbours(&mut self, now: Time) {
+    /// Takes in who has called, if somebody has. Whether somebody has, or has rung.
+    pub(super) fn hear_neighbours(&mut self, now: Time) -> bool {
         let has_rung = core::mem::take(&mut self.host.has_rung);
         let Some(local) = self
             .local
             .as_mut()
             .filter(|local| has_rung || local.has_silent())
         else {
-            return;
+            return has_rung;
         };
         if has_rung {
             local.hush();
@@ -177,6 +146,7 @@ impl Rank {
         for caller in local.callers(now) {
             self.on_caller(now, caller);
         }
+        has_rung
     }
 
     fn on_caller(&mut self, now: Time, caller: Caller) {
@@ -276,7 +246,7 @@ impl Rank {
             } => match self.own_part(&target.to, true) {
                 Ok(_) if total(&pieces) == Some(target.to.total) => {
                     let total = target.to.total;
-                    self.begin(from, token, Work::Take(target, pieces), total);
+                    self.begin_theirs(now, from, token, Work::Take(target, pieces), total);
                 }
                 Ok(_) => self.lose(now, from, Failure::PeerGone),
                 Err(status) => self.refuse(slot, token, status),
@@ -288,7 +258,7 @@ impl Rank {
             } => match self.own_part(&stretch, false) {
                 Ok(_) if is_inline || !self.may_grant(stretch.key) => {
                     let total = stretch.total;
-                    self.begin(from, token, Work::Serve(stretch), total);
+                    self.begin_theirs(now, from, token, Work::Serve(stretch), total);
                 }
                 Ok(part) => {
                     let pieces = places(part.pieces());
@@ -520,6 +490,25 @@ impl Rank {
         });
     }
 
+    /// The same at a peer's word. One that has more under way than it may have asked for is none of these endpoints.
+    fn begin_theirs(&mut self, now: Time, peer: Peer, token: u64, work: Work, total: u64) {
+        match self.serves(peer, 1) <= ASKED_MAX {
+            true => self.begin(peer, token, work, total),
+            false => self.lose(now, peer, Failure::PeerGone),
+        }
+    }
+
+    /// So many more streams are under way that this neighbour has begun. How many there are now.
+    fn serves(&mut self, peer: Peer, more: i32) -> u32 {
+        let slot = self.peers.get(peer).and_then(|entry| entry.slot);
+        let local = self.local.as_mut();
+        let neighbour = local.zip(slot).and_then(|(local, slot)| local.get(slot));
+        neighbour.map_or(0, |neighbour| {
+            neighbour.serves = neighbour.serves.saturating_add_signed(more);
+            neighbour.serves
+        })
+    }
+
     /// Whether a stream goes on without anybody's doing.
     pub(super) fn has_more(&self) -> bool {
         self.streams.iter().any(|stream| !stream.waits)
@@ -703,7 +692,13 @@ impl Rank {
             return;
         };
         local.beat(now, is_late);
-        let closed = local.iter().filter(|(_, neighbour)| neighbour.is_closed());
+        self.part_from_closed(now);
+    }
+
+    /// Gives up neighbours that have closed.
+    pub(super) fn part_from_closed(&mut self, now: Time) {
+        let all = self.local.iter().flat_map(|local| local.iter());
+        let closed = all.filter(|(_, neighbour)| neighbour.is_closed());
         let closed: Vec<_> = closed.map(|(_, neighbour)| neighbour.peer).collect();
         for peer in closed {
             self.lose(now, peer, Failure::PeerGone);

@@ -6,19 +6,22 @@ mod lost;
 mod messages;
 mod peers;
 mod pending;
+mod streams;
 mod transfers;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, Wait};
 use tabane_io::poll::{Poller, Ready};
+use tabane_io::udp::Claim;
 use tabane_io::{entropy, process};
 use tabane_proto::op::{Get, OpEvent};
 use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
-use tabane_proto::{Event, Guests, LinkId, Node, PeerId, Random, Time};
+use tabane_proto::{DownReason, Event, Guests, LinkId, Node, PeerId, Random, Time};
 
 use crate::local::{Local, PROBE_BYTES};
 use crate::matching::{Arrived, Body, Matching};
@@ -28,10 +31,11 @@ use crate::{
     Address, Atomic, Completion, Core, Ended, Failure, LinkStatistics, Lost, OpenError, Peek, Peer,
     Piece, PostError, Receive, Send, Settings, SharedMemory, Source, Statistics, Ticket, Transfer,
 };
-use beside::{NoWay, Stream, Way};
+use beside::{NoWay, Way};
 use lost::LostPeers;
 use peers::{OWN, Peers};
 use pending::{Pending, Pendings};
+use streams::Stream;
 
 /// Endpoints that may call without being named here.
 const GUESTS_MAX: usize = 65_536;
@@ -125,6 +129,8 @@ pub(crate) struct Rank {
     came_at: Time,
     /// How many this node has.
     processors: usize,
+    /// Endpoints of this node that the program has named.
+    named_here: usize,
     completions: VecDeque<Completion>,
     /// Bytes posted since something was last sent.
     unsent_bytes: usize,
@@ -143,11 +149,9 @@ impl Rank {
     pub fn open(settings: &Settings) -> Result<Rank, OpenError> {
         let mut random = Random::from_seed(entropy::seed().map_err(OpenError::System)?);
         let mut links = settings.links.clone();
-        let has_loopback = links.iter().any(|(_, address)| address.is_loopback());
-        let used = |links: &[(u8, IpAddr)], n| links.iter().any(|(number, _)| *number == n);
-        let free = (0..8).rev().find(|n| !used(&links, *n) && !has_loopback);
+        let free = loopback(&links);
         links.extend(free.map(|n| (n, IpAddr::V4(Ipv4Addr::LOCALHOST))));
-        let port = free_port(&links, settings, &mut random)?;
+        let (port, claims) = claim_port(&links, settings, &mut random)?;
         let address = Address::new(&settings.links, port, random.u64())
             .map_err(|_| OpenError::Settings("a link number above 7, or twice".into()))?;
         let spec = |(number, address): &(u8, IpAddr)| LinkSpec {
@@ -173,8 +177,8 @@ impl Rank {
                 locate: |name| Some(Address::from_name(name).ok()?.links()),
             }),
         };
-        let (mut engine, _) =
-            Engine::new(config).map_err(|error| OpenError::Settings(error.to_string()))?;
+        let (mut engine, _) = Engine::with_claims(config, claims)
+            .map_err(|error| OpenError::Settings(error.to_string()))?;
         engine.node.set_memory(Box::new(Buffers));
         let local = match settings.shared_memory {
             SharedMemory::Off => None,
@@ -203,6 +207,7 @@ impl Rank {
             polled_at: now,
             came_at: now,
             processors: process::processors(),
+            named_here: 0,
             completions: VecDeque::new(),
             unsent_bytes: 0,
             sent_at: now,
@@ -272,6 +277,11 @@ impl Rank {
     fn on_event(&mut self, now: Time, event: Event) {
         match event {
             Event::Guest { peer, name } => self.on_guest(now, peer, name.as_str()),
+            // How long that may last is the program's to say (`look_after`).
+            Event::PeerDown {
+                reason: DownReason::AllPathsDown,
+                ..
+            } => {}
             Event::PeerUp {
                 peer,
                 restarted: true,
@@ -548,49 +558,64 @@ fn open_local(
     Some(local)
 }
 
-/// A port that is free on all links that are there.
-fn free_port(
+/// The number of a link of its own that the loopback device is to have.
+fn loopback(links: &[(u8, IpAddr)]) -> Option<u8> {
+    let has_one = links.iter().any(|(_, address)| address.is_loopback());
+    let is_used = |n: &u8| links.iter().any(|(number, _)| number == n);
+    (0..8).rev().find(|n| !has_one && !is_used(n))
+}
+
+/// A port of this rank's own, on all links that are there.
+fn claim_port(
     links: &[(u8, IpAddr)],
     settings: &Settings,
     random: &mut Random,
-) -> Result<u16, OpenError> {
-    let ports = &settings.ports;
-    let count = u64::from(*ports.end()).saturating_sub((*ports.start()).into()) + 1;
+) -> Result<(u16, Vec<Claim>), OpenError> {
+    let (low, high) = (u64::from(*settings.ports.start()), *settings.ports.end());
+    let count = u64::from(high).saturating_sub(low) + 1;
     let first = random.below(count);
-    let mut is_here = false;
     for n in 0..count.min((count / 4).max(PORTS_TRIED as u64)) {
-        let port = (u64::from(*ports.start()) + (first + n) % count) as u16;
-        let mut tried = links
-            .iter()
-            .map(|(_, address)| UdpSocket::bind((*address, port)));
-        let is_free = tried.all(|bound| match bound {
-            Ok(_) => {
-                is_here = true;
-                true
-            }
-            // The link is not there now; any other refusal is of the port.
-            Err(error) => {
-                let is_away = error.kind() == std::io::ErrorKind::AddrNotAvailable;
-                is_here |= !is_away;
-                is_away
-            }
-        });
-        if is_free && is_here && port > 0 {
-            return Ok(port);
+        let port = (low + (first + n) % count) as u16;
+        let Some(claims) = claim(links, port)? else {
+            continue;
+        };
+        let mut own = settings.links.iter().map(|(_, address)| *address);
+        let is_here = |address| claims.iter().any(|claim| claim.address().ip() == address);
+        return match own.any(is_here) {
+            true => Ok((port, claims)),
+            false => Err(OpenError::NoLink(
+                settings.links.iter().map(|(_, address)| *address).collect(),
+            )),
+        };
+    }
+    Err(OpenError::NoPort(settings.ports.clone()))
+}
+
+/// A port on all links that are there; none if it is another's on one of them. Everybody tries links in their order and lets go of
+/// all at the first refusal, so of several who want a port, one gets it.
+fn claim(links: &[(u8, IpAddr)], port: u16) -> Result<Option<Vec<Claim>>, OpenError> {
+    let mut claims = Vec::new();
+    for (_, address) in links {
+        match Claim::new((*address, port).into()) {
+            Ok(claim) => claims.push(claim),
+            Err(error) if error.is_link_down() => {}
+            Err(error) => match error.source.kind() {
+                ErrorKind::AddrInUse | ErrorKind::PermissionDenied => return Ok(None),
+                _ => return Err(OpenError::System(error.source)),
+            },
         }
     }
-    let addresses = settings.links.iter().map(|(_, address)| *address);
-    match is_here {
-        true => Err(OpenError::NoPort(ports.clone())),
-        false => Err(OpenError::NoLink(addresses.collect())),
-    }
+    Ok(Some(claims))
 }
 
 impl Core for Rank {
     fn peer(&mut self, address: &Address) -> Peer {
         let peer = self.peers.at(address);
-        if let Some(entry) = self.peers.get_mut(peer) {
-            entry.is_named = true;
+        let is_here = peer != OWN && self.is_of_this_node(address);
+        if let Some(entry) = self.peers.get_mut(peer)
+            && !core::mem::replace(&mut entry.is_named, true)
+        {
+            self.named_here += usize::from(is_here);
         }
         peer
     }
@@ -600,8 +625,12 @@ impl Core for Rank {
     }
 
     fn forget(&mut self, peer: Peer) {
-        if let Some(entry) = self.peers.get_mut(peer) {
-            entry.is_named = false;
+        let Some(entry) = self.peers.get_mut(peer) else {
+            return;
+        };
+        if core::mem::replace(&mut entry.is_named, false) && peer != OWN {
+            let address = entry.address;
+            self.named_here -= usize::from(self.is_of_this_node(&address));
         }
     }
 
@@ -686,7 +715,10 @@ impl Core for Rank {
         if self.local.is_none() || is_far || now.since(self.polled_at) >= POLL_EVERY {
             self.polled_at = now;
             self.engine.poll(now, &mut self.host);
-            self.hear_neighbours(now);
+            if self.hear_neighbours(now) {
+                self.take_beside(now);
+                self.part_from_closed(now);
+            }
         }
         self.make_way(now, came || !self.host.events.is_empty());
         self.take_events(now);
@@ -749,7 +781,9 @@ impl Rank {
             self.came_at = now;
             return;
         }
-        let neighbours = self.local.as_ref().map_or(0, Local::count);
+        // Those that nothing was said to yet wait for the processor as well.
+        let met = self.local.as_ref().map_or(0, Local::count);
+        let neighbours = met.max(self.named_here);
         let patience = match neighbours < self.processors {
             true => YIELD_LATE,
             false => YIELD_SOON,
@@ -806,8 +840,12 @@ impl Rank {
     pub(crate) fn after_wait(&mut self, ready: &[Ready]) {
         let now = self.engine.now();
         self.engine.after_wait(&mut self.host, now, ready);
-        self.hear_neighbours(now);
+        let has_rung = self.hear_neighbours(now);
         self.take_beside(now);
+        if has_rung {
+            // What was said before the goodbye was heard.
+            self.part_from_closed(now);
+        }
         self.digest(now);
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tabane_proto::limits::LINKS_MAX;
-use tabane_proto::link::PathState;
 use tabane_proto::{LinkId, PeerConfig, PeerId, Time};
 
-use super::Rank;
 use super::beside::{NoWay, Way};
+use super::{LOOK_EVERY, Rank};
+use crate::wire::{FLOW_CONTROL, Head};
 use crate::{Address, Failure, Peer};
 
 /// Another endpoint.
@@ -24,14 +24,26 @@ pub(super) struct Entry {
     pub is_named: bool,
     /// It is gone, for this reason. It does not come back: what starts at its address is another one.
     pub gone: Option<Failure>,
-    /// Since when nothing of it can be heard, if it is so.
+    /// Since when it has called and not come in, if nothing is wanted of it.
     pub silent_since: Option<Time>,
+    /// What was last heard of it.
+    heard: Heard,
     /// Bytes of eager messages that have not found their buffers there.
     pub eager_out_bytes: u64,
     /// Messages that were announced there and not fetched.
     pub announced_out: u32,
     /// Bytes of eager messages that have found theirs here, and it does not know.
     pub consumed_bytes: u64,
+}
+
+/// What was heard of a peer that something is wanted of.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    /// Packets so far.
+    packets: u64,
+    /// When there were new ones, or when it was to be listened for.
+    at: Time,
+    looked_at: Time,
 }
 
 /// All of them. The first is this endpoint itself.
@@ -60,6 +72,7 @@ impl Peers {
             is_named: false,
             gone: None,
             silent_since: None,
+            heard: Heard::default(),
             eager_out_bytes: 0,
             announced_out: 0,
             consumed_bytes: 0,
@@ -191,10 +204,11 @@ impl Rank {
         self.peers.set_id(peer, Some(id));
     }
 
-    /// Whether anything works between here and a peer.
-    fn hears(&self, id: PeerId) -> bool {
-        let works = |(_, state)| matches!(state, PathState::Up | PathState::Suspect);
-        self.engine.node.path_states(id).any(works)
+    /// Packets that came from a peer.
+    fn packets_of(&self, id: PeerId) -> u64 {
+        let links = (0..LINKS_MAX as u8).map(LinkId);
+        let paths = links.filter_map(|link| self.engine.node.path_stats(id, link));
+        paths.map(|path| path.packets_received).sum()
     }
 
     /// Looks after those that something is wanted of: who is silent for too long is gone.
@@ -245,9 +259,9 @@ impl Rank {
         }
     }
 
+    /// Looks after one of another node that something is wanted of. A peer that is alive answers when it is asked, however idle it is.
     fn look_at(&mut self, now: Time, peer: Peer, id: PeerId) {
-        let hears = self.hears(id);
-        let has_been = self.engine.node.has_been_connected(id);
+        let packets = self.packets_of(id);
         let patience = match self.is_cut_off() {
             true => self.settings.peer_timeout.max(CUT_OFF_TIMEOUT),
             false => self.settings.peer_timeout,
@@ -255,17 +269,27 @@ impl Rank {
         let Some(entry) = self.peers.get_mut(peer) else {
             return;
         };
-        if hears {
-            entry.silent_since = None;
-            return;
+        let heard = &mut entry.heard;
+        // Who did not look for long, since nothing was wanted or there was no processor, cannot say since when it is silent.
+        let is_late = now.since(heard.looked_at) >= (patience / 2).max(4 * LOOK_EVERY);
+        // What a path has counted goes with it.
+        if packets > heard.packets || is_late {
+            heard.at = now;
         }
-        let since = *entry.silent_since.get_or_insert(now);
-        if now.since(since) >= patience {
-            let why = match has_been {
+        (heard.packets, heard.looked_at) = (packets, now);
+        let silent = now.since(heard.at);
+        let node = &self.engine.node;
+        // It may have been silent for one look longer than was seen, and the next one would be late.
+        let unseen = (2 * LOOK_EVERY).min(patience / 2);
+        if silent + unseen >= patience {
+            let why = match node.has_been_connected(id) {
                 true => Failure::PeerGone,
                 false => Failure::Unreachable,
             };
             self.lose(now, peer, why);
+        } else if silent >= patience / ASKED_AFTER_PART && !node.has_unacknowledged(id) {
+            // It says nothing; what counts is that the other end acknowledges it.
+            self.owe(now, peer, FLOW_CONTROL, &Head::Consumed { bytes: 0 }, &[]);
         }
     }
 
@@ -276,5 +300,7 @@ impl Rank {
     }
 }
 
+/// Who is silent is asked whether he is there after this part of the time after which he is gone.
+const ASKED_AFTER_PART: u32 = 4;
 /// A node whose links are all down waits for them at least so long.
 const CUT_OFF_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);
