@@ -146,8 +146,10 @@ pub enum Measurement {
     Mpi,
     /// The same: kernels that such jobs are made of
     Kernels,
-    /// An exchange and the kernels while a switch hangs
+    /// An exchange and the kernels while a switch hangs; what the others notice when a rank is killed
     MpiFailures,
+    /// The same: 64 ranks on 8 nodes begin
+    MpiStart,
 }
 
 impl Measurement {

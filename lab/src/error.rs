@@ -77,6 +77,11 @@ impl LabError {
         move |source| LabError::Io { what, source }
     }
 
+    /// Whether something had not ended when nobody waited for it any longer.
+    pub fn is_hung(&self) -> bool {
+        matches!(self, LabError::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut)
+    }
+
     /// Whether the caller's words were wrong, rather than the machine.
     pub fn is_bad_input(&self) -> bool {
         use LabError::*;

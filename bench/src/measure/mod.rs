@@ -48,6 +48,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Mpi => programs::mpi(settings),
         Measurement::Kernels => programs::kernels(settings),
         Measurement::MpiFailures => programs::mpi_failures(settings),
+        Measurement::MpiStart => programs::mpi_start(settings),
         Measurement::Connections => connections::measure(settings),
         Measurement::Start => start::measure(settings),
     }

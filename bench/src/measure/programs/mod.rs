@@ -5,12 +5,15 @@ pub mod files;
 mod http;
 mod mpi;
 mod mpi_failures;
+mod mpi_killed;
+mod mpi_start;
 mod redis;
 mod tunnel;
 
 pub use http::measure as http;
 pub use mpi::{kernels, measure as mpi};
 pub use mpi_failures::measure as mpi_failures;
+pub use mpi_start::measure as mpi_start;
 pub use redis::measure as redis;
 pub use tunnel::measure as tunnel;
 

@@ -1,5 +1,6 @@
 //! Jobs of Open MPI, by whatever can carry their messages, in turn.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use super::contest::Contest;
 use super::finish;
 use crate::measure::two_nodes;
 use crate::{Build, Entrant, Report, Settings, Stand};
-use tabane_lab::cluster::Wire;
+use tabane_lab::cluster::{PATIENCE, Wire};
 use tabane_lab::mpi::Jobs;
 use tabane_lab::ways::Way;
 use tabane_lab::{LabConfig, LabError, LinkSpec};
@@ -365,9 +366,33 @@ fn compete(
         batches: each.iter().map(|one| vec![label(one)]).collect(),
         ..contest
     };
+    // Who does not end with so many ranks on a node would cost a minute with each job and in each round.
+    let hung = RefCell::new(Vec::new());
     contest.play(settings, &names, &mut report, |index, batch| {
         let (job, ranks) = each[batch];
-        Ok(vec![contestants[index].run(job, (nodes, ranks))?])
+        if hung.borrow().contains(&(index, ranks)) {
+            return Err(did_not_end());
+        }
+        let ran = contestants[index].run(job, (nodes, ranks));
+        let figures = ran.map_err(|error| match error.is_hung() {
+            true => {
+                hung.borrow_mut().push((index, ranks));
+                did_not_end()
+            }
+            false => error,
+        });
+        Ok(vec![figures?])
     });
     report
+}
+
+fn did_not_end() -> LabError {
+    LabError::ToolFailed {
+        tool: "mpirun",
+        place: "n0".into(),
+        message: format!(
+            "a job did not end within {} s; with as many ranks it was not tried again",
+            PATIENCE.as_secs()
+        ),
+    }
 }

@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::mpi::{CARRIERS, Carrier, Contestant, Job, contestants};
+use super::mpi_killed;
 use crate::measure::two_nodes;
 use crate::{Report, Samples, Settings, Table};
 use tabane_lab::cluster::{Program, Wire};
@@ -115,6 +116,7 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
     let mut report = Report::default();
     exchanges(settings, &mut report);
     kernels(settings, &mut report);
+    mpi_killed::measure(settings, &mut report);
     Ok(report)
 }
 
