@@ -300,7 +300,7 @@ fn offer(wanted: &Wanted<'_>, kind: u32) -> Result<Offer, Lacking> {
             return Err("fabric and domain are both called tabane");
         }
     }
-    let (addr_format, source, destination) = addresses(wanted, kind)?;
+    let addresses = addresses(wanted, kind)?;
     let caps = caps(wanted, kind)?;
     Ok(Offer {
         caps,
@@ -308,16 +308,24 @@ fn offer(wanted: &Wanted<'_>, kind: u32) -> Result<Offer, Lacking> {
         rx: rx(wanted, caps)?,
         ep,
         domain: domain(wanted)?,
-        addr_format,
-        source,
-        destination,
+        addr_format: addresses.format,
+        source: addresses.source,
+        destination: addresses.destination,
         handle: core::ptr::null_mut(),
         api_version: 0,
     })
 }
 
-/// Of which format addresses are, this end's if the program has chosen it, and that to be reached.
-fn addresses(wanted: &Wanted<'_>, kind: u32) -> Result<(u32, Vec<u8>, Option<Vec<u8>>), Lacking> {
+/// Addresses of an endpoint.
+struct Addresses {
+    format: u32,
+    /// This end's, if the program has chosen it.
+    source: Vec<u8>,
+    /// That to be reached.
+    destination: Option<Vec<u8>>,
+}
+
+fn addresses(wanted: &Wanted<'_>, kind: u32) -> Result<Addresses, Lacking> {
     if kind == c::EP_RDM {
         // A number of a service says nothing of an endpoint here: each takes a free port.
         within(
@@ -325,7 +333,11 @@ fn addresses(wanted: &Wanted<'_>, kind: u32) -> Result<(u32, Vec<u8>, Option<Vec
             c::FORMAT_UNSPEC,
             "addresses are of a format of their own (FI_FORMAT_UNSPEC)",
         )?;
-        return Ok((c::FORMAT_UNSPEC, Vec::new(), wanted.destination()?));
+        return Ok(Addresses {
+            format: c::FORMAT_UNSPEC,
+            source: Vec::new(),
+            destination: wanted.destination()?,
+        });
     }
     within(
         wanted.addr_format,
@@ -343,8 +355,11 @@ fn addresses(wanted: &Wanted<'_>, kind: u32) -> Result<(u32, Vec<u8>, Option<Vec
         (None, c::SOCKADDR_IN6) => c::SOCKADDR_IN6,
         (None, _) => c::SOCKADDR_IN,
     };
-    let source = source.as_ref().map(name::socket).unwrap_or_default();
-    Ok((format, source, destination.as_ref().map(name::socket)))
+    Ok(Addresses {
+        format,
+        source: source.as_ref().map(name::socket).unwrap_or_default(),
+        destination: destination.as_ref().map(name::socket),
+    })
 }
 
 fn caps(wanted: &Wanted<'_>, kind: u32) -> Result<u64, Lacking> {

@@ -64,7 +64,7 @@ pub enum Reach {
     /// With the one that it is connected with.
     One(Connection),
     /// With those who call to be connected.
-    Callers(Ears),
+    Callers(Box<Ears>),
 }
 
 /// What the endpoint was opened for.

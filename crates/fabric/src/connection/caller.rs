@@ -108,9 +108,9 @@ impl Callers {
     }
 
     /// Those who wait at these ears, taken out.
-    pub fn of(&self, ears: &Weak<Station>) -> Vec<Box<Caller>> {
+    pub fn of(&self, ears: &Weak<Station>) -> Vec<Caller> {
         let mut all = self.all();
         let theirs = all.extract_if(|_, caller| caller.ears.ptr_eq(ears));
-        theirs.map(|(_, caller)| caller).collect()
+        theirs.map(|(_, caller)| *caller).collect()
     }
 }

@@ -140,7 +140,12 @@ impl Passive {
                 stats: self.configuration.stats,
                 ..Options::default()
             };
-            Station::new(engine, Reach::Callers(ears), Sinks::default(), options)
+            Station::new(
+                engine,
+                Reach::Callers(Box::new(ears)),
+                Sinks::default(),
+                options,
+            )
         };
         let station = Arc::new_cyclic(make);
         let ears = station.ears().ok_or(errors::OTHER)?;

@@ -281,10 +281,8 @@ fn name_of(fid: *mut Fid, getname: Getname) -> SocketAddr {
     let mut raw = [0u8; 28];
     let mut len = raw.len();
     // SAFETY: as a program calls it.
-    assert_eq!(
-        unsafe { getname(fid, raw.as_mut_ptr().cast(), &raw mut len) },
-        0
-    );
+    let status = unsafe { getname(fid, raw.as_mut_ptr().cast(), &raw mut len) };
+    assert_eq!(status, 0);
     name::parse_socket(&raw[..len]).expect("is one")
 }
 

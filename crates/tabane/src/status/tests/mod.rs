@@ -106,6 +106,16 @@ pub(crate) fn example() -> StatusReport {
         redundancy_lost: false,
         queued_bytes: 65_536,
         paths,
+        relayed: Vec::new(),
+    };
+    let relayed = RelayedStatus {
+        via: vec!["n1".to_owned(), "n7".to_owned()],
+        state: PathState::Up,
+        since_unix_ms: 1_800_000_000_000,
+        since_s: 3,
+        rtt_us: Some(410),
+        tx_bytes: 4096,
+        rx_bytes: 2048,
     };
     let absent = PeerStatus {
         why: Some("no answer to handshakes yet".to_owned()),
@@ -201,6 +211,7 @@ pub(crate) fn example() -> StatusReport {
             PeerStatus {
                 paths_up: 1,
                 redundancy_lost: true,
+                relayed: vec![relayed],
                 ..peer("n2", PeerState::Up, half)
             },
             absent,
