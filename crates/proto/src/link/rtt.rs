@@ -14,7 +14,7 @@ use super::thresholds::{
     ACK_DELAY_MAX, BACK_MAX, BACK_STEP, BOUND_EPOCH, FAR, PROBE_TIMEOUT_MIN,
     PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL, RTT_MIN_EPOCH, TAKEN_BACK_MAX,
 };
-use crate::limits::PATHS_MAX;
+use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
 
 /// RTT estimate of one path (RFC 9002, section 5).
@@ -24,7 +24,7 @@ pub struct Rtt {
     variation: Duration,
     latest: Option<Duration>,
     /// Least RTT of the current and of the previous epoch, by the path that the answer came back on.
-    least: [[Duration; 2]; PATHS_MAX],
+    least: [[Duration; 2]; LINKS_MAX],
     there: OneWay,
     epoch_began: Time,
     /// The least RTT of the ways that answers come back on now, averaged.
@@ -44,7 +44,7 @@ pub struct Rtt {
 struct Before {
     /// When it last became longer.
     longer_at: Time,
-    least: [Duration; PATHS_MAX],
+    least: [Duration; LINKS_MAX],
     there: i32,
     base: Duration,
 }
@@ -137,13 +137,23 @@ impl OneWay {
     }
 }
 
+/// Where the least round trip of those that end on a path is kept. Paths through other nodes share the places of the last
+/// links, which next to nobody has.
+const fn place(via: LinkId) -> usize {
+    if via.is_relayed() {
+        LINKS_MAX - 1 - via.index() % 2
+    } else {
+        via.index()
+    }
+}
+
 impl Rtt {
     pub const fn new(now: Time) -> Rtt {
         Rtt {
             smoothed: RTT_INITIAL,
             variation: Duration::from_nanos(RTT_INITIAL.as_nanos() as u64 / 2),
             latest: None,
-            least: [[Duration::MAX; 2]; PATHS_MAX],
+            least: [[Duration::MAX; 2]; LINKS_MAX],
             there: OneWay {
                 reference_us: None,
                 least: [0; 2],
@@ -169,7 +179,7 @@ impl Rtt {
             arrived_us,
             via,
         } = trip;
-        let is_first = self.least[via.index() % PATHS_MAX] == [Duration::MAX; 2];
+        let is_first = self.least[place(via)] == [Duration::MAX; 2];
         let at_most = self.is_known().then(|| rtt.saturating_sub(self.shortest()));
         let waited = self.sample(now, rtt, via);
         let there = self.there.sample(now, sent, arrived_us, at_most);
@@ -199,7 +209,7 @@ impl Rtt {
             // What was thought to be no wait was one.
             self.there.bound = [i32::MIN; 2];
         }
-        let least = &mut self.least[via.index() % PATHS_MAX];
+        let least = &mut self.least[place(via)];
         least[0] = least[0].min(rtt);
         let least = least[0].min(least[1]);
         self.base = match self.latest {
