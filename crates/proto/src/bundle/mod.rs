@@ -156,7 +156,7 @@ pub(crate) struct Bundle {
     /// When ways through others are to be looked after, if they are.
     ways_at: Time,
     /// The largest datagram that a link to the peer carries, if one works and the peer has to do with relays.
-    near: Option<usize>,
+    near: Option<u16>,
     /// The peer's first messages that were answered, the newest last: each counts once.
     answered_inits: VecDeque<InitId>,
     /// First messages of another key from its address, and packets on a wrong

@@ -170,7 +170,7 @@ impl Bundle {
     fn tell_near(&mut self, now: Time, context: &mut Context) {
         let relays = self.features() & FEATURE_RELAYS != 0;
         let bytes = |path: &Path| match path.state() {
-            PathState::Up => Some(path.flight().mtu_bytes()),
+            PathState::Up => u16::try_from(path.flight().mtu_bytes()).ok(),
             // It may have failed, or not.
             PathState::Suspect => Some(0),
             PathState::Untested | PathState::Down => None,
@@ -178,7 +178,7 @@ impl Bundle {
         let near = self.direct().filter_map(bytes).max().filter(|_| relays);
         if near != self.near {
             self.near = near;
-            context.mesh.set_near(now, self.peer, near);
+            context.mesh.set_near(now, self.peer, near.map(usize::from));
         }
     }
 

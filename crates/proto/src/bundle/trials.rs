@@ -3,7 +3,7 @@
 //! The first packets of a slow path after a rest may pass at once, out of what its link saved up
 //! meanwhile (a token bucket), so that it seems fast until they are used up.
 
-use crate::limits::PATHS_MAX;
+use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
 
 /// More than a slow link saves up, in bytes: a path that carries this much beyond what it could as
@@ -14,10 +14,10 @@ const SAVED_UP_MAX: f64 = 192.0 * 1024.0;
 /// its own: 6% more speed is not worth waiting for its packets.
 const SLOWER_MAX: f64 = 16.0;
 
-/// The paths on trial.
+/// The paths on trial; those through other nodes never are, for they are not used beside links.
 #[derive(Default, Debug)]
 pub(super) struct Trials {
-    of: [Option<Trial>; PATHS_MAX],
+    of: [Option<Trial>; LINKS_MAX],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,22 +32,26 @@ struct Trial {
 
 impl Trials {
     /// A path is slow: it carries `rate` bytes per second.
-    pub const fn begin(&mut self, now: Time, id: LinkId, rate: f64) {
-        self.of[id.index()] = Some(Trial {
-            rate,
-            excess_bytes: 0.0,
-            at: now,
-        });
+    pub fn begin(&mut self, now: Time, id: LinkId, rate: f64) {
+        if let Some(of) = self.of.get_mut(id.index()) {
+            *of = Some(Trial {
+                rate,
+                excess_bytes: 0.0,
+                at: now,
+            });
+        }
     }
 
     /// A path has shown that it is not slow any more.
-    pub const fn end(&mut self, id: LinkId) {
-        self.of[id.index()] = None;
+    pub fn end(&mut self, id: LinkId) {
+        if let Some(of) = self.of.get_mut(id.index()) {
+            *of = None;
+        }
     }
 
     /// A path is given `bytes` of its own to carry.
     pub fn carry(&mut self, now: Time, id: LinkId, bytes: usize) {
-        if let Some(trial) = &mut self.of[id.index()] {
+        if let Some(Some(trial)) = self.of.get_mut(id.index()) {
             let could = trial.rate * now.since(trial.at).as_secs_f64();
             trial.excess_bytes = (trial.excess_bytes - could).max(0.0) + bytes as f64;
             trial.at = now;
@@ -62,13 +66,14 @@ impl Trials {
     }
 
     /// Whether a path is on trial.
-    pub const fn is_on(&self, id: LinkId) -> bool {
-        self.of[id.index()].is_some()
+    pub fn is_on(&self, id: LinkId) -> bool {
+        self.of.get(id.index()).is_some_and(Option::is_some)
     }
 
     /// Whether a path is on trial and, if it is as it was, slow beside the fastest.
     pub fn was_slow_beside(&self, id: LinkId, fastest: f64) -> bool {
-        self.of[id.index()].is_some_and(|trial| is_slow(trial.rate, fastest))
+        let of = self.of.get(id.index()).copied().flatten();
+        of.is_some_and(|trial| is_slow(trial.rate, fastest))
     }
 }
 

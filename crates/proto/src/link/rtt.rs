@@ -14,7 +14,7 @@ use super::thresholds::{
     ACK_DELAY_MAX, BACK_MAX, BACK_STEP, BOUND_EPOCH, FAR, PROBE_TIMEOUT_MIN,
     PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL, RTT_MIN_EPOCH, TAKEN_BACK_MAX,
 };
-use crate::limits::PATHS_MAX;
+use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
 
 /// RTT estimate of one path (RFC 9002, section 5).
@@ -23,11 +23,8 @@ pub struct Rtt {
     smoothed: Duration,
     variation: Duration,
     latest: Option<Duration>,
-    /// Least RTT of the current and of the previous epoch, by the path that the answer came back on, …
-    least: [[Duration; 2]; PATHS_MAX],
-    /// … and the least of these: no packet waited longer than its own exceeds this. (On a way that answers were given only
-    /// lately all of them may have waited.)
-    shortest: Duration,
+    /// Least RTT of the current and of the previous epoch, by the path that the answer came back on.
+    least: [[Duration; 2]; LINKS_MAX],
     there: OneWay,
     epoch_began: Time,
     /// The least RTT of the ways that answers come back on now, averaged.
@@ -47,7 +44,7 @@ pub struct Rtt {
 struct Before {
     /// When it last became longer.
     longer_at: Time,
-    least: [Duration; PATHS_MAX],
+    least: [Duration; LINKS_MAX],
     there: i32,
     base: Duration,
 }
@@ -140,14 +137,23 @@ impl OneWay {
     }
 }
 
+/// Where the least round trip of those that end on a path is kept. Paths through other nodes share the places of the last
+/// links, which next to nobody has.
+const fn place(via: LinkId) -> usize {
+    if via.is_relayed() {
+        LINKS_MAX - 1 - via.index() % 2
+    } else {
+        via.index()
+    }
+}
+
 impl Rtt {
     pub const fn new(now: Time) -> Rtt {
         Rtt {
             smoothed: RTT_INITIAL,
             variation: Duration::from_nanos(RTT_INITIAL.as_nanos() as u64 / 2),
             latest: None,
-            least: [[Duration::MAX; 2]; PATHS_MAX],
-            shortest: Duration::MAX,
+            least: [[Duration::MAX; 2]; LINKS_MAX],
             there: OneWay {
                 reference_us: None,
                 least: [0; 2],
@@ -173,8 +179,8 @@ impl Rtt {
             arrived_us,
             via,
         } = trip;
-        let is_first = self.least[via.index() % PATHS_MAX] == [Duration::MAX; 2];
-        let at_most = self.is_known().then(|| rtt.saturating_sub(self.shortest));
+        let is_first = self.least[place(via)] == [Duration::MAX; 2];
+        let at_most = self.is_known().then(|| rtt.saturating_sub(self.shortest()));
         let waited = self.sample(now, rtt, via);
         let there = self.there.sample(now, sent, arrived_us, at_most);
         // The first answer on a way shows no wait, however long it waited.
@@ -198,14 +204,12 @@ impl Rtt {
             }
             self.there.end_epoch();
             self.epoch_began = now;
-            self.find_shortest();
         }
-        if rtt < self.shortest {
+        if rtt < self.shortest() {
             // What was thought to be no wait was one.
             self.there.bound = [i32::MIN; 2];
-            self.shortest = rtt;
         }
-        let least = &mut self.least[via.index() % PATHS_MAX];
+        let least = &mut self.least[place(via)];
         least[0] = least[0].min(rtt);
         let least = least[0].min(least[1]);
         self.base = match self.latest {
@@ -224,9 +228,11 @@ impl Rtt {
         rtt - least
     }
 
-    fn find_shortest(&mut self) {
+    /// The least round trip, whatever way answers come back on: no packet waited longer than its own exceeds this. (On
+    /// a way that answers were given only lately all of them may have waited.)
+    fn shortest(&self) -> Duration {
         let least = self.least.iter().flatten().min();
-        self.shortest = least.copied().unwrap_or(Duration::MAX);
+        least.copied().unwrap_or(Duration::MAX)
     }
 
     /// The peer lets its acknowledgements wait for up to so long.
@@ -255,7 +261,6 @@ impl Rtt {
         for least in self.least.iter_mut().flatten() {
             *least = least.saturating_add(by);
         }
-        self.find_shortest();
         self.base += by;
         self.there.lengthen(by);
     }
@@ -269,7 +274,6 @@ impl Rtt {
             for (least, before) in self.least.iter_mut().zip(before.least) {
                 least[0] = least[0].min(before);
             }
-            self.find_shortest();
             self.base = self.base.min(before.base);
             self.there.take_back(before.there);
         }
