@@ -8,6 +8,7 @@ mod keys;
 mod membership;
 mod memory;
 mod rejections;
+mod relaying;
 mod swapped;
 mod turns;
 
