@@ -330,7 +330,7 @@ mod tests {
     use tabane_proto::limits::LINKS_MAX;
     use tabane_proto::op::OpLimits;
     use tabane_proto::wire::WireMode;
-    use tabane_proto::{LinkConfig, NodeConfig, PeerConfig, PeerId, Random};
+    use tabane_proto::{LinkConfig, NodeConfig, PeerConfig, PeerId, Random, RelayConfig};
 
     use super::*;
     use crate::system::System;
@@ -458,6 +458,7 @@ mod tests {
             }],
             op_limits: OpLimits::default(),
             features: 0,
+            relay: RelayConfig::default(),
             guests: None,
         };
         let mut node = Node::new(Time::ZERO, config, [1; 32]).unwrap();

@@ -60,7 +60,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}colour = \"red\"\n{N0}{N1}",
-            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, node",
+            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, node",
         ),
         (
             "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
@@ -72,11 +72,11 @@ fn unknown_keys() {
         ),
         (
             "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
-            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, node",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, node",
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
-            "c:8: unknown key `mesh`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, node",
+            "c:9: unknown key `x`; the keys of `[mesh]` are relay, relay_mbps",
         ),
     ]);
 }
@@ -325,4 +325,40 @@ fn mtu_of_the_virtual_nics() {
             "c:2: unknown key `mut`; did you mean `mtu`?",
         ),
     ]);
+}
+
+#[test]
+fn mesh() {
+    let mesh = |text: &str| format!("{{KEY}}{{N0}}{{N1}}[mesh]\n{text}\n");
+    let relay =
+        "write `relay = false` if this node is to relay nothing for others, or leave it out";
+    let mbps = "write a number from 1 to 1000000 without quotes, or leave it out for what the links carry; \
+                `relay = false` is none at all";
+    for (text, said) in [
+        (
+            "relays = true",
+            "c:9: unknown key `relays`; did you mean `relay`?".to_owned(),
+        ),
+        (
+            "relay = 1",
+            format!("c:9: relay is neither true nor false; {relay}"),
+        ),
+        (
+            "relay_mbps = 0",
+            format!("c:9: relay_mbps is not a rate in Mb/s; {mbps}"),
+        ),
+        (
+            "relay_mbps = \"500\"",
+            format!("c:9: relay_mbps is not a rate in Mb/s; {mbps}"),
+        ),
+        ("relay_mbps = 500", String::new()),
+    ] {
+        assert_table(&[(&mesh(text), &said)]);
+    }
+    let right = "write `[mesh]` on a line of its own; nodes without a link in common that works then reach each other \
+                 through others";
+    assert_table(&[(
+        "{KEY}mesh = true\n{N0}{N1}",
+        &format!("c:2: `mesh` is not a table; {right}"),
+    )]);
 }

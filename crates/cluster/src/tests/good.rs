@@ -23,6 +23,7 @@ fn the_shortest_file() {
     assert_eq!(cluster.port, DEFAULT_PORT);
     assert_eq!(cluster.metrics_of(0), None);
     assert!(!cluster.mptcp);
+    assert_eq!(cluster.mesh, None);
     assert_eq!(cluster.run.all_links_down, ALL_LINKS_DOWN);
     assert!(cluster.run.plain_tcp);
     assert_eq!(cluster.run_users, RunUsers::default());
@@ -41,8 +42,10 @@ fn every_key() {
         "{KEY}wire = \"plain\"\nport = 9000\nmetrics = 9577\nmptcp = true\n\
          [[node]]\nname = \"rack-1.node_A\"\nlinks = [\"fd00:0:0:1::1\",\n\"10.1.0.1\"]\nvnic = \"10.99.0.1/24\"\n\
          [[node]]\nname = \"2\"\nlinks = [\"\", \"10.1.0.2\"]\nvnic = \"10.99.0.2/24\"\nmetrics = \"[::]:80\"\n\
-         [run]\nall_links_down_s = 7\nplain_tcp = false\nusers = [\"alice\", \"1000\"]\ngroup = \"hpc\"\n[vnic]\nmtu = 1_500\n",
+         [run]\nall_links_down_s = 7\nplain_tcp = false\nusers = [\"alice\", \"1000\"]\ngroup = \"hpc\"\n[vnic]\nmtu = 1_500\n[mesh]\nrelay = false\nrelay_mbps = 500\n",
     );
+    let mesh = cluster.mesh.expect("is there");
+    assert_eq!((mesh.relay, mesh.relay_mbps), (false, Some(500)));
     assert_eq!(cluster.run.all_links_down.as_secs(), 7);
     assert!(!cluster.run.plain_tcp);
     let expected = RunUsers {

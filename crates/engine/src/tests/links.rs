@@ -10,7 +10,7 @@ use tabane_io::udp::SendError;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::WireMode;
-use tabane_proto::{LinkId, Node, NodeConfig, PeerConfig, Time, Transmit};
+use tabane_proto::{LinkId, Node, NodeConfig, PeerConfig, RelayConfig, Time, Transmit};
 
 use super::fake::{DEVICE, Fake, ip};
 use crate::link::{LinkSpec, RECHECK, RETRY};
@@ -51,7 +51,7 @@ impl Host {
             links: links.configs(),
             op_limits: OpLimits::default(),
             features: 0,
-            relay: None,
+            relay: RelayConfig::default(),
             guests: None,
         };
         let mut node = Node::new(now, config, [1; 32]).unwrap();

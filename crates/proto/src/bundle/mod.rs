@@ -147,7 +147,7 @@ pub(crate) struct Bundle {
     pub events_listed: bool,
     explorer: Explorer,
     /// When content was last sent, until the memory it took was given back.
-    busy_until: Option<Time>,
+    busy_until: Time,
     twins: Twins,
     /// What there is of relays, once there is something.
     relays: Option<Box<Relays>>,
@@ -207,7 +207,7 @@ impl Bundle {
             watch: absent.watch,
             events_listed: false,
             explorer: Explorer::new(now),
-            busy_until: None,
+            busy_until: Time::NEVER,
             twins: Twins::default(),
             relays: None,
             lost_links: false,
@@ -465,8 +465,8 @@ impl Bundle {
         self.ask_along(now);
         self.deliver_fates(now);
         self.ops.on_timeout(now);
-        if self.busy_until.is_some_and(|until| until <= now) {
-            self.busy_until = None;
+        if self.busy_until <= now {
+            self.busy_until = Time::NEVER;
             self.trim();
         }
         let paths = self.path_mask() & !self.closed(0);
@@ -534,7 +534,7 @@ impl Bundle {
             ack,
             paced,
             silent,
-            self.busy_until,
+            (self.busy_until < Time::NEVER).then_some(self.busy_until),
             (self.ways_at != Time::NEVER).then_some(self.ways_at),
             self.ops.next_timeout(),
             self.sessions.next_timeout(),
@@ -594,7 +594,7 @@ impl Bundle {
             self.was_up = true;
             self.set_away(now, false);
             // What it took to come up is given back, whether anything is carried or not.
-            self.busy_until = self.busy_until.or(Some(now + TRIM_AFTER));
+            self.busy_until = self.busy_until.min(now + TRIM_AFTER);
             let restarted = core::mem::take(&mut self.restarted);
             context.event(Event::PeerUp {
                 peer: self.peer,

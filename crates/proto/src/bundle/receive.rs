@@ -121,7 +121,7 @@ impl Bundle {
             kinds.eliciting |= record.is_ack_eliciting();
             if record.is_content() {
                 kinds.content = true;
-                self.busy_until = Some(now + TRIM_AFTER);
+                self.busy_until = now + TRIM_AFTER;
             }
             let result = match record {
                 Record::Unit(segment) => self.ops.on_unit(now, &segment),

@@ -1,6 +1,6 @@
 //! Paths through other nodes, and what is relayed to the peer for others.
 //!
-//! A path through other nodes is a [`Path`](crate::link::Path) as any other, whose address stands for a way. It is used only
+//! A path through other nodes is a [`Path`] as any other, whose address stands for a way. It is used only
 //! while no path over a link works; else it rests: it answers, and asks nothing.
 
 use core::time::Duration;

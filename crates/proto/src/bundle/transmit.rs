@@ -225,7 +225,7 @@ impl Bundle {
             relays.queue.on_own(end);
         }
         self.explorer.on_content(now, id, end);
-        self.busy_until = Some(now + TRIM_AFTER);
+        self.busy_until = now + TRIM_AFTER;
         self.transmit(now, id, end, datagram_bytes.min(end), context)
     }
 

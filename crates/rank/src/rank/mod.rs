@@ -8,6 +8,7 @@ mod peers;
 mod pending;
 mod streams;
 mod transfers;
+mod turns;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +16,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, Wait};
+use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn};
 use tabane_io::poll::{Poller, Ready};
 use tabane_io::udp::Claim;
 use tabane_io::{entropy, process};
@@ -39,19 +40,10 @@ use streams::Stream;
 
 /// Endpoints that may call without being named here.
 const GUESTS_MAX: usize = 65_536;
-/// It is looked so often whether those are there that something is wanted of.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What is posted behind something that is under way waits so long for more to share its packets.
 const SHARE_FOR: Duration = Duration::from_micros(10);
 /// So many bytes are sent without waiting for more: a few packets, in one call.
 const SHARE_BYTES: usize = 16 * 1024;
-/// The sockets of a rank whose peers are all beside it are tried so often.
-const POLL_EVERY: Duration = Duration::from_micros(20);
-/// Who looks for something of its neighbours in vain for so long gives the processor away each time, if there are not
-/// processors enough for all of them …
-const YIELD_SOON: Duration = Duration::from_micros(5);
-/// … and if there are, as giving it away to something else costs milliseconds (`tabane_engine` looks for as long before it sleeps).
-const YIELD_LATE: Duration = Duration::from_micros(100);
 /// What was posted has so long to arrive when the endpoint is closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Ports that are tried for one that is free on all links.
@@ -708,23 +700,7 @@ impl Core for Rank {
     }
 
     fn progress(&mut self) {
-        let now = self.engine.now();
-        let came = self.take_beside(now);
-        // Whoever has only neighbours, or just heard of one, can wait for the links.
-        let is_far = !came && self.peers.met().next().is_some();
-        if self.local.is_none() || is_far || now.since(self.polled_at) >= POLL_EVERY {
-            self.polled_at = now;
-            self.engine.poll(now, &mut self.host);
-            if self.hear_neighbours(now) {
-                self.take_beside(now);
-                self.part_from_closed(now);
-            }
-        }
-        self.make_way(now, came || !self.host.events.is_empty());
-        self.take_events(now);
-        if self.completions.is_empty() || self.has_work(now) {
-            self.digest(now);
-        }
+        self.take_a_turn();
     }
 
     fn completion(&mut self) -> Option<Completion> {
@@ -770,82 +746,5 @@ impl Core for Rank {
             }
         }
         all
-    }
-}
-
-impl Rank {
-    /// A neighbour may wait for the very processor on which this rank looks in vain for its message: sooner where they outnumber
-    /// the processors.
-    fn make_way(&mut self, now: Time, came: bool) {
-        if came {
-            self.came_at = now;
-            return;
-        }
-        // Those that nothing was said to yet wait for the processor as well.
-        let met = self.local.as_ref().map_or(0, Local::count);
-        let neighbours = met.max(self.named_here);
-        let patience = match neighbours < self.processors {
-            true => YIELD_LATE,
-            false => YIELD_SOON,
-        };
-        if neighbours > 0 && now.since(self.came_at) >= patience {
-            std::thread::yield_now();
-        }
-    }
-
-    fn take_events(&mut self, now: Time) {
-        while let Some(event) = self.host.events.pop_front() {
-            self.on_event(now, event);
-        }
-    }
-
-    /// Whether there is more to do than to tell the program what has ended, for which it waits.
-    fn has_work(&self, now: Time) -> bool {
-        self.unsent_bytes > 0
-            || !self.owed.is_empty()
-            || !self.owed_gets.is_empty()
-            || now.since(self.looked_at) >= LOOK_EVERY
-    }
-
-    /// Acts on what the engine has told.
-    pub(crate) fn digest(&mut self, now: Time) {
-        self.take_events(now);
-        if !self.owed.is_empty() {
-            self.say_owed(now);
-        }
-        for _ in 0..self.owed_gets.len() {
-            if let Some((peer, get)) = self.owed_gets.pop_front() {
-                self.begin_get(now, peer, get.token, get);
-            }
-        }
-        if now.since(self.looked_at) >= LOOK_EVERY {
-            self.look_beside(now);
-            self.looked_at = now;
-            self.look_after(now);
-        }
-        self.flush(now);
-        // What `look_after` did.
-        self.take_events(now);
-    }
-
-    /// How to wait for what comes, for so long at most.
-    pub(crate) fn before_wait(&mut self, patience: Duration) -> Wait {
-        let patience = patience.min(LOOK_EVERY);
-        let may_sleep = self.local.as_mut().is_none_or(Local::sleep);
-        self.host.is_eager = !may_sleep || self.has_more();
-        self.engine.before_wait(&mut self.host, Some(patience))
-    }
-
-    /// Takes in what has come, now that these descriptors are ready.
-    pub(crate) fn after_wait(&mut self, ready: &[Ready]) {
-        let now = self.engine.now();
-        self.engine.after_wait(&mut self.host, now, ready);
-        let has_rung = self.hear_neighbours(now);
-        self.take_beside(now);
-        if has_rung {
-            // What was said before the goodbye was heard.
-            self.part_from_closed(now);
-        }
-        self.digest(now);
     }
 }

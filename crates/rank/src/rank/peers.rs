@@ -6,8 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, PeerConfig, PeerId, Time};
 
+use super::Rank;
 use super::beside::{NoWay, Way};
-use super::{LOOK_EVERY, Rank};
+use super::turns::LOOK_EVERY;
 use crate::wire::{FLOW_CONTROL, Head};
 use crate::{Address, Failure, Peer};
 

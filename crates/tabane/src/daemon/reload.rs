@@ -304,6 +304,16 @@ fn run_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> 
     plain_tcp.into_iter().chain(waits).chain(users)
 }
 
+/// What changes of what this node does for others, in words.
+fn mesh_words(before: &Cluster, after: &Cluster) -> Option<String> {
+    let mesh = after.mesh.filter(|mesh| before.mesh != Some(*mesh))?;
+    Some(match (mesh.relay, mesh.relay_mbps) {
+        (false, _) => "relays nothing for others".to_owned(),
+        (true, None) => "relays for others".to_owned(),
+        (true, Some(mbps)) => format!("relays at most {mbps} Mb/s for others"),
+    })
+}
+
 /// What changes about who this node is, in words.
 fn identity_words(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Option<String> {
     let (before, after) = (old.nodes[was].public, new.nodes[me].public);
@@ -350,17 +360,10 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
         });
     }
     words.extend(run_words(old, new));
-    if let Some(mesh) = new.mesh.filter(|mesh| old.mesh != Some(*mesh)) {
-        words.push(match (mesh.relay, mesh.relay_mbps) {
-            (false, _) => "relays nothing for others".to_owned(),
-            (true, None) => "relays for others".to_owned(),
-            (true, Some(mbps)) => format!("relays at most {mbps} Mb/s for others"),
-        });
-    }
+    words.extend(mesh_words(old, new));
     let mtu_bytes = new.vnic.mtu_bytes;
-    if old.vnic.mtu_bytes != mtu_bytes {
-        words.push(format!("the MTU of the virtual NIC is {mtu_bytes}"));
-    }
+    let mtu = || format!("the MTU of the virtual NIC is {mtu_bytes}");
+    words.extend((old.vnic.mtu_bytes != mtu_bytes).then(mtu));
     let link_words = |before: &NodeSpec, after: &NodeSpec| {
         let both = (0..LINKS_MAX).map(|i| (i, link(before, i), link(after, i)));
         let changed = both.filter_map(|(i, before, after)| match (before, after) {
@@ -500,6 +503,13 @@ links = ["10.77.0.3"]
             told(&cluster(&run)),
             ["plain TCP carries no more connections between nodes under `tabane run`"]
         );
+        let mesh = |text| cluster(&format!("{OLD}[mesh]\n{text}\n"));
+        for (text, words) in [
+            ("relay = false", "relays nothing for others"),
+            ("relay_mbps = 500", "relays at most 500 Mb/s for others"),
+        ] {
+            assert_eq!(changes(&mesh(""), 0, &mesh(text), 0), [words]);
+        }
         let vnic = format!("{OLD}[vnic]\nmtu = 1500\n");
         assert_eq!(
             told(&cluster(&vnic)),
@@ -509,7 +519,7 @@ links = ["10.77.0.3"]
 
     #[test]
     fn what_cannot_change_is_refused_one_by_one() {
-        let new = OLD.replace("KEY", "KEY\nwire = \"plain\"\nport = 99");
+        let new = OLD.replace("KEY", "KEY\nwire = \"plain\"\nport = 99") + "[mesh]\n";
         let new = cluster(&new.replacen("vnic = \"10.99.0.1/24\"", "", 1));
         let problems = unchangeable(&cluster(OLD), 0, &new, 0);
         let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -517,6 +527,7 @@ links = ["10.77.0.3"]
             lines,
             [
                 "c: wire is \"plain\", but the node runs with \"encrypted\"; restart `tabane up` for that, or put it back",
+                "c: there is `[mesh]`, but the node runs without it; restart `tabane up` for that, or put it back",
                 "c: port is 99, but the node runs with 7577; restart `tabane up` for that, or put it back",
                 "c:4: this node's vnic is none, but the node runs with 10.99.0.1/24; restart `tabane up` for that, or put it back",
             ]
