@@ -298,8 +298,19 @@ fn device_on_network() -> u32 {
         ..Default::default()
     };
     for name in ["a", "b"] {
+        // Or it has a link-local address of IPv6 at some time: a change that nobody here has made.
+        let switch = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+        std::fs::write(switch, "1").unwrap();
         let index = socket.link(name).unwrap().unwrap().index;
         socket.set_link(index, up).unwrap();
+    }
+    // The kernel says some time later that they are connected: that is no change of whoever listens from now on.
+    let is_ready = |name: &str| {
+        let mut all = interfaces().unwrap().into_iter();
+        all.any(|interface| interface.name == name && interface.carrier)
+    };
+    while !(is_ready("a") && is_ready("b")) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let index = socket.link("a").unwrap().unwrap().index;
     socket.add_address(index, ADDRESS.into(), 24).unwrap();
