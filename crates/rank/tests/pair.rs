@@ -95,6 +95,21 @@ impl Pair {
         }
     }
 
+    /// Posts a copied message of the first one, which ends so. `bytes` outlives the pair's work.
+    fn send_until(&self, bytes: &mut [u8], until: Until) {
+        let send = Send {
+            to: self.other[0],
+            tag: None,
+            data: None,
+            pieces: &pieces(bytes),
+            inject: true,
+            until,
+            ticket: ticket(9),
+        };
+        // SAFETY: as above.
+        unsafe { self.ends[0].lock().send(&send) }.expect("is posted");
+    }
+
     fn receive(&self, at: usize, tag: Option<(u64, u64)>, bytes: &mut [u8], context: usize) {
         let receive = Receive {
             from: None,
@@ -262,17 +277,7 @@ fn a_message_longer_than_its_buffer_is_cut_off_and_told() {
 fn what_is_to_be_delivered_ends_when_it_is() {
     for pair in pairs() {
         let mut bytes = pattern(1, 100);
-        let send = Send {
-            to: pair.other[0],
-            tag: None,
-            data: None,
-            pieces: &pieces(&mut bytes),
-            inject: true,
-            until: Until::Delivered,
-            ticket: ticket(9),
-        };
-        // SAFETY: `bytes` outlives the pair's work.
-        unsafe { pair.ends[0].lock().send(&send) }.expect("is posted");
+        pair.send_until(&mut bytes, Until::Delivered);
         let until = Instant::now() + Duration::from_millis(100);
         while Instant::now() < until {
             for end in &pair.ends {
@@ -292,17 +297,7 @@ fn what_is_to_be_delivered_ends_when_it_is() {
 fn what_has_arrived_ends_though_nobody_waits_for_it() {
     for pair in pairs() {
         let mut bytes = pattern(1, 100);
-        let send = Send {
-            to: pair.other[0],
-            tag: None,
-            data: None,
-            pieces: &pieces(&mut bytes),
-            inject: true,
-            until: Until::Arrived,
-            ticket: ticket(9),
-        };
-        // SAFETY: `bytes` outlives the pair's work.
-        unsafe { pair.ends[0].lock().send(&send) }.expect("is posted");
+        pair.send_until(&mut bytes, Until::Arrived);
         let [sent, _] = pair.run([1, 0]);
         assert_eq!((sent[0].ticket, sent[0].failure), (ticket(9), None));
         // It is there.

@@ -99,9 +99,14 @@ pub(super) fn config(way: SocketAddr, receive_buffer_bytes: u32, context: &Conte
 }
 
 impl Bundle {
+    /// Whether the paths through others are used.
+    fn uses_relays(&self) -> bool {
+        self.relays.as_ref().is_some_and(|relays| relays.in_use)
+    }
+
     /// Paths (a bit each) that are not used now: their link takes nothing, or they rest.
     pub(super) fn closed(&self, blocked: u8) -> u16 {
-        let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+        let in_use = self.uses_relays();
         u16::from(blocked) | if in_use { 0 } else { RELAYED }
     }
 
@@ -138,7 +143,7 @@ impl Bundle {
         }
         if now >= self.ways_at {
             self.look_for_ways(now, context);
-            let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+            let in_use = self.uses_relays();
             self.ways_at = if in_use {
                 now + LOOK_EVERY
             } else {
@@ -186,9 +191,8 @@ impl Bundle {
     fn look_for_ways(&mut self, now: Time, context: &Context) {
         let peer = self.peer;
         self.leave_ways_in_vain(now);
-        let relays = self.relays.as_ref();
-        let in_use = relays.is_some_and(|relays| relays.in_use);
-        let mut avoid: Vec<PeerId> = relays.map_or(Vec::new(), |relays| {
+        let in_use = self.uses_relays();
+        let mut avoid: Vec<PeerId> = self.relays.as_ref().map_or(Vec::new(), |relays| {
             relays.avoided.iter().map(|(peer, _)| *peer).collect()
         });
         let works = |p: &BundlePath| in_use && p.path.carries();
@@ -294,7 +298,7 @@ impl Bundle {
 
     /// A datagram of the peer's came on path `id` by `way`.
     pub fn meet_relayed(&mut self, now: Time, id: LinkId, way: SocketAddr, context: &Context) {
-        let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+        let in_use = self.uses_relays();
         match self.paths.get_mut(id) {
             None => self.set_way(now, id, way, context),
             // Nothing is sent there but answers.
@@ -314,7 +318,7 @@ impl Bundle {
     }
 
     pub(super) fn relayed_status(&self) -> Vec<RelayedStatus> {
-        let in_use = self.relays.as_ref().is_some_and(|relays| relays.in_use);
+        let in_use = self.uses_relays();
         let used = self
             .paths
             .iter()

@@ -256,7 +256,7 @@ impl Rank {
                 from: stretch,
                 is_inline,
             } => match self.own_part(&stretch, false) {
-                Ok(_) if is_inline || !self.may_grant(stretch.key) => {
+                Ok(_) if is_inline || self.is_told(stretch.key) => {
                     let total = stretch.total;
                     self.begin_theirs(now, from, token, Work::Serve(stretch), total);
                 }

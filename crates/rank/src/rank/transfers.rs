@@ -262,8 +262,9 @@ impl Rank {
         }
     }
 
-    /// Whether the program is told what others do with a region.
-    fn is_told(&self, key: u64) -> bool {
+    /// Whether the program is told what others do with a region. No other process takes its bytes by itself then: nobody here would
+    /// know when it has them.
+    pub(super) fn is_told(&self, key: u64) -> bool {
         self.engine
             .node
             .region(key)
@@ -282,11 +283,6 @@ impl Rank {
         if self.is_told(from.key) {
             self.on_accessed(peer, Ended::WasRead, None, from.total);
         }
-    }
-
-    /// Whether another process may take the bytes of a region by itself: then nobody here knows when it has them.
-    pub(super) fn may_grant(&self, key: u64) -> bool {
-        !self.is_told(key)
     }
 
     /// A peer has written to or read from a region here, and the program is to know.
