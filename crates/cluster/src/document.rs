@@ -27,7 +27,7 @@ pub(super) struct Document {
     pub(super) run: RunSpec,
     pub(super) run_users: RunUsers,
     pub(super) vnic: VnicSpec,
-    pub(super) mesh: Option<MeshSpec>,
+    pub(super) mesh: MeshSpec,
     pub(super) nodes: Vec<NodeSpec>,
 }
 

@@ -89,8 +89,8 @@ pub struct Cluster {
     pub run_users: RunUsers,
     /// What all virtual NICs have in common.
     pub vnic: VnicSpec,
-    /// How nodes reach each other through others, if they are to.
-    pub mesh: Option<MeshSpec>,
+    /// How nodes reach each other through others.
+    pub mesh: MeshSpec,
     /// All nodes, at least two, in the order of the file.
     pub nodes: Vec<NodeSpec>,
 }

@@ -7,7 +7,7 @@ use super::problem::Findings;
 
 const KEYS: &[&str] = &["relay", "relay_mbps"];
 
-/// `[mesh]` of the cluster file.
+/// `[mesh]` of the cluster file; nothing of it needs to be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeshSpec {
     /// Does this node relay what others send to others? It may use them as relays either way.
@@ -16,22 +16,35 @@ pub struct MeshSpec {
     pub relay_mbps: Option<u32>,
 }
 
-/// Reads the table, if it is there. What is wrong is reported and left out.
-pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> Option<MeshSpec> {
+impl Default for MeshSpec {
+    fn default() -> MeshSpec {
+        MeshSpec {
+            relay: true,
+            relay_mbps: None,
+        }
+    }
+}
+
+/// Reads the table. What is wrong is reported and left out.
+pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> MeshSpec {
     const RIGHT_RELAY: &str =
         "write `relay = false` if this node is to relay nothing for others, or leave it out";
-    let (value, line) = entry(root, "mesh", findings)?;
+    let mut mesh = MeshSpec::default();
+    let Some((value, line)) = entry(root, "mesh", findings) else {
+        return mesh;
+    };
     let DeValue::Table(table) = value else {
         let right = "write `[mesh]` on a line of its own; nodes without a link in common that works then reach each other \
                      through others";
         findings.error(line, "`mesh` is not a table", right);
-        return None;
+        return mesh;
     };
     unknown_keys(table, KEYS, " of `[mesh]`", findings);
-    Some(MeshSpec {
-        relay: read_bool(table, "relay", RIGHT_RELAY, findings).unwrap_or(true),
-        relay_mbps: read_mbps(table, findings),
-    })
+    if let Some(relay) = read_bool(table, "relay", RIGHT_RELAY, findings) {
+        mesh.relay = relay;
+    }
+    mesh.relay_mbps = read_mbps(table, findings);
+    mesh
 }
 
 fn read_mbps(table: &DeTable<'_>, findings: &mut Findings) -> Option<u32> {

@@ -112,9 +112,9 @@ impl Options {
                 Wire::Encrypted => WireMode::Encrypted,
                 Wire::Plain => WireMode::Plain,
             },
-            relay: cluster.mesh.map(|mesh| RelayConfig {
-                forwards: mesh.relay,
-                mbps_max: mesh.relay_mbps,
+            relay: Some(RelayConfig {
+                forwards: cluster.mesh.relay,
+                mbps_max: cluster.mesh.relay_mbps,
             }),
             peers: others.map(|(_, node)| peer(node, cluster.port)).collect(),
             file_peers: cluster.nodes.len() - 1,

@@ -2,9 +2,6 @@
 
 mod common;
 
-use std::fs;
-use std::io::Write;
-
 use common::*;
 use serde_json::Value;
 use tabane_lab::cluster::{Cluster, ClusterConfig, all_paths_up};
@@ -12,17 +9,13 @@ use tabane_lab::{Fault, LabConfig};
 
 const SOME_BYTES: u64 = 4_000_000;
 
-/// Three nodes whose file has `[mesh]`; no daemon runs yet.
+/// Three nodes; no daemon runs yet.
 fn three() -> Cluster {
     let config = LabConfig {
         nodes: 3,
         ..slow_links()
     };
-    let cluster = Cluster::new(lab(&config), tabane(), ClusterConfig::default()).expect("a file");
-    let file = fs::File::options().append(true).open(cluster.file());
-    file.and_then(|mut file| file.write_all(b"[mesh]\n"))
-        .expect("is written");
-    cluster
+    Cluster::new(lab(&config), tabane(), ClusterConfig::default()).expect("a file")
 }
 
 fn start(cluster: &mut Cluster) {

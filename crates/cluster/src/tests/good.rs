@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::super::{ALL_LINKS_DOWN, Cluster, DEFAULT_PORT, RunUsers, Wire};
+use super::super::{ALL_LINKS_DOWN, Cluster, DEFAULT_PORT, MeshSpec, RunUsers, Wire};
 use super::{assert_table, parse};
 
 fn good(template: &str) -> Cluster {
@@ -23,7 +23,7 @@ fn the_shortest_file() {
     assert_eq!(cluster.port, DEFAULT_PORT);
     assert_eq!(cluster.metrics_of(0), None);
     assert!(!cluster.mptcp);
-    assert_eq!(cluster.mesh, None);
+    assert_eq!(cluster.mesh, MeshSpec::default());
     assert_eq!(cluster.run.all_links_down, ALL_LINKS_DOWN);
     assert!(cluster.run.plain_tcp);
     assert_eq!(cluster.run_users, RunUsers::default());
@@ -44,8 +44,11 @@ fn every_key() {
          [[node]]\nname = \"2\"\nlinks = [\"\", \"10.1.0.2\"]\nvnic = \"10.99.0.2/24\"\nmetrics = \"[::]:80\"\n\
          [run]\nall_links_down_s = 7\nplain_tcp = false\nusers = [\"alice\", \"1000\"]\ngroup = \"hpc\"\n[vnic]\nmtu = 1_500\n[mesh]\nrelay = false\nrelay_mbps = 500\n",
     );
-    let mesh = cluster.mesh.expect("is there");
-    assert_eq!((mesh.relay, mesh.relay_mbps), (false, Some(500)));
+    let expected = MeshSpec {
+        relay: false,
+        relay_mbps: Some(500),
+    };
+    assert_eq!(cluster.mesh, expected);
     assert_eq!(cluster.run.all_links_down.as_secs(), 7);
     assert!(!cluster.run.plain_tcp);
     let expected = RunUsers {

@@ -183,10 +183,8 @@ impl Daemon {
                 ));
             }
         }
-        if let Some(mesh) = new.mesh {
-            turn.node
-                .set_relay(turn.now, super::run::relay_config(mesh));
-        }
+        turn.node
+            .set_relay(turn.now, super::run::relay_config(new.mesh));
         (self.cluster, self.me, self.peers) = (new, me, peers);
         self.set_helm(turn);
     }
@@ -251,14 +249,6 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
             format!("wire is \"{new}\", but the node runs with \"{old}\""),
         );
     }
-    if old.mesh.is_some() != new.mesh.is_some() {
-        let (has, without) = match new.mesh {
-            Some(_) => ("there is", "without it"),
-            None => ("there is no", "with it"),
-        };
-        let what = format!("{has} `[mesh]`, but the node runs {without}");
-        differs(None, what);
-    }
     if old.port != new.port {
         let (old, new) = (old.port, new.port);
         differs(None, format!("port is {new}, but the node runs with {old}"));
@@ -306,12 +296,12 @@ fn run_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> 
 
 /// What changes of what this node does for others, in words.
 fn mesh_words(before: &Cluster, after: &Cluster) -> Option<String> {
-    let mesh = after.mesh.filter(|mesh| before.mesh != Some(*mesh))?;
-    Some(match (mesh.relay, mesh.relay_mbps) {
+    let words = match (after.mesh.relay, after.mesh.relay_mbps) {
         (false, _) => "relays nothing for others".to_owned(),
         (true, None) => "relays for others".to_owned(),
         (true, Some(mbps)) => format!("relays at most {mbps} Mb/s for others"),
-    })
+    };
+    (before.mesh != after.mesh).then_some(words)
 }
 
 /// What changes about who this node is, in words.
@@ -503,12 +493,11 @@ links = ["10.77.0.3"]
             told(&cluster(&run)),
             ["plain TCP carries no more connections between nodes under `tabane run`"]
         );
-        let mesh = |text| cluster(&format!("{OLD}[mesh]\n{text}\n"));
         for (text, words) in [
             ("relay = false", "relays nothing for others"),
             ("relay_mbps = 500", "relays at most 500 Mb/s for others"),
         ] {
-            assert_eq!(changes(&mesh(""), 0, &mesh(text), 0), [words]);
+            assert_eq!(told(&cluster(&format!("{OLD}[mesh]\n{text}\n"))), [words]);
         }
         let vnic = format!("{OLD}[vnic]\nmtu = 1500\n");
         assert_eq!(
@@ -519,7 +508,7 @@ links = ["10.77.0.3"]
 
     #[test]
     fn what_cannot_change_is_refused_one_by_one() {
-        let new = OLD.replace("KEY", "KEY\nwire = \"plain\"\nport = 99") + "[mesh]\n";
+        let new = OLD.replace("KEY", "KEY\nwire = \"plain\"\nport = 99");
         let new = cluster(&new.replacen("vnic = \"10.99.0.1/24\"", "", 1));
         let problems = unchangeable(&cluster(OLD), 0, &new, 0);
         let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -527,7 +516,6 @@ links = ["10.77.0.3"]
             lines,
             [
                 "c: wire is \"plain\", but the node runs with \"encrypted\"; restart `tabane up` for that, or put it back",
-                "c: there is `[mesh]`, but the node runs without it; restart `tabane up` for that, or put it back",
                 "c: port is 99, but the node runs with 7577; restart `tabane up` for that, or put it back",
                 "c:4: this node's vnic is none, but the node runs with 10.99.0.1/24; restart `tabane up` for that, or put it back",
             ]

@@ -460,7 +460,7 @@ pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String
         links: link_specs(spec),
         spin: SPIN,
         features: 0,
-        relay: cluster.mesh.map(relay_config),
+        relay: Some(relay_config(cluster.mesh)),
         guests: None,
     })
     .map_err(|e| e.to_string())
