@@ -15,9 +15,10 @@ use tabane_proto::crypto::public_key;
 use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
 use crate::mpi::MpiArgs;
+use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
 use crate::status::{self, AskError, Colours, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, mpi, steer, top};
+use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top};
 
 mod panic;
 
@@ -75,6 +76,11 @@ pub enum Command {
     /// launcher: its exit code is its own. No daemon, no cluster file, no root; on the other nodes only the library has to be
     /// there. fi_tabane(7) has the variables.
     Mpi(MpiArgs),
+    /// Say which rank of a job is to run on which node, so that those that talk share a switch
+    ///
+    /// Prints a hostfile for Open MPI, MPICH or Slurm. Ranks that follow each other come to nodes under one switch; with
+    /// `--matrix`, those that send each other most. docs/mpi.md says what the description of the switches looks like.
+    Place(PlaceArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
     /// Have the daemon read its cluster file anew, without breaking a flow
@@ -211,6 +217,7 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Demo(args) => return run_demo(&args),
         Command::Run(args) => run_program(&args),
         Command::Mpi(args) => mpi::run(&args),
+        Command::Place(args) => run_place(&args),
         Command::Agent(args) => match as_node(&args.config, args.node.as_deref()) {
             Ok((cluster, me, _)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
             Err(error) => report(&error),
@@ -338,6 +345,16 @@ pub fn as_node(
     let me = tabane_cluster::identify(&cluster, &here, node)?;
     cluster.read_node_key(me, public_key)?;
     Ok((cluster, me, here))
+}
+
+fn run_place(args: &PlaceArgs) -> u8 {
+    match place::run(args) {
+        Ok(text) => print(&text),
+        Err(error) => {
+            failure(error);
+            place::REFUSED
+        }
+    }
 }
 
 fn run_status(args: &StatusArgs) -> u8 {

@@ -14,6 +14,7 @@ pub mod init;
 pub mod manual;
 pub mod metrics;
 pub mod mpi;
+pub mod place;
 pub mod run;
 pub mod status;
 pub mod steer;
