@@ -103,15 +103,27 @@ impl Jobs {
     ) -> Result<Command, LabError> {
         let hosts = (0..nodes).map(|node| format!("{}:{ranks_per_node}", lab.address(node, 0)));
         let hosts: Vec<_> = hosts.collect();
+        let mut mpirun = self.mpirun_anywhere(lab, command)?;
+        mpirun.args(["--host", &hosts.join(",")]);
+        Ok(mpirun)
+    }
+
+    /// The same, of which also is to be added where ranks run.
+    ///
+    /// # Errors
+    /// Open MPI is not installed.
+    pub fn mpirun_anywhere(
+        &self,
+        lab: &Lab,
+        command: impl FnOnce(&Path) -> Result<Command, LabError>,
+    ) -> Result<Command, LabError> {
         let mut mpirun = command(&MPIRUN.find()?)?;
-        mpirun
-            .args([
-                "--allow-run-as-root",
-                "--oversubscribe",
-                "--bind-to",
-                "none",
-            ])
-            .args(["--host", &hosts.join(",")]);
+        mpirun.args([
+            "--allow-run-as-root",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+        ]);
         let agent = self.here.path().join("agent").display().to_string();
         let directory = self.here.path().display().to_string();
         let links: Vec<_> = (0..lab.links()).map(|link| format!("eth{link}")).collect();

@@ -78,7 +78,7 @@ pub enum Command {
     Mpi(MpiArgs),
     /// Say which rank of a job is to run on which node, so that those that talk share a switch
     ///
-    /// Prints a hostfile for Open MPI, MPICH or Slurm. Ranks that follow each other come to nodes under one switch; with
+    /// Prints the file for Open MPI, MPICH or Slurm. Ranks that follow each other come to nodes under one switch; with
     /// `--matrix`, those that send each other most. docs/mpi.md says what the description of the switches looks like.
     Place(PlaceArgs),
     /// Show how the daemon of this network namespace, its peers and paths are

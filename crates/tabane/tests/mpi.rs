@@ -50,14 +50,7 @@ impl Site {
 
     /// The same with more words for `mpirun`.
     fn mpirun_with(&self, slots: usize, also: &[&str], program: &Path) -> Command {
-        let by_tabane = |mpirun: &Path| {
-            let mut tabane = self.lab.command(0, env!("CARGO_BIN_EXE_tabane"));
-            tabane
-                .args(["mpi", "--library"])
-                .arg(self.jobs.provider_path());
-            tabane.arg("--").arg(mpirun);
-            Ok(tabane)
-        };
+        let by_tabane = |mpirun: &Path| Ok(self.by_tabane(mpirun));
         let mpirun = self.jobs.mpirun(&self.lab, (2, slots), by_tabane);
         let mut mpirun = mpirun.expect("is installed");
         mpirun.args(["--mca", "mpi_yield_when_idle", "1"]);
@@ -65,6 +58,14 @@ impl Site {
         mpirun.env("TABANE_PEER_TIMEOUT", "30");
         mpirun.args(also).arg(program);
         mpirun
+    }
+
+    fn by_tabane(&self, mpirun: &Path) -> Command {
+        let mut tabane = self.lab.command(0, env!("CARGO_BIN_EXE_tabane"));
+        let library = self.jobs.provider_path();
+        tabane.args(["mpi", "--library"]).arg(library);
+        tabane.arg("--").arg(mpirun);
+        tabane
     }
 
     /// `mpirun` of two ranks on one node as if there were no tabane, but that its library lies where libfabric looks, and
@@ -221,4 +222,46 @@ fn a_plain_mpirun_does_not_notice_that_the_library_lies_there() {
         asked.status.success() && errors.contains("mtl:ofi:provider: tabane"),
         "{errors}"
     );
+}
+
+#[test]
+fn ranks_run_where_tabane_place_puts_them() {
+    let site = Site::new(1000);
+    let [first, second] = [0, 1].map(|node| site.lab.address(node, 0).to_string());
+    let switch = |id: &str, node: &str| format!(r#"{{"id":"{id}","nodes":["{node}"]}}"#);
+    let topology = format!(
+        r#"{{"schema":1,"networks":[{{"switches":[{},{}],"trunks":[{{"between":["s0","s1"]}}]}}]}}"#,
+        switch("s0", &first),
+        switch("s1", &second)
+    );
+    let files = ["topology", "matrix", "hosts"].map(|name| site.path(name));
+    fs::write(&files[0], topology).expect("is written");
+    fs::write(&files[1], "0,3,1000\n1,2,1000\n").expect("is written");
+    let mut place = Command::new(env!("CARGO_BIN_EXE_tabane"));
+    place.args(["place", "--np", "4", "--format", "openmpi", "--topology"]);
+    place.arg(&files[0]).arg("--matrix").arg(&files[1]);
+    fs::write(&files[2], well("tabane place", place)).expect("is written");
+    let where_it_is = site.path("where");
+    let script =
+        "#!/bin/sh\necho rank $OMPI_COMM_WORLD_RANK at $(ip -4 -o address show dev eth0)\n";
+    fs::write(&where_it_is, script).expect("is written");
+    fs::set_permissions(&where_it_is, fs::Permissions::from_mode(0o755)).expect("is set");
+    let hosts = files[2].display().to_string();
+    let by_tabane = |mpirun: &Path| Ok(site.by_tabane(mpirun));
+    let mpirun = site.jobs.mpirun_anywhere(&site.lab, by_tabane);
+    let mut mpirun = mpirun.expect("is installed");
+    mpirun.args(["--rankfile", &hosts, "-np", "4"]);
+    let said = well("mpirun", {
+        mpirun.arg(&where_it_is);
+        mpirun
+    });
+    let node_of = |rank: usize| {
+        let begin = format!("rank {rank} at ");
+        let line = said.lines().find(|line| line.starts_with(&begin));
+        let is_at =
+            |address: &String| line.is_some_and(|line| line.contains(&format!("{address}/")));
+        [&first, &second].into_iter().position(is_at)
+    };
+    let nodes = [0, 3, 1, 2].map(node_of);
+    assert_eq!(nodes, [Some(0), Some(0), Some(1), Some(1)], "{said}");
 }

@@ -46,7 +46,7 @@ pub struct PlaceArgs {
 /// Who starts the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A hostfile with a line for each rank
+    /// A rankfile: each rank of a node has a processor of its own
     #[value(name = "openmpi")]
     OpenMpi,
     /// A hostfile, and the rank map that goes with it
@@ -120,9 +120,7 @@ fn write(format: Format, network: &Network, order: &[usize], placed: &[usize]) -
         let _ = writeln!(text, "{words}");
     };
     match format {
-        Format::OpenMpi => line(format_args!(
-            "# mpirun --hostfile THIS_FILE --map-by seq -np {ranks} …"
-        )),
+        Format::OpenMpi => line(format_args!("# mpirun --rankfile THIS_FILE -np {ranks} …")),
         Format::Slurm => line(format_args!(
             "# SLURM_HOSTFILE=THIS_FILE srun -m arbitrary -n {ranks} …"
         )),
@@ -136,10 +134,17 @@ fn write(format: Format, network: &Network, order: &[usize], placed: &[usize]) -
         }
     }
     match format {
-        Format::OpenMpi | Format::Slurm => {
-            placed
-                .iter()
-                .for_each(|node| line(format_args!("{}", nodes[*node])));
+        Format::OpenMpi => {
+            let mut next = vec![0; nodes.len()];
+            for (rank, node) in placed.iter().enumerate() {
+                let (name, slot) = (&nodes[*node], next[*node]);
+                line(format_args!("rank {rank}={name} slot={slot}"));
+                next[*node] += 1;
+            }
+        }
+        Format::Slurm => {
+            let each = placed.iter();
+            each.for_each(|node| line(format_args!("{}", nodes[*node])));
         }
         Format::Mpich => {
             for node in order {
@@ -184,7 +189,8 @@ mod tests {
         for (format, expected) in [
             (
                 Format::OpenMpi,
-                "# mpirun --hostfile THIS_FILE --map-by seq -np 4 …\nn0\nn2\nn1\nn3\n",
+                "# mpirun --rankfile THIS_FILE -np 4 …\nrank 0=n0 slot=0\nrank 1=n2 slot=0\nrank 2=n1 slot=0\n\
+                 rank 3=n3 slot=0\n",
             ),
             (
                 Format::Mpich,
@@ -205,7 +211,7 @@ mod tests {
         // 0 talks with 7 most, then with 5; so do 1 with 6, and with 4.
         let (_home, topology, csv) =
             files("from,to,bytes\n0,7,1000\n6,1,1000\n5,2,900\n3,4,900\n0,5,10\n1,4,10\n");
-        let mut asked = args(8, Some(2), topology, Format::OpenMpi);
+        let mut asked = args(8, Some(2), topology, Format::Slurm);
         asked.matrix = Some(csv);
         let said = run(&asked).expect("is placed");
         let of: Vec<&str> = said.lines().skip(1).collect();
