@@ -3,7 +3,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use crate::abi::constants as c;
@@ -96,6 +97,65 @@ impl Counter {
             if self.waiter.may_sleep(is_there) {
                 self.waiter.sleep(left);
             }
+        }
+    }
+}
+
+/// The counters of a domain's regions, by the regions' keys: of which accesses (`FI_REMOTE_READ`, `FI_REMOTE_WRITE`). Endpoints
+/// ask here while their engines are locked, so nothing else is locked meanwhile.
+#[derive(Default)]
+pub struct OfRegions(RwLock<HashMap<u64, Vec<(u64, Held<Counter>)>>>);
+
+impl OfRegions {
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<u64, Vec<(u64, Held<Counter>)>>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<u64, Vec<(u64, Held<Counter>)>>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more counter of a region.
+    pub fn add(&self, key: u64, of: u64, counter: Arc<Counter>) {
+        let mut all = self.write();
+        all.entry(key).or_default().push((of, Held::new(counter)));
+    }
+
+    /// The region is no more; what counted for it.
+    pub fn remove(&self, key: u64) -> Vec<(u64, Held<Counter>)> {
+        self.write().remove(&key).unwrap_or_default()
+    }
+
+    /// Others did this with a region (one or both flags). A counter of both counts it once.
+    pub fn count(&self, key: u64, done: u64) {
+        for (of, counter) in self.read().get(&key).into_iter().flatten() {
+            if of & done != 0 {
+                counter.count(false);
+            }
+        }
+    }
+
+    /// Of which accesses a region has counters.
+    pub fn counted(&self, key: u64) -> u64 {
+        let all = self.read();
+        let region = all.get(&key).into_iter().flatten();
+        region.fold(0, |counted, (of, _)| counted | of)
+    }
+
+    /// Whether any region has this counter.
+    pub fn has(&self, counter: &Arc<Counter>) -> bool {
+        let all = self.read();
+        let mut bound = all.values().flatten();
+        bound.any(|(_, have)| have.is(counter))
+    }
+
+    /// The counters of one region, or of all.
+    pub fn counters(&self, key: Option<u64>) -> Vec<Arc<Counter>> {
+        let all = self.read();
+        let shared = |(_, counter): &(u64, Held<Counter>)| Arc::clone(counter.shared());
+        match key {
+            Some(key) => all.get(&key).into_iter().flatten().map(shared).collect(),
+            None => all.values().flatten().map(shared).collect(),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{Fid, FidOps, Info};
 use crate::abi::queues::{CntrAttr, CqAttr, FidCntr, FidCq, FidPoll, PollAttr};
 use crate::connection::caller::Callers;
+use crate::counter::{Counter, OfRegions};
 use crate::environment::{Configuration, Problem};
 use crate::event_queue::EventQueue;
 use crate::fabric::Fabric;
@@ -35,6 +36,8 @@ pub struct Domain {
     mr_mode: c_int,
     av_type: u32,
     shared: Mutex<Shared>,
+    /// Those of its regions.
+    counters: Arc<OfRegions>,
 }
 
 /// What all endpoints of the domain have in common.
@@ -112,6 +115,11 @@ impl Domain {
         self.mr_mode & (c::MR_BASIC | c::MR_VIRT_ADDR) != 0
     }
 
+    /// The counters of its regions, for endpoints that are told what others do with them.
+    pub fn counters(&self) -> &Arc<OfRegions> {
+        &self.counters
+    }
+
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,11 +153,48 @@ impl Domain {
         Ok(())
     }
 
-    /// Lets nobody at it any more.
+    /// Lets nobody at it any more. What others have done with it is counted.
     pub fn deregister(&self, key: u64) {
+        for counter in self.counters.counters(Some(key)) {
+            counter.waiter().progress();
+        }
         let mut shared = self.shared();
         if shared.regions.remove(&key).is_some() {
             deregister_at(&shared.stations, key);
+        }
+        for (_, counter) in self.counters.remove(key) {
+            self.release(&shared, counter.shared());
+        }
+    }
+
+    /// Has a counter count what others do with a region: `FI_REMOTE_READ`, `FI_REMOTE_WRITE`, or both.
+    ///
+    /// # Errors
+    /// `-FI_EINVAL`: the region has a counter of that. `-FI_ENOMEM`.
+    pub fn count(&self, key: u64, of: u64, counter: Arc<Counter>) -> Outcome<()> {
+        let shared = self.shared();
+        if self.counters.counted(key) & of != 0 {
+            return Err(errors::INVAL);
+        }
+        for station in shared.stations.iter().filter(|station| station.is_told()) {
+            if let Err(error) = counter.waiter().add(station) {
+                self.release(&shared, &counter);
+                return Err(error);
+            }
+        }
+        self.counters.add(key, of, counter);
+        Ok(())
+    }
+
+    /// Who waits for a counter waits no longer for endpoints that it does not count for.
+    fn release(&self, shared: &Shared, counter: &Arc<Counter>) {
+        if self.counters.has(counter) {
+            return;
+        }
+        for station in &shared.stations {
+            if !station.sinks().has(counter) {
+                counter.waiter().remove(station);
+            }
         }
     }
 
@@ -160,6 +205,11 @@ impl Domain {
             // SAFETY: who registered it has promised that the memory stays, and has not deregistered it.
             unsafe { region.register(station, *key) }?;
         }
+        if station.is_told() {
+            for counter in self.counters.counters(None) {
+                counter.waiter().add(station)?;
+            }
+        }
         shared.stations.push(Arc::clone(station));
         Ok(())
     }
@@ -168,6 +218,9 @@ impl Domain {
     pub fn remove(&self, station: &Arc<Station>) {
         let mut shared = self.shared();
         shared.stations.retain(|have| !Arc::ptr_eq(have, station));
+        for counter in self.counters.counters(None) {
+            counter.waiter().remove(station);
+        }
     }
 }
 
@@ -239,6 +292,7 @@ pub unsafe fn open(
         mr_mode: attr.mr_mode,
         av_type: attr.av_type,
         shared: Mutex::default(),
+        counters: Arc::default(),
     };
     // SAFETY: as above.
     unsafe { object::give(place, Arc::new(domain)) }

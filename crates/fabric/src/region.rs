@@ -5,6 +5,7 @@
 )]
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use tabane_rank::{Access, Piece};
@@ -13,14 +14,15 @@ use crate::abi::constants as c;
 use crate::abi::domain::{FidMr, MrAttr, MrOps};
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{Fid, FidOps};
+use crate::counter::Counter;
 use crate::domain::{self, Domain, Region};
 use crate::object::{self, Face, Held, Object, Users};
 use crate::{guard, random};
 
 /// How often a random key may turn out to be another region's.
 const KEYS_TRIED: usize = 8;
-/// Flags that change nothing here: where memory of devices is, and hints.
-const FLAGS: u64 = c::MORE | 1 << 41 | 1 << 45 | 1 << 46;
+/// Flags that change nothing here: where memory of devices is, hints, and that there will be a counter, as any region may have one.
+const FLAGS: u64 = c::RMA_EVENT | c::MORE | 1 << 41 | 1 << 45 | 1 << 46;
 
 /// What `fi_mr_reg` and the like give.
 #[repr(C)]
@@ -29,6 +31,8 @@ pub struct Registered {
     users: Users,
     domain: Held<Domain>,
     key: u64,
+    /// It is bound to all that it is to be bound to.
+    is_enabled: AtomicBool,
 }
 
 // SAFETY: the first field is a Face of a FidMr, which begins with a Fid.
@@ -107,6 +111,7 @@ unsafe fn register(domain: *mut Fid, wanted: &Wanted, place: *mut *mut FidMr) ->
         users: Users::default(),
         domain,
         key,
+        is_enabled: AtomicBool::new(false),
     };
     // SAFETY: as above.
     unsafe { object::give(place, Arc::new(registered)) }
@@ -223,20 +228,52 @@ unsafe extern "C" fn regattr(
     })
 }
 
-/// A region belongs to all endpoints of its domain, so binding it to one changes nothing. What others do with it
-/// is counted for an endpoint, not for a region.
-unsafe extern "C" fn bind(_region: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
-    // SAFETY: C gives an object of ours.
-    guard::status(|| match unsafe { guard::given(to.cast_const()) }?.class {
-        c::CLASS_EP => Ok(()),
-        _ => Err(errors::NOSYS),
+impl Registered {
+    fn bind_counter(&self, counter: Arc<Counter>, flags: u64) -> Outcome<()> {
+        if flags & !(c::REMOTE_READ | c::REMOTE_WRITE) != 0 {
+            return Err(errors::BADFLAGS);
+        }
+        if flags == 0 {
+            return Err(errors::INVAL);
+        }
+        if !counter.is_of(&self.domain) {
+            return Err(errors::DOMAIN);
+        }
+        self.domain.count(self.key, flags, counter)
+    }
+}
+
+/// A region belongs to all endpoints of its domain, so binding it to one changes nothing. A counter counts what others do with
+/// it through endpoints that were opened for that (`FI_RMA_EVENT`).
+unsafe extern "C" fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
+    guard::status(|| {
+        // SAFETY: C gives objects of ours; each class is of its type.
+        unsafe {
+            let region: &Registered = object::object(region.cast())?;
+            if region.is_enabled.load(Ordering::Relaxed) {
+                return Err(errors::OPBADSTATE);
+            }
+            match guard::given(to.cast_const())?.class {
+                c::CLASS_EP => Ok(()),
+                c::CLASS_CNTR => region.bind_counter(object::shared(to.cast())?, flags),
+                _ => Err(errors::NOSYS),
+            }
+        }
     })
 }
 
-/// It is enabled from the beginning.
-unsafe extern "C" fn control(_region: *mut Fid, command: c_int, _argument: *mut c_void) -> c_int {
-    match command {
-        c::ENABLE => 0,
-        _ => -errors::NOSYS.0,
-    }
+/// Others may use it from the beginning, whatever it is bound to later: no program is asked to enable it (`FI_MR_RMA_EVENT`,
+/// `FI_MR_ENDPOINT`). To one that does, it is bound for good.
+unsafe extern "C" fn control(region: *mut Fid, command: c_int, _argument: *mut c_void) -> c_int {
+    guard::status(|| {
+        // SAFETY: C gives a region of ours.
+        let region: &Registered = unsafe { object::object(region.cast()) }?;
+        match command {
+            c::ENABLE => {
+                region.is_enabled.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Err(errors::NOSYS),
+        }
+    })
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tabane_rank::{
     Address, Completion, Core, Ended, Endpoint, Failure, Lost, Peek, Peer, PostError, Receive,
@@ -17,7 +17,7 @@ use crate::abi::errors::{self, Outcome};
 use crate::completions::{Entry, Queue, Wrong};
 use crate::connection::ears::Ears;
 use crate::connection::{Connection, TALK};
-use crate::counter::Counter;
+use crate::counter::{Counter, OfRegions};
 use crate::object::Held;
 use crate::{log, name, words};
 
@@ -47,6 +47,15 @@ pub struct Sinks {
     pub received: Option<Held<Queue>>,
     /// And of which of these (`FI_SEND`, …).
     pub counters: Vec<(u64, Held<Counter>)>,
+    /// The domain's, of its regions; none if it is not told what others do with them.
+    pub of_regions: Option<Arc<OfRegions>>,
+}
+
+impl Sinks {
+    /// Whether an endpoint's own binding has this counter.
+    pub fn has(&self, counter: &Arc<Counter>) -> bool {
+        self.counters.iter().any(|(_, have)| have.is(counter))
+    }
 }
 
 /// An endpoint that is enabled. Locks are taken in this order: the engine, its reach, a queue.
@@ -74,8 +83,6 @@ pub struct Options {
     pub has_source: bool,
     /// A message of somebody who is not in the address vector is an error that tells the address.
     pub has_strangers: bool,
-    /// Counters count what others do with the regions.
-    pub is_told: bool,
     /// A summary is printed at the end.
     pub stats: bool,
 }
@@ -120,7 +127,7 @@ impl Station {
 
     /// Whether it is to be told what others do with the regions.
     pub fn is_told(&self) -> bool {
-        self.options.is_told
+        self.sinks.of_regions.is_some()
     }
 
     /// Whom the queues and counters belong to that are told.
@@ -391,9 +398,9 @@ impl Station {
             Ended::Atomic => (flags & (c::READ | c::WRITE), &self.sinks.sent),
             Ended::Receive { .. } => (c::RECV, &self.sinks.received),
             Ended::Released | Ended::Peek => (0, &self.sinks.received),
-            Ended::Written if done.data.is_some() => (c::REMOTE_WRITE, &self.sinks.received),
-            Ended::Written => (c::REMOTE_WRITE, &None),
-            Ended::WasRead => (c::REMOTE_READ, &None),
+            Ended::Written { .. } if done.data.is_some() => (c::REMOTE_WRITE, &self.sinks.received),
+            Ended::Written { .. } => (c::REMOTE_WRITE, &None),
+            Ended::WasRead { .. } => (c::REMOTE_READ, &None),
         };
         if let (Some(queue), true) = (queue, flags & QUIET == 0 || done.failure.is_some()) {
             queue.put(self.entry(core, done));
@@ -402,6 +409,17 @@ impl Station {
         for (of, counter) in &self.sinks.counters {
             if of & counted != 0 {
                 counter.count(done.failure.is_some());
+            }
+        }
+        if let Some(counters) = &self.sinks.of_regions {
+            match done.ended {
+                Ended::Written { key } => counters.count(key, c::REMOTE_WRITE),
+                // An endpoint counts it as what it returns, a region as all that it does.
+                Ended::WasRead { key, written: true } => {
+                    counters.count(key, c::REMOTE_READ | c::REMOTE_WRITE);
+                }
+                Ended::WasRead { key, .. } => counters.count(key, c::REMOTE_READ),
+                _ => {}
             }
         }
     }
@@ -470,8 +488,8 @@ fn described(done: &Completion) -> (u64, usize) {
         }
         Ended::Receive { .. } | Ended::Peek => (kind | data, 0),
         Ended::Released => (c::MULTI_RECV, 0),
-        Ended::Written => (c::RMA | c::REMOTE_WRITE | c::REMOTE_CQ_DATA, 0),
-        Ended::WasRead => (c::RMA | c::REMOTE_READ, 0),
+        Ended::Written { .. } => (c::RMA | c::REMOTE_WRITE | c::REMOTE_CQ_DATA, 0),
+        Ended::WasRead { .. } => (c::RMA | c::REMOTE_READ, 0),
         Ended::Send | Ended::Write | Ended::Read | Ended::Atomic => (kind, 0),
     }
 }

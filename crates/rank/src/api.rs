@@ -407,9 +407,17 @@ pub enum Ended {
     /// An atomic operation.
     Atomic,
     /// A peer has written with `data` to a region here, or to one whose accesses are told: the ticket is nobody's.
-    Written,
-    /// A peer has read such a region, or what was there before an atomic operation: the same.
-    WasRead,
+    Written {
+        /// The region's.
+        key: u64,
+    },
+    /// A peer has read a region whose accesses are told, or what was there before an atomic operation: the same.
+    WasRead {
+        /// The region's.
+        key: u64,
+        /// Whether the atomic operation was one that writes, too.
+        written: bool,
+    },
 }
 
 /// Whom a message or write came from.

@@ -368,7 +368,8 @@ fn writes_and_reads_reach_regions_and_nothing_else() {
             pair.transfer(&mut bytes, 77, 1000, Some(3), true);
             let [written, told] = pair.run([1, 1]);
             assert_eq!((written[0].ended, written[0].failure), (Ended::Write, None));
-            assert_eq!((told[0].ended, told[0].data), (Ended::Written, Some(3)));
+            let ended = Ended::Written { key: 77 };
+            assert_eq!((told[0].ended, told[0].data), (ended, Some(3)));
             assert_eq!(told[0].bytes, len as u64);
             let mut back = vec![0; len];
             pair.transfer(&mut back, 77, 1000, None, false);
@@ -414,17 +415,16 @@ fn a_region_may_be_told_of_all_that_is_done_with_it() {
         for len in [0, 8, 5000, 150_000] {
             let mut bytes = pattern(5, len);
             pair.transfer(&mut bytes, 77, 1000, None, true);
-            let [_, written] = pair.run([1, 1]);
-            assert_eq!((written[0].ended, written[0].data), (Ended::Written, None));
+            let [_, told] = pair.run([1, 1]);
+            let ended = Ended::Written { key: 77 };
+            assert_eq!((told[0].ended, told[0].data), (ended, None));
             let mut back = vec![0; len];
             pair.transfer(&mut back, 77, 1000, None, false);
             let [read, by_other] = pair.run([1, 1]);
             assert_eq!((read[0].ended, read[0].failure), (Ended::Read, None));
-            assert_eq!(by_other[0].ended, Ended::WasRead);
-            assert_eq!(
-                (written[0].bytes, by_other[0].bytes),
-                (len as u64, len as u64)
-            );
+            let (key, written) = (77, false);
+            assert_eq!(by_other[0].ended, Ended::WasRead { key, written });
+            assert_eq!((told[0].bytes, by_other[0].bytes), (len as u64, len as u64));
             assert!(back == bytes);
         }
     }
@@ -437,7 +437,7 @@ fn atomic_operations_are_done_at_the_owner() {
         let both = Access {
             remote_read: true,
             remote_write: true,
-            is_told: false,
+            is_told: true,
         };
         pair.register(&mut region, 1, both);
         let (mut operand, mut compare, mut result) =
@@ -456,8 +456,10 @@ fn atomic_operations_are_done_at_the_owner() {
             };
             // SAFETY: all of it outlives the pair's work.
             unsafe { pair.ends[0].lock().atomic(&atomic) }.expect("is posted");
-            let [ended, _] = pair.run([1, 0]);
+            let [ended, by_other] = pair.run([1, 1]);
             assert_eq!(ended[0].failure, None);
+            let (key, written) = (1, operation != Operation::Read);
+            assert_eq!(by_other[0].ended, Ended::WasRead { key, written });
             u64::from_ne_bytes(result)
         };
         assert_eq!(run(Operation::Sum, false), 40);

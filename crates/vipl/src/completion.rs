@@ -29,7 +29,7 @@ impl State {
         self.retry(core);
         while let Some(done) = core.completion() {
             // A peer's writing with data, which VIs do not, is nobody's operation.
-            if done.ended != Ended::Written
+            if !matches!(done.ended, Ended::Written { .. })
                 && let Some(operation) = self.operations.try_remove(done.ticket.context)
             {
                 self.on_completion(core, operation, &done);

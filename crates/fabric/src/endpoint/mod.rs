@@ -234,11 +234,12 @@ impl Endpoint {
             sent: bound.sent.take(),
             received: bound.received.take(),
             counters: core::mem::take(&mut bound.counters),
+            of_regions: match self.caps & c::RMA_EVENT {
+                0 => None,
+                _ => Some(Arc::clone(self.domain.counters())),
+            },
         };
-        let is_counted =
-            (sinks.counters.iter()).any(|(of, _)| of & (c::REMOTE_READ | c::REMOTE_WRITE) != 0);
         let options = Options {
-            is_told: is_counted && self.caps & c::RMA_EVENT != 0,
             has_source: self.caps & (c::SOURCE | c::SOURCE_ERR) != 0,
             has_strangers: self.caps & c::SOURCE_ERR != 0,
             stats: configuration.stats,

@@ -233,26 +233,28 @@ impl Engine {
         })
     }
 
-    /// An access to a peer's region, and its completion here.
+    /// An access to a peer's region, its completion here, and what the owner may be told.
     fn access(
         &self,
         transfer: (Peer, Remote, usize, bool),
-        told: Completion,
+        [told, owner]: [Completion; 2],
         act: impl FnOnce(Piece) -> Result<(), Failure>,
     ) -> Result<(), PostError> {
         let (peer, remote, bytes, is_write) = transfer;
-        let instance = self.there(peer)?;
+        let (instance, own) = (self.there(peer)?, self.0);
         let done = nodes(|nodes| match nodes.get_mut(&instance) {
             None => Err(Failure::Unreachable),
             Some(node) => {
                 let done = node.reach(remote, bytes, is_write).and_then(act);
-                if done.is_ok() && node.regions[&remote.key].1.is_told {
-                    let ended = match is_write {
-                        true => Ended::Written,
-                        false => Ended::WasRead,
-                    };
-                    let owner = completion(Ticket::default(), ended);
-                    node.completions.push_back(owner);
+                if done.is_ok() && (owner.data.is_some() || node.regions[&remote.key].1.is_told) {
+                    let from = node.number(&own, false);
+                    let source = node.source(from);
+                    let bytes = bytes as u64;
+                    node.completions.push_back(Completion {
+                        bytes,
+                        source,
+                        ..owner
+                    });
                 }
                 done
             }
@@ -462,34 +464,26 @@ impl Core for Engine {
     }
 
     unsafe fn write(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError> {
-        let (bytes, own) = (gather(transfer.pieces), self.0);
+        let bytes = gather(transfer.pieces);
         let what = (transfer.peer, transfer.remote, bytes.len(), true);
-        let told = completion(transfer.ticket, Ended::Write);
+        let key = transfer.remote.key;
+        let owner = Completion {
+            data: transfer.data,
+            ..completion(Ticket::default(), Ended::Written { key })
+        };
+        let told = [completion(transfer.ticket, Ended::Write), owner];
         self.access(what, told, |there| {
             scatter(&[there], &bytes);
             Ok(())
-        })?;
-        if let Some(data) = transfer.data {
-            let instance = self.there(transfer.peer)?;
-            nodes(|nodes| {
-                let node = nodes.get_mut(&instance).expect("it was written to");
-                let from = node.number(&own, false);
-                let source = node.source(from);
-                node.completions.push_back(Completion {
-                    bytes: bytes.len() as u64,
-                    data: Some(data),
-                    source,
-                    ..completion(Ticket::default(), Ended::Written)
-                });
-            });
-        }
-        Ok(())
+        })
     }
 
     unsafe fn read(&mut self, transfer: &Transfer<'_>) -> Result<(), PostError> {
         let bytes = transfer.pieces.iter().map(|piece| piece.bytes).sum();
         let what = (transfer.peer, transfer.remote, bytes, false);
-        let told = completion(transfer.ticket, Ended::Read);
+        let (key, written) = (transfer.remote.key, false);
+        let owner = completion(Ticket::default(), Ended::WasRead { key, written });
+        let told = [completion(transfer.ticket, Ended::Read), owner];
         self.access(what, told, |there| {
             scatter(transfer.pieces, &gather(&[there]));
             Ok(())
@@ -504,7 +498,13 @@ impl Core for Engine {
         };
         let compare = atomic.compare.map(gather).unwrap_or_default();
         let what = (atomic.peer, atomic.remote, bytes, true);
-        let told = completion(atomic.ticket, Ended::Atomic);
+        let (key, written) = (atomic.remote.key, atomic.operation != Operation::Read);
+        let ended = match atomic.result {
+            Some(_) => Ended::WasRead { key, written },
+            None => Ended::Written { key },
+        };
+        let owner = completion(Ticket::default(), ended);
+        let told = [completion(atomic.ticket, Ended::Atomic), owner];
         self.access(what, told, |there| {
             if atomic.number != Number::U64 {
                 return Err(Failure::Unsupported);

@@ -11,3 +11,4 @@ mod messages;
 mod objects;
 mod operations;
 mod queues;
+mod regions;

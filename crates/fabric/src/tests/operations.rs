@@ -11,14 +11,14 @@ use crate::abi::domain::AtomicAttr;
 use crate::abi::errors;
 use crate::abi::transfers::{Ioc, MsgAtomic, MsgRma, RmaIoc, RmaIov};
 
-const BOTH: u64 = c::REMOTE_READ | c::REMOTE_WRITE;
-const U64: u32 = 7;
-const SUM: u32 = 2;
-const ATOMIC_READ: u32 = 10;
+pub const BOTH: u64 = c::REMOTE_READ | c::REMOTE_WRITE;
+pub const U64: u32 = 7;
+pub const SUM: u32 = 2;
+pub const ATOMIC_READ: u32 = 10;
 const CSWAP: u32 = 12;
 
 impl Rank {
-    fn write(&self, to: u64, bytes: &[u8], (offset, key): (u64, u64), number: usize) -> isize {
+    pub fn write(&self, to: u64, bytes: &[u8], (offset, key): (u64, u64), number: usize) -> isize {
         let (ep, buffer, len) = (self.ep, bytes.as_ptr().cast(), bytes.len());
         // SAFETY: as a program calls it.
         unsafe {
@@ -36,7 +36,7 @@ impl Rank {
         }
     }
 
-    fn fetch(
+    pub fn fetch(
         &self,
         from: u64,
         bytes: &mut [u8],

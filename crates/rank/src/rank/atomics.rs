@@ -116,7 +116,7 @@ impl Rank {
         };
         match self.own_atomic(&stretch, (operation, number), operand, compare) {
             Ok(before) if head.fetches => {
-                self.tell_read(from, &stretch);
+                self.tell_read(from, &stretch, operation != Operation::Read);
                 (MemoryStatus::Done as u8, before)
             }
             Ok(_) => {

@@ -570,7 +570,7 @@ impl Rank {
                     let (peer, from) = (stream.peer, *from);
                     let step = self.give(now, slot, stream, &record, (piece.pieces(), bytes));
                     if matches!(step, Step::Over) && stream.done == stream.total {
-                        self.tell_read(peer, &from);
+                        self.tell_read(peer, &from, false);
                     }
                     step
                 }

@@ -303,9 +303,14 @@ impl Rank {
             }
             OpEvent::Operation { token, status } => self.on_operation(now, token, status),
             OpEvent::Written {
-                immediate, bytes, ..
-            } => self.on_accessed(peer, Ended::Written, immediate, bytes),
-            OpEvent::Read { bytes, .. } => self.on_accessed(peer, Ended::WasRead, None, bytes),
+                key,
+                immediate,
+                bytes,
+            } => self.on_accessed(peer, Ended::Written { key }, immediate, bytes),
+            OpEvent::Read { key, bytes } => {
+                let written = false;
+                self.on_accessed(peer, Ended::WasRead { key, written }, None, bytes);
+            }
             OpEvent::MessagesBroken { .. } => self.lose(now, peer, Failure::PeerGone),
             _ => {}
         }

@@ -189,7 +189,7 @@ impl Rank {
             });
             self.end(ticket, Ended::Read, read.err().and_then(failure));
             if read.is_ok() {
-                self.tell_read(OWN, &from);
+                self.tell_read(OWN, &from, false);
             }
             return Ok(());
         }
@@ -274,14 +274,16 @@ impl Rank {
     /// A peer has written to a region here: the program is told if the peer wants it, or the region.
     pub(super) fn tell_written(&mut self, peer: Peer, to: &Stretch, immediate: Option<u64>) {
         if immediate.is_some() || self.is_told(to.key) {
-            self.on_accessed(peer, Ended::Written, immediate, to.total);
+            let ended = Ended::Written { key: to.key };
+            self.on_accessed(peer, ended, immediate, to.total);
         }
     }
 
-    /// A peer has read from a region here: the program is told if the region wants it.
-    pub(super) fn tell_read(&mut self, peer: Peer, from: &Stretch) {
+    /// A peer has read from a region here, and `written` if that was an atomic operation: the program is told if the region wants it.
+    pub(super) fn tell_read(&mut self, peer: Peer, from: &Stretch, written: bool) {
         if self.is_told(from.key) {
-            self.on_accessed(peer, Ended::WasRead, None, from.total);
+            let key = from.key;
+            self.on_accessed(peer, Ended::WasRead { key, written }, None, from.total);
         }
     }
 
