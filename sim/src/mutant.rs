@@ -6,7 +6,7 @@ use crate::net::{MS, Ns};
 use crate::workload::Reader;
 use tabane_proto::crypto::PublicKey;
 use tabane_proto::op::Message;
-use tabane_proto::wire::{Kind, Witness};
+use tabane_proto::wire::{EXTENSION_HEADER_BYTES, HEADER_BYTES, Kind, RelayRecord, Witness};
 use tabane_proto::{Event, LinkId, PathStats, PeerId, RelayConfig, Time, Transmit};
 
 /// A way to be broken.
@@ -74,6 +74,8 @@ pub enum Mutant {
     TrustAnybody,
     /// Relays nothing for others.
     RelayNothing,
+    /// Relays everything twice.
+    RelayTwice,
 }
 
 /// Mutants begin to act at this time; before, connections are made.
@@ -289,7 +291,10 @@ impl Tap {
     /// How often a transmit is sent.
     pub fn copies(&self, datagrams: &[u8]) -> usize {
         let is_call = datagrams.first() == Some(&(Kind::Init as u8));
-        if self.is(Mutant::RepeatPackets) {
+        // In the clear: the first record, and its place on the way.
+        let is_relayed = datagrams.get(HEADER_BYTES) == Some(&RelayRecord::RELAYED)
+            && datagrams.get(HEADER_BYTES + EXTENSION_HEADER_BYTES) > Some(&1);
+        if self.is(Mutant::RepeatPackets) || self.is(Mutant::RelayTwice) && is_relayed {
             2
         } else if self.mutant == Some(Mutant::CallAnew) && is_call {
             // From the beginning: later there may be no more of them.

@@ -2,7 +2,7 @@
 //! something is wrong.
 
 use crate::attack::Attacker;
-use crate::check::{Checked, Observer, Progress, Rule, Violation, agreement};
+use crate::check::{Checked, Observer, Progress, Relayed, Rule, Violation, agreement};
 use crate::faults::Ground;
 use crate::host::{Host, Notice, World};
 use crate::mutant::{Mutant, Tap};
@@ -141,7 +141,8 @@ impl<'a> Run<'a> {
                 .collect()
         });
         let hosts = schedule.hosts.len();
-        let observer = Observer::new(&schedule.plan, hosts, maxima.collect(), options.trace);
+        let mut observer = Observer::new(&schedule.plan, hosts, maxima.collect(), options.trace);
+        observer.relayed = (!schedule.encrypted).then(Relayed::default);
         let host = |(index, plan): (usize, &crate::schedule::HostPlan)| {
             let clock = Clock::new(0, plan.clock_ns, plan.clock_ppm);
             let app = App::new(0, index, hosts, &observer);
@@ -335,14 +336,13 @@ impl<'a> Run<'a> {
         let Some(host) = self.schedule.closes.filter(|h| self.hosts[*h].runs()) else {
             return Ok(());
         };
-        let connected = self.observer.connected_to(host);
+        let to_be_told = self.observer.to_be_told(host, &self.ground.network);
         self.hosts[host].notices.push_back(Notice::Close);
         self.hosts[host].due(self.now);
         self.run_host(host)?;
         self.hosts[host].crash();
         self.until(self.now + SECOND)?;
-        self.observer
-            .judge_end(self.now, host, &connected, &self.ground.network)
+        self.observer.judge_end(self.now, host, &to_be_told)
     }
 
     fn is_complete(&self) -> bool {

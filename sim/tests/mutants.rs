@@ -97,7 +97,7 @@ fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
     };
     let schedule = match mutant {
         Some(Mutant::TrustAnybody) => posing(),
-        Some(Mutant::RelayNothing) => crosswise(),
+        Some(Mutant::RelayNothing | Mutant::RelayTwice) => crosswise(),
         _ => schedule(),
     };
     run(&schedule, &options).violation.map(|v| v.rule)
@@ -146,6 +146,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::CallAnew, Rule::Calls),
         (Mutant::TrustAnybody, Rule::Identity),
         (Mutant::RelayNothing, Rule::Detour),
+        (Mutant::RelayTwice, Rule::Relayed),
     ];
     for (mutant, rule) in expected {
         assert_eq!(broken_by(Some(mutant)), Some(rule), "{mutant:?}");

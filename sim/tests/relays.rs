@@ -1,16 +1,18 @@
 //! Hosts that share no link that works go on through others.
 
 use tabane_proto::op::Policy;
+use tabane_sim::check::Rule;
+use tabane_sim::mutant::Mutant;
 use tabane_sim::net::{MS, Ns, SECOND};
 use tabane_sim::run::run_until;
 use tabane_sim::schedule::{Change, Fault, Side};
 use tabane_sim::workload::{Ending, FlowPlan, Pace, Reader, StreamPlan, UnitKind};
 use tabane_sim::{Options, Schedule, run};
 
-/// Messages and frames both ways between host 0 and 1, and a stream each way, until `end`.
+/// Messages and frames both ways between host 0 and 1, and a stream each way, until `end`. In the clear, so that it is
+/// seen what is relayed.
 fn busy(hosts: usize, end: Ns) -> Schedule {
     let mut s = Schedule::quiet(hosts, 2);
-    s.encrypted = true;
     for (from, to) in [(0, 1), (1, 0)] {
         s.plan.streams.push(StreamPlan {
             from,
@@ -69,6 +71,7 @@ fn what_flows_goes_on_through_a_third_host_when_links_fail_crosswise() {
 #[test]
 fn hosts_that_never_shared_a_link_connect_through_a_third_one() {
     let mut s = busy(3, 2 * SECOND);
+    s.encrypted = true;
     crosswise(&mut s, 0, Some(3 * SECOND));
     s.plan.streams.clear();
     let passed = run_until(&s, 2 * SECOND).expect("nothing is wrong");
@@ -88,6 +91,22 @@ fn another_relay_takes_over_when_one_is_killed() {
         assert!(passed.longest_wait < 150 * MS, "{killed}: {passed:?}");
         assert_eq!(run(&s, &Options::default()).violation, None);
     }
+}
+
+#[test]
+fn a_host_that_ends_says_so_through_a_third_one() {
+    let mut s = busy(3, 2 * SECOND);
+    crosswise(&mut s, SECOND, None);
+    s.closes = Some(0);
+    assert_eq!(run(&s, &Options::default()).violation, None);
+    let mutant = Some((0, Mutant::LeaveUnsaid));
+    let options = Options {
+        mutant,
+        ..Options::default()
+    };
+    let unsaid = run(&s, &options).violation.expect("is noticed");
+    assert_eq!(unsaid.rule, Rule::Farewell);
+    assert!(unsaid.what.starts_with("host 1 was not told"), "{unsaid}");
 }
 
 /// Hosts in a line, of which each reaches the next one only.

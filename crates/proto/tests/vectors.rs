@@ -1,7 +1,7 @@
 //! The bytes of `docs/protocol.md`: every vector is parsed and written.
 //!
-//! `vectors/records` is written by hand, `vectors/handshake.hex`, `vectors/identity.hex` and
-//! `vectors/packets.hex` by a second implementation (`vectors/reference.py`).
+//! `vectors/records` is written by hand, `vectors/handshake.hex`, `vectors/identity.hex`,
+//! `vectors/packets.hex`, `vectors/relayed.hex` by a second implementation (`vectors/reference.py`).
 //! `vectors/version1.hex` is what version 1 of it wrote.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,9 @@ use tabane_proto::crypto::{
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::{
     ACK_WORDS_MAX, Ack, CookieParts, HEADER_BYTES, HandshakeHeader, Header, Hello, InitParts, Kind,
-    LinkVerdict, Reader, Record, Records, ResponseParts, StreamSegment, UnitClass, UnitSegment,
-    VERSION, WireMode, Witness, Writer,
+    LinkVerdict, Name, NodeId, Reach, Reader, Record, Records, RefusedWhy, RelayRecord,
+    ResponseParts, Steps, StreamSegment, UnitClass, UnitSegment, VERSION, WireMode, Witness,
+    Writer, advance, relayed_data, write_relayed,
 };
 use tabane_proto::{
     Event, LinkConfig, LinkId, Node, NodeConfig, Random, Refusal, RelayConfig, Time,
@@ -127,7 +128,7 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
         (
             "extension",
             Record::Extension {
-                code: 0x60,
+                code: 0x7f,
                 data: &[1, 2, 3],
             },
         ),
@@ -260,6 +261,69 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
     ]
 }
 
+/// The same of the records of relays, which are extensions.
+fn relay_records() -> Vec<(&'static str, RelayRecord<'static>)> {
+    let nodes = [0x0102_0304_0506_0708, 9, 0xa0 << 56, 11, 12].map(NodeId);
+    let steps = |count: usize, at| Steps::new(&nodes[..count], at).unwrap();
+    let reach = |unwilling, all_but, nodes: &[u64]| {
+        RelayRecord::Reach(Reach {
+            node: NodeId(0x0102_0304_0506_0708),
+            version: 258,
+            links: 0b101,
+            unwilling,
+            all_but,
+            nodes: nodes.iter().copied().map(NodeId).collect(),
+        })
+    };
+    let datagram = b"\x10as short as can be!";
+    let refused = |count, at, by, why| RelayRecord::Refused {
+        steps: steps(count, at),
+        by,
+        why,
+    };
+    vec![
+        (
+            "relayed",
+            RelayRecord::Relayed {
+                steps: steps(3, 1),
+                datagram,
+            },
+        ),
+        (
+            "relayed-far",
+            RelayRecord::Relayed {
+                steps: steps(5, 4),
+                datagram,
+            },
+        ),
+        ("reach", reach(false, false, &[9, 0xa0 << 56])),
+        ("reach-all-but", reach(true, true, &[11])),
+        ("refused-unreached", refused(5, 1, 3, RefusedWhy::Unreached)),
+        ("refused-unwilling", refused(3, 0, 1, RefusedWhy::Unwilling)),
+    ]
+}
+
+#[test]
+fn every_record_of_relays_is_read_and_written_as_its_vector_says() {
+    for (name, record) in relay_records() {
+        let vectors = Vectors::load(&format!("records/{name}.hex"));
+        let bytes = vectors.get("record");
+        let read: Vec<_> = Records::new(bytes).collect();
+        let [Ok(Record::Extension { code, data })] = read[..] else {
+            panic!("{name}: {read:?} is not one extension");
+        };
+        assert!(RelayRecord::is_one(code), "{name}");
+        let read = RelayRecord::read(code, data);
+        assert_eq!(read.as_ref(), Ok(&record), "{name}: read");
+
+        let mut written = vec![0xee; bytes.len()];
+        let mut w = Writer::new(&mut written);
+        record.write(&mut w);
+        assert_eq!(w.room(), 0, "{name}: length");
+        assert_eq!(written, bytes, "{name}: written");
+    }
+}
+
 #[test]
 fn every_record_is_read_and_written_as_its_vector_says() {
     for (name, record) in records() {
@@ -287,10 +351,10 @@ fn every_vector_is_checked_and_every_type_has_one() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let mut known: Vec<String> = records()
-        .iter()
-        .map(|(name, _)| format!("{name}.hex"))
-        .collect();
+    let (records, of_relays) = (records(), relay_records());
+    let names = records.iter().map(|(name, _)| *name);
+    let names = names.chain(of_relays.iter().map(|(name, _)| *name));
+    let mut known: Vec<String> = names.map(|name| format!("{name}.hex")).collect();
     known.sort();
     assert_eq!(files, known);
 
@@ -301,8 +365,8 @@ fn every_vector_is_checked_and_every_type_has_one() {
     types.sort_unstable();
     types.dedup();
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
-    // Of extensions, the first that is content and the first that is not.
-    let extensions = [0x40, 0x60];
+    // Of extensions, the first that is content, the last that is not, and those of relays.
+    let extensions = [0x40, 0x50, 0x51, 0x60, 0x7f];
     let all: Vec<u8> = (0..=0x0e).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }
@@ -549,4 +613,43 @@ fn the_payload_of_the_packets_is_three_records() {
             Ok(Record::Padding)
         ]
     );
+}
+
+/// A datagram of a bundle between n0 and node-one on its way through two other nodes.
+#[test]
+fn what_is_relayed_is_byte_for_byte_that_of_its_vector() {
+    let (handshake, vectors) = (Vectors::load("handshake.hex"), Vectors::load("relayed.hex"));
+    let nodes = ["n0", "n2", "n3", "node-one"].map(|name| {
+        let id = NodeId::of(&Name::new(name).unwrap());
+        assert_eq!(id.0.to_be_bytes(), vectors.get(name), "{name}");
+        id
+    });
+    let (_, ours, theirs) = ends(&handshake, WireMode::Encrypted, true).shake();
+    let header = Header {
+        path: 8,
+        session: 0xb1b2_b3b4,
+        number: 0,
+    };
+    let payload = [3, 0xde, 0xad, 0xbe, 0xef];
+    let mut datagram = vec![0; HEADER_BYTES + payload.len() + ours.trailer_bytes];
+    let mut w = Writer::new(&mut datagram);
+    header.write(&mut w);
+    w.put(&payload);
+    ours.seal.seal(&mut datagram);
+    assert_eq!(datagram, vectors.get("datagram"));
+
+    let mut data = relayed_data(&Steps::new(&nodes, 1).unwrap(), &datagram);
+    for (name, at) in [("n0 to n2", 1), ("n2 to n3", 2), ("n3 to node-one", 3)] {
+        let expected = vectors.get(name);
+        let mut record = vec![0xee; expected.len()];
+        write_relayed(&data, &mut Writer::new(&mut record));
+        assert_eq!(record, expected, "{name}");
+        let relayed = RelayRecord::Relayed {
+            steps: Steps::new(&nodes, at).unwrap(),
+            datagram: &datagram,
+        };
+        assert_eq!(RelayRecord::read(record[0], &data), Ok(relayed), "{name}");
+        advance(&mut data);
+    }
+    assert_eq!(theirs.open.open(&mut datagram).unwrap(), payload);
 }

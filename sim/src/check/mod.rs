@@ -4,6 +4,7 @@
 mod calls;
 mod observer;
 mod progress;
+mod relayed;
 mod streams;
 mod transfers;
 mod units;
@@ -12,6 +13,7 @@ mod window;
 pub use calls::Calls;
 pub use observer::{HostView, Observer};
 pub use progress::{Progress, agreement};
+pub use relayed::Relayed;
 pub use streams::{Attempt, StreamLedger};
 pub use transfers::{TransferLedger, handle};
 pub use units::{Gap, UnitLedger};
@@ -65,9 +67,12 @@ pub enum Rule {
     Neighbours,
     /// While no path works but a third host reaches both, messages go through that.
     Detour,
+    /// What a host relays it was given: each packet once and as it was, on a way with three hosts between its ends at
+    /// most, none of them twice. So nothing goes round, and no host sends more of what is others' than came to it.
+    Relayed,
     /// In the end both sides agree which paths work, and are right.
     Agreement,
-    /// A node that ends in order says so to those it is connected to.
+    /// A node that ends in order says so to those it is connected to, through others if it must.
     Farewell,
     /// In the end everything has arrived.
     Completion,
@@ -110,6 +115,7 @@ impl Rule {
         Rule::Progress,
         Rule::Neighbours,
         Rule::Detour,
+        Rule::Relayed,
         Rule::Agreement,
         Rule::Farewell,
         Rule::Completion,

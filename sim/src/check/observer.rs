@@ -1,7 +1,8 @@
 //! The observer: sees the whole network from outside, and holds what the nodes
 //! say and do against it.
 
-use super::{Calls, Checked, Rule, StreamLedger, TransferLedger, UnitLedger, Violation};
+use super::progress::needs_detour;
+use super::{Calls, Checked, Relayed, Rule, StreamLedger, TransferLedger, UnitLedger, Violation};
 use crate::attack::is_strangers;
 use crate::net::{During, MS, Network, Ns, Packet, Quality, WORKING_DELAY_MAX_NS};
 use crate::workload::{Plan, UnitKind};
@@ -85,6 +86,8 @@ pub struct Observer {
     numbers: BTreeMap<(usize, u32, u8), u64>,
     /// Of each host.
     calls: Vec<Calls>,
+    /// What goes through other hosts, if packets travel in the clear.
+    pub relayed: Option<Relayed>,
     traces: bool,
 }
 
@@ -124,6 +127,7 @@ impl Observer {
             strangers: BTreeMap::new(),
             numbers: BTreeMap::new(),
             calls: vec![Calls::default(); hosts],
+            relayed: None,
             traces,
         }
     }
@@ -206,6 +210,9 @@ impl Observer {
             times.rotate_left(1);
             times[ACTIVE_PACKETS - 1] = now;
         }
+        if let Some(relayed) = &mut self.relayed {
+            relayed.comes(host, &packet.bytes);
+        }
         if is_strangers(packet.source) {
             let known = self.strangers.entry((host, packet.source)).or_default();
             known.0 += packet.bytes.len() as u64;
@@ -227,10 +234,14 @@ impl Observer {
         Ok(())
     }
 
-    /// A node sends a datagram: its number must not have been used under its keys, nor is it one handshake too many.
+    /// A node sends a datagram: its number must not have been used under its keys, nor is it one handshake too many, nor
+    /// relays it what it was not given.
     pub fn sends(&mut self, now: Ns, host: usize, datagram: &[u8]) -> Checked {
         let peers = self.hosts.len() - 1;
         self.calls[host].sent(now, peers, datagram)?;
+        if let Some(relayed) = &mut self.relayed {
+            relayed.goes(now, host, datagram)?;
+        }
         let Some((&[0x10, path, s0, s1, s2, s3, ref number @ ..], _)) =
             datagram.split_first_chunk::<12>()
         else {
@@ -308,31 +319,24 @@ impl Observer {
         view.saw_end[peer] = matches!(reason, DownReason::Closed { .. });
     }
 
-    /// The hosts that are connected to this one, as both of them say: who is to be told when it
-    /// ends. A session that only one side has carries no word to the other.
-    pub fn connected_to(&self, host: usize) -> Vec<usize> {
+    /// The hosts that are to be told when this one ends: connected to it, as both of them say (a session that only one
+    /// side has carries no word to the other), and reached over a clean path or through a third host.
+    pub fn to_be_told(&self, host: usize, network: &Network) -> Vec<usize> {
+        let is_told = |other: usize| {
+            let clean = |link| network.history(host, other, link).now() == Quality::Clean;
+            self.hosts[other].connected[host]
+                && self.hosts[host].connected[other]
+                && ((0..network.links()).any(clean) || needs_detour(host, other, self, network))
+        };
         let others = (0..self.hosts.len()).filter(|other| *other != host);
-        others
-            .filter(|other| {
-                self.hosts[*other].connected[host] && self.hosts[host].connected[*other]
-            })
-            .collect()
+        others.filter(|other| is_told(*other)).collect()
     }
 
-    /// A host has ended in order a while ago, when it was `connected` to these: each of them that
-    /// runs and had a clean path to it has been told.
-    pub fn judge_end(
-        &self,
-        now: Ns,
-        ended: usize,
-        connected: &[usize],
-        network: &Network,
-    ) -> Checked {
-        for &host in connected {
+    /// A host has ended in order a while ago: each of these that runs has been told.
+    pub fn judge_end(&self, now: Ns, ended: usize, to_be_told: &[usize]) -> Checked {
+        for &host in to_be_told {
             let view = &self.hosts[host];
-            let clean = |link| network.history(host, ended, link).now() == Quality::Clean;
-            let reached = view.runs_since.is_some() && (0..network.links()).any(clean);
-            if reached && !view.saw_end[ended] {
+            if view.runs_since.is_some() && !view.saw_end[ended] {
                 let what = format!("host {host} was not told that {ended} has ended");
                 return Err(Violation::new(Rule::Farewell, now, what));
             }

@@ -133,7 +133,7 @@ impl Progress {
 
 /// Whether two hosts, which run and are connected, share no link that passes anything, and have another one between them
 /// that is connected to both over links that never failed.
-fn needs_detour(a: usize, b: usize, o: &Observer, n: &Network) -> bool {
+pub(super) fn needs_detour(a: usize, b: usize, o: &Observer, n: &Network) -> bool {
     let links = || 0..n.links();
     let dead = links().all(|l| n.history(a, b, l).now() == Quality::Dead);
     let connected = |a: usize, b: usize| {

@@ -33,7 +33,7 @@ use crate::{LinkId, PeerId, Time};
 pub(crate) use absent::Absent;
 use explore::Explorer;
 use paths::Paths;
-use relays::Relays;
+use relays::{RELAYED, Relays};
 use roaming::Candidate;
 pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
@@ -665,29 +665,32 @@ impl Bundle {
         self.sessions.current = None;
     }
 
-    /// Says goodbye on every path (in `context.answers`), and what has arrived until now by all of
-    /// them, or the peer would never know what became of the last that it sent.
+    /// Says goodbye on every path (in `context.answers`).
     fn say_goodbye(&mut self, now: Time, code: u32, context: &mut Context) {
+        self.say_goodbye_on(RELAYED, now, code, context);
+        self.say_goodbye_on(!RELAYED, now, code, context);
+    }
+
+    /// Says goodbye on these paths (a bit each), and what has arrived until now by all of
+    /// them, or the peer would never know what became of the last that it sent.
+    fn say_goodbye_on(&mut self, paths: u16, now: Time, code: u32, context: &mut Context) {
         let mut packet = [0; DATAGRAM_BYTES_WIDE];
-        let (mut direct, mut relayed) = (Vec::new(), Vec::new());
-        for (id, p) in self.paths.iter_mut() {
+        let mut records = Vec::new();
+        for (_, p) in self
+            .paths
+            .iter_mut()
+            .filter(|(id, _)| paths & id.bit() != 0)
+        {
             if p.path.ack_pending() {
-                let of_kind = if id.is_relayed() {
-                    &mut relayed
-                } else {
-                    &mut direct
-                };
-                of_kind.extend(p.path.take_ack(now).map(Record::Ack));
+                records.extend(p.path.take_ack(now).map(Record::Ack));
             }
         }
-        direct.push(Record::Close { code });
-        relayed.push(Record::Close { code });
-        let closed = self.closed(0);
-        for id in self.path_ids().filter(|id| closed & id.bit() == 0) {
-            let records = if id.is_relayed() { &relayed } else { &direct };
-            let sealed = self.transmit_records(now, id, records, 0, &mut packet, context);
+        records.push(Record::Close { code });
+        let open = paths & !self.closed(0);
+        for id in self.path_ids().filter(|id| open & id.bit() != 0) {
+            let sealed = self.transmit_records(now, id, &records, 0, &mut packet, context);
             if let Some(t) = sealed {
-                context.answer(t.link, t.to, packet[..t.bytes].to_vec());
+                context.goodbye(t.link, t.to, packet[..t.bytes].to_vec());
             }
         }
     }

@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use super::{Bundle, BundlePath, RelayedStatus};
+use super::{Bundle, BundlePath, CLOSE_STOPS, RelayedStatus};
 use crate::context::Context;
 use crate::limits::{
     DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_RELAYED, LINKS_MAX, RELAYED_MAX, RELAYS_MAX,
@@ -16,6 +16,7 @@ use crate::mesh::{RelayQueue, Way};
 use crate::segment::Content;
 use crate::wire::{
     FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, NodeId, RelayRecord, Writer, relayed_header_bytes,
+    write_relayed,
 };
 use crate::{LinkId, PeerId, Time};
 
@@ -340,6 +341,31 @@ impl Bundle {
         let rate = works.map(|path| path.flight().rate()).sum::<f64>();
         let rate = rate.max(RATE_UNKNOWN);
         self.relays_mut().queue.push(now, from, data, rate);
+    }
+
+    /// This node stops, and the peer is to be told through others.
+    pub fn farewell_relayed(&mut self, now: Time, context: &mut Context) {
+        if self.uses_relays() {
+            self.say_goodbye_on(RELAYED, now, CLOSE_STOPS, context);
+            self.rest(now);
+        }
+    }
+
+    /// A last word to somebody else goes through the peer. It waits for nothing, and nobody is left to hear of its loss.
+    /// It goes on every link, as a goodbye to the peer does: that could overtake it.
+    pub fn relay_at_once(&mut self, now: Time, data: &[u8], context: &mut Context) {
+        let mut packet = [0; DATAGRAM_BYTES_MIN];
+        for id in self.path_ids().filter(|id| !id.is_relayed()) {
+            let Some(mut w) = self.begin(id, DATAGRAM_BYTES_MIN, &mut packet) else {
+                return;
+            };
+            write_relayed(data, &mut w);
+            let written = w.len();
+            self.contents.clear();
+            if let Some(t) = self.send_alone(now, id, written, false, &mut packet, context) {
+                context.goodbye(t.link, t.to, packet[..t.bytes].to_vec());
+            }
+        }
     }
 
     /// The peer is to be told whom a node reaches: this one, if none is named.

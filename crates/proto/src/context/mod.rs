@@ -99,6 +99,19 @@ impl Context {
         }
     }
 
+    /// As [`answer`](Context::answer), but never dropped: there is one for each path of each peer at most.
+    pub fn goodbye(&mut self, link: LinkId, to: SocketAddr, datagram: Vec<u8>) {
+        self.answers.push_back((link, to, datagram));
+    }
+
+    /// Takes the answers that go through other nodes.
+    pub fn take_relayed_answers(&mut self) -> Vec<(LinkId, SocketAddr, Vec<u8>)> {
+        let all = core::mem::take(&mut self.answers);
+        let (relayed, direct) = all.into_iter().partition(|(link, ..)| link.is_relayed());
+        self.answers = VecDeque::from(direct);
+        relayed
+    }
+
     /// The links that take something, a bit each.
     pub fn links_up(&self) -> u8 {
         let there = self.links.iter().flatten();

@@ -105,7 +105,7 @@ impl Mesh {
         Mesh {
             is_on,
             config,
-            me: id_of(name),
+            me: NodeId::of(name),
             version: 0,
             nodes: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl Mesh {
         if !self.is_on {
             return;
         }
-        let id = id_of(name);
+        let id = NodeId::of(name);
         self.ids.insert(id, peer);
         let known = Known {
             id,
@@ -478,14 +478,6 @@ impl Mesh {
     }
 }
 
-/// The number of the node of this name.
-fn id_of(name: &Name) -> NodeId {
-    let digest = ring::digest::digest(&ring::digest::SHA256, name.as_str().as_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest.as_ref()[..8]);
-    NodeId(u64::from_be_bytes(first))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -497,7 +489,7 @@ mod tests {
     }
 
     fn id(node: usize) -> NodeId {
-        id_of(&name(node))
+        NodeId::of(&name(node))
     }
 
     /// Node `n` is known by this number at node 0.

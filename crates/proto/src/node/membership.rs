@@ -128,7 +128,6 @@ impl Node {
             Peer::Met(bundle) => (bundle.name, bundle.sessions()),
         };
         self.names.remove(name.as_str());
-        self.context.mesh.remove(now, peer);
         self.guests.remove(&peer);
         for number in sessions.numbers() {
             self.context.sessions.remove(&number);
@@ -136,7 +135,9 @@ impl Node {
         if let Peer::Met(mut bundle) = gone {
             bundle.end(now, &mut self.context);
             self.context.budget.leave(&bundle.account);
+            self.relay_answers(now);
         }
+        self.context.mesh.remove(now, peer);
         self.turns.forget(peer);
         let free = self.free.partition_point(|id| *id < peer);
         self.free.insert(free, peer);

@@ -181,6 +181,7 @@ impl Node {
 
     /// Tells every peer that this node stops. Drain [`Node::poll_transmit`] afterwards.
     pub fn close(&mut self, now: Time) {
+        self.close_relayed(now);
         for peer in self.peers.iter_mut().flatten() {
             match peer {
                 Peer::Absent(absent) => absent.stopped = true,

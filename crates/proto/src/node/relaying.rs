@@ -1,5 +1,7 @@
 //! What goes through other nodes: out of one bundle into another, and at its end into the node again.
 
+use std::net::SocketAddr;
+
 use super::{Node, Peer, met};
 use crate::context::{Rejection, Transmit};
 use crate::limits::LINKS_MAX;
@@ -88,11 +90,7 @@ impl Node {
 
     /// Hands what a bundle sends through other nodes to the first of these.
     pub(super) fn send_relayed(&mut self, now: Time, transmit: &Transmit, datagrams: &[u8]) {
-        let Some(way) = Way::of(transmit.to) else {
-            return;
-        };
-        let steps = self.context.mesh.steps(&way);
-        let (Some(steps), Some(&first)) = (steps, way.relays.first()) else {
+        let Some((steps, first)) = self.steps_of(transmit.to) else {
             return;
         };
         let me = self.context.mesh.me();
@@ -102,6 +100,35 @@ impl Node {
             }
             self.turns.touch(first);
         }
+    }
+
+    /// Tells peers that are reached through others that this node stops, while the sessions with those are there.
+    pub(super) fn close_relayed(&mut self, now: Time) {
+        for peer in self.peers.iter_mut().flatten() {
+            if let Peer::Met(bundle) = peer {
+                bundle.farewell_relayed(now, &mut self.context);
+            }
+        }
+        self.relay_answers(now);
+    }
+
+    /// Hands answers that go through other nodes to these at once: the way, or a session on it, is about to go.
+    pub(super) fn relay_answers(&mut self, now: Time) {
+        for (_, to, datagram) in self.context.take_relayed_answers() {
+            let Some((steps, first)) = self.steps_of(to) else {
+                continue;
+            };
+            if let Some(bundle) = met(&mut self.peers, first) {
+                bundle.relay_at_once(now, &relayed_data(&steps, &datagram), &mut self.context);
+            }
+        }
+    }
+
+    /// The nodes on the way that an address stands for, and the first that relays there.
+    fn steps_of(&self, way: SocketAddr) -> Option<(Steps, PeerId)> {
+        let way = Way::of(way)?;
+        let steps = self.context.mesh.steps(&way)?;
+        Some((steps, *way.relays.first()?))
     }
 
     fn on_relay_record(

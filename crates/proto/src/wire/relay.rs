@@ -1,7 +1,7 @@
 //! Records of relays: extensions (`docs/protocol.md`, 7.13), written and read side by side.
 
 use super::codec::EXTENSION_HEADER_BYTES;
-use super::{Reader, WireError, Writer};
+use super::{Name, Reader, WireError, Writer};
 use crate::limits::{DATAGRAM_BYTES_MAX, RELAYS_MAX};
 
 /// The first byte of each.
@@ -30,6 +30,16 @@ const REACH_HEADER_BYTES: usize = 18;
 /// Names a node in records: the first eight bytes of SHA-256 of its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// That of the node of this name.
+    pub fn of(name: &Name) -> NodeId {
+        let digest = ring::digest::digest(&ring::digest::SHA256, name.as_str().as_bytes());
+        let mut first = [0; NODE_ID_BYTES];
+        first.copy_from_slice(&digest.as_ref()[..NODE_ID_BYTES]);
+        NodeId(u64::from_be_bytes(first))
+    }
+}
 
 /// The nodes by which something goes, and which of them has it now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -228,6 +238,9 @@ pub fn write_relayed(data: &[u8], w: &mut Writer<'_>) {
 }
 
 impl<'a> RelayRecord<'a> {
+    /// The type of [`RelayRecord::Relayed`].
+    pub const RELAYED: u8 = code::RELAYED;
+
     /// Whether the extension `code` is one of these.
     pub const fn is_one(code: u8) -> bool {
         matches!(code, code::RELAYED | code::REACH | code::REFUSED)

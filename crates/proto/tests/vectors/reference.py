@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes handshake.hex, identity.hex and packets.hex anew, from docs/protocol.md alone.
+"""Writes handshake.hex, identity.hex, packets.hex and relayed.hex anew, from docs/protocol.md alone.
 
 A second implementation of the handshake and of sealing, in another language and
 with other libraries (`pip install cryptography`), so that the vectors do not only
@@ -309,6 +309,37 @@ def write_packets():
     (HERE / "packets.hex").write_text(text.rstrip() + "\n")
 
 
+# ---- section 7.13: relays ----
+
+
+def node_id(name):
+    return hashlib.sha256(name).digest()[:8]
+
+
+def relayed(at, names, data):
+    body = bytes([at, len(names)]) + b"".join(node_id(name) for name in names) + data
+    return b"\x50" + be(len(body), 2) + body
+
+
+def write_relayed():
+    text = (
+        "# A packet of the session of handshake.hex from n0 to node-one, path 8, on its way over n2 and n3: the record\n"
+        "# of each step, which lies in a packet of the two neighbours' own session. Written by reference.py.\n\n"
+    )
+    names = [b"n0", b"n2", b"n3", b"node-one"]
+    for name in names:
+        text += section(name.decode(), (node_id(name), "SHA-256 of the name, its first 8 bytes"))
+    data = packet(Handshake(0, 1, 1).prk["i"], "aes-128-gcm", SESSION_B, 8, 0, bytes.fromhex("03deadbeef"))
+    text += section("datagram", *datagram(data, (12, "header"), (5, "a Probe"), (16, "tag")))
+    ways = [(8, name.decode()) for name in names]
+    for at in 1, 2, 3:
+        fields = (1, "type"), (2, "length"), (1, "at"), (1, "count"), *ways, (len(data), "the datagram")
+        step = f"{names[at - 1].decode()} to {names[at].decode()}"
+        text += section(step, *datagram(relayed(at, names, data), *fields))
+    (HERE / "relayed.hex").write_text(text.rstrip() + "\n")
+
+
 write_handshake()
 write_identity()
 write_packets()
+write_relayed()

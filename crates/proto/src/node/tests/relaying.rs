@@ -144,3 +144,98 @@ fn a_peer_without_the_feature_is_told_nothing_of_relays() {
     pair.assert_up();
     assert_eq!(pair.nodes[0].context.mesh.neighbours().count(), 0);
 }
+
+/// Three nodes, of which the first and the last share no link that works.
+struct Line {
+    now: Time,
+    nodes: [Node; 3],
+    events: [Vec<Event>; 3],
+}
+
+impl Line {
+    /// Connected, the ends through the one between them.
+    fn connected() -> Line {
+        let now = Time::from_ms(1000);
+        let nodes = [0, 1, 2].map(|n| {
+            let features = FEATURE_RELAYS;
+            let config = config(n, 7, WireMode::Encrypted);
+            let config = NodeConfig { features, ..config };
+            let mut node = Node::new(now, config, [n as u8 + 1; 32]).unwrap();
+            for other in (0..3).filter(|other| *other != n) {
+                node.add_peer(now, peer(other)).unwrap();
+            }
+            node
+        });
+        let events = Default::default();
+        let mut line = Line { now, nodes, events };
+        line.run(Duration::from_secs(1));
+        for end in [0, 2] {
+            let stats = line.nodes[end].peer_stats(Line::peer(end, 2 - end));
+            assert_eq!(stats.unwrap().state, PeerState::Up, "node {end}");
+        }
+        line
+    }
+
+    /// The number of a node at another one.
+    fn peer(at: usize, of: usize) -> PeerId {
+        PeerId((of - usize::from(of > at)) as u32)
+    }
+
+    /// Takes out what a node has to say. Whether it was anything.
+    fn settle_one(&mut self, from: usize) -> bool {
+        let mut buffer = vec![0; 65_535];
+        let mut any = false;
+        while let Some(t) = self.nodes[from].poll_transmit(self.now, &mut buffer) {
+            any = true;
+            let to = (0..3).find(|node| address(*node, t.link.0) == t.to);
+            let to = to.filter(|to| to.abs_diff(from) == 1);
+            for datagram in buffer[..t.bytes].chunks_mut(t.segment_bytes) {
+                if let Some(to) = to {
+                    let source = address(from, t.link.0);
+                    self.nodes[to].handle_datagram(self.now, t.link, source, datagram);
+                }
+            }
+        }
+        while let Some(event) = self.nodes[from].poll_event() {
+            self.events[from].push(event);
+        }
+        any
+    }
+
+    fn run(&mut self, for_: Duration) {
+        let end = self.now + for_;
+        while self.now < end {
+            while (0..3).fold(false, |any, node| self.settle_one(node) | any) {}
+            let due = self.nodes.iter_mut().filter_map(Node::poll_timeout).min();
+            let next = due.unwrap_or(end).max(self.now + Duration::from_micros(10));
+            self.now = next.min(end);
+            for node in &mut self.nodes {
+                node.handle_timeout(self.now);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_goodbye_comes_through_a_relay() {
+    for removed in [false, true] {
+        let mut line = Line::connected();
+        let now = line.now;
+        let code = match removed {
+            false => {
+                line.nodes[2].close(now);
+                0
+            }
+            true => {
+                line.nodes[2].remove_peer(now, Line::peer(2, 0));
+                1
+            }
+        };
+        line.run(Duration::from_millis(1));
+        let down = Event::PeerDown {
+            peer: Line::peer(0, 2),
+            reason: DownReason::Closed { code },
+        };
+        assert!(line.events[0].contains(&down), "{:?}", line.events[0]);
+    }
+}
