@@ -101,17 +101,20 @@ impl Counter {
     }
 }
 
+/// The counters of each region, by its key, and what they count.
+type ByRegion = HashMap<u64, Vec<(u64, Held<Counter>)>>;
+
 /// The counters of a domain's regions, by the regions' keys: of which accesses (`FI_REMOTE_READ`, `FI_REMOTE_WRITE`). Endpoints
 /// ask here while their engines are locked, so nothing else is locked meanwhile.
 #[derive(Default)]
-pub struct OfRegions(RwLock<HashMap<u64, Vec<(u64, Held<Counter>)>>>);
+pub struct OfRegions(RwLock<ByRegion>);
 
 impl OfRegions {
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<u64, Vec<(u64, Held<Counter>)>>> {
+    fn read(&self) -> RwLockReadGuard<'_, ByRegion> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<u64, Vec<(u64, Held<Counter>)>>> {
+    fn write(&self) -> RwLockWriteGuard<'_, ByRegion> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
