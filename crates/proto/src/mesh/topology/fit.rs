@@ -66,13 +66,22 @@ impl Evidence {
             .map_or(0, |best| best.0)
     }
 
-    /// The tree that these groups are on. Groups that nothing joins to the others are on none of its switches.
-    pub fn tree(&self) -> Tree {
-        let mut tree = Tree::default();
+    /// The tree with the groups added that it lacks. Groups that nothing joins to the others are on none of its switches.
+    pub fn grown(&self, mut tree: Tree) -> Tree {
         let groups = self.of.len();
-        let mut at: Vec<Option<usize>> = vec![None; groups];
+        let mut at = self.switches(&tree);
         let mut nearest: Vec<(usize, usize)> = vec![(usize::MAX, 0); groups];
-        let mut next = (0..groups).max_by_key(|g| (self.of[*g].len(), usize::MAX - g));
+        for group in (0..groups).filter(|g| at[*g].is_some()) {
+            for &(other, row) in &self.of[group] {
+                let (hops, times) = nearest[other];
+                nearest[other] = (hops.min(self.likeliest(row)), times + 1);
+            }
+        }
+        let mut next = if tree.len() == 0 {
+            (0..groups).max_by_key(|g| (self.of[*g].len(), usize::MAX - g))
+        } else {
+            self.nearest_open(&at, &nearest)
+        };
         while let Some(group) = next {
             let switch = match self.best_place(&tree, &at, group, nearest[group].0) {
                 Some((switch, trunks)) => tree.grow(switch, trunks),
@@ -84,10 +93,14 @@ impl Evidence {
                 let (hops, times) = nearest[other];
                 nearest[other] = (hops.min(self.likeliest(row)), times + 1);
             }
-            let open = (0..groups).filter(|g| at[*g].is_none() && nearest[*g].1 > 0);
-            next = open.min_by_key(|g| (nearest[*g].0, usize::MAX - nearest[*g].1, *g));
+            next = self.nearest_open(&at, &nearest);
         }
         tree
+    }
+
+    fn nearest_open(&self, at: &[Option<usize>], nearest: &[(usize, usize)]) -> Option<usize> {
+        let open = (0..at.len()).filter(|g| at[*g].is_none() && nearest[*g].1 > 0);
+        open.min_by_key(|g| (nearest[*g].0, usize::MAX - nearest[*g].1, *g))
     }
 
     fn best_place(
@@ -101,7 +114,8 @@ impl Evidence {
         let known: Vec<(usize, usize)> = known.collect();
         let mut best: Option<(f32, usize, usize)> = None;
         for switch in 0..tree.len() {
-            for trunks in 0..=nearest.saturating_add(1).min(super::noise::HOPS_MAX) {
+            let least = usize::from(!self.may_join(group, tree.held(switch)));
+            for trunks in least..=nearest.saturating_add(1).min(super::noise::HOPS_MAX) {
                 let mut score = -SWITCH_NATS * trunks as f32;
                 for &(other, row) in &known {
                     let hops = Tree::index(tree.hops(switch, other) + trunks);
@@ -113,6 +127,30 @@ impl Evidence {
             }
         }
         best.map(|(_, switch, trunks)| (switch, trunks))
+    }
+
+    /// Whether a group may be on the switch of others: only what was measured between them can say that.
+    fn may_join(&self, group: usize, held: &[usize]) -> bool {
+        held.is_empty()
+            || held.iter().any(|other| {
+                let found = self.of[group].binary_search_by_key(other, |e| e.0);
+                found.is_ok_and(|at| self.likeliest(self.of[group][at].1) == 0)
+            })
+    }
+
+    /// How much a tree explains, in nats.
+    pub fn score(&self, tree: &Tree) -> f32 {
+        let at = self.switches(tree);
+        let mut score = -SWITCH_NATS * tree.len() as f32;
+        for (group, entries) in self.of.iter().enumerate() {
+            for &(other, row) in entries.iter().filter(|e| e.0 > group) {
+                score += match (at[group], at[other]) {
+                    (Some(a), Some(b)) => self.rows[row][Tree::index(tree.hops(a, b))],
+                    _ => 0.0,
+                };
+            }
+        }
+        score
     }
 
     /// Moves parts of a tree as long as that explains more.
@@ -153,6 +191,10 @@ impl Evidence {
         for target in (0..tree.len()).filter(|s| !beyond[*s] && tree.hops(from, *s) <= 2) {
             for trunks in 0..=2 {
                 if (target == from && trunks == 1) || (target != from && trunks == 2) {
+                    continue;
+                }
+                let mut held = tree.held(to).iter();
+                if trunks == 0 && held.any(|g| !self.may_join(*g, tree.held(target))) {
                     continue;
                 }
                 let mut gain = SWITCH_NATS * (1.0 - trunks as f32);

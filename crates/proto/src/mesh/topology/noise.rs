@@ -52,6 +52,7 @@ impl Noise {
         noise
     }
 
+    pub fn debug(&self) -> (f64,f64,f64) { (self.core_us, self.load, self.spread_us) } // DBG
     /// Narrowest spread that a host's unknown constant is searched with, in µs.
     pub fn core_us(&self) -> f64 {
         self.core_us
@@ -63,7 +64,7 @@ impl Noise {
             return;
         }
         let mut best = (f64::MIN, self.core_us, self.load);
-        for core_us in CORES_US {
+        for core_us in CORES_US.into_iter().filter(|c| *c >= 0.1 * self.hop_us) {
             for load in LOADS {
                 (self.core_us, self.load) = (core_us, load);
                 let sum = excesses.iter().map(|&(x, h)| self.density(x, h).ln());

@@ -11,8 +11,9 @@ const BARE_NATS: f32 = -1.0;
 /// Places that are less likely than the likeliest by more are not kept.
 const KEPT_NATS: f32 = 9.0;
 const KEPT_MAX: usize = 40;
-/// A measurement fits if it is no less likely than the likeliest one by more.
-const FITS_NATS: f32 = 4.0;
+/// A measurement fits if it is off by less than so much of a hop, and so much more upwards for each hop.
+const FITS_HOPS: f64 = 0.6;
+const FITS_MORE: f64 = 0.15;
 
 /// A place in the tree: a switch, or so many new ones away from it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -119,12 +120,14 @@ fn fits(
         let all = rows.iter().zip(seen).map(|(row, (s, _))| row[at(*s)]);
         nats + all.sum::<f32>()
     };
-    let Some((_, rows)) = rows.iter().max_by(|a, b| score(a).total_cmp(&score(b))) else {
+    let scores = rows.iter().map(score).enumerate();
+    let Some((best, _)) = scores.max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return true;
     };
-    let good = rows.iter().zip(seen).filter(|(row, (s, _))| {
-        let hops = at(*s);
-        row[hops] > noise.log_likelihood(0.0, hops) - FITS_NATS
+    let shift = shifts(noise)[best];
+    let good = seen.iter().filter(|(s, us)| {
+        let off = (us - shift) / noise.hop_us - at(*s) as f64;
+        off > -FITS_HOPS && off < FITS_HOPS + FITS_MORE * at(*s) as f64
     });
     good.count() * 3 >= seen.len() * 2
 }

@@ -81,6 +81,10 @@ impl Solver {
         let groups = self.groups(pairs);
         self.grow(pairs, &noise, groups);
         self.place(pairs, &noise);
+        if std::env::var("DBG").is_ok() { // DBG
+        let un: Vec<usize> = (0..self.nodes()).filter(|n| self.switch_of[*n].is_none() && self.standings[*n].measured>0).collect(); // DBG
+        eprintln!("{:?} hop {:.2} base {:.2} placed {} groups {} switches {} begun {} misfit {} single {}", noise.debug(), noise.hop_us, noise.base_us, self.switch_of.iter().flatten().count(), self.members.iter().filter(|m|!m.is_empty()).count(), self.tree.len(), un.len(), un.iter().filter(|n|!self.standings[**n].fits).count(), self.members.iter().filter(|m|m.len()==1).count()); // DBG
+        } // DBG
         self.noise = Some(noise);
     }
 
@@ -98,12 +102,12 @@ impl Solver {
         let groups = first
             .filter(|n| pairs.measured(*n).next().is_some())
             .map(|n| vec![n]);
-        self.grow(pairs, &noise, groups.collect());
+        self.grow(pairs, &noise, (groups.collect(), Vec::new()));
         self.noise = Some(noise);
     }
 
     /// The tree of these groups; those that turn out to be on one switch become one.
-    fn grow(&mut self, pairs: &Pairs, noise: &Noise, groups: Vec<Vec<usize>>) {
+    fn grow(&mut self, pairs: &Pairs, noise: &Noise, (groups, held): (Vec<Vec<usize>>, Vec<Vec<usize>>)) {
         let mut group_of = vec![None; self.nodes()];
         for (group, nodes) in groups.iter().enumerate() {
             for node in nodes {
@@ -120,7 +124,10 @@ impl Solver {
                 evidence.add(a, b, &noise.row(beyond));
             }
         }
-        self.tree = evidence.improve(evidence.tree());
+        let kept = evidence.improve(evidence.grown(self.tree.with_held(held)));
+        let anew = evidence.improve(evidence.grown(Tree::default()));
+        let is_better = evidence.score(&anew) > evidence.score(&kept);
+        self.tree = if is_better { anew } else { kept };
         self.doubts = evidence.doubts(&self.tree);
         self.switch_of.fill(None);
         self.members = vec![Vec::new(); self.tree.len()];
@@ -234,7 +241,7 @@ impl Solver {
     }
 
     /// The groups of nodes to be on a tree: as before, with those that joined and without those that left, and new ones.
-    fn groups(&self, pairs: &Pairs) -> Vec<Vec<usize>> {
+    fn groups(&self, pairs: &Pairs) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
         let mut groups = vec![Vec::new(); self.tree.len()];
         let mut founders: Vec<Option<(f32, usize)>> = vec![None; self.tree.len()];
         for node in 0..self.nodes() {
@@ -258,9 +265,12 @@ impl Solver {
                 }
             }
         }
+        let mut held = vec![Vec::new(); self.tree.len()];
+        let known = (0..groups.len()).filter(|s| !groups[*s].is_empty());
+        known.enumerate().for_each(|(group, switch)| held[switch].push(group));
         groups.retain(|nodes| !nodes.is_empty());
         groups.extend(founders.into_iter().flatten().map(|f| vec![f.1]));
-        groups
+        (groups, held)
     }
 
     fn stays(&self, node: usize, own: usize) -> bool {

@@ -98,11 +98,7 @@ impl Tree {
     /// The tree with the part beyond `to` hung at `switch`, `trunks` trunks away; with none the two become one.
     #[must_use]
     pub fn with_moved(&self, (from, to): (usize, usize), switch: usize, trunks: usize) -> Tree {
-        let mut edges: Vec<(usize, usize)> = Vec::new();
-        for one in 0..self.len() {
-            let higher = self.near[one].iter().filter(|n| **n > one);
-            edges.extend(higher.map(|n| (one, *n)));
-        }
+        let mut edges = self.edges();
         edges.retain(|e| *e != (from.min(to), from.max(to)));
         let mut held = self.held.clone();
         if trunks == 0 {
@@ -125,6 +121,21 @@ impl Tree {
             edges.push((last, to));
         }
         Tree::of(held, &edges)
+    }
+
+    /// The same switches with other groups on them.
+    #[must_use]
+    pub fn with_held(&self, held: Vec<Vec<usize>>) -> Tree {
+        Tree::of(held, &self.edges())
+    }
+
+    fn edges(&self) -> Vec<(usize, usize)> {
+        let mut edges = Vec::new();
+        for one in 0..self.len() {
+            let higher = self.near[one].iter().filter(|n| **n > one);
+            edges.extend(higher.map(|n| (one, *n)));
+        }
+        edges
     }
 
     /// Of switches and trunks. Switches without nodes that lead nowhere are left out.
