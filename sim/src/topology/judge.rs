@@ -26,13 +26,6 @@ pub struct Verdict {
     pub doubtful: usize,
 }
 
-/// Of many maps.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// The verdicts.
-    pub verdicts: Vec<Verdict>,
-}
-
 /// Judges a map by the network that it is of.
 #[must_use]
 pub fn judge(surveyed: &Surveyed) -> Verdict {
@@ -62,7 +55,10 @@ pub fn judge(surveyed: &Surveyed) -> Verdict {
             verdict.sure += 1;
             if !is_right {
                 let truth = &true_groups[&most];
-                let text = format!("switch {:?} {} is {truth:?}", switch.nodes, switch.confidence);
+                let text = format!(
+                    "switch {:?} {} is {truth:?}",
+                    switch.nodes, switch.confidence
+                );
                 verdict.sure_and_wrong.push(text);
             }
         }
@@ -120,7 +116,10 @@ fn judge_trunks(surveyed: &Surveyed, verdict: &mut Verdict) {
         };
         let hops: u32 = parted.iter().filter(|p| agrees(p.0)).map(|p| *p.1).sum();
         if hops != trunk.hops {
-            let text = format!("trunk {:?} of {} hops {} has {hops}", trunk.between, trunk.hops, trunk.confidence);
+            let text = format!(
+                "trunk {:?} of {} hops {} has {hops}",
+                trunk.between, trunk.hops, trunk.confidence
+            );
             verdict.sure_and_wrong.push(text);
         }
     }
@@ -158,7 +157,11 @@ fn side(map: &Map, (from, to): (u32, u32), nodes: usize) -> Vec<bool> {
 fn hops_are_right(surveyed: &Surveyed) -> bool {
     let truth = surveyed.network.truth();
     let map = &surveyed.map;
-    let groups: Vec<_> = map.switches.iter().filter(|s| !s.nodes.is_empty()).collect();
+    let groups: Vec<_> = map
+        .switches
+        .iter()
+        .filter(|s| !s.nodes.is_empty())
+        .collect();
     groups.iter().all(|from| {
         let found = distances(map, from.id);
         let real = true_distances(&truth.parents, truth.switch_of[from.nodes[0]]);

@@ -2,11 +2,13 @@
 
 mod judge;
 mod model;
+mod report;
 mod shape;
 
-pub use judge::{Tally, Verdict, judge};
+pub use judge::{SURE, Verdict, judge};
 pub use model::{Liar, Model, Network};
-pub use shape::Shape;
+pub use report::Report;
+pub use shape::{Shape, Tree};
 
 use tabane_proto::topology::{Config, Map, Survey};
 

@@ -49,6 +49,20 @@ pub enum Liar {
     Silent,
 }
 
+impl Liar {
+    /// By its name on the command line.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Liar> {
+        match name {
+            "anything" => Some(Liar::Anything),
+            "low" => Some(Liar::Low),
+            "late" => Some(Liar::Late),
+            "silent" => Some(Liar::Silent),
+            _ => None,
+        }
+    }
+}
+
 impl Default for Model {
     fn default() -> Model {
         Model {
@@ -157,12 +171,18 @@ impl Network {
         }
         let most = share.iter().flatten().copied().fold(0.0, f64::max);
         self.trunk_share_max = self.trunk_share_max.max(most);
-        round.iter().map(|p| (*p, self.least_ns(p, &share))).collect()
+        round
+            .iter()
+            .map(|p| (*p, self.least_ns(p, &share)))
+            .collect()
     }
 
     /// The trunks that a probe crosses, named by the lower switch, and whether upwards.
     fn way(&self, probe: &Probe) -> Vec<(usize, bool)> {
-        let (mut a, mut b) = (self.tree.switch_of[probe.from], self.tree.switch_of[probe.to]);
+        let (mut a, mut b) = (
+            self.tree.switch_of[probe.from],
+            self.tree.switch_of[probe.to],
+        );
         let mut way = Vec::new();
         while a != b {
             let up = self.depth[a] >= self.depth[b];

@@ -27,11 +27,31 @@ impl Shape {
     pub(super) fn draw(self, random: &mut Random) -> Tree {
         let (parents, counts) = match self {
             Shape::Paper => (
-                vec![None, Some(0), Some(0), Some(0), Some(0), Some(0), Some(1), Some(1), Some(1), Some(1)],
+                vec![
+                    None,
+                    Some(0),
+                    Some(0),
+                    Some(0),
+                    Some(0),
+                    Some(0),
+                    Some(1),
+                    Some(1),
+                    Some(1),
+                    Some(1),
+                ],
                 vec![0, 0, 14, 14, 14, 14, 14, 14, 14, 14],
             ),
             Shape::PaperFlat => (
-                vec![None, Some(0), Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)],
+                vec![
+                    None,
+                    Some(0),
+                    Some(0),
+                    Some(0),
+                    Some(1),
+                    Some(1),
+                    Some(2),
+                    Some(2),
+                ],
                 vec![14; 8],
             ),
             Shape::Random(nodes) => random_tree(nodes, random),

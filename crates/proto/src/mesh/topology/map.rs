@@ -68,7 +68,9 @@ impl Map {
         let switch = |(id, switch): (usize, &usize)| {
             let id = id as u32;
             let nodes = solver.members[*switch].clone();
-            let around = trunks.iter().filter(|t| t.between.0 == id || t.between.1 == id);
+            let around = trunks
+                .iter()
+                .filter(|t| t.between.0 == id || t.between.1 == id);
             let around = around.map(|t| t.confidence).fold(1.0, f32::min);
             Switch {
                 id,
@@ -95,7 +97,10 @@ impl Map {
         let mut shared: Vec<(usize, usize, u32)> = Vec::new();
         for (at, switch) in self.switches.iter().enumerate() {
             for old in &before.switches {
-                let both = switch.nodes.iter().filter(|n| old.nodes.binary_search(n).is_ok());
+                let both = switch
+                    .nodes
+                    .iter()
+                    .filter(|n| old.nodes.binary_search(n).is_ok());
                 let count = both.count();
                 if count * 2 > switch.nodes.len().max(old.nodes.len()) {
                     shared.push((count, at, old.id));
@@ -166,7 +171,11 @@ fn of_nodes(solver: &Solver, switch: usize) -> f32 {
     if members.is_empty() {
         return 1.0;
     }
-    let mut all: f32 = if members.len() == 1 && solver.nodes() > 1 { ALONE } else { 1.0 };
+    let mut all: f32 = if members.len() == 1 && solver.nodes() > 1 {
+        ALONE
+    } else {
+        1.0
+    };
     for (node, standing) in solver.standings.iter().enumerate() {
         match solver.switch_of[node] {
             Some(own) if own == switch => all *= standing.at(own).min(1.0),
@@ -174,7 +183,13 @@ fn of_nodes(solver: &Solver, switch: usize) -> f32 {
             None if standing.spots.is_empty() => {}
             None if standing.fits => all *= (1.0 - standing.at(switch)).max(0.0),
             // Nobody knows where it is.
-            None => all *= if standing.at(switch) > NAMED { 0.5 } else { 1.0 },
+            None => {
+                all *= if standing.at(switch) > NAMED {
+                    0.5
+                } else {
+                    1.0
+                }
+            }
         }
     }
     all
@@ -221,12 +236,16 @@ fn ambiguities(solver: &Solver, pairs: &Pairs, ids: &[Option<u32>], map: &Map) -
     let mut found = Vec::new();
     for (node, standing) in solver.standings.iter().enumerate() {
         let own = solver.switch_of[node];
-        let is_known = own.is_some_and(|own| solver.members[own].len() == 1 || standing.at(own) >= CLEAR);
+        let is_known =
+            own.is_some_and(|own| solver.members[own].len() == 1 || standing.at(own) >= CLEAR);
         if is_known || (own.is_none() && solver.nodes() < 2) {
             continue;
         }
         let measured = pairs.measured(node).next().is_some();
-        let spots = standing.spots.iter().filter(|s| s.p >= NAMED && measured && standing.fits);
+        let spots = standing
+            .spots
+            .iter()
+            .filter(|s| s.p >= NAMED && measured && standing.fits);
         let mut switches: Vec<u32> = spots.filter_map(|s| ids[s.switch]).collect();
         switches.sort_unstable();
         switches.dedup();

@@ -86,7 +86,10 @@ impl Survey {
         let nodes = nodes.min(NODES_MAX);
         let config = Config {
             samples: config.samples.max(1),
-            hop_ns: (config.hop_ns.0.max(1), config.hop_ns.1.max(config.hop_ns.0.max(1))),
+            hop_ns: (
+                config.hop_ns.0.max(1),
+                config.hop_ns.1.max(config.hop_ns.0.max(1)),
+            ),
             ..config
         };
         Survey {
@@ -103,7 +106,7 @@ impl Survey {
             return Vec::new();
         }
         if self.plan.is_empty() {
-            self.solver.solve(&self.pairs);
+            self.solver.solve(&self.pairs, false);
             self.plan.fill(&self.config, &self.pairs, &self.solver);
         }
         self.plan.next()
@@ -115,13 +118,15 @@ impl Survey {
         let nodes = self.solver.nodes();
         if probe.from < nodes && probe.to < nodes && probe.from != probe.to {
             self.pairs.record(probe.from, probe.to, least_ns);
+            self.solver.touch(probe.from);
+            self.solver.touch(probe.to);
         }
     }
 
     /// What the network looks like as far as is known.
     #[must_use]
     pub fn map(&mut self) -> Map {
-        self.solver.solve(&self.pairs);
+        self.solver.solve(&self.pairs, true);
         Map::of(&self.solver, &self.pairs)
     }
 }

@@ -52,7 +52,6 @@ impl Noise {
         noise
     }
 
-    pub fn debug(&self) -> (f64,f64,f64) { (self.core_us, self.load, self.spread_us) } // DBG
     /// Narrowest spread that a host's unknown constant is searched with, in µs.
     pub fn core_us(&self) -> f64 {
         self.core_us
@@ -122,7 +121,10 @@ impl Noise {
 
 /// What a hop costs and what two hosts at one switch see, in µs, from round trips between pairs among few nodes:
 /// distances are a comb. `range_us` is where the cost of a hop is looked for. None without measurements.
-pub(super) fn find_comb(pairs: &[(usize, usize, Least)], range_us: (f64, f64)) -> Option<(f64, f64)> {
+pub(super) fn find_comb(
+    pairs: &[(usize, usize, Least)],
+    range_us: (f64, f64),
+) -> Option<(f64, f64)> {
     let mut sorted: Vec<(f64, usize, usize)> = pairs
         .iter()
         .map(|&(i, j, least)| (f64::from(least.us), i, j))
@@ -148,7 +150,11 @@ pub(super) fn find_comb(pairs: &[(usize, usize, Least)], range_us: (f64, f64)) -
         }
         let sharp = sin.hypot(cos);
         if sharp > best.0 {
-            best = (sharp, hop_us, sin.atan2(cos) / core::f64::consts::TAU * hop_us);
+            best = (
+                sharp,
+                hop_us,
+                sin.atan2(cos) / core::f64::consts::TAU * hop_us,
+            );
         }
     }
     let (_, hop_us, phase_us) = best;

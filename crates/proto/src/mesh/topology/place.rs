@@ -11,6 +11,8 @@ const BARE_NATS: f32 = -1.0;
 /// Places that are less likely than the likeliest by more are not kept.
 const KEPT_NATS: f32 = 9.0;
 const KEPT_MAX: usize = 40;
+/// And by this much more are as good as impossible.
+const NOTHING_NATS: f32 = 14.0;
 /// A measurement fits if it is off by less than so much of a hop, and so much more upwards for each hop.
 const FITS_HOPS: f64 = 0.6;
 const FITS_MORE: f64 = 0.15;
@@ -38,7 +40,10 @@ pub(super) struct Standing {
 impl Standing {
     /// The probability of being on a known switch.
     pub fn at(&self, switch: usize) -> f32 {
-        let here = self.spots.iter().find(|s| s.switch == switch && s.beyond == 0);
+        let here = self
+            .spots
+            .iter()
+            .find(|s| s.switch == switch && s.beyond == 0);
         here.map_or(0.0, |s| s.p)
     }
 
@@ -65,10 +70,10 @@ pub(super) fn standing(noise: &Noise, tree: &Tree, members: &[usize], seen: &[Se
         })
         .collect();
     let mut scored: Vec<(f32, usize, usize)> = Vec::new();
-    for switch in 0..tree.len() {
+    for (switch, &nodes) in members.iter().enumerate().take(tree.len()) {
         let hops: Vec<usize> = seen.iter().map(|(s, _)| tree.hops(*s, switch)).collect();
         for beyond in 0..=BEYOND_MAX {
-            let prior = match (beyond, members[switch]) {
+            let prior = match (beyond, nodes) {
                 (0, 0) => BARE_NATS,
                 (0, nodes) => (nodes as f32).ln(),
                 _ => NEW_NATS * beyond as f32,
@@ -86,8 +91,12 @@ pub(super) fn standing(noise: &Noise, tree: &Tree, members: &[usize], seen: &[Se
     let Some(&(best, switch, beyond)) = scored.first() else {
         return Standing::default();
     };
-    let all: f32 = scored.iter().map(|s| (s.0 - best).exp()).sum();
-    let kept = scored.iter().take(KEPT_MAX).filter(|s| s.0 > best - KEPT_NATS);
+    let likely = scored.iter().take_while(|s| s.0 > best - NOTHING_NATS);
+    let all: f32 = likely.map(|s| (s.0 - best).exp()).sum();
+    let kept = scored
+        .iter()
+        .take(KEPT_MAX)
+        .filter(|s| s.0 > best - KEPT_NATS);
     let spot = |&(nats, switch, beyond): &(f32, usize, usize)| Spot {
         switch,
         beyond,
@@ -105,7 +114,9 @@ fn shifts(noise: &Noise) -> Vec<f64> {
     let step = noise.core_us().max(noise.spread_us / 4.0);
     let most = (2.5 * noise.spread_us).max(0.6 * noise.hop_us);
     let each_way = (most / step).ceil().min(10.0) as i32;
-    (-each_way..=each_way).map(|n| f64::from(n) * step).collect()
+    (-each_way..=each_way)
+        .map(|n| f64::from(n) * step)
+        .collect()
 }
 
 fn fits(
@@ -142,6 +153,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, nats: f32) {
         match self.most {
+            Some(most) if nats <= most - NOTHING_NATS => {}
             Some(most) if nats <= most => self.sum += (nats - most).exp(),
             most => {
                 self.sum = most.map_or(0.0, |most| self.sum * (most - nats).exp()) + 1.0;

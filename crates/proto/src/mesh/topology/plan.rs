@@ -89,7 +89,10 @@ impl Plan {
     fn pack(&mut self, config: &Config, solver: &Solver, wants: &[Want], most: usize) {
         let mut rounds: Vec<Round> = Vec::new();
         for want in wants {
-            if [want.one, want.other].iter().any(|n| self.used[*n] >= config.measurements_max) {
+            if [want.one, want.other]
+                .iter()
+                .any(|n| self.used[*n] >= config.measurements_max)
+            {
                 continue;
             }
             let way = self.way(solver, want);
@@ -146,7 +149,11 @@ impl Plan {
                 if met.count() < MET_WANTED.min(others.count())
                     && let Some(other) = self.pick(pairs, node, &solver.members[own])
                 {
-                    wants.push(Want { one: node, other, is_known: true });
+                    wants.push(Want {
+                        one: node,
+                        other,
+                        is_known: true,
+                    });
                     continue;
                 }
                 if solver.switch_of[node].is_some() && standing.at(own) > CERTAIN {
@@ -164,7 +171,11 @@ impl Plan {
                 }
             }
             if let Some(other) = self.telling(pairs, solver, node, &mut asked) {
-                wants.push(Want { one: node, other, is_known });
+                wants.push(Want {
+                    one: node,
+                    other,
+                    is_known,
+                });
             }
         }
         wants
@@ -180,9 +191,8 @@ impl Plan {
     ) -> Option<usize> {
         let spots = &solver.standings[node].spots;
         let mut best: Option<(f32, usize)> = None;
-        for switch in 0..solver.tree.len() {
-            let members = solver.members[switch].len();
-            if members == 0 {
+        for (switch, members) in solver.members.iter().enumerate() {
+            if members.is_empty() {
                 continue;
             }
             let mut bins = [0.0f32; 32];
@@ -193,9 +203,9 @@ impl Plan {
                 mean += spot.p * hops as f32;
             }
             let entropy: f32 = bins.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum();
-            let cost = HOP_NATS * mean + ASKED_NATS * asked[switch] / members as f32;
+            let cost = HOP_NATS * mean + ASKED_NATS * asked[switch] / members.len() as f32;
             if best.is_none_or(|b| entropy - cost > b.0)
-                && self.pick(pairs, node, &solver.members[switch]).is_some()
+                && self.pick(pairs, node, members).is_some()
             {
                 best = Some((entropy - cost, switch));
             }
@@ -233,14 +243,22 @@ impl Plan {
             let kept = TRUNK_PAIRS.min(both.len());
             for nth in 0..kept {
                 // Half of them are the nearest ones, the others take turns.
-                let at = if nth < kept / 2 { nth } else { (turn + nth) % both.len() };
+                let at = if nth < kept / 2 {
+                    nth
+                } else {
+                    (turn + nth) % both.len()
+                };
                 let (_, a, b) = both[at];
                 let from = solver.members[a].iter().copied();
                 let Some(from) = from.min_by_key(|n| (self.used[*n], *n)) else {
                     continue;
                 };
                 if let Some(to) = self.pick(pairs, from, &solver.members[b]) {
-                    wants.push(Want { one: from, other: to, is_known: true });
+                    wants.push(Want {
+                        one: from,
+                        other: to,
+                        is_known: true,
+                    });
                 }
             }
         }
@@ -277,7 +295,11 @@ fn first_pairs(nodes: usize) -> Vec<Want> {
         for at in 0..first.len() / 2 {
             let (one, other) = (first[at], first[first.len() - 1 - at]);
             if one != usize::MAX && other != usize::MAX {
-                wants.push(Want { one, other, is_known: false });
+                wants.push(Want {
+                    one,
+                    other,
+                    is_known: false,
+                });
             }
         }
         first[1..].rotate_right(1);
@@ -331,14 +353,17 @@ impl Round {
             Some(way) => {
                 // A switch has a higher number than the one towards the first.
                 let most = |back: bool| {
-                    let each = way.iter().map(|&(a, b)| {
-                        self.crossing[a.max(b)][usize::from((a < b) != back)]
-                    });
+                    let each = way
+                        .iter()
+                        .map(|&(a, b)| self.crossing[a.max(b)][usize::from((a < b) != back)]);
                     each.max().unwrap_or(0)
                 };
                 let (there, back) = (most(false), most(true));
                 // What nobody knows about may be on the same trunk.
-                let limit = config.crossing_max.saturating_sub(self.unknown as u32 / 3).max(1);
+                let limit = config
+                    .crossing_max
+                    .saturating_sub(self.unknown as u32 / 3)
+                    .max(1);
                 if there.min(back) >= limit {
                     return None;
                 }

@@ -4,7 +4,7 @@
 use super::fit::Evidence;
 use super::noise::{Noise, find_comb};
 use super::pairs::Pairs;
-use super::place::{Seen, Standing, standing};
+use super::place::{Seen, Spot, Standing, standing};
 use super::tree::Tree;
 use super::{Config, Least};
 
@@ -17,6 +17,12 @@ const LEAVES: f32 = 0.5;
 const FOUNDS: f32 = 0.97;
 /// Distances up to this say what hosts' constants are.
 const NEAR_HOPS: usize = 3;
+/// All nodes are looked at again each time of so many.
+const FULL_EVERY: u32 = 4;
+/// Who is more surely where it is than this stays while the tree changes.
+const KEEPS: f32 = 0.9995;
+/// Measurements that say where a node is, at most.
+const SEEN_MAX: usize = 32;
 /// As many sweeps over all constants.
 const SWEEPS: usize = 3;
 
@@ -35,6 +41,8 @@ pub(super) struct Solver {
     pub standings: Vec<Standing>,
     /// How likely a trunk is wrong (lower switch first).
     pub doubts: Vec<((usize, usize), f32)>,
+    is_new: Vec<bool>,
+    turn: u32,
 }
 
 /// An order in which nodes that have neighbouring numbers are far apart.
@@ -61,6 +69,8 @@ impl Solver {
             members: Vec::new(),
             standings: vec![Standing::default(); nodes],
             doubts: Vec::new(),
+            is_new: vec![false; nodes],
+            turn: 0,
         }
     }
 
@@ -68,8 +78,15 @@ impl Solver {
         self.switch_of.len()
     }
 
-    /// Goes over everything once.
-    pub fn solve(&mut self, pairs: &Pairs) {
+    /// A node was measured.
+    pub fn touch(&mut self, node: usize) {
+        self.is_new[node] = true;
+    }
+
+    /// Goes over everything once: nodes that were measured since, and now and then, or if `is_full`, all of them.
+    pub fn solve(&mut self, pairs: &Pairs, is_full: bool) {
+        self.turn += 1;
+        let is_full = is_full || self.turn.is_multiple_of(FULL_EVERY);
         if self.noise.is_none() {
             self.begin(pairs);
         }
@@ -77,15 +94,35 @@ impl Solver {
             return;
         };
         self.fit_constants(pairs, &mut noise);
-        self.place(pairs, &noise);
+        let which: Vec<bool> = self.is_new.iter().map(|new| *new || is_full).collect();
+        self.place(pairs, &noise, &which);
         let groups = self.groups(pairs);
         self.grow(pairs, &noise, groups);
-        self.place(pairs, &noise);
-        if std::env::var("DBG").is_ok() { // DBG
-        let un: Vec<usize> = (0..self.nodes()).filter(|n| self.switch_of[*n].is_none() && self.standings[*n].measured>0).collect(); // DBG
-        eprintln!("{:?} hop {:.2} base {:.2} placed {} groups {} switches {} begun {} misfit {} single {}", noise.debug(), noise.hop_us, noise.base_us, self.switch_of.iter().flatten().count(), self.members.iter().filter(|m|!m.is_empty()).count(), self.tree.len(), un.len(), un.iter().filter(|n|!self.standings[**n].fits).count(), self.members.iter().filter(|m|m.len()==1).count()); // DBG
-        } // DBG
+        let which = (0..self.nodes()).map(|n| is_full || !self.keeps_place(n));
+        let which: Vec<bool> = which.collect();
+        self.place(pairs, &noise, &which);
+        self.is_new.fill(false);
         self.noise = Some(noise);
+    }
+
+    /// Whether a node is so surely on its switch that the tree may change around it. Its place is written as it is called now.
+    fn keeps_place(&mut self, node: usize) -> bool {
+        let Some(own) = self.switch_of[node] else {
+            return false;
+        };
+        let standing = &mut self.standings[node];
+        let Some(spot) = standing
+            .spots
+            .first()
+            .filter(|s| s.p > KEEPS && s.beyond == 0)
+        else {
+            return false;
+        };
+        standing.spots = vec![Spot {
+            switch: own,
+            ..*spot
+        }];
+        true
     }
 
     /// The first nodes, each on a switch of its own until the tree says otherwise.
@@ -107,7 +144,12 @@ impl Solver {
     }
 
     /// The tree of these groups; those that turn out to be on one switch become one.
-    fn grow(&mut self, pairs: &Pairs, noise: &Noise, (groups, held): (Vec<Vec<usize>>, Vec<Vec<usize>>)) {
+    fn grow(
+        &mut self,
+        pairs: &Pairs,
+        noise: &Noise,
+        (groups, held): (Vec<Vec<usize>>, Vec<Vec<usize>>),
+    ) {
         let mut group_of = vec![None; self.nodes()];
         for (group, nodes) in groups.iter().enumerate() {
             for node in nodes {
@@ -120,7 +162,8 @@ impl Solver {
                 continue;
             };
             if a != b {
-                let beyond = f64::from(least.us) - self.constants_us[one] - self.constants_us[other];
+                let beyond =
+                    f64::from(least.us) - self.constants_us[one] - self.constants_us[other];
                 evidence.add(a, b, &noise.row(beyond));
             }
         }
@@ -159,8 +202,8 @@ impl Solver {
             of[other].push(at);
         }
         for _ in 0..SWEEPS {
-            for node in 0..self.nodes() {
-                self.fit_constant(node, &of[node], &near, noise);
+            for (node, of) in of.iter().enumerate() {
+                self.fit_constant(node, of, &near, noise);
             }
             self.fit_hop(&near, noise);
         }
@@ -213,9 +256,12 @@ impl Solver {
 
     fn fit_hop(&self, near: &[(usize, usize, f64, usize)], noise: &mut Noise) {
         let (least, most) = self.config.hop_ns;
-        let each = near.iter().filter(|n| n.3 > 0).map(|&(one, other, us, hops)| {
-            (us - self.constants_us[one] - self.constants_us[other]) / hops as f64
-        });
+        let each = near
+            .iter()
+            .filter(|n| n.3 > 0)
+            .map(|&(one, other, us, hops)| {
+                (us - self.constants_us[one] - self.constants_us[other]) / hops as f64
+            });
         let mut each: Vec<f64> = each.collect();
         if each.len() >= 12 {
             noise.hop_us = median(&mut each).clamp(least as f64 / 1e3, most as f64 / 1e3);
@@ -223,15 +269,28 @@ impl Solver {
     }
 
     /// Where each node is, given where the others are.
-    fn place(&mut self, pairs: &Pairs, noise: &Noise) {
+    fn place(&mut self, pairs: &Pairs, noise: &Noise, which: &[bool]) {
         let members: Vec<usize> = self.members.iter().map(Vec::len).collect();
         let usual = noise.base_us / 2.0;
-        for node in 0..self.nodes() {
+        let unseen = standing(noise, &self.tree, &members, &[]);
+        for node in (0..self.nodes()).filter(|n| which[*n]) {
             let seen = pairs.measured(node).filter_map(|(other, least)| {
                 let switch = self.switch_of[other]?;
-                Some((switch, f64::from(least.us) - self.constants_us[other] - usual))
+                Some((
+                    switch,
+                    f64::from(least.us) - self.constants_us[other] - usual,
+                ))
             });
-            let seen: Vec<Seen> = seen.collect();
+            let mut seen: Vec<Seen> = seen.collect();
+            if seen.is_empty() {
+                self.standings[node] = unseen.clone();
+                continue;
+            }
+            // Who is asked by many need not hear them all: the nearest say it best.
+            if seen.len() > SEEN_MAX {
+                seen.select_nth_unstable_by(SEEN_MAX, |a, b| a.1.total_cmp(&b.1));
+                seen.truncate(SEEN_MAX);
+            }
             let mut members = members.clone();
             if let Some(own) = self.switch_of[node] {
                 members[own] -= 1;
@@ -253,7 +312,10 @@ impl Solver {
                 Some(own) if self.stays(node, own) => groups[own].push(node),
                 _ => {
                     let known = best.beyond == 0 && !self.members[best.switch].is_empty();
-                    if known && best.p > JOINS && standing.fits && self.met(pairs, node, best.switch)
+                    if known
+                        && best.p > JOINS
+                        && standing.fits
+                        && self.met(pairs, node, best.switch)
                     {
                         groups[best.switch].push(node);
                     } else if self.may_found(node) {
@@ -267,7 +329,9 @@ impl Solver {
         }
         let mut held = vec![Vec::new(); self.tree.len()];
         let known = (0..groups.len()).filter(|s| !groups[*s].is_empty());
-        known.enumerate().for_each(|(group, switch)| held[switch].push(group));
+        known
+            .enumerate()
+            .for_each(|(group, switch)| held[switch].push(group));
         groups.retain(|nodes| !nodes.is_empty());
         groups.extend(founders.into_iter().flatten().map(|f| vec![f.1]));
         (groups, held)
@@ -282,7 +346,10 @@ impl Solver {
             return standing.at(own) > LEAVES;
         }
         // It is alone: so it stays, unless it is with others.
-        let spots = standing.spots.iter().filter(|s| s.beyond == 0 && s.switch != own);
+        let spots = standing
+            .spots
+            .iter()
+            .filter(|s| s.beyond == 0 && s.switch != own);
         let others = spots.filter(|s| !self.members[s.switch].is_empty());
         others.map(|s| s.p).sum::<f32>() < LEAVES
     }

@@ -49,7 +49,10 @@ impl Tree {
     pub fn add(&mut self, next_to: Option<usize>) -> usize {
         let new = self.len();
         let mut row: Vec<u8> = match next_to {
-            Some(near) => self.hops[near].iter().map(|h| h.saturating_add(1)).collect(),
+            Some(near) => self.hops[near]
+                .iter()
+                .map(|h| h.saturating_add(1))
+                .collect(),
             None => vec![0; new],
         };
         for (other, hops) in row.iter().enumerate() {
@@ -145,7 +148,8 @@ impl Tree {
             near[a].push(b);
             near[b].push(a);
         }
-        while let Some(bare) = (0..held.len()).find(|s| held[*s].is_empty() && near[*s].len() == 1) {
+        while let Some(bare) = (0..held.len()).find(|s| held[*s].is_empty() && near[*s].len() == 1)
+        {
             for other in core::mem::take(&mut near[bare]) {
                 near[other].retain(|n| *n != bare);
             }
