@@ -21,6 +21,7 @@ pub mod short;
 pub mod small;
 pub mod snapshot;
 pub mod star;
+pub mod topology;
 pub mod workload;
 
 pub use random::{Random, mix};

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
+use tabane_sim::topology::{Liar, Model, Report, Shape};
 use tabane_sim::{Options, Schedule, Size, peers, run, runner, snapshot};
 
 const USAGE: &str = "\
@@ -13,7 +14,9 @@ sim run --seeds A..B [--threads N] [SIZE]   run the schedules of these seeds
 sim replay SEED [--trace] [SIZE]     run one again and show what it does
 sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
+sim topology [--trees N] [--nodes A,B,…] [--seed S] [MODEL]   survey N trees of switches of each size (also paper, flat) from round trips
 sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them
+MODEL: [--jitter-us X] [--load X] [--nic-us X] [--trunk-mbps N] [--samples N] [--liar anything|low|late|silent]
 SIZE: [--hosts N] [--streams N]      N hosts in each schedule; N streams more in each";
 
 /// Counts what is allocated, for `sim peers`.
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         }
         ["replay", seed, size @ ..] => replay(seed, false, size),
         ["mixed", "--seeds", seeds] => try_mixed(seeds),
+        ["topology", rest @ ..] => survey_trees(rest),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
         ["snapshot"] => compare_snapshot(),
@@ -162,6 +166,47 @@ fn measure_peers(count: &str) -> Result<bool, String> {
     }
     print!("{}", peers::measure(count, Some(|| ALLOCATOR.allocated())));
     Ok(true)
+}
+
+fn survey_trees(args: &[&str]) -> Result<bool, String> {
+    let (mut trees, mut seed, mut sizes) = (10_u64, 0_u64, "paper,flat,64,256,1024");
+    let mut model = Model::default();
+    for option in args.chunks(2) {
+        let [name, value] = option else {
+            return Err(USAGE.to_string());
+        };
+        match *name {
+            "--trees" => trees = read(value)?,
+            "--nodes" => sizes = value,
+            "--seed" => seed = read(value)?,
+            "--jitter-us" => model.jitter_us = read(value)?,
+            "--load" => model.load = read(value)?,
+            "--nic-us" => model.nic_us = read(value)?,
+            "--trunk-mbps" => model.trunk_mbps = read(value)?,
+            "--samples" => model.samples = read(value)?,
+            "--liar" => model.liar = Some(Liar::named(value).ok_or_else(|| USAGE.to_string())?),
+            _ => return Err(USAGE.to_string()),
+        }
+    }
+    let mut good = true;
+    for size in sizes.split(',') {
+        let shape = match size {
+            "paper" => Shape::Paper,
+            "flat" => Shape::PaperFlat,
+            nodes => Shape::Random(number(nodes)?),
+        };
+        let report = Report::of(shape, &model, seed..seed + trees, default_threads());
+        println!("{size}: {report}");
+        for (seed, what) in &report.sure_and_wrong {
+            println!("    seed {seed}: {what}");
+        }
+        good &= report.sure_and_wrong.is_empty() && report.clashes == 0;
+    }
+    Ok(good)
+}
+
+fn read<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("not a number: {text}"))
 }
 
 fn compare_snapshot() -> Result<bool, String> {

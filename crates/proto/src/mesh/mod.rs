@@ -5,6 +5,7 @@
 //! and a relay keeps nothing but a short queue.
 
 mod queue;
+pub mod topology;
 mod way;
 
 use core::time::Duration;
