@@ -219,7 +219,8 @@ impl Solver {
             let usual = median(&mut known);
             noise.base_us = 2.0 * usual;
             let mut off: Vec<f64> = known.iter().map(|a| (a - usual).abs()).collect();
-            noise.spread_us = (1.7 * median(&mut off)).clamp(1.0, 0.6 * noise.hop_us);
+            let most_us = (0.6 * noise.hop_us).max(1.0);
+            noise.spread_us = (1.7 * median(&mut off)).clamp(1.0, most_us);
         }
     }
 
