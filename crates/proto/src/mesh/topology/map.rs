@@ -5,6 +5,9 @@ use super::solve::Solver;
 
 /// A switch with one node is never surer than this: a slow host on the next switch looks the same.
 const ALONE: f32 = 0.9;
+/// So far from its switch a slow node may seem to be; and how much rarer a switch with one node is than one with several.
+const SLOW_HOPS: usize = 2;
+const FEW_ALONE: f32 = 3.0;
 /// What is less sure than this is said to be ambiguous.
 const CLEAR: f32 = 0.95;
 /// A place that is less likely than this is not named.
@@ -176,6 +179,7 @@ fn of_nodes(solver: &Solver, switch: usize) -> f32 {
     } else {
         1.0
     };
+    all *= slow_ones(solver, switch);
     for (node, standing) in solver.standings.iter().enumerate() {
         match solver.switch_of[node] {
             Some(own) if own == switch => all *= standing.at(own).min(1.0),
@@ -195,6 +199,31 @@ fn of_nodes(solver: &Solver, switch: usize) -> f32 {
     all
 }
 
+/// How likely it is that no node that is alone close by is rather a slow one of this switch.
+fn slow_ones(solver: &Solver, switch: usize) -> f32 {
+    let Some(noise) = &solver.noise else {
+        return 1.0;
+    };
+    let members = solver.members[switch].len() as f32;
+    let alone = (0..solver.tree.len()).filter(|s| *s != switch && solver.members[*s].len() == 1);
+    let hops = alone
+        .map(|s| solver.tree.hops(s, switch))
+        .filter(|h| *h <= SLOW_HOPS);
+    let none_is = hops.map(|hops| {
+        let slow = noise.slow_nats(hops as f64 * noise.hop_us).exp() * members;
+        1.0 / (1.0 + slow * FEW_ALONE)
+    });
+    none_is.product()
+}
+
+/// How likely it is that the nodes of a switch are there.
+fn of_members(solver: &Solver, switch: usize) -> f32 {
+    let members = solver.members[switch].iter();
+    members
+        .map(|n| solver.standings[*n].at(switch).min(1.0))
+        .product()
+}
+
 fn trunks(solver: &Solver, ids: &[Option<u32>]) -> Vec<Trunk> {
     let tree = &solver.tree;
     let doubt = |a: usize, b: usize| {
@@ -208,6 +237,7 @@ fn trunks(solver: &Solver, ids: &[Option<u32>]) -> Vec<Trunk> {
         for &first in tree.near(from) {
             let (mut back, mut at) = (from, first);
             let mut confidence = 1.0 - doubt(from, first);
+            confidence *= of_members(solver, from);
             let mut hops = 1;
             while ids[at].is_none() {
                 let Some(&next) = tree.near(at).iter().find(|n| **n != back) else {
@@ -217,6 +247,7 @@ fn trunks(solver: &Solver, ids: &[Option<u32>]) -> Vec<Trunk> {
                 (back, at) = (at, next);
                 hops += 1;
             }
+            confidence *= of_members(solver, at);
             if [from, at].iter().any(|s| solver.members[*s].len() == 1) {
                 confidence = confidence.min(ALONE);
             }

@@ -57,6 +57,12 @@ impl Noise {
         self.core_us
     }
 
+    /// How likely a host's constant is that is so far from the usual one, in nats below the likeliest. Some hosts are far
+    /// slower than most, so the tails are those of Student's distribution.
+    pub fn slow_nats(&self, off_us: f64) -> f32 {
+        (-2.0 * (1.0 + (off_us / self.spread_us).powi(2) / 3.0).ln()) as f32
+    }
+
     /// Takes what explains best how far measurements are from their hops: (excess in µs, hops).
     pub fn fit(&mut self, excesses: &[(f64, usize)]) {
         if excesses.len() < 20 {

@@ -63,10 +63,9 @@ pub(super) fn standing(noise: &Noise, tree: &Tree, members: &[usize], seen: &[Se
     let rows: Vec<(f32, Vec<Row>)> = shifts
         .iter()
         .map(|shift| {
-            // Some hosts are far slower than most: the tails are those of Student's distribution.
-            let prior = -2.0 * (1.0 + (shift / noise.spread_us).powi(2) / 3.0).ln();
+            let prior = noise.slow_nats(*shift);
             let rows = seen.iter().map(|(_, us)| noise.row(us - shift)).collect();
-            (prior as f32, rows)
+            (prior, rows)
         })
         .collect();
     let mut scored: Vec<(f32, usize, usize)> = Vec::new();
