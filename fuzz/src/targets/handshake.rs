@@ -37,6 +37,7 @@ fn hello(from: &str, to: &str) -> Hello {
         peer_bundle: 0,
         receive_buffer_bytes: 8 << 20,
         features: 0,
+        verdict: None,
     }
 }
 

@@ -16,6 +16,7 @@ fn key(wire: WireMode, cipher_aes: bool) -> OpenKey {
         peer_bundle: 0,
         receive_buffer_bytes: 8 << 20,
         features: 0,
+        verdict: None,
     };
     let key = ClusterKey::new([5; 32]);
     let mut random = Random::from_seed([6; 32]);

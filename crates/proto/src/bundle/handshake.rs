@@ -26,6 +26,7 @@ fn hello(context: &Context, to: Name, session: u32, bundle: u64, peer_bundle: u6
         peer_bundle,
         receive_buffer_bytes: context.config.receive_buffer_bytes,
         features: context.config.features,
+        verdict: None,
     }
 }
 

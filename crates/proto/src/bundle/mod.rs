@@ -110,6 +110,8 @@ pub const CLOSE_STOPS: u32 = 0;
 pub const CLOSE_REMOVED: u32 = 1;
 /// … it no longer accepts the cluster key that admitted the session.
 pub const CLOSE_KEY_REMOVED: u32 = 2;
+/// Another node has the name or an address of who is told so.
+pub const CLOSE_TAKEN: u32 = 3;
 
 /// The session with one peer over all its paths.
 pub(crate) struct Bundle {
@@ -414,7 +416,7 @@ impl Bundle {
         for (content, fate) in fates.drain(..) {
             match content {
                 Content::Relayed => {}
-                Content::Reach { node } if fate == Fate::Lost => self.on_reach_lost(node),
+                Content::News(news) if fate == Fate::Lost => self.owe(news),
                 _ => self.ops.on_fate(now, content, fate),
             }
         }
@@ -626,8 +628,8 @@ impl Bundle {
     }
 
     /// The peer is forgotten. Whoever has a stream with it is told that it is broken.
-    pub fn end(&mut self, now: Time, context: &mut Context) {
-        self.farewell(now, CLOSE_REMOVED, context);
+    pub fn end(&mut self, now: Time, code: u32, context: &mut Context) {
+        self.farewell(now, code, context);
         self.ops.reset();
         // At most one for each stream, at the word of an operator: there is no later time for them.
         while let Some(event) = self.ops.poll_event() {
@@ -705,6 +707,11 @@ impl Bundle {
     pub fn is_configured_at(&self, link: LinkId, address: IpAddr) -> bool {
         let configured = self.config.addresses.get(link.index()).copied().flatten();
         configured.is_some_and(|configured| configured.ip() == address)
+    }
+
+    /// Whether packets to the peer on a link go to this address.
+    pub fn is_at(&self, link: LinkId, address: SocketAddr) -> bool {
+        self.paths.get(link).is_some_and(|p| p.remote == address)
     }
 
     /// A first message of another key came from the peer's address. Whether that is more than an accident.

@@ -10,7 +10,8 @@ use crate::crypto::OpenError;
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
 use crate::wire::{
-    FEATURE_MEMORY, FEATURE_RELAYS, Header, LinkVerdict, MemoryRecord, Record, Records, RelayRecord,
+    FEATURE_MEMBERS, FEATURE_MEMORY, FEATURE_RELAYS, Header, LinkVerdict, MemberRecord,
+    MemoryRecord, Record, Records, RelayRecord,
 };
 use crate::{LinkId, Time};
 
@@ -166,6 +167,15 @@ impl Bundle {
             let is_neighbour = !arrival.link.is_relayed();
             if self.features() & FEATURE_RELAYS != 0 && is_neighbour {
                 context.mesh.arrives(self.peer, code, data);
+            }
+            return;
+        }
+        if MemberRecord::is_one(code) {
+            if self.features() & FEATURE_MEMBERS != 0 {
+                match MemberRecord::read(code, data) {
+                    Ok(record) => context.members.arrives(self.peer, record),
+                    Err(_) => context.stats.bad_record += 1,
+                }
             }
             return;
         }

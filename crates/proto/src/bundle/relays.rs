@@ -13,10 +13,10 @@ use crate::limits::{
 };
 use crate::link::{Path, PathConfig, PathState};
 use crate::mesh::{RelayQueue, Way};
-use crate::segment::Content;
+use crate::segment::{Content, News};
 use crate::wire::{
-    FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, NodeId, RelayRecord, Writer, relayed_header_bytes,
-    write_relayed,
+    FEATURE_MEMBERS, FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, Member, MembersDigest, NodeId,
+    Reach, RelayRecord, Writer, relayed_header_bytes, write_relayed,
 };
 use crate::{LinkId, PeerId, Time};
 
@@ -57,8 +57,8 @@ pub(super) struct Relays {
     avoided: Vec<(PeerId, Time)>,
     /// What the peer is to relay, or gets from others.
     pub queue: RelayQueue,
-    /// Nodes of which the peer is to be told whom they reach; `None` for this one.
-    pub owed: Vec<Option<PeerId>>,
+    /// What the peer is to be told of nodes.
+    pub owed: Vec<News>,
     refused_at: Option<Time>,
     /// To be said to the peer: a record.
     refusal: Option<RelayRecord<'static>>,
@@ -70,14 +70,6 @@ const _: () = {
     // A handshake goes by relays, too.
     assert!(INIT_BYTES <= DATAGRAM_BYTES_RELAYED);
 };
-
-/// Of this node itself, in [`Content::Reach`].
-const THIS_NODE: u32 = u32::MAX;
-
-/// [`Content::Reach`]'s number for a node.
-pub(super) fn number_of(node: Option<PeerId>) -> u32 {
-    node.map_or(THIS_NODE, |peer| peer.0)
-}
 
 /// The paths through others.
 fn slots() -> impl Iterator<Item = LinkId> {
@@ -97,6 +89,45 @@ pub(super) fn config(way: SocketAddr, receive_buffer_bytes: u32, context: &Conte
         datagram_bytes_min: DATAGRAM_BYTES_RELAYED,
         datagram_bytes_max: outer - around,
     }
+}
+
+/// What became of a record.
+enum Written {
+    Whole,
+    /// There is none: what was to be told is no more.
+    Nothing,
+    NoRoom,
+}
+
+/// Writes what is known of a node.
+fn write_news(news: News, context: &Context, w: &mut Writer<'_>) -> Written {
+    let reach = match news {
+        News::OwnReach => context.mesh.own(context.links_up()),
+        News::Reach(peer) => context.mesh.reach(peer).cloned(),
+        _ => None,
+    };
+    let member = match news {
+        News::OwnMember => context.own_member(),
+        News::Member(peer) => context.members.get(peer).cloned(),
+        News::Left(number) => context.members.former(number).cloned(),
+        _ => None,
+    };
+    let digest = match news {
+        News::Digest => context.members_digest(),
+        _ => None,
+    };
+    let needed = reach.as_ref().map(Reach::encoded_len);
+    let needed = needed.or(member.as_ref().map(Member::encoded_len));
+    let needed = needed.or(digest.map(|_| MembersDigest::ENCODED_LEN));
+    match needed {
+        None => return Written::Nothing,
+        Some(needed) if needed > w.room() => return Written::NoRoom,
+        Some(_) => {}
+    }
+    reach.iter().for_each(|reach| reach.write(w));
+    member.iter().for_each(|member| member.write(w));
+    digest.iter().for_each(|digest| digest.write(w));
+    Written::Whole
 }
 
 impl Bundle {
@@ -368,11 +399,18 @@ impl Bundle {
         }
     }
 
-    /// The peer is to be told whom a node reaches: this one, if none is named.
-    pub fn owe(&mut self, node: Option<PeerId>) {
+    /// The peer is to be told something of a node, if it is one that understands it.
+    pub fn owe(&mut self, news: News) {
+        let needed = match news {
+            News::OwnReach | News::Reach(_) => FEATURE_RELAYS,
+            News::OwnMember | News::Member(_) | News::Left(_) | News::Digest => FEATURE_MEMBERS,
+        };
+        if self.features() & needed == 0 {
+            return;
+        }
         let owed = &mut self.relays_mut().owed;
-        if !owed.contains(&node) {
-            owed.push(node);
+        if !owed.contains(&news) {
+            owed.push(news);
         }
     }
 
@@ -412,38 +450,28 @@ impl Bundle {
         self.relays.as_mut()?.refusal.take()
     }
 
-    /// Writes whom nodes reach, as far as the peer is to be told and it fits.
+    /// Writes what the peer is to be told of nodes, as far as it fits.
     pub(super) fn write_owed(&mut self, context: &Context, w: &mut Writer<'_>) {
         let Some(relays) = &mut self.relays else {
             return;
         };
-        while let Some(&node) = relays.owed.last() {
-            let own = || context.mesh.own(context.links_up());
-            let known = match node {
-                None => own(),
-                Some(node) => context.mesh.reach(node).cloned(),
-            };
-            if let Some(reach) = known {
-                if reach.encoded_len() > w.room() {
-                    return;
-                }
-                reach.write(w);
-                let node = number_of(node);
-                self.contents.push(Content::Reach { node });
+        // Who a node is comes before whom it reaches: of a node that is not known nobody wants to know that.
+        while let Some(place) = (0..relays.owed.len()).max_by_key(|i| (relays.owed[*i].rank(), *i))
+        {
+            let news = relays.owed[place];
+            match write_news(news, context, w) {
+                Written::Whole => self.contents.push(Content::News(news)),
+                Written::Nothing => {}
+                Written::NoRoom => return,
             }
-            relays.owed.pop();
+            relays.owed.remove(place);
         }
-    }
-
-    /// A record that says whom a node reaches did not arrive.
-    pub(super) fn on_reach_lost(&mut self, node: u32) {
-        self.owe((node != THIS_NODE).then_some(PeerId(node)));
     }
 
     /// Bytes of memory held for relays.
     pub(super) fn relays_bytes(&self) -> usize {
         self.relays.as_ref().map_or(0, |relays| {
-            let owed = relays.owed.capacity() * size_of::<Option<PeerId>>();
+            let owed = relays.owed.capacity() * size_of::<News>();
             let avoided = relays.avoided.capacity() * size_of::<(PeerId, Time)>();
             size_of::<Relays>() + owed + avoided + relays.queue.memory_bytes()
         })

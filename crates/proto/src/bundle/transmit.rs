@@ -328,7 +328,7 @@ impl Bundle {
             flight.is_some_and(|f| f.room_bytes() >= waiting * f.mtu_bytes() as u64)
         });
         let mut second = None;
-        let own = |content: &&Content| !matches!(content, Content::Reach { .. });
+        let own = |content: &&Content| !matches!(content, Content::News(_));
         for content in self.contents.iter().filter(own) {
             if self.ops.mirrored(content) {
                 second = second.or_else(|| schedule::fastest(self.open_paths(blocked), Some(id)));

@@ -57,12 +57,23 @@ impl Bundle {
         from: SocketAddr,
         hello: &Hello,
     ) -> Option<SocketAddr> {
-        let configured = self.config.addresses.get(link.index()).copied().flatten();
-        let is_configured = configured.is_some_and(|address| address.ip() == from.ip());
-        if is_configured || self.sessions.continues(hello) {
-            return None;
+        match self.sessions.continues(hello) {
+            true => None,
+            false => self.is_live_elsewhere(now, link, from),
         }
+    }
+
+    /// Where the peer is now, if that is another address than `from` and the configuration does not say that it may be
+    /// there.
+    pub fn is_live_elsewhere(
+        &self,
+        now: Time,
+        link: LinkId,
+        from: SocketAddr,
+    ) -> Option<SocketAddr> {
+        let is_configured = self.is_configured_at(link, from.ip());
         self.live_elsewhere(now, link, from)
+            .filter(|_| !is_configured)
     }
 
     /// Where the peer is now, if that is another address than `from`.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::LinkId;
 use crate::crypto::{IdentityError, PrivateKey, PublicKey};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, LINKS_MAX, NAME_BYTES_MAX};
-use crate::mesh::RelayConfig;
+use crate::mesh::{Joining, RelayConfig};
 use crate::op::OpLimits;
 use crate::wire::WireMode;
 
@@ -42,13 +42,18 @@ impl PeerConfig {
     }
 }
 
-/// Nodes that may call though no configuration names them, because a name says where its bearer is.
+/// Nodes that may call though no configuration names them.
 #[derive(Clone, Copy, Debug)]
-pub struct Guests {
-    /// How many there may be at once.
-    pub count_max: usize,
-    /// Where the node of a name is, on each network; `None` if no guest may bear that name.
-    pub locate: fn(&str) -> Option<[Option<SocketAddr>; LINKS_MAX]>,
+pub enum Guests {
+    /// A name says where its bearer is.
+    Located {
+        /// How many there may be at once.
+        count_max: usize,
+        /// Where the node of a name is, on each network; `None` if no guest may bear that name.
+        locate: fn(&str) -> Option<[Option<SocketAddr>; LINKS_MAX]>,
+    },
+    /// Nodes join, and tell each other.
+    Joining(Joining),
 }
 
 /// This node.

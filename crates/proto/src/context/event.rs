@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::crypto::{HandshakeError, PublicKey};
 use crate::op::OpEvent;
-use crate::wire::{Name, Witness};
+use crate::wire::{Name, Verdict, Witness};
 use crate::{LinkId, PeerId, Time};
 
 /// Why a peer is no longer connected.
@@ -78,6 +78,32 @@ pub enum Event {
         /// Its name.
         name: Name,
     },
+    /// What a peer says of itself is new, where nodes may join: it has joined, or has other addresses now. See
+    /// [`Node::member`](crate::Node::member).
+    Member {
+        /// Who.
+        peer: PeerId,
+    },
+    /// A node that had joined is a peer no longer.
+    Parted {
+        /// Who.
+        peer: PeerId,
+        /// Its name.
+        name: Name,
+        /// It left; else nothing was heard of it for too long, or another node has its name or address.
+        left: bool,
+    },
+    /// A node that was asked does not let this one join. Told again only when the verdict is another one.
+    NotAdmitted {
+        /// Where it was asked.
+        link: LinkId,
+        /// At which address.
+        address: SocketAddr,
+        /// Its name.
+        by: Name,
+        /// Why.
+        verdict: Verdict,
+    },
     /// Somebody was not admitted. Told for a bounded number of datagrams only, however many come.
     Refused {
         /// Where it came in.
@@ -98,8 +124,10 @@ impl Event {
             | Event::LinkDown { peer, .. }
             | Event::LinkUp { peer, .. }
             | Event::Guest { peer, .. }
+            | Event::Member { peer }
+            | Event::Parted { peer, .. }
             | Event::Op { peer, .. } => Some(*peer),
-            Event::Refused { .. } => None,
+            Event::Refused { .. } | Event::NotAdmitted { .. } => None,
         }
     }
 }
@@ -129,6 +157,13 @@ pub enum Refusal {
         name: String,
         /// Where the other one is.
         other: SocketAddr,
+    },
+    /// The caller has an address of another node.
+    DuplicateAddress {
+        /// The caller's name.
+        name: String,
+        /// That of the node that has the address.
+        holder: String,
     },
     /// Packets come over another link than the one they say.
     WrongLink {

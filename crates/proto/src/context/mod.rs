@@ -16,9 +16,9 @@ use std::net::SocketAddr;
 use crate::Random;
 use crate::crypto::{ClusterKey, Identity};
 use crate::limits::LINKS_MAX;
-use crate::mesh::Mesh;
+use crate::mesh::{Members, Mesh};
 use crate::op::{OpEvent, Reach, Rest};
-use crate::wire::Name;
+use crate::wire::{Member, MembersDigest, Name};
 use crate::{LinkId, PeerId};
 
 pub(crate) use budget::{Account, Budget};
@@ -62,6 +62,8 @@ pub(crate) struct Context {
     pub crowd: Crowd,
     /// Who reaches whom.
     pub mesh: Mesh,
+    /// Who belongs to the cluster, where nodes may join.
+    pub members: Members,
     /// The memory that operations of all bundles reach.
     pub reach: Reach,
     /// Who has sent all there was, since it was last asked.
@@ -110,6 +112,24 @@ impl Context {
         let (relayed, direct) = all.into_iter().partition(|(link, ..)| link.is_relayed());
         self.answers = VecDeque::from(direct);
         relayed
+    }
+
+    /// Who this node is, for others, if nodes may join.
+    pub fn own_member(&self) -> Option<Member> {
+        let joining = self.members.config?;
+        Some(Member {
+            name: self.name,
+            incarnation: joining.incarnation,
+            leaves: self.members.leaves,
+            addresses: self.links.map(|link| Some(link?.address)),
+            inside: joining.inside,
+            public: self.config.public,
+        })
+    }
+
+    /// Whom this node knows, in short.
+    pub fn members_digest(&self) -> Option<MembersDigest> {
+        Some(self.members.digest(&self.own_member()?))
     }
 
     /// The links that take something, a bit each.

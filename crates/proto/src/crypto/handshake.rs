@@ -242,7 +242,8 @@ impl Initiator {
         Ok(())
     }
 
-    /// The responder's Hello and the session's keys. Who made this Response has
+    /// The responder's Hello and the session's keys (there is no session where who is there was only
+    /// [asked](Hello::is_question)). Who made this Response has
     /// the cluster key and has seen this very Init: the keys may be used at once.
     ///
     /// # Errors
@@ -261,7 +262,7 @@ impl Initiator {
             .read(parts.noise)
             .ok_or(HandshakeError::NotThisHandshake)?;
         hello.check(&self.hello.from, self.hello.wire)?;
-        if hello.from != self.hello.to {
+        if hello.from != self.hello.to && !self.hello.is_question() {
             let answered = hello.from;
             return Err(HandshakeError::WrongPeer { answered });
         }

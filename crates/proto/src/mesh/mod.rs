@@ -4,6 +4,7 @@
 //! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
 //! and a relay keeps nothing but a short queue.
 
+mod members;
 mod queue;
 pub mod topology;
 mod way;
@@ -18,6 +19,8 @@ use crate::limits::{RELAYED_MAX, RELAYS_MAX};
 use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps};
 use crate::{PeerId, Time};
 
+pub use members::Joining;
+pub(crate) use members::Members;
 pub(crate) use queue::RelayQueue;
 pub(crate) use way::{RelayList, Way};
 
@@ -283,6 +286,33 @@ impl Mesh {
             return false;
         };
         neighbour != node && !reach.reaches(id)
+    }
+
+    /// Whether `neighbour` hears from `node` itself what that says.
+    pub fn hears(&self, neighbour: PeerId, node: PeerId) -> bool {
+        let reach = self.reach(node).zip(self.id(neighbour));
+        reach.is_some_and(|(reach, id)| reach.reaches(id))
+    }
+
+    /// Whether it is not known whom a node reaches; then it is taken to reach nobody, so that whoever is told so and
+    /// knows better says it.
+    pub fn knows_nothing_of(&mut self, node: PeerId) -> bool {
+        let Some(known) = self
+            .nodes
+            .get_mut(&node)
+            .filter(|known| known.reach.is_none())
+        else {
+            return false;
+        };
+        known.reach = Some(Reach {
+            node: known.id,
+            version: 0,
+            links: 0,
+            unwilling: false,
+            all_but: false,
+            nodes: Box::default(),
+        });
+        true
     }
 
     /// Nodes of which `neighbour`, which has just come, may not know.

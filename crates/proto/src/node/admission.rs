@@ -8,8 +8,9 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use super::joining::ASKED;
 use super::{Node, Peer, met};
-use crate::context::{Event, Refusal, Rejection};
+use crate::context::{Event, Guests, Refusal, Rejection};
 use crate::crypto::{
     ClusterKey, HandshakeError, Responder, init_is_from_key_holder, init_of_other_version,
     say_version,
@@ -130,6 +131,12 @@ impl Node {
             }
             Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         };
+        if hello.is_question() && !self.is_own(init) {
+            return match hello.check(&hello.to, self.context.config.wire) {
+                Ok(()) => self.on_question(now, link, from, (hello, responder)),
+                Err(error) => Err(self.refuse(now, link, from, Refusal::Handshake(error))),
+            };
+        }
         if hello.from == self.context.name {
             if self.is_own(init) {
                 return Err(Rejection::Reflected);
@@ -157,10 +164,18 @@ impl Node {
             None if self.guests.len() >= GUESTS_FREE && !has_cookie => {
                 return Err(self.demand_cookie(now, link, from, init, &key));
             }
-            None => match self.take_guest(now, hello.from) {
-                Ok(peer) => peer,
-                Err(why) => return Err(self.refuse(now, link, from, why)),
-            },
+            None => {
+                let taken = match self.context.config.guests {
+                    Some(Guests::Joining(_)) => {
+                        self.take_joining(now, (link, from), hello.from, &responder, &key)
+                    }
+                    Some(Guests::Located { .. }) | None => self.take_guest(now, hello.from),
+                };
+                match taken {
+                    Ok(peer) => peer,
+                    Err(why) => return Err(self.refuse(now, link, from, why)),
+                }
+            }
         };
         let Some(there) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
             return Err(Rejection::UnknownSession);
@@ -287,15 +302,20 @@ impl Node {
             .get(&header.session)
             .ok_or(Rejection::UnknownSession)?;
         self.meet(now, peer);
-        let bundle = met(&mut self.peers, peer).ok_or(Rejection::UnknownSession)?;
-        match bundle.on_answer(now, link, from, answer, &mut self.context) {
+        let taken = match met(&mut self.peers, peer) {
+            Some(bundle) => bundle.on_answer(now, link, from, answer, &mut self.context),
+            None => self.on_answer_to_question(now, link, from, header.session, answer),
+        };
+        match taken {
             Ok(()) => {}
             Err(HandshakeError::Malformed(_)) => return Err(Rejection::Malformed),
             Err(HandshakeError::WrongKey) => return Err(Rejection::Stranger),
             Err(HandshakeError::NotThisHandshake) => return Err(Rejection::Stale),
             Err(error) => return Err(self.refuse(now, link, from, Refusal::Handshake(error))),
         }
-        self.turns.touch(peer);
+        if peer != ASKED {
+            self.turns.touch(peer);
+        }
         Ok(())
     }
 }

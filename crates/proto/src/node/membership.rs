@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::{Node, Peer};
-use crate::bundle::Absent;
-use crate::context::{ConfigError, DownReason, Event, LinkConfig, PeerConfig, Refusal};
+use crate::bundle::{Absent, CLOSE_REMOVED};
+use crate::context::{ConfigError, DownReason, Event, Guests, LinkConfig, PeerConfig, Refusal};
 use crate::crypto::{ClusterKey, Identity, PrivateKey, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::wire::Name;
@@ -21,18 +21,34 @@ impl Node {
     /// Adds a peer and begins to connect to it, for ever. It may get the number of
     /// one that was removed, after the events of that one were collected.
     ///
+    /// A guest of its name is no guest any more.
+    ///
     /// # Errors
     /// [`ConfigError::BadName`], [`ConfigError::DuplicateName`].
     pub fn add_peer(&mut self, now: Time, peer: PeerConfig) -> Result<PeerId, ConfigError> {
         let name = Name::new(&peer.name).map_err(|_| ConfigError::BadName(peer.name.clone()))?;
-        if peer.name == self.context.config.name || self.names.contains_key(&peer.name) {
+        let known = self.names.get(&peer.name).copied();
+        if let Some(guest) = known.filter(|known| self.guests.remove(known).is_some()) {
+            for (link, address) in (0..).map(LinkId).zip(peer.addresses) {
+                self.set_peer_address(now, guest, link, address);
+            }
+            self.set_peer_public(now, guest, peer.public);
+            return Ok(guest);
+        }
+        if peer.name == self.context.config.name || known.is_some() {
             return Err(ConfigError::DuplicateName(peer.name));
         }
         let first_call = now + self.spread(self.names.len());
         Ok(self.insert_peer(now, first_call, name, peer))
     }
 
-    fn insert_peer(&mut self, now: Time, first_call: Time, name: Name, peer: PeerConfig) -> PeerId {
+    pub(super) fn insert_peer(
+        &mut self,
+        now: Time,
+        first_call: Time,
+        name: Name,
+        peer: PeerConfig,
+    ) -> PeerId {
         let id = self.free_number();
         self.names.insert(peer.name.clone(), id);
         self.context.mesh.add(now, id, &name);
@@ -45,12 +61,13 @@ impl Node {
 
     /// Somebody who was not added calls: it is a peer from now on if guests are admitted.
     pub(super) fn take_guest(&mut self, now: Time, name: Name) -> Result<PeerId, Refusal> {
-        let guests = self.context.config.guests;
-        let located = guests.and_then(|guests| Some((guests, (guests.locate)(name.as_str())?)));
-        let Some((guests, addresses)) = located else {
+        let Some(Guests::Located { count_max, locate }) = self.context.config.guests else {
             return Err(Refusal::UnknownNode(name.as_str().into()));
         };
-        if self.guests.len() >= guests.count_max {
+        let Some(addresses) = locate(name.as_str()) else {
+            return Err(Refusal::UnknownNode(name.as_str().into()));
+        };
+        if self.guests.len() >= count_max {
             return Err(Refusal::TooManyGuests(name.as_str().into()));
         }
         let config = PeerConfig {
@@ -59,7 +76,7 @@ impl Node {
             public: None,
         };
         let peer = self.insert_peer(now, now + GUEST_CALLED_AFTER, name, config);
-        self.guests.insert(peer);
+        self.guests.insert(peer, now);
         self.context.event(Event::Guest { peer, name });
         Ok(peer)
     }
@@ -70,7 +87,7 @@ impl Node {
     }
 
     /// Some time within which so many peers can be called without anything else having to wait.
-    fn spread(&mut self, peers: usize) -> Duration {
+    pub(super) fn spread(&mut self, peers: usize) -> Duration {
         let all_ns = CALL_SPACING.as_nanos() as u64 * peers as u64;
         Duration::from_nanos(self.context.random.below(all_ns))
     }
@@ -117,6 +134,11 @@ impl Node {
     /// Forgets a peer; it is told so with the next transmits if it is connected. Its streams end
     /// with [`OpEvent::Broken`](crate::op::OpEvent::Broken).
     pub fn remove_peer(&mut self, now: Time, peer: PeerId) {
+        self.end_peer(now, peer, CLOSE_REMOVED);
+    }
+
+    /// Forgets a peer, which is told this code.
+    pub(super) fn end_peer(&mut self, now: Time, peer: PeerId, code: u32) {
         let Some(slot) = self.peers.get_mut(peer.0 as usize) else {
             return;
         };
@@ -133,11 +155,12 @@ impl Node {
             self.context.sessions.remove(&number);
         }
         if let Peer::Met(mut bundle) = gone {
-            bundle.end(now, &mut self.context);
+            bundle.end(now, code, &mut self.context);
             self.context.budget.leave(&bundle.account);
             self.relay_answers(now);
         }
         self.context.mesh.remove(now, peer);
+        self.context.members.remove(peer);
         self.turns.forget(peer);
         let free = self.free.partition_point(|id| *id < peer);
         self.free.insert(free, peer);
@@ -169,6 +192,7 @@ impl Node {
                 bundle.renew_path(now, id, context);
             });
             self.call_absent_on(now, 1 << id.0);
+            self.renew_member(now);
         }
         Ok(())
     }

@@ -3,29 +3,31 @@
 
 mod admission;
 mod app;
+mod joining;
 mod membership;
 mod relaying;
 mod timers;
 mod turns;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::Random;
 use crate::bundle::{Absent, Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
-    Budget, ConfigError, Context, Crowd, Event, NodeConfig, NodeStats, RanOut, Refusal, Rejection,
-    SessionNumbers, Transmit,
+    Budget, ConfigError, Context, Crowd, Event, Guests, NodeConfig, NodeStats, RanOut, Refusal,
+    Rejection, SessionNumbers, Transmit,
 };
 use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
-use crate::mesh::Mesh;
+use crate::mesh::{Members, Mesh};
 use crate::op::{OpEvent, Reach, Rest};
-use crate::wire::{FEATURE_RELAYS, Header, Kind, Name, Reader};
+use crate::wire::{FEATURE_MEMBERS, FEATURE_RELAYS, Header, Kind, Name, Reader};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use admission::Admission;
+use joining::Gate;
 use turns::Turns;
 
 /// This node and its bundles to all peers.
@@ -40,8 +42,9 @@ pub struct Node {
     /// Numbers of peers that were removed.
     free: Vec<PeerId>,
     names: BTreeMap<String, PeerId>,
-    /// Those that called and were not added.
-    guests: BTreeSet<PeerId>,
+    /// Those that were not added, but called or joined, and when they were there last.
+    guests: BTreeMap<PeerId, Time>,
+    gate: Gate,
     admission: Admission,
     cookies: CookieJar,
     turns: Turns,
@@ -125,7 +128,7 @@ impl Node {
     ///
     /// # Errors
     /// [`ConfigError`]: the configuration is at fault.
-    pub fn new(now: Time, config: NodeConfig, seed: [u8; 32]) -> Result<Node, ConfigError> {
+    pub fn new(now: Time, mut config: NodeConfig, seed: [u8; 32]) -> Result<Node, ConfigError> {
         let name =
             Name::new(&config.name).map_err(|_| ConfigError::BadName(config.name.clone()))?;
         if config.keys.is_empty() {
@@ -140,6 +143,15 @@ impl Node {
         }
         let identity = Identity::new(name, config.private, config.public)?;
         let mut random = Random::from_seed(seed);
+        let joining = match config.guests {
+            Some(Guests::Joining(joining)) => Some(joining),
+            Some(Guests::Located { .. }) | None => None,
+        };
+        config.features |= if joining.is_some() {
+            FEATURE_MEMBERS
+        } else {
+            0
+        };
         let mesh = Mesh::new(config.features & FEATURE_RELAYS != 0, config.relay, &name);
         let cookies = CookieJar::new(&mut random, now);
         let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
@@ -161,6 +173,7 @@ impl Node {
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
                 mesh,
+                members: Members::new(joining),
                 ran_out: RanOut::default(),
                 content_arrived: false,
                 reach: Reach::default(),
@@ -170,7 +183,8 @@ impl Node {
             peers: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
-            guests: BTreeSet::new(),
+            guests: BTreeMap::new(),
+            gate: Gate::default(),
             admission: Admission::new(),
             cookies,
             turns: Turns::default(),
@@ -260,6 +274,7 @@ impl Node {
             self.touch(peer);
         }
         self.on_mesh_timeout(now);
+        self.on_gate_timeout(now);
         self.tend_mesh(now);
     }
 
@@ -406,7 +421,8 @@ impl Node {
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.refresh();
         let mesh = self.context.mesh.next_timeout();
-        self.turns.first_timeout().into_iter().chain(mesh).min()
+        let first = self.turns.first_timeout().into_iter().chain(mesh);
+        first.chain(self.gate.next_timeout()).min()
     }
 
     /// The name of a peer.
@@ -491,6 +507,7 @@ impl Node {
             + events
             + self.context.crowd.memory_bytes()
             + self.context.mesh.memory_bytes()
+            + self.context.members.memory_bytes()
             + self.turns.memory_bytes()
             + self.peers.capacity() * size_of::<Option<Peer>>()
             + self

@@ -6,6 +6,7 @@ use super::{Node, Peer, met};
 use crate::context::{Rejection, Transmit};
 use crate::limits::LINKS_MAX;
 use crate::mesh::{RelayConfig, Way};
+use crate::segment::News;
 use crate::wire::{
     Header, Kind, NodeId, Reader, RefusedWhy, RelayRecord, Steps, advance, relayed_data,
 };
@@ -22,6 +23,7 @@ impl Node {
 
     /// Does what the records of relays that came ask for, and what follows from a change of whom this node reaches.
     pub(super) fn tend_mesh(&mut self, now: Time) {
+        self.tend_members(now);
         while let Some((from, code, mut data)) = self.context.mesh.arrived.pop_front() {
             if let Err(reason) = self.on_relay_record(now, from, code, &mut data) {
                 self.context.stats.reject(reason);
@@ -30,9 +32,10 @@ impl Node {
         while let Some(neighbour) = self.context.mesh.risen.pop() {
             let mesh = &self.context.mesh;
             let news: Vec<PeerId> = mesh.all_news_to(neighbour).collect();
-            self.owe(neighbour, None);
+            self.greet(now, neighbour);
+            self.owe(neighbour, News::OwnReach);
             for node in news {
-                self.owe(neighbour, Some(node));
+                self.owe(neighbour, News::Reach(node));
             }
         }
         while let Some((node, from)) = self.context.mesh.news.pop() {
@@ -40,15 +43,8 @@ impl Node {
             let is_told = |n: &PeerId| *n != from && mesh.is_news_to(*n, node);
             let neighbours: Vec<PeerId> = mesh.neighbours().filter(is_told).collect();
             for neighbour in neighbours {
-                self.owe(neighbour, Some(node));
+                self.owe(neighbour, News::Reach(node));
             }
-        }
-    }
-
-    fn owe(&mut self, neighbour: PeerId, node: Option<PeerId>) {
-        if let Some(bundle) = met(&mut self.peers, neighbour) {
-            bundle.owe(node);
-            self.turns.touch(neighbour);
         }
     }
 
@@ -57,7 +53,7 @@ impl Node {
         if self.context.mesh.takes_tell(now) {
             let neighbours: Vec<PeerId> = self.context.mesh.neighbours().collect();
             for neighbour in neighbours {
-                self.owe(neighbour, None);
+                self.owe(neighbour, News::OwnReach);
             }
         }
         if self.context.mesh.takes_look(now) {
@@ -147,7 +143,7 @@ impl Node {
                 let node = self.context.mesh.peer(reach.node);
                 let knows_less = self.context.mesh.on_reach(now, from, reach);
                 if let Some(node) = node.filter(|_| knows_less) {
-                    self.owe(from, Some(node));
+                    self.owe(from, News::Reach(node));
                 }
                 Ok(())
             }

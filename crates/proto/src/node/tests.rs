@@ -4,6 +4,7 @@ mod absent;
 mod events;
 mod guests;
 mod identities;
+mod joining;
 mod keys;
 mod membership;
 mod memory;

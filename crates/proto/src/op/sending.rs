@@ -398,7 +398,7 @@ impl Ops {
             | Content::BundleWindow
             | Content::MessageWindow
             | Content::Relayed
-            | Content::Reach { .. } => {}
+            | Content::News(_) => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a packet carried that must arrive: remembered per packet until its fate
 //! is known. Packets are never resent; their content is.
 
+use crate::PeerId;
 use crate::wire::{MemoryRecord, MemoryStatus, OperationKind, UnitClass};
 
 /// One piece of content in flight. Small and `Copy`: millions live in rings.
@@ -76,11 +77,37 @@ pub enum Content {
     MessageWindow,
     /// Datagrams of others: whether they arrive is their ends' business.
     Relayed,
-    /// The peer must know whom a node reaches.
-    Reach {
-        /// The node's number here.
-        node: u32,
-    },
+    /// The peer must know what is known of a node.
+    News(News),
+}
+
+/// What a node tells of nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum News {
+    /// Whom this node reaches.
+    OwnReach,
+    /// Whom another one reaches.
+    Reach(PeerId),
+    /// Who this node is.
+    OwnMember,
+    /// Who another one is.
+    Member(PeerId),
+    /// That one has left the cluster: its place among those that did.
+    Left(u32),
+    /// Whom this node knows, in short.
+    Digest,
+}
+
+impl News {
+    /// What is told first is larger.
+    pub(crate) const fn rank(self) -> u8 {
+        match self {
+            News::Reach(_) | News::OwnReach => 0,
+            News::Digest => 1,
+            News::Member(_) | News::Left(_) => 2,
+            News::OwnMember => 3,
+        }
+    }
 }
 
 impl Content {

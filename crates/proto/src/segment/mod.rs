@@ -7,6 +7,6 @@ mod pool;
 mod ranges;
 
 pub use chunks::{CHUNK_BYTES, ChunkPool, Chunks};
-pub use content::{Content, Fate};
+pub use content::{Content, Fate, News};
 pub use pool::{LARGE_BUFFER_BYTES, Pool, SMALL_BUFFER_BYTES};
 pub use ranges::RangeSet;

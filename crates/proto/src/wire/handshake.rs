@@ -1,7 +1,7 @@
 //! The datagrams of the handshake: their header in the clear, where their parts
 //! lie, and the encrypted [`Hello`] of both sides.
 
-use super::{Kind, Name, Reader, WireError, Writer};
+use super::{Kind, Name, Reader, Verdict, WireError, Writer};
 use crate::limits::NAME_BYTES_MAX;
 
 /// The protocol version of this crate: nodes of different versions do not talk.
@@ -11,6 +11,8 @@ pub const VERSION: u16 = 2;
 pub const FEATURE_MEMORY: u64 = 1 << 0;
 /// Paths through other nodes: one of the [`Hello::features`].
 pub const FEATURE_RELAYS: u64 = 1 << 1;
+/// Nodes tell each other who belongs to the cluster: one of the [`Hello::features`].
+pub const FEATURE_MEMBERS: u64 = 1 << 2;
 
 /// Length of [`HandshakeHeader`].
 pub const HANDSHAKE_HEADER_BYTES: usize = 8;
@@ -268,7 +270,7 @@ pub enum WireMode {
 ///  ┌──────────────┬─────────┬───────────┬─────────┬─────────┬─────────┬───────────────┐
 ///  │ features u64 │ len u8  │ from 63 B │ len u8  │ to 63 B │ len u16 │ extension 62 B│
 ///  └──────────────┴─────────┴───────────┴─────────┴─────────┴─────────┴───────────────┘
-///  names and extension filled up with zeros
+///  names and extension filled up with zeros; the extension is empty, or one byte: a [`Verdict`]
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
@@ -294,9 +296,16 @@ pub struct Hello {
     /// What the sender can beyond this version, a bit each. Bits that the receiver does not know
     /// mean nothing to it; what both set is in use.
     pub features: u64,
+    /// In the answer to a question ([`is_question`](Hello::is_question)): whether who asks may join.
+    pub verdict: Option<Verdict>,
 }
 
 impl Hello {
+    /// Whether its sender asks who is there, and whether it may join: it calls itself.
+    pub fn is_question(&self) -> bool {
+        self.to == self.from
+    }
+
     /// Writes the [`HELLO_BYTES`] bytes.
     pub fn write(&self, w: &mut Writer<'_>) {
         w.u16(self.version);
@@ -309,13 +318,14 @@ impl Hello {
         w.u64(self.features);
         write_name(&self.from, w);
         write_name(&self.to, w);
-        // The extension: nothing yet.
-        w.u16(0);
-        w.zeros(EXTENSION_BYTES_MAX);
+        let verdict = self.verdict.map(|verdict| verdict as u8);
+        w.u16(u16::from(verdict.is_some()));
+        w.u8(verdict.unwrap_or(0));
+        w.zeros(EXTENSION_BYTES_MAX - 1);
     }
 
-    /// Reads the [`HELLO_BYTES`] bytes. What the extension says is not known to this version, and
-    /// passed over.
+    /// Reads the [`HELLO_BYTES`] bytes. What the extension says behind its first byte is not
+    /// known to this version, and passed over.
     ///
     /// # Errors
     /// Too short, or a field out of its range.
@@ -336,7 +346,7 @@ impl Hello {
         if bundle == 0 {
             return Err(WireError::BadValue);
         }
-        let hello = Hello {
+        let mut hello = Hello {
             version,
             wire,
             cipher_aes,
@@ -347,11 +357,16 @@ impl Hello {
             features: r.u64()?,
             from: read_name(r)?,
             to: read_name(r)?,
+            verdict: None,
         };
-        if usize::from(r.u16()?) > EXTENSION_BYTES_MAX {
+        let len = usize::from(r.u16()?);
+        if len > EXTENSION_BYTES_MAX {
             return Err(WireError::BadValue);
         }
-        r.array_ref::<EXTENSION_BYTES_MAX>()?;
+        let extension = r.array_ref::<EXTENSION_BYTES_MAX>()?;
+        if len > 0 {
+            hello.verdict = Verdict::from_byte(extension[0]);
+        }
         Ok(hello)
     }
 }

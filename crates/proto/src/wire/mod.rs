@@ -4,6 +4,7 @@
 mod codec;
 mod handshake;
 mod header;
+mod member;
 mod memory;
 mod name;
 mod reader;
@@ -18,12 +19,13 @@ pub use codec::{
     UNIT_FRAME_HEADER_BYTES, UNIT_MESSAGE_HEADER_BYTES, stream_header_bytes,
 };
 pub use handshake::{
-    COOKIE_BYTES, COOKIE_DATAGRAM_BYTES, CookieParts, EXTENSION_BYTES_MAX, FEATURE_MEMORY,
-    FEATURE_RELAYS, HANDSHAKE_HEADER_BYTES, HELLO_BYTES, HandshakeHeader, Hello, INIT_BYTES,
-    INIT_NOISE_BYTES, InitParts, MAC_BYTES, PUBLIC_KEY_BYTES, Proof, RESPONSE_BYTES,
+    COOKIE_BYTES, COOKIE_DATAGRAM_BYTES, CookieParts, EXTENSION_BYTES_MAX, FEATURE_MEMBERS,
+    FEATURE_MEMORY, FEATURE_RELAYS, HANDSHAKE_HEADER_BYTES, HELLO_BYTES, HandshakeHeader, Hello,
+    INIT_BYTES, INIT_NOISE_BYTES, InitParts, MAC_BYTES, PUBLIC_KEY_BYTES, Proof, RESPONSE_BYTES,
     RESPONSE_NOISE_BYTES, ResponseParts, VERSION, VERSION_ANSWER_BYTES, WireMode,
 };
 pub use header::{HEADER_BYTES, Header, Kind, PATH_OFFSET, SESSION_OFFSET};
+pub use member::{Member, MemberRecord, MembersDigest, Verdict};
 pub use memory::{
     MemoryRecord, MemoryStatus, OPERATION_BYTES_MAX, OPERATIONS_MAX, OperationKind, PutTarget,
     Stretch, piece_header_bytes, put_header_bytes, write_answer_header, write_put_header,

@@ -387,6 +387,7 @@ fn hello_comes_back_as_written_and_refuses_what_is_not_canonical() {
         peer_bundle: u64::MAX,
         receive_buffer_bytes: 8 << 20,
         features: 1 << 63 | 5,
+        verdict: None,
     };
     let mut bytes = [0xee; HELLO_BYTES];
     hello.write(&mut Writer::new(&mut bytes));
@@ -424,6 +425,7 @@ fn an_extension_that_nobody_knows_is_passed_over() {
         peer_bundle: 0,
         receive_buffer_bytes: 1,
         features: u64::MAX,
+        verdict: None,
     };
     let mut bytes = [0; HELLO_BYTES];
     hello.write(&mut Writer::new(&mut bytes));

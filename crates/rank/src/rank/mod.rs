@@ -164,7 +164,7 @@ impl Rank {
             spin: Duration::ZERO,
             features: FEATURE_MEMORY,
             relay: None,
-            guests: Some(Guests {
+            guests: Some(Guests::Located {
                 count_max: GUESTS_MAX,
                 locate: |name| Some(Address::from_name(name).ok()?.links()),
             }),

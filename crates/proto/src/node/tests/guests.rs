@@ -13,7 +13,7 @@ fn locate(name: &str) -> Option<[Option<SocketAddr>; LINKS_MAX]> {
 /// Node 0 knows nobody, and admits so many guests; node 1 is to be added to or calls it.
 fn pair_with_host(count_max: usize) -> Pair {
     let host = NodeConfig {
-        guests: Some(Guests { count_max, locate }),
+        guests: Some(Guests::Located { count_max, locate }),
         ..config(0, 7, WireMode::Encrypted)
     };
     let mut pair = Pair::new([host, config(1, 7, WireMode::Encrypted)]);

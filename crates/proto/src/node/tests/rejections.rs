@@ -80,6 +80,7 @@ pub(super) fn hello(from: &str, to: &str) -> Hello {
         peer_bundle: 0,
         receive_buffer_bytes: 1 << 20,
         features: 0,
+        verdict: None,
     }
 }
 
@@ -248,7 +249,7 @@ fn key_holders_that_do_not_fit_are_told_with_the_reason() {
     let p = &mut pair;
     let unknown = Refusal::UnknownNode("n9".into());
     refuses(p, &init(KEY, &hello("n9", "n0")), unknown);
-    refuses(p, &init(KEY, &hello("n0", "n0")), Refusal::OwnName);
+    refuses(p, &init(KEY, &hello("n0", "n5")), Refusal::OwnName);
     let wanted = Name::new("n5").unwrap();
     let error = HandshakeError::WrongDestination { wanted };
     refuses(p, &init(KEY, &hello("n1", "n5")), Refusal::Handshake(error));

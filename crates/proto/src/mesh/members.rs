@@ -1,0 +1,212 @@
+//! Who belongs to the cluster, where that is not the files' business alone (`docs/protocol.md`, 7.14).
+//!
+//! Each node says who it is ([`Member`]); what is new is passed on. Of two records of one node the one with the larger
+//! incarnation holds. Nodes compare what they know now and then, so that nothing is missed for long.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use super::NodeId;
+use crate::wire::{Member, MemberRecord, MembersDigest, Name};
+use crate::{PeerId, Time};
+
+/// What a node is told at its start of how nodes join and are forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Joining {
+    /// How many nodes may have joined at once.
+    pub count_max: usize,
+    /// What this node's records count from: the milliseconds since 1970 at its start.
+    pub incarnation: u64,
+    /// The address of its virtual NIC and the length of the network's prefix, for the others.
+    pub inside: Option<(IpAddr, u8)>,
+    /// Only nodes that show a key pair of their own may join.
+    pub needs_key: bool,
+    /// One that has joined is forgotten when nothing was heard of it for so long.
+    pub forget_after: Duration,
+}
+
+/// A node that is a member no longer.
+#[derive(Debug)]
+struct Former {
+    number: u32,
+    member: Member,
+    /// Until then what is older about it means nothing.
+    until: Time,
+}
+
+/// Who is known to belong to the cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    pub config: Option<Joining>,
+    /// This node is about to go for good.
+    pub leaves: bool,
+    known: BTreeMap<PeerId, Member>,
+    former: VecDeque<Former>,
+    former_count: u32,
+    /// Records that came, and from whom.
+    pub arrived: VecDeque<(PeerId, MemberRecord)>,
+}
+
+/// Records that wait for the node to look at them.
+const ARRIVED_MAX: usize = 1024;
+
+impl Members {
+    pub fn new(config: Option<Joining>) -> Members {
+        Members {
+            config,
+            ..Members::default()
+        }
+    }
+
+    /// A record came; the node looks at it when the packet is done with.
+    pub fn arrives(&mut self, from: PeerId, record: MemberRecord) {
+        if self.config.is_some() && self.arrived.len() < ARRIVED_MAX {
+            self.arrived.push_back((from, record));
+        }
+    }
+
+    pub fn get(&self, peer: PeerId) -> Option<&Member> {
+        self.known.get(&peer)
+    }
+
+    /// All others that are known.
+    pub fn all(&self) -> impl Iterator<Item = (PeerId, &Member)> {
+        self.known.iter().map(|(peer, member)| (*peer, member))
+    }
+
+    pub fn set(&mut self, peer: PeerId, member: Member) {
+        self.former
+            .retain(|former| former.member.name != member.name);
+        self.known.insert(peer, member);
+    }
+
+    /// It is a peer no longer.
+    pub fn remove(&mut self, peer: PeerId) -> Option<Member> {
+        self.known.remove(&peer)
+    }
+
+    /// A node is no longer a member. Its number among those, by which others are told.
+    pub fn part(&mut self, now: Time, member: Member) -> Option<u32> {
+        let config = self.config?;
+        self.former.retain(|former| former.until > now);
+        if self.former.len() >= config.count_max {
+            self.former.pop_front();
+        }
+        let number = self.former_count;
+        self.former_count = self.former_count.wrapping_add(1);
+        self.former.push_back(Former {
+            number,
+            member,
+            until: now + config.forget_after,
+        });
+        Some(number)
+    }
+
+    /// Who that was.
+    pub fn former(&self, number: u32) -> Option<&Member> {
+        let mut all = self.former.iter();
+        let found = all.find(|former| former.number == number)?;
+        Some(&found.member)
+    }
+
+    /// Whether a record is of a time before its node was forgotten.
+    pub fn is_past(&self, now: Time, member: &Member) -> bool {
+        let is_of = |former: &&Former| former.until > now && former.member.name == member.name;
+        let mut all = self.former.iter().filter(is_of);
+        all.any(|former| former.member.incarnation >= member.incarnation)
+    }
+
+    /// Somebody of this name is there: what was known of its past does not matter.
+    pub fn returns(&mut self, name: &Name) {
+        self.former.retain(|former| former.member.name != *name);
+    }
+
+    /// What this node knows, in a few bytes.
+    pub fn digest(&self, own: &Member) -> MembersDigest {
+        let all = self.known.values().chain([own]);
+        all.fold(MembersDigest::default(), |digest, member| {
+            // The numbers of names are random bits; so is their product with an odd one.
+            let of_one =
+                NodeId::of(&member.name).0 ^ member.incarnation.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            MembersDigest {
+                count: digest.count + 1,
+                sum: digest.sum.wrapping_add(of_one),
+            }
+        })
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let known = self.known.len() * size_of::<(PeerId, Member)>();
+        known + self.former.len() * size_of::<Former>() + self.arrived.len() * size_of::<Member>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LINKS_MAX;
+
+    const NOW: Time = Time::from_ms(1000);
+
+    fn member(name: &str, incarnation: u64) -> Member {
+        Member {
+            name: Name::new(name).unwrap(),
+            incarnation,
+            leaves: false,
+            addresses: [None; LINKS_MAX],
+            inside: None,
+            public: None,
+        }
+    }
+
+    fn members() -> Members {
+        Members::new(Some(Joining {
+            count_max: 3,
+            incarnation: 1,
+            inside: None,
+            needs_key: false,
+            forget_after: Duration::from_secs(600),
+        }))
+    }
+
+    #[test]
+    fn who_was_forgotten_comes_back_by_what_is_newer_or_by_itself() {
+        let mut members = members();
+        let number = members.part(NOW, member("n1", 7)).unwrap();
+        assert_eq!(members.former(number), Some(&member("n1", 7)));
+        assert!(members.is_past(NOW, &member("n1", 7)));
+        assert!(!members.is_past(NOW, &member("n1", 8)));
+        assert!(!members.is_past(NOW, &member("n2", 1)));
+        let later = NOW + Duration::from_secs(600);
+        assert!(!members.is_past(later, &member("n1", 7)));
+        members.returns(&Name::new("n1").unwrap());
+        assert!(!members.is_past(NOW, &member("n1", 7)));
+    }
+
+    #[test]
+    fn only_so_many_of_the_past_are_remembered() {
+        let mut members = members();
+        for n in 0..5 {
+            members.part(NOW, member(&format!("n{n}"), 1));
+        }
+        let past = |n: u32| members.is_past(NOW, &member(&format!("n{n}"), 1));
+        assert_eq!([0, 1, 2, 3, 4].map(past), [false, false, true, true, true]);
+    }
+
+    #[test]
+    fn a_digest_tells_whether_two_nodes_know_the_same() {
+        let (mut a, mut b) = (members(), members());
+        let [n0, n1, n2] = ["n0", "n1", "n2"].map(|name| member(name, 5));
+        a.set(PeerId(0), n1.clone());
+        b.set(PeerId(4), n0.clone());
+        assert_eq!(a.digest(&n0), b.digest(&n1));
+        b.set(PeerId(5), n2.clone());
+        assert_ne!(a.digest(&n0), b.digest(&n1));
+        a.set(PeerId(1), member("n2", 6));
+        assert_ne!(a.digest(&n0), b.digest(&n1), "another incarnation");
+        a.set(PeerId(1), n2);
+        assert_eq!(a.digest(&n0), b.digest(&n1));
+    }
+}
