@@ -8,12 +8,12 @@ use super::{LINKS_MAX, Network, NodeSpec, PublicKey};
 use crate::mac_of;
 
 /// Reports everything that is wrong between nodes.
-pub(super) fn check(nodes: &[NodeSpec], findings: &mut Findings) {
-    if let [only] = nodes {
+pub(super) fn check(nodes: &[NodeSpec], may_join: bool, findings: &mut Findings) {
+    if let ([only], false) = (nodes, may_join) {
         findings.error(
             only.lines.node,
             "this is the only node",
-            "a cluster has at least two; add a `[[node]]` for each machine",
+            "a cluster has at least two; add a `[[node]]` for each machine, or `join` in `[mesh]` if nodes are to join",
         );
     }
     check_names(nodes, findings);

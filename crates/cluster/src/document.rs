@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::identity;
 use super::key::{self, Access, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
-use super::mesh::{self, MeshSpec};
+use super::mesh::{self, JoinSpec, MeshSpec};
 use super::problem::Findings;
 use super::run::{self, RunSpec, RunUsers};
 use super::vnic::{self, VnicSpec};
@@ -28,6 +28,7 @@ pub(super) struct Document {
     pub(super) run_users: RunUsers,
     pub(super) vnic: VnicSpec,
     pub(super) mesh: MeshSpec,
+    pub(super) join: Option<JoinSpec>,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
@@ -89,6 +90,7 @@ pub(super) fn read(
         run_users,
         vnic: vnic::read(root, findings),
         mesh: mesh::read(root, findings),
+        join: mesh::read_join(root, findings),
         nodes: read_nodes(root, findings),
     })
 }

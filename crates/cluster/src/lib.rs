@@ -33,7 +33,7 @@ pub use identity::{NODE_KEY_FILE, NodeKey, PublicKey};
 use key::Access;
 pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of};
-pub use mesh::MeshSpec;
+pub use mesh::{JoinSpec, MeshSpec};
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
 pub use run::{ALL_LINKS_DOWN, RunSpec, RunUsers};
@@ -91,7 +91,9 @@ pub struct Cluster {
     pub vnic: VnicSpec,
     /// How nodes reach each other through others.
     pub mesh: MeshSpec,
-    /// All nodes, at least two, in the order of the file.
+    /// How nodes join that are not in the file; without, the file has them all.
+    pub join: Option<JoinSpec>,
+    /// All nodes, in the order of the file: at least two, or one if others may join.
     pub nodes: Vec<NodeSpec>,
 }
 
@@ -226,7 +228,7 @@ impl Cluster {
         let Some(document) = document::read(path, text, access, &mut findings) else {
             return findings.conclude(None);
         };
-        checks::check(&document.nodes, &mut findings);
+        checks::check(&document.nodes, document.join.is_some(), &mut findings);
         let cluster = document.key.map(|key| Self {
             file: path.to_owned(),
             key,
@@ -241,6 +243,7 @@ impl Cluster {
             run_users: document.run_users,
             vnic: document.vnic,
             mesh: document.mesh,
+            join: document.join,
             nodes: document.nodes,
         });
         findings.conclude(cluster)

@@ -1,11 +1,15 @@
 //! `[mesh]`: how nodes reach each other through others.
 
+use core::time::Duration;
+use std::net::IpAddr;
+
 use toml::de::{DeTable, DeValue};
 
-use super::document::{entry, read_bool, unknown_keys};
+use super::document::{entry, printable, read_bool, unknown_keys};
+use super::is_for_others;
 use super::problem::Findings;
 
-const KEYS: &[&str] = &["relay", "relay_mbps"];
+const KEYS: &[&str] = &["join", "forget_after_s", "relay", "relay_mbps"];
 
 /// `[mesh]` of the cluster file; nothing of it needs to be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,4 +66,111 @@ fn read_mbps(table: &DeTable<'_>, findings: &mut Findings) -> Option<u32> {
         );
     }
     number
+}
+
+/// How nodes join that are not in the file: `join` and `forget_after_s` of `[mesh]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinSpec {
+    /// Addresses of nodes that are asked to admit this one; its own may be among them.
+    pub seeds: Vec<IpAddr>,
+    /// A node that has joined is forgotten when nothing was heard of it for so long.
+    pub forget_after: Duration,
+}
+
+/// A node that was not heard of for so long is forgotten, if the file does not say.
+const FORGET_AFTER_S: u32 = 600;
+/// A node that restarts is not to be forgotten meanwhile …
+const FORGET_AFTER_S_MIN: u32 = 10;
+/// … and one that is gone not to be kept for more than a year.
+const FORGET_AFTER_S_MAX: u32 = 31_536_000;
+/// Seeds that can be named: a few suffice, and each is asked.
+const SEEDS_MAX: usize = 64;
+
+/// Reads `join`, if it is there, and `forget_after_s`. What is wrong is reported and left out.
+pub(super) fn read_join(root: &DeTable<'_>, findings: &mut Findings) -> Option<JoinSpec> {
+    let (DeValue::Table(table), _) = entry(root, "mesh", findings)? else {
+        return None;
+    };
+    let forget_after_s = read_forget_after(table, findings);
+    let Some((value, line)) = entry(table, "join", findings) else {
+        if let Some((_, line)) = entry(table, "forget_after_s", findings) {
+            findings.error(
+                line,
+                "forget_after_s has no meaning without `join`",
+                "leave it out, or write `join = [\"ADDRESS\", …]` if nodes are to join that are not in the file",
+            );
+        }
+        return None;
+    };
+    let DeValue::Array(entries) = value else {
+        findings.error(line, "join is not a list of addresses", RIGHT_JOIN);
+        return None;
+    };
+    if entries.len() > SEEDS_MAX {
+        let what = format!(
+            "join has {} addresses; at most {SEEDS_MAX} are possible",
+            entries.len()
+        );
+        findings.error(line, what, "a few suffice: name nodes that are seldom down");
+    }
+    let mut seeds = Vec::new();
+    for value in entries {
+        let line = findings.line_of(&value.span());
+        let text = value.get_ref().as_str();
+        let address = text.and_then(|text| text.parse::<IpAddr>().ok());
+        let shown = || {
+            text.map_or_else(
+                || "an entry".to_owned(),
+                |text| format!("\"{}\"", printable(text)),
+            )
+        };
+        match address {
+            None => findings.error(
+                line,
+                format!("join: {} is not an IP address", shown()),
+                RIGHT_JOIN,
+            ),
+            Some(address)
+                if address.is_unspecified()
+                    || address.is_multicast()
+                    || !is_for_others(address) =>
+            {
+                let what = format!("join: {address} is no address of a link of another node");
+                findings.error(line, what, RIGHT_JOIN);
+            }
+            Some(address) if seeds.contains(&address) => {
+                findings.error(
+                    line,
+                    format!("join: {address} is already there"),
+                    "name each once",
+                );
+            }
+            Some(address) => seeds.push(address),
+        }
+    }
+    Some(JoinSpec {
+        seeds,
+        forget_after: Duration::from_secs(u64::from(forget_after_s)),
+    })
+}
+
+const RIGHT_JOIN: &str = "write addresses of links of nodes that are seldom down, as in join = [\"10.77.0.1\", \"10.77.1.1\"]; \
+                          an empty list is right on a node that others join";
+
+fn read_forget_after(table: &DeTable<'_>, findings: &mut Findings) -> u32 {
+    let Some((value, line)) = entry(table, "forget_after_s", findings) else {
+        return FORGET_AFTER_S;
+    };
+    let number = value
+        .as_integer()
+        .and_then(|n| u32::from_str_radix(n.as_str(), n.radix()).ok())
+        .filter(|s| (FORGET_AFTER_S_MIN..=FORGET_AFTER_S_MAX).contains(s));
+    if number.is_none() {
+        let right = format!(
+            "write seconds from {FORGET_AFTER_S_MIN} to {FORGET_AFTER_S_MAX} without quotes, or leave it out for \
+             {FORGET_AFTER_S}"
+        );
+        findings.error(line, "forget_after_s is not a number of seconds", right);
+    }
+    number.unwrap_or(FORGET_AFTER_S)
 }

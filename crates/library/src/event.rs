@@ -89,7 +89,12 @@ impl Event {
                 peer: name(*peer)?,
                 link: link.0,
             },
-            Happened::Op { .. } | Happened::Guest { .. } | Happened::Refused { .. } => return None,
+            Happened::Op { .. }
+            | Happened::Guest { .. }
+            | Happened::Member { .. }
+            | Happened::Parted { .. }
+            | Happened::NotAdmitted { .. }
+            | Happened::Refused { .. } => return None,
         })
     }
 }

@@ -34,8 +34,8 @@ pub mod wire;
 
 pub use bundle::{PathStatus, PeerState, PeerStats, RelayedStatus};
 pub use context::{
-    ConfigError, DownReason, Event, Guests, LinkConfig, NodeConfig, NodeStats, PeerConfig, RanOut,
-    Refusal, Rejection, Transmit,
+    ConfigError, DownReason, Event, Guests, LinkConfig, NodeConfig, NodeStats, PartedWhy,
+    PeerConfig, RanOut, Refusal, Rejection, Transmit,
 };
 pub use id::{LinkId, PeerId, StreamId};
 pub use link::PathStats;

@@ -17,7 +17,7 @@ use crate::daemon::Life;
 use crate::mpi::MpiArgs;
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
-use crate::status::{self, AskError, Colours, StatusReport};
+use crate::status::{self, AskError, Colours, MembersReport, StatusReport};
 use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top};
 
 mod panic;
@@ -83,6 +83,13 @@ pub enum Command {
     Place(PlaceArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
+    /// List all other nodes: which of their links are up, and how they are reached
+    Nodes(NodesArgs),
+    /// Leave the cluster, where nodes join and leave: the others forget this node, and its daemon ends
+    ///
+    /// For clusters with `join` in `[mesh]` of the cluster file. A node that only stops is waited for, and forgotten after
+    /// ten minutes. Root's, or of the user that the daemon runs as.
+    Leave,
     /// Have the daemon read its cluster file anew, without breaking a flow
     ///
     /// Nodes, links and keys come and go as the file says; SIGHUP does the same.
@@ -129,6 +136,14 @@ pub enum Command {
 /// Arguments of `tabane status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    /// One line of JSON instead of a table; docs/status.md describes it
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `tabane nodes`.
+#[derive(Debug, Args)]
+pub struct NodesArgs {
     /// One line of JSON instead of a table; docs/status.md describes it
     #[arg(long)]
     pub json: bool,
@@ -210,6 +225,8 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Key(args) => run_key(&args.config),
         Command::Up(args) => run_up(&args),
         Command::Status(args) => run_status(&args),
+        Command::Nodes(args) => run_nodes(&args),
+        Command::Leave => run_leave(),
         Command::Reload(args) => run_reload(&args),
         Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -367,13 +384,35 @@ fn run_status(args: &StatusArgs) -> u8 {
         let colours = Colours::wanted(io::stdout().is_terminal());
         Ok(status::render(&report, colours))
     });
-    match shown {
-        Ok(text) => print(&text),
-        Err(error) => {
-            failure(&error);
-            error.exit_code()
+    shown.map_or_else(refused, |text| print(&text))
+}
+
+fn run_nodes(args: &NodesArgs) -> u8 {
+    let shown = status::ask_here(status::ask_members).and_then(|value| {
+        if args.json {
+            return Ok(format!("{value}\n"));
         }
-    }
+        let report: MembersReport =
+            serde_json::from_value(value).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
+        Ok(report.render())
+    });
+    shown.map_or_else(refused, |text| print(&text))
+}
+
+fn run_leave() -> u8 {
+    let left = status::ask_here(status::ask_leave);
+    left.map_or_else(refused, |told| {
+        print(&format!(
+            "{} has left the cluster; its daemon ends\n",
+            told.node
+        ))
+    })
+}
+
+/// The daemon gave no answer, or refused.
+fn refused(error: AskError) -> u8 {
+    failure(&error);
+    error.exit_code()
 }
 
 fn run_reload(args: &ReloadArgs) -> u8 {

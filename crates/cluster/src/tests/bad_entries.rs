@@ -76,7 +76,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
-            "c:9: unknown key `x`; the keys of `[mesh]` are relay, relay_mbps",
+            "c:9: unknown key `x`; the keys of `[mesh]` are join, forget_after_s, relay, relay_mbps",
         ),
     ]);
 }
@@ -196,7 +196,7 @@ fn no_nodes() {
         ),
         (
             "{KEY}{N0}",
-            "c:2: this is the only node; a cluster has at least two; add a `[[node]]` for each machine",
+            "c:2: this is the only node; a cluster has at least two; add a `[[node]]` for each machine, or `join` in `[mesh]` if nodes are to join",
         ),
     ]);
 }
@@ -355,6 +355,42 @@ fn mesh() {
     ] {
         assert_table(&[(&mesh(text), &said)]);
     }
+    let join = "write addresses of links of nodes that are seldom down, as in join = [\"10.77.0.1\", \"10.77.1.1\"]; \
+                an empty list is right on a node that others join";
+    let forget = "write seconds from 10 to 31536000 without quotes, or leave it out for 600";
+    for (text, said) in [
+        ("join = []", String::new()),
+        ("join = [\"10.77.0.1\"]\nforget_after_s = 60", String::new()),
+        (
+            "join = true",
+            format!("c:9: join is not a list of addresses; {join}"),
+        ),
+        (
+            "join = [\"n0\", 7]",
+            format!("c:9: join: \"n0\" is not an IP address; {join}\nc:9: join: an entry is not an IP address; {join}"),
+        ),
+        (
+            "join = [\"127.0.0.1\"]",
+            format!("c:9: join: 127.0.0.1 is no address of a link of another node; {join}"),
+        ),
+        (
+            "join = [\"10.77.0.1\", \"10.77.0.1\"]",
+            "c:9: join: 10.77.0.1 is already there; name each once".to_owned(),
+        ),
+        (
+            "join = []\nforget_after_s = 9",
+            format!("c:10: forget_after_s is not a number of seconds; {forget}"),
+        ),
+        (
+            "forget_after_s = 60",
+            "c:9: forget_after_s has no meaning without `join`; leave it out, or write `join = [\"ADDRESS\", …]` if nodes \
+             are to join that are not in the file"
+                .to_owned(),
+        ),
+    ] {
+        assert_table(&[(&mesh(text), &said)]);
+    }
+    assert_table(&[("{KEY}{N0}[mesh]\njoin = []\n", "")]);
     let right = "write `[mesh]` on a line of its own; nodes without a link in common that works then reach each other \
                  through others";
     assert_table(&[(

@@ -41,7 +41,7 @@ fn ranges_that_do_not_fit_are_said_once() {
     for (lines, said) in [
         (
             "name = \"n[0-\"\nlinks = [\"10.77.0.1\"]",
-            format!("c:2: this is the only node; a cluster has at least two; add a `[[node]]` for each machine\nc:3: `name`: a bracket of \"n[0-\" is alone; {right_range}"),
+            format!("c:2: this is the only node; a cluster has at least two; add a `[[node]]` for each machine, or `join` in `[mesh]` if nodes are to join\nc:3: `name`: a bracket of \"n[0-\" is alone; {right_range}"),
         ),
         (
             "name = \"n[0-3]\"\nlinks = [\"10.77.0.[1-5]\", \"10.77.1.1\"]",
@@ -68,7 +68,7 @@ fn ranges_that_do_not_fit_are_said_once() {
         ),
         (
             "name = \"n[0-16384]\"\nlinks = [\"10.77.0.1\"]",
-            "c:2: this is the only node; a cluster has at least two; add a `[[node]]` for each machine\nc:3: `name`: \"0-16384\" stands for too many; at most 16384 nodes are possible".to_owned(),
+            "c:2: this is the only node; a cluster has at least two; add a `[[node]]` for each machine, or `join` in `[mesh]` if nodes are to join\nc:3: `name`: \"0-16384\" stands for too many; at most 16384 nodes are possible".to_owned(),
         ),
         (
             "name = \"n[0-1]\"\nlinks = [\"10.77.0.[1-2]\"]\npublic = \"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=\"",

@@ -52,7 +52,7 @@ pub enum Guests {
         /// Where the node of a name is, on each network; `None` if no guest may bear that name.
         locate: fn(&str) -> Option<[Option<SocketAddr>; LINKS_MAX]>,
     },
-    /// Nodes join, and tell each other.
+    /// Nodes tell each other who they are, and may join.
     Joining(Joining),
 }
 

@@ -25,6 +25,17 @@ pub enum DownReason {
     KeyRemoved,
 }
 
+/// Why a node that had joined is a peer no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PartedWhy {
+    /// It left.
+    Left,
+    /// Nothing was heard of it for too long, or it never said who it is.
+    Silent,
+    /// Another node has an address of it, as was told by [`Event::Refused`].
+    Taken,
+}
+
 /// Something the application, the operator or the log wants to know.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
@@ -90,8 +101,8 @@ pub enum Event {
         peer: PeerId,
         /// Its name.
         name: Name,
-        /// It left; else nothing was heard of it for too long, or another node has its name or address.
-        left: bool,
+        /// Why.
+        why: PartedWhy,
     },
     /// A node that was asked does not let this one join. Told again only when the verdict is another one.
     NotAdmitted {

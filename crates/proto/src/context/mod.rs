@@ -24,7 +24,7 @@ use crate::{LinkId, PeerId};
 pub(crate) use budget::{Account, Budget};
 pub use config::{ConfigError, Guests, LinkConfig, NodeConfig, PeerConfig};
 pub(crate) use crowd::Crowd;
-pub use event::{DownReason, Event, Refusal};
+pub use event::{DownReason, Event, PartedWhy, Refusal};
 pub(crate) use sessions::SessionNumbers;
 pub use stats::{NodeStats, Rejection};
 pub use transmit::{RanOut, Transmit};

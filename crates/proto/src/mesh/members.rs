@@ -11,9 +11,11 @@ use super::NodeId;
 use crate::wire::{Member, MemberRecord, MembersDigest, Name};
 use crate::{PeerId, Time};
 
-/// What a node is told at its start of how nodes join and are forgotten.
+/// What a node is told at its start of itself, and of how nodes join and are forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Joining {
+    /// Whether nodes may join; else only those that were added tell each other who they are.
+    pub admits: bool,
     /// How many nodes may have joined at once.
     pub count_max: usize,
     /// What this node's records count from: the milliseconds since 1970 at its start.
@@ -163,6 +165,7 @@ mod tests {
 
     fn members() -> Members {
         Members::new(Some(Joining {
+            admits: true,
             count_max: 3,
             incarnation: 1,
             inside: None,

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, Peer, met};
 use crate::bundle::{CLOSE_REMOVED, CLOSE_TAKEN};
-use crate::context::{Event, PeerConfig, Refusal, Rejection};
+use crate::context::{Event, PartedWhy, PeerConfig, Refusal, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Identity, Initiator, Responder};
 use crate::limits::LINKS_MAX;
 use crate::mesh::Joining;
@@ -57,8 +57,10 @@ impl Gate {
 }
 
 impl Node {
+    /// How nodes join, if they may.
     fn joining(&self) -> Option<&Joining> {
-        self.context.members.config.as_ref()
+        let joining = self.context.members.config.as_ref();
+        joining.filter(|joining| joining.admits && !self.context.members.leaves)
     }
 
     /// Where somebody may be who admits this node, on which link. They are asked until one of them is connected, and
@@ -88,15 +90,21 @@ impl Node {
 
     /// This node leaves the cluster: all are told, and forget it. To be [closed](Node::close) a moment later, when they
     /// have heard it.
-    pub fn leave(&mut self, now: Time) {
+    pub fn leave(&mut self) {
         self.gate.seeds.clear();
         self.context.members.leaves = true;
-        self.renew_member(now);
+        self.renew_member();
     }
 
     /// Who a peer says that it is, where nodes may join.
     pub fn member(&self, peer: PeerId) -> Option<&Member> {
         self.context.members.get(peer)
+    }
+
+    /// The links of a peer that are up, as it says itself, a bit each, if it has said so.
+    pub fn links_of(&self, peer: PeerId) -> Option<u8> {
+        let reach = self.context.mesh.reach(peer)?;
+        (reach.version > 0).then_some(reach.links)
     }
 
     /// Who this node says that it is, where nodes may join.
@@ -110,14 +118,14 @@ impl Node {
     }
 
     /// What is said of this node is new.
-    pub(super) fn renew_member(&mut self, now: Time) {
+    pub(super) fn renew_member(&mut self) {
         if let Some(joining) = &mut self.context.members.config {
             joining.incarnation += 1;
-            self.tell_all_neighbours(now, News::OwnMember, None);
+            self.tell_all_neighbours(News::OwnMember, None);
         }
     }
 
-    fn tell_all_neighbours(&mut self, _now: Time, news: News, but: Option<PeerId>) {
+    fn tell_all_neighbours(&mut self, news: News, but: Option<PeerId>) {
         let neighbours: Vec<PeerId> = self.context.mesh.neighbours().collect();
         for neighbour in neighbours.into_iter().filter(|n| Some(*n) != but) {
             self.owe(neighbour, news);
@@ -286,7 +294,7 @@ impl Node {
         name: &Name,
     ) -> Result<(), (Verdict, Refusal)> {
         let text = || name.as_str().into();
-        let Some(joining) = self.joining().filter(|_| !self.context.members.leaves) else {
+        let Some(joining) = self.joining() else {
             return Err((Verdict::FileOnly, Refusal::UnknownNode(text())));
         };
         if *name == self.context.name {
@@ -399,6 +407,9 @@ impl Node {
     /// A neighbour has come: it is told who this node is, and who the others are if it has just joined.
     pub(super) fn greet(&mut self, now: Time, neighbour: PeerId) {
         self.owe(neighbour, News::OwnMember);
+        if self.joining().is_none() {
+            return;
+        }
         self.gate.look_at.get_or_insert(now + LOOK_EVERY);
         let is_new = self.is_guest(neighbour) && self.context.members.get(neighbour).is_none();
         if is_new {
@@ -432,7 +443,8 @@ impl Node {
                 .iter()
                 .any(|(told, at)| *told == from && now.since(*at) < LOOK_EVERY)
         };
-        if self.context.members_digest() != Some(theirs) && !told(&self.gate) {
+        let is_other = self.context.members_digest() != Some(theirs);
+        if self.joining().is_some() && is_other && !told(&self.gate) {
             self.tell_all(now, from);
             self.owe(from, News::OwnMember);
             self.owe(from, News::Digest);
@@ -473,6 +485,9 @@ impl Node {
             self.on_leaving(now, from, known, member);
             return;
         }
+        if known.is_none() && self.joining().is_none() {
+            return;
+        }
         if known != Some(from) && self.context.members.is_past(now, &member) {
             return;
         }
@@ -509,7 +524,7 @@ impl Node {
                 self.tell_refusal(now, LinkId(0), *address, why);
             }
             if known == Some(from) {
-                self.part(now, from, CLOSE_TAKEN, false);
+                self.part(now, from, PartedWhy::Taken);
             }
             return None;
         }
@@ -578,7 +593,7 @@ impl Node {
         joining.incarnation = joining.incarnation.max(member.incarnation);
         if self.context.own_member().as_ref() != Some(member) {
             self.gate.renewed_at = Some(now);
-            self.renew_member(now);
+            self.renew_member();
         }
     }
 
@@ -586,27 +601,30 @@ impl Node {
         match known {
             // The configuration names it: it will be back.
             Some(peer) if !self.is_guest(peer) => return,
-            Some(peer) => self.part(now, peer, CLOSE_REMOVED, true),
+            Some(peer) => self.part(now, peer, PartedWhy::Left),
             None if self.context.members.is_past(now, &member) => return,
             None => {}
         }
         if let Some(number) = self.context.members.part(now, member) {
-            self.tell_all_neighbours(now, News::Left(number), Some(from));
+            self.tell_all_neighbours(News::Left(number), Some(from));
         }
     }
 
     /// A guest is one no more.
-    fn part(&mut self, now: Time, peer: PeerId, code: u32, left: bool) {
+    fn part(&mut self, now: Time, peer: PeerId, why: PartedWhy) {
         let Some(name) = self.peer_name(peer).and_then(|name| Name::new(name).ok()) else {
             return;
         };
-        if let Some(member) = self.context.members.remove(peer)
-            && !left
-        {
+        let member = self.context.members.remove(peer);
+        if let Some(member) = member.filter(|_| why == PartedWhy::Silent) {
             self.context.members.part(now, member);
         }
+        self.context.event(Event::Parted { peer, name, why });
+        let code = match why {
+            PartedWhy::Left | PartedWhy::Silent => CLOSE_REMOVED,
+            PartedWhy::Taken => CLOSE_TAKEN,
+        };
         self.end_peer(now, peer, code);
-        self.context.event(Event::Parted { peer, name, left });
     }
 
     /// Forgets guests of which nothing was heard for long.
@@ -627,7 +645,7 @@ impl Node {
             if is_there {
                 self.guests.insert(peer, now);
             } else if now.since(seen_at) >= patience {
-                self.part(now, peer, CLOSE_REMOVED, false);
+                self.part(now, peer, PartedWhy::Silent);
             }
         }
     }

@@ -192,7 +192,7 @@ impl Node {
                 bundle.renew_path(now, id, context);
             });
             self.call_absent_on(now, 1 << id.0);
-            self.renew_member(now);
+            self.renew_member();
         }
         Ok(())
     }
@@ -274,6 +274,7 @@ impl Node {
         }
         self.context.identity = Identity::new(self.context.name, private, public)?;
         (config.private, config.public) = (private, public);
+        self.renew_member();
         for peer in self.peers.iter_mut().flatten() {
             match peer {
                 Peer::Absent(absent) => absent.call_anew(now, &mut self.context),

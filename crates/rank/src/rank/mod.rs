@@ -290,7 +290,12 @@ impl Rank {
                 }
             }
             Event::Refused { from, why, .. } => self.lost.refused(from, &why),
-            Event::PeerUp { .. } | Event::LinkUp { .. } => {}
+            Event::PeerUp { .. }
+            | Event::LinkUp { .. }
+            // Of nodes that join clusters: ranks are guests by their names.
+            | Event::Member { .. }
+            | Event::Parted { .. }
+            | Event::NotAdmitted { .. } => {}
         }
     }
 

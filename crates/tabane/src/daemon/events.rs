@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use tabane_cluster::PublicKey;
-use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS};
+use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS, CLOSE_TAKEN};
 use tabane_proto::wire::Witness;
 use tabane_proto::{DownReason, Event, Refusal};
 
@@ -43,6 +43,9 @@ pub fn describe(
                 DownReason::Closed {
                     code: CLOSE_KEY_REMOVED,
                 } => "it no longer accepts the key this node connected with",
+                DownReason::Closed { code: CLOSE_TAKEN } => {
+                    "another node has this node's name or an address of it"
+                }
                 DownReason::Closed { .. } => "it no longer has this node in its cluster file",
                 DownReason::KeyRemoved => {
                     "its key is no longer accepted, and it does not show the new one"
@@ -69,8 +72,12 @@ pub fn describe(
                 refusal(why)
             )
         }
-        // A daemon admits no guests.
-        Event::Op { .. } | Event::Guest { .. } => return None,
+        // Who comes and goes is told elsewhere.
+        Event::Op { .. }
+        | Event::Guest { .. }
+        | Event::Member { .. }
+        | Event::Parted { .. }
+        | Event::NotAdmitted { .. } => return None,
     })
 }
 
@@ -104,6 +111,9 @@ pub fn refusal(why: &Refusal) -> String {
             "it calls itself {name:?}, and so does another machine at {}: each node needs a name \
              and links of its own in the cluster file",
             other.ip()
+        ),
+        Refusal::DuplicateAddress { name, holder } => format!(
+            "it calls itself {name:?}, and has an address of {holder}: each node needs links and a vnic of its own"
         ),
         Refusal::WrongLink { says } => format!(
             "its packets say link {}, and are dropped: the order of `links` must be the same in \

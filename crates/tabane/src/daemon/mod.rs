@@ -6,6 +6,7 @@ mod limits;
 mod lines;
 pub mod log;
 mod manager;
+mod members;
 mod nic;
 mod ports;
 mod rates;

@@ -85,7 +85,12 @@ impl Watch {
                 self.peers.entry(peer).or_default().failures += 1;
                 peer
             }
-            Event::Op { .. } | Event::Guest { .. } | Event::Refused { .. } => return None,
+            Event::Op { .. }
+            | Event::Guest { .. }
+            | Event::Member { .. }
+            | Event::Parted { .. }
+            | Event::NotAdmitted { .. }
+            | Event::Refused { .. } => return None,
         };
         let text = self.look(peer, &node.peer_stats(peer)?, now)?;
         Some((peer, text))

@@ -145,6 +145,7 @@ fn reason(why: &Refusal) -> RefusedReason {
         Refusal::WrongIdentity { .. } => RefusedReason::WrongIdentity,
         Refusal::OwnName => RefusedReason::OwnName,
         Refusal::DuplicateName { .. } => RefusedReason::DuplicateName,
+        Refusal::DuplicateAddress { .. } => RefusedReason::DuplicateAddress,
         Refusal::WrongLink { .. } => RefusedReason::WrongLink,
     }
 }

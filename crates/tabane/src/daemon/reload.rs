@@ -64,6 +64,7 @@ impl Daemon {
             Cluster::load(&self.cluster.file).map_err(|error| error.problems)?;
         let old = &self.cluster;
         let name = &old.nodes[self.me].name;
+        self.add_joined_to(&mut new);
         let Some(me) = new.nodes.iter().position(|node| node.name == *name) else {
             let what = format!("this node, \"{name}\", is no longer in it");
             let right = "stop its daemon instead; one that is to have another name is restarted";
@@ -130,6 +131,7 @@ impl Daemon {
         if let Err(error) = turn.node.set_identity(turn.now, private, public) {
             log::line(error);
         }
+        self.adopt_named(turn, &new);
         let index_of = |name: &str| new.nodes.iter().position(|node| node.name == name);
         let mut peers = Vec::new();
         for (peer, before) in core::mem::take(&mut self.peers) {
@@ -185,6 +187,10 @@ impl Daemon {
         }
         turn.node
             .set_relay(turn.now, super::run::relay_config(new.mesh));
+        if new.join != self.cluster.join {
+            turn.node
+                .set_seeds(turn.now, &super::members::seeds(&new, me));
+        }
         (self.cluster, self.me, self.peers) = (new, me, peers);
         self.set_helm(turn);
     }
@@ -253,6 +259,10 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
         let (old, new) = (old.port, new.port);
         differs(None, format!("port is {new}, but the node runs with {old}"));
     }
+    let admits = |cluster: &Cluster| cluster.join.as_ref().map(|join| join.forget_after);
+    if admits(old) != admits(new) {
+        differs(None, joining_words(new));
+    }
     let (before, after) = (&old.nodes[was], &new.nodes[me]);
     if before.vnic != after.vnic {
         let lines = &after.lines;
@@ -269,6 +279,18 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
         differs(Some(line), what);
     }
     problems
+}
+
+fn joining_words(new: &Cluster) -> String {
+    match &new.join {
+        None => {
+            "`[mesh]` has no `join` any more, but nodes may join while the node runs".to_owned()
+        }
+        Some(join) => format!(
+            "nodes may join, and are forgotten after {} s, which is not as the node runs",
+            join.forget_after.as_secs()
+        ),
+    }
 }
 
 fn vnic(node: &NodeSpec) -> String {
@@ -351,6 +373,8 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
     }
     words.extend(run_words(old, new));
     words.extend(mesh_words(old, new));
+    let seeds = (old.join != new.join).then(|| "others are asked for admission".to_owned());
+    words.extend(seeds);
     let mtu_bytes = new.vnic.mtu_bytes;
     let mtu = || format!("the MTU of the virtual NIC is {mtu_bytes}");
     words.extend((old.vnic.mtu_bytes != mtu_bytes).then(mtu));

@@ -1,6 +1,7 @@
 //! The daemon: an engine with the virtual NIC, the control socket and signals around it.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
@@ -121,6 +122,8 @@ pub(super) struct Daemon {
     pub me: usize,
     /// The cluster's other nodes and their numbers in the loop.
     pub peers: Vec<(PeerId, usize)>,
+    /// Those of them that the file does not name.
+    pub joined: BTreeSet<String>,
     pub nic: Option<Nic>,
     /// Taken out while it works.
     pub agent: Option<Agent>,
@@ -144,6 +147,8 @@ pub(super) struct Daemon {
     /// The agent has more to do at once.
     is_eager: bool,
     stop: bool,
+    /// When it stops, since this node leaves.
+    pub stop_at: Option<Time>,
     /// When a virtual NIC is to be made in place of one that is gone, and whether that has failed.
     make_nic_at: Option<Time>,
     no_nic: Setback,
@@ -170,6 +175,10 @@ impl Daemon {
         words.iter().for_each(log::line);
         warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
+        let now = engine.now();
+        engine
+            .node
+            .set_seeds(now, &super::members::seeds(cluster, me));
         let nic = spec
             .vnic
             .filter(|_| life.is_for_all())
@@ -200,6 +209,7 @@ impl Daemon {
             cluster: cluster.clone(),
             me,
             peers,
+            joined: BTreeSet::new(),
             nic,
             agent: Some(agent),
             started,
@@ -219,6 +229,7 @@ impl Daemon {
             look_at: started,
             is_eager: false,
             stop: false,
+            stop_at: None,
             make_nic_at: None,
             no_nic: Setback::default(),
             no_events: Lines::new(started, OF_DEAFNESS),
@@ -240,6 +251,7 @@ impl Daemon {
                 Err(error) => tell_deafness(engine.now(), &mut self.no_events, "events", &error),
             }
             self.stop |= self.is_unused(engine.now(), &engine.node);
+            self.stop |= self.stop_at.is_some_and(|at| at <= engine.now());
         }
         self.manager.tell(State::Stopping);
         let now = engine.now();
@@ -291,7 +303,7 @@ impl Daemon {
     }
 
     /// Has the log say something about a peer, unless it has said enough of that one.
-    fn tell_of(&mut self, now: Time, peer: PeerId, text: String) {
+    pub(super) fn tell_of(&mut self, now: Time, peer: PeerId, text: String) {
         if let Some(text) = self.peer_lines.take(now, peer, text) {
             log::line(text);
         }
@@ -302,9 +314,13 @@ impl Daemon {
         match request {
             Request::Status => Response::Status(Box::new(super::report::report(self, turn))),
             Request::Nodes => Response::Nodes(NodesReport::of(&self.cluster, self.me)),
-            Request::Reload { .. } if caller == Caller::Anyone => Response::Error(
-                "only root, or the user that the daemon runs as, may tell it to reload".to_owned(),
+            Request::Members => Response::Members(self.members(turn)),
+            Request::Reload { .. } | Request::Leave if caller == Caller::Anyone => Response::Error(
+                "only root, or the user that the daemon runs as, may tell it so".to_owned(),
             ),
+            Request::Leave => self
+                .leave(turn)
+                .map_or_else(Response::Error, Response::Members),
             Request::Reload { check } => Response::Reload(self.reload(turn, check)),
         }
     }
@@ -461,7 +477,7 @@ pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String
         spin: SPIN,
         features: 0,
         relay: Some(relay_config(cluster.mesh)),
-        guests: None,
+        guests: Some(super::members::guests(cluster, me)),
     })
     .map_err(|e| e.to_string())
 }
@@ -569,6 +585,7 @@ fn has_for_programs(node: &NodeSpec, address: IpAddr) -> bool {
 
 impl Host for Daemon {
     fn event(&mut self, now: Time, node: &mut Node, event: Event) {
+        self.on_members_event(now, node, &event);
         // One that was removed from the cluster file is told as that.
         let is_gone = |peer| !self.peers.iter().any(|(id, _)| *id == peer);
         if event.peer().is_some_and(is_gone) {

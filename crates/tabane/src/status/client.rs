@@ -10,6 +10,7 @@ use tabane_cluster::plain;
 use tabane_io::sockets::{Audience, Sockets};
 
 use super::control::{ReloadReport, Request, Response};
+use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
 use super::server::SOCKET_NAME;
@@ -122,6 +123,23 @@ pub fn ask_reload(sockets: &Sockets, check: bool) -> Result<ReloadReport, AskErr
 pub fn ask_nodes(sockets: &Sockets) -> Result<NodesReport, AskError> {
     let nodes = ask_for(sockets, &Request::Nodes, "nodes")?;
     serde_json::from_value(nodes).map_err(|e| AskError::NotUnderstood(e.to_string()))
+}
+
+/// All other nodes, as the daemon that has these sockets reaches them: the JSON of a [`MembersReport`], as it came.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_members(sockets: &Sockets) -> Result<Value, AskError> {
+    ask_for(sockets, &Request::Members, "members")
+}
+
+/// Has the daemon that has these sockets leave its cluster. Returns who is told.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_leave(sockets: &Sockets) -> Result<MembersReport, AskError> {
+    let told = ask_for(sockets, &Request::Leave, "members")?;
+    serde_json::from_value(told).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
 /// Sends `request`; returns what the answer has under `what`.

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use serde::{Deserialize, Serialize};
 use tabane_io::handover::read_with_descriptors;
 
+use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
 
@@ -22,6 +23,10 @@ pub enum Request {
     Status,
     /// Which nodes are there, and where?
     Nodes,
+    /// Which other nodes are there, and how are they reached?
+    Members,
+    /// Leave the cluster, and end.
+    Leave,
     /// Read the cluster file anew, and do as it says.
     Reload {
         /// Only say what would be done.
@@ -38,6 +43,8 @@ pub enum Response {
     Status(Box<StatusReport>),
     /// To [`Request::Nodes`].
     Nodes(NodesReport),
+    /// To [`Request::Members`], and to [`Request::Leave`]: who is told.
+    Members(MembersReport),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.

@@ -2,6 +2,7 @@
 
 mod client;
 pub mod control;
+mod members;
 mod mptcp;
 mod nodes;
 mod refused;
@@ -16,10 +17,11 @@ mod unread;
 pub(crate) use tests::example as example_report;
 
 pub use client::{
-    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_nodes, ask_reload, ask_report,
-    ask_status, read_answer,
+    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_leave, ask_members, ask_nodes,
+    ask_reload, ask_report, ask_status, read_answer,
 };
 pub use control::{ReloadReport, Request, Response};
+pub use members::{MemberStatus, MembersReport, Reached};
 pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};
 pub use nodes::{NodeAddresses, NodesReport};
 pub use refused::{RefusedReason, RefusedStatus};

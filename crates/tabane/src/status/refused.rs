@@ -49,6 +49,8 @@ pub enum RefusedReason {
     OwnName,
     /// Two machines run under one name.
     DuplicateName,
+    /// It has an address of another node.
+    DuplicateAddress,
     /// Its packets come over another link than the one they say.
     WrongLink,
     /// It has the key, but its handshake makes no sense.

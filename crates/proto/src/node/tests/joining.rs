@@ -21,6 +21,7 @@ struct Town {
 
 fn joining(node: usize, incarnation: u64) -> Joining {
     Joining {
+        admits: true,
         count_max: 100,
         incarnation,
         inside: Some(([10, 99, 0, node as u8 + 1].into(), 24)),
@@ -140,9 +141,9 @@ impl Town {
         }
     }
 
-    fn parted(&self, index: usize) -> Vec<(String, bool)> {
+    fn parted(&self, index: usize) -> Vec<(String, PartedWhy)> {
         let parted = self.events[index].iter().filter_map(|event| match event {
-            Event::Parted { name, left, .. } => Some((name.to_string(), *left)),
+            Event::Parted { name, why, .. } => Some((name.to_string(), *why)),
             _ => None,
         });
         parted.collect()
@@ -182,13 +183,13 @@ fn who_leaves_is_forgotten_at_once() {
     let mut town = Town::new(4);
     town.run(Duration::from_secs(2));
     let now = town.now;
-    town.node(2).leave(now);
+    town.node(2).leave();
     town.run(Duration::from_millis(100));
     town.node(2).close(now);
     town.run(Duration::from_millis(1));
     town.nodes[2] = None;
     for node in [0, 1, 3] {
-        assert_eq!(town.parted(node), [("n2".into(), true)]);
+        assert_eq!(town.parted(node), [("n2".into(), PartedWhy::Left)]);
         assert_eq!(town.node(node).peer_named("n2"), None);
     }
     town.run(Duration::from_secs(5));
@@ -211,7 +212,7 @@ fn who_is_silent_for_long_is_forgotten() {
     assert!(town.node(1).peer_named("n3").is_some());
     town.run(Duration::from_secs(20));
     for node in 0..3 {
-        assert_eq!(town.parted(node), [("n3".into(), false)]);
+        assert_eq!(town.parted(node), [("n3".into(), PartedWhy::Silent)]);
         assert_eq!(town.node(node).peer_named("n3"), None);
     }
     town.start(3, joins(3, 2));
@@ -326,11 +327,15 @@ fn a_name_or_an_address_that_is_taken_is_refused_and_both_say_so() {
 #[test]
 fn who_has_its_nodes_from_the_file_alone_says_so() {
     let mut town = Town::new(0);
-    let file_only = NodeConfig {
-        guests: None,
+    let file_only = Joining {
+        admits: false,
+        ..joining(0, 1)
+    };
+    let host = NodeConfig {
+        guests: Some(Guests::Joining(file_only)),
         ..joins(0, 1)
     };
-    town.start(0, file_only);
+    town.start(0, host);
     town.start(1, joins(1, 1));
     town.run(Duration::from_secs(3));
     assert_eq!(not_admitted(&town, 1), [("n0".into(), Verdict::FileOnly)]);
@@ -398,7 +403,7 @@ fn who_calls_and_never_says_who_it_is_is_forgotten() {
     assert!(town.node(0).peer_named("n7").is_some());
     town.run(Duration::from_secs(12));
     assert_eq!(town.node(0).peer_named("n7"), None);
-    assert_eq!(town.parted(0), [("n7".into(), false)]);
+    assert_eq!(town.parted(0), [("n7".into(), PartedWhy::Silent)]);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn cause(reason: RefusedReason) -> Option<Cause> {
         R::WrongIdentity => Cause::WrongIdentity,
         R::WrongVersion => Cause::WrongVersion,
         R::WrongWire => Cause::WrongWire,
-        R::OwnName | R::DuplicateName => Cause::NameConflict,
+        R::OwnName | R::DuplicateName | R::DuplicateAddress => Cause::NameConflict,
         R::WrongDestination | R::WrongPeer | R::UnknownNode => Cause::FilesDiffer,
         R::WrongLink => Cause::SwappedLinks,
         R::Malformed | R::Other => return None,
