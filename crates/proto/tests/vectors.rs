@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use tabane_proto::crypto::{
     ClusterKey, HandshakeError, Identity, Initiator, PublicKey, Responder, SessionKeys, public_key,
 };
+use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::{
     ACK_WORDS_MAX, Ack, CookieParts, HEADER_BYTES, HandshakeHeader, Header, Hello, InitParts, Kind,
-    LinkVerdict, Name, NodeId, Reach, Reader, Record, Records, RefusedWhy, RelayRecord,
-    ResponseParts, Steps, StreamSegment, UnitClass, UnitSegment, VERSION, WireMode, Witness,
-    Writer, advance, relayed_data, write_relayed,
+    LinkVerdict, Member, MemberRecord, MembersDigest, Name, NodeId, Reach, Reader, Record, Records,
+    RefusedWhy, RelayRecord, ResponseParts, Steps, StreamSegment, UnitClass, UnitSegment, VERSION,
+    WireMode, Witness, Writer, advance, relayed_data, write_relayed,
 };
 use tabane_proto::{
     Event, LinkConfig, LinkId, Node, NodeConfig, Random, Refusal, RelayConfig, Time,
@@ -324,6 +325,59 @@ fn every_record_of_relays_is_read_and_written_as_its_vector_says() {
     }
 }
 
+/// The same of the records about members.
+fn member_records() -> Vec<(&'static str, MemberRecord)> {
+    let mut addresses = [None; LINKS_MAX];
+    addresses[0] = Some("10.77.0.1:7577".parse().unwrap());
+    addresses[3] = Some("[fd00::1]:7578".parse().unwrap());
+    let member = Member {
+        name: Name::new("n-1.rack").unwrap(),
+        incarnation: 1_700_000_000_000,
+        leaves: false,
+        addresses,
+        inside: Some(("10.99.0.1".parse().unwrap(), 24)),
+        public: Some([7; 32]),
+    };
+    let leaves = Member {
+        name: Name::new("n9").unwrap(),
+        incarnation: 258,
+        leaves: true,
+        addresses: [None; LINKS_MAX],
+        inside: None,
+        public: None,
+    };
+    let digest = MembersDigest {
+        count: 3,
+        sum: 0x0102_0304_0506_0708,
+    };
+    vec![
+        ("member", MemberRecord::Member(Box::new(member))),
+        ("member-leaves", MemberRecord::Member(Box::new(leaves))),
+        ("members-digest", MemberRecord::Digest(digest)),
+    ]
+}
+
+#[test]
+fn every_record_about_members_is_read_and_written_as_its_vector_says() {
+    for (name, record) in member_records() {
+        let vectors = Vectors::load(&format!("records/{name}.hex"));
+        let bytes = vectors.get("record");
+        let read: Vec<_> = Records::new(bytes).collect();
+        let [Ok(Record::Extension { code, data })] = read[..] else {
+            panic!("{name}: {read:?} is not one extension");
+        };
+        assert!(MemberRecord::is_one(code), "{name}");
+        let read = MemberRecord::read(code, data);
+        assert_eq!(read.as_ref(), Ok(&record), "{name}: read");
+
+        let mut written = vec![0xee; bytes.len()];
+        let mut w = Writer::new(&mut written);
+        record.write(&mut w);
+        assert_eq!(w.room(), 0, "{name}: length");
+        assert_eq!(written, bytes, "{name}: written");
+    }
+}
+
 #[test]
 fn every_record_is_read_and_written_as_its_vector_says() {
     for (name, record) in records() {
@@ -351,9 +405,10 @@ fn every_vector_is_checked_and_every_type_has_one() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let (records, of_relays) = (records(), relay_records());
+    let (records, of_relays, of_members) = (records(), relay_records(), member_records());
     let names = records.iter().map(|(name, _)| *name);
     let names = names.chain(of_relays.iter().map(|(name, _)| *name));
+    let names = names.chain(of_members.iter().map(|(name, _)| *name));
     let mut known: Vec<String> = names.map(|name| format!("{name}.hex")).collect();
     known.sort();
     assert_eq!(files, known);
@@ -365,8 +420,8 @@ fn every_vector_is_checked_and_every_type_has_one() {
     types.sort_unstable();
     types.dedup();
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
-    // Of extensions, the first that is content, the last that is not, and those of relays.
-    let extensions = [0x40, 0x50, 0x51, 0x60, 0x7f];
+    // Of extensions, the first that is content, the last that is not, and those of relays and members.
+    let extensions = [0x40, 0x50, 0x51, 0x52, 0x53, 0x60, 0x7f];
     let all: Vec<u8> = (0..=0x0e).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }

@@ -2,8 +2,8 @@
 //! accepts is within the documented ranges and is written back as it was, and
 //! nothing comes after an error.
 use tabane_proto::wire::{
-    EXTENSION_HEADER_BYTES, MemoryRecord, OFFSET_MAX, OPERATION_BYTES_MAX, OPERATIONS_MAX, Record,
-    Records, Writer,
+    EXTENSION_HEADER_BYTES, MemberRecord, MemoryRecord, OFFSET_MAX, OPERATION_BYTES_MAX,
+    OPERATIONS_MAX, Record, Records, Writer,
 };
 
 fn check(record: &Record<'_>) {
@@ -40,6 +40,18 @@ fn check(record: &Record<'_>) {
                 memory.write(&mut w);
                 assert_eq!(w.room(), 0);
                 assert_eq!(again[EXTENSION_HEADER_BYTES..], **data);
+            }
+        }
+        Record::Extension { code, data } if MemberRecord::is_one(*code) => {
+            if let Ok(members) = MemberRecord::read(*code, data) {
+                let mut again = vec![0; members.encoded_len()];
+                let mut w = Writer::new(&mut again);
+                members.write(&mut w);
+                assert_eq!(w.room(), 0);
+                assert_eq!(
+                    MemberRecord::read(*code, &again[EXTENSION_HEADER_BYTES..]),
+                    Ok(members)
+                );
             }
         }
         _ => {}

@@ -15,8 +15,8 @@ use crate::link::{Path, PathConfig, PathState};
 use crate::mesh::{RelayQueue, Way};
 use crate::segment::{Content, News};
 use crate::wire::{
-    FEATURE_MEMBERS, FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, Member, MembersDigest, NodeId,
-    Reach, RelayRecord, Writer, relayed_header_bytes, write_relayed,
+    FEATURE_MEMBERS, FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, MemberRecord, NodeId, Reach,
+    RelayRecord, Writer, relayed_header_bytes, write_relayed,
 };
 use crate::{LinkId, PeerId, Time};
 
@@ -112,21 +112,18 @@ fn write_news(news: News, context: &Context, w: &mut Writer<'_>) -> Written {
         News::Left(number) => context.members.former(number).cloned(),
         _ => None,
     };
-    let digest = match news {
-        News::Digest => context.members_digest(),
-        _ => None,
+    let member = match news {
+        News::Digest => context.members_digest().map(MemberRecord::Digest),
+        _ => member.map(|member| MemberRecord::Member(Box::new(member))),
     };
     let needed = reach.as_ref().map(Reach::encoded_len);
-    let needed = needed.or(member.as_ref().map(Member::encoded_len));
-    let needed = needed.or(digest.map(|_| MembersDigest::ENCODED_LEN));
-    match needed {
+    match needed.or(member.as_ref().map(MemberRecord::encoded_len)) {
         None => return Written::Nothing,
         Some(needed) if needed > w.room() => return Written::NoRoom,
         Some(_) => {}
     }
     reach.iter().for_each(|reach| reach.write(w));
     member.iter().for_each(|member| member.write(w));
-    digest.iter().for_each(|digest| digest.write(w));
     Written::Whole
 }
 

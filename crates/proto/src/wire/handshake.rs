@@ -43,6 +43,9 @@ pub const VERSION_ANSWER_BYTES: usize = HANDSHAKE_HEADER_BYTES + MAC_BYTES;
 /// Length of a [`Kind::Cookie`] datagram: header, cookie, MAC.
 pub const COOKIE_DATAGRAM_BYTES: usize = HANDSHAKE_HEADER_BYTES + COOKIE_BYTES + MAC_BYTES;
 
+/// The first item that an extension may have: one byte, a [`Verdict`].
+const ITEM_VERDICT: u8 = 1;
+
 /// Length byte and the name, filled up with zeros.
 const NAME_FIELD_BYTES: usize = 1 + NAME_BYTES_MAX;
 
@@ -270,7 +273,7 @@ pub enum WireMode {
 ///  ┌──────────────┬─────────┬───────────┬─────────┬─────────┬─────────┬───────────────┐
 ///  │ features u64 │ len u8  │ from 63 B │ len u8  │ to 63 B │ len u16 │ extension 62 B│
 ///  └──────────────┴─────────┴───────────┴─────────┴─────────┴─────────┴───────────────┘
-///  names and extension filled up with zeros; the extension is empty, or one byte: a [`Verdict`]
+///  names and extension filled up with zeros; the extension is empty, or one item: a [`Verdict`]
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
@@ -318,14 +321,15 @@ impl Hello {
         w.u64(self.features);
         write_name(&self.from, w);
         write_name(&self.to, w);
-        let verdict = self.verdict.map(|verdict| verdict as u8);
-        w.u16(u16::from(verdict.is_some()));
-        w.u8(verdict.unwrap_or(0));
-        w.zeros(EXTENSION_BYTES_MAX - 1);
+        let item = self.verdict.map(|verdict| [ITEM_VERDICT, 1, verdict as u8]);
+        let item = item.as_ref().map_or(&[][..], |item| &item[..]);
+        w.u16(item.len() as u16);
+        w.put(item);
+        w.zeros(EXTENSION_BYTES_MAX - item.len());
     }
 
-    /// Reads the [`HELLO_BYTES`] bytes. What the extension says behind its first byte is not
-    /// known to this version, and passed over.
+    /// Reads the [`HELLO_BYTES`] bytes. What of the extension is not known to this version is
+    /// passed over.
     ///
     /// # Errors
     /// Too short, or a field out of its range.
@@ -364,9 +368,10 @@ impl Hello {
             return Err(WireError::BadValue);
         }
         let extension = r.array_ref::<EXTENSION_BYTES_MAX>()?;
-        if len > 0 {
-            hello.verdict = Verdict::from_byte(extension[0]);
-        }
+        hello.verdict = match extension[..len] {
+            [ITEM_VERDICT, 1, verdict, ..] => Verdict::from_byte(verdict),
+            _ => None,
+        };
         Ok(hello)
     }
 }

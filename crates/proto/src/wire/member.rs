@@ -53,11 +53,7 @@ pub struct MembersDigest {
 }
 
 impl MembersDigest {
-    /// How many bytes [`write`](MembersDigest::write) appends.
-    pub const ENCODED_LEN: usize = EXTENSION_HEADER_BYTES + DIGEST_BYTES;
-
-    /// Appends the record, for which there is room.
-    pub fn write(&self, w: &mut Writer<'_>) {
+    fn write(&self, w: &mut Writer<'_>) {
         w.u8(code::DIGEST);
         w.u16(DIGEST_BYTES as u16);
         w.u32(self.count);
@@ -75,6 +71,22 @@ pub enum MemberRecord {
 }
 
 impl MemberRecord {
+    /// How many bytes [`write`](MemberRecord::write) appends.
+    pub fn encoded_len(&self) -> usize {
+        match self {
+            MemberRecord::Member(member) => member.encoded_len(),
+            MemberRecord::Digest(_) => EXTENSION_HEADER_BYTES + DIGEST_BYTES,
+        }
+    }
+
+    /// Appends the record, for which there is room.
+    pub fn write(&self, w: &mut Writer<'_>) {
+        match self {
+            MemberRecord::Member(member) => member.write(w),
+            MemberRecord::Digest(digest) => digest.write(w),
+        }
+    }
+
     /// Whether the extension `code` is one of these.
     pub const fn is_one(code: u8) -> bool {
         matches!(code, code::MEMBER | code::DIGEST)
@@ -133,7 +145,7 @@ impl Verdict {
 }
 
 impl Member {
-    /// The most that [`write`](Member::write) appends.
+    /// The most that its record takes.
     pub const BYTES_MAX: usize = EXTENSION_HEADER_BYTES
         + 1
         + NAME_BYTES_MAX
@@ -143,8 +155,7 @@ impl Member {
         + ADDRESS_BYTES
         + PUBLIC_KEY_BYTES;
 
-    /// How many bytes [`write`](Member::write) appends.
-    pub fn encoded_len(&self) -> usize {
+    fn encoded_len(&self) -> usize {
         let addresses = self.addresses.iter().flatten().count();
         EXTENSION_HEADER_BYTES
             + 1
@@ -156,8 +167,7 @@ impl Member {
             + self.public.map_or(0, |_| PUBLIC_KEY_BYTES)
     }
 
-    /// Appends the record, for which there is room.
-    pub fn write(&self, w: &mut Writer<'_>) {
+    fn write(&self, w: &mut Writer<'_>) {
         w.u8(code::MEMBER);
         w.u16((self.encoded_len() - EXTENSION_HEADER_BYTES) as u16);
         let name = self.name.as_str().as_bytes();
@@ -304,7 +314,7 @@ mod tests {
     #[test]
     fn a_digest_is_read_as_it_was_written() {
         let digest = MembersDigest { count: 3, sum: 7 };
-        let mut buffer = [0; MembersDigest::ENCODED_LEN + 1];
+        let mut buffer = [0; EXTENSION_HEADER_BYTES + DIGEST_BYTES + 1];
         digest.write(&mut Writer::new(&mut buffer));
         let read = |bytes| MemberRecord::read(buffer[0], bytes);
         let (bytes, end) = (&buffer[EXTENSION_HEADER_BYTES..], DIGEST_BYTES);
