@@ -4,6 +4,7 @@
 pub mod attack;
 pub mod bulk;
 pub mod check;
+pub mod churn;
 pub mod crowd;
 pub mod faults;
 pub mod host;

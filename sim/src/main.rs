@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
 use tabane_sim::topology::{Liar, Model, Report, Shape};
-use tabane_sim::{Options, Schedule, Size, peers, run, runner, snapshot};
+use tabane_sim::{Options, Schedule, Size, churn, peers, run, runner, snapshot};
 
 const USAGE: &str = "\
 sim run --seeds A..B [--threads N] [SIZE]   run the schedules of these seeds
 sim replay SEED [--trace] [SIZE]     run one again and show what it does
 sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
+sim churn --seeds A..B               clusters whose nodes join, crash, leave and are cut off
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
 sim topology [--trees N] [--nodes A,B,…] [--seed S] [MODEL]   survey N trees of switches of each size (also paper, flat) from round trips
 sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         }
         ["replay", seed, size @ ..] => replay(seed, false, size),
         ["mixed", "--seeds", seeds] => try_mixed(seeds),
+        ["churn", "--seeds", seeds] => try_churn(seeds),
         ["topology", rest @ ..] => survey_trees(rest),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
@@ -154,6 +156,35 @@ fn try_mixed(seeds: &str) -> Result<bool, String> {
         share.is_harm()
     });
     let failed = harmed.iter().filter(|harm| **harm).count();
+    println!("{} passed, {failed} failed", seeds.len() - failed);
+    Ok(failed == 0)
+}
+
+fn try_churn(seeds: &str) -> Result<bool, String> {
+    let seeds: Vec<u64> = range(seeds)?.collect();
+    let began = Instant::now();
+    let outcomes = runner::share_out(&seeds, default_threads(), |&seed| {
+        let outcome = churn::run(&churn::Plan::draw(seed), None);
+        if let Some(broken) = &outcome.broken {
+            println!("seed {seed}: {broken}");
+        }
+        outcome
+    });
+    let failed = outcomes
+        .iter()
+        .filter(|outcome| outcome.broken.is_some())
+        .count();
+    let arrived: u64 = outcomes.iter().map(|outcome| outcome.arrived).sum();
+    let longest = outcomes
+        .iter()
+        .map(|outcome| outcome.longest_wait)
+        .max()
+        .unwrap_or(0);
+    println!(
+        "{:.0} a second, {arrived} messages, the longest wait where there was a way {:.1} ms",
+        seeds.len() as f64 / began.elapsed().as_secs_f64(),
+        longest as f64 / 1e6
+    );
     println!("{} passed, {failed} failed", seeds.len() - failed);
     Ok(failed == 0)
 }

@@ -333,6 +333,7 @@ fn member_records() -> Vec<(&'static str, MemberRecord)> {
     let member = Member {
         name: Name::new("n-1.rack").unwrap(),
         incarnation: 1_700_000_000_000,
+        age_s: 3,
         leaves: false,
         addresses,
         inside: Some(("10.99.0.1".parse().unwrap(), 24)),
@@ -341,6 +342,7 @@ fn member_records() -> Vec<(&'static str, MemberRecord)> {
     let leaves = Member {
         name: Name::new("n9").unwrap(),
         incarnation: 258,
+        age_s: 0,
         leaves: true,
         addresses: [None; LINKS_MAX],
         inside: None,

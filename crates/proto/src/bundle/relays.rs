@@ -100,7 +100,7 @@ enum Written {
 }
 
 /// Writes what is known of a node.
-fn write_news(news: News, context: &Context, w: &mut Writer<'_>) -> Written {
+fn write_news(now: Time, news: News, context: &Context, w: &mut Writer<'_>) -> Written {
     let reach = match news {
         News::OwnReach => context.mesh.own(context.links_up()),
         News::Reach(peer) => context.mesh.reach(peer).cloned(),
@@ -108,7 +108,7 @@ fn write_news(news: News, context: &Context, w: &mut Writer<'_>) -> Written {
     };
     let member = match news {
         News::OwnMember => context.own_member(),
-        News::Member(peer) => context.members.get(peer).cloned(),
+        News::Member(peer) => context.members.to_tell(now, peer),
         News::Left(number) => context.members.former(number).cloned(),
         _ => None,
     };
@@ -448,7 +448,7 @@ impl Bundle {
     }
 
     /// Writes what the peer is to be told of nodes, as far as it fits.
-    pub(super) fn write_owed(&mut self, context: &Context, w: &mut Writer<'_>) {
+    pub(super) fn write_owed(&mut self, now: Time, context: &Context, w: &mut Writer<'_>) {
         let Some(relays) = &mut self.relays else {
             return;
         };
@@ -456,7 +456,7 @@ impl Bundle {
         while let Some(place) = (0..relays.owed.len()).max_by_key(|i| (relays.owed[*i].rank(), *i))
         {
             let news = relays.owed[place];
-            match write_news(news, context, w) {
+            match write_news(now, news, context, w) {
                 Written::Whole => self.contents.push(Content::News(news)),
                 Written::Nothing => {}
                 Written::NoRoom => return,

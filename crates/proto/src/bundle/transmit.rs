@@ -286,7 +286,7 @@ impl Bundle {
         }
         self.contents.clear();
         if !id.is_relayed() {
-            self.write_owed(context, &mut w);
+            self.write_owed(now, context, &mut w);
         }
         let more = match relayed {
             true => self.write_relayed(now, &mut w),

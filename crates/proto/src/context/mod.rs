@@ -120,6 +120,7 @@ impl Context {
         Some(Member {
             name: self.name,
             incarnation: joining.incarnation,
+            age_s: 0,
             leaves: self.members.leaves,
             addresses: self.links.map(|link| Some(link?.address)),
             inside: joining.inside,

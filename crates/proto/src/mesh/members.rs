@@ -28,7 +28,15 @@ pub struct Joining {
     pub forget_after: Duration,
 }
 
-/// A node that is a member no longer.
+/// A node of the cluster.
+#[derive(Debug)]
+struct Known {
+    member: Member,
+    /// When it was there last, as far as anybody knows.
+    seen_at: Time,
+}
+
+/// A node that has left.
 #[derive(Debug)]
 struct Former {
     number: u32,
@@ -43,7 +51,7 @@ pub(crate) struct Members {
     pub config: Option<Joining>,
     /// This node is about to go for good.
     pub leaves: bool,
-    known: BTreeMap<PeerId, Member>,
+    known: BTreeMap<PeerId, Known>,
     former: VecDeque<Former>,
     former_count: u32,
     /// Records that came, and from whom.
@@ -69,26 +77,52 @@ impl Members {
     }
 
     pub fn get(&self, peer: PeerId) -> Option<&Member> {
-        self.known.get(&peer)
+        Some(&self.known.get(&peer)?.member)
+    }
+
+    /// The same, for others.
+    pub fn to_tell(&self, now: Time, peer: PeerId) -> Option<Member> {
+        let known = self.known.get(&peer)?;
+        // Rounded up: what is told from one to the next must not make anybody younger.
+        let age_s = now.since(known.seen_at).as_nanos().div_ceil(1_000_000_000);
+        Some(Member {
+            age_s: u32::try_from(age_s).unwrap_or(u32::MAX),
+            ..known.member.clone()
+        })
     }
 
     /// All others that are known.
     pub fn all(&self) -> impl Iterator<Item = (PeerId, &Member)> {
-        self.known.iter().map(|(peer, member)| (*peer, member))
+        self.known
+            .iter()
+            .map(|(peer, known)| (*peer, &known.member))
     }
 
-    pub fn set(&mut self, peer: PeerId, member: Member) {
-        self.former
-            .retain(|former| former.member.name != member.name);
-        self.known.insert(peer, member);
+    /// What is known of a peer is new.
+    pub fn set(&mut self, now: Time, peer: PeerId, member: Member) {
+        self.returns(&member.name);
+        let seen_at = now - Duration::from_secs(member.age_s.into());
+        self.known.insert(peer, Known { member, seen_at });
+    }
+
+    /// Somebody knew so many seconds ago that a peer was there.
+    pub fn was_seen(&mut self, now: Time, peer: PeerId, age_s: u32) {
+        if let Some(known) = self.known.get_mut(&peer) {
+            known.seen_at = known.seen_at.max(now - Duration::from_secs(age_s.into()));
+        }
+    }
+
+    /// When a peer was there last, as far as anybody knows.
+    pub fn seen_at(&self, peer: PeerId) -> Option<Time> {
+        Some(self.known.get(&peer)?.seen_at)
     }
 
     /// It is a peer no longer.
     pub fn remove(&mut self, peer: PeerId) -> Option<Member> {
-        self.known.remove(&peer)
+        Some(self.known.remove(&peer)?.member)
     }
 
-    /// A node is no longer a member. Its number among those, by which others are told.
+    /// A node has left. Its number among those that did, by which others are told.
     pub fn part(&mut self, now: Time, member: Member) -> Option<u32> {
         let config = self.config?;
         self.former.retain(|former| former.until > now);
@@ -112,7 +146,7 @@ impl Members {
         Some(&found.member)
     }
 
-    /// Whether a record is of a time before its node was forgotten.
+    /// Whether a record is of a time before its node left.
     pub fn is_past(&self, now: Time, member: &Member) -> bool {
         let is_of = |former: &&Former| former.until > now && former.member.name == member.name;
         let mut all = self.former.iter().filter(is_of);
@@ -126,7 +160,7 @@ impl Members {
 
     /// What this node knows, in a few bytes.
     pub fn digest(&self, own: &Member) -> MembersDigest {
-        let all = self.known.values().chain([own]);
+        let all = self.known.values().map(|known| &known.member).chain([own]);
         all.fold(MembersDigest::default(), |digest, member| {
             // The numbers of names are random bits; so is their product with an odd one.
             let of_one =
@@ -140,7 +174,7 @@ impl Members {
 
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let known = self.known.len() * size_of::<(PeerId, Member)>();
+        let known = self.known.len() * size_of::<(PeerId, Known)>();
         known + self.former.len() * size_of::<Former>() + self.arrived.len() * size_of::<Member>()
     }
 }
@@ -156,6 +190,7 @@ mod tests {
         Member {
             name: Name::new(name).unwrap(),
             incarnation,
+            age_s: 0,
             leaves: false,
             addresses: [None; LINKS_MAX],
             inside: None,
@@ -175,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_forgotten_comes_back_by_what_is_newer_or_by_itself() {
+    fn who_left_comes_back_by_what_is_newer_or_by_itself() {
         let mut members = members();
         let number = members.part(NOW, member("n1", 7)).unwrap();
         assert_eq!(members.former(number), Some(&member("n1", 7)));
@@ -199,17 +234,36 @@ mod tests {
     }
 
     #[test]
+    fn how_long_ago_a_node_was_there_goes_with_what_is_told() {
+        let mut members = members();
+        let told = Member {
+            age_s: 5,
+            ..member("n1", 7)
+        };
+        members.set(NOW + Duration::from_secs(10), PeerId(0), told);
+        let age_s = |members: &Members, s| {
+            let now = NOW + Duration::from_secs(s);
+            members.to_tell(now, PeerId(0)).map(|member| member.age_s)
+        };
+        assert_eq!(age_s(&members, 12), Some(7));
+        members.was_seen(NOW + Duration::from_secs(12), PeerId(0), 9);
+        assert_eq!(age_s(&members, 12), Some(7), "that was before");
+        members.was_seen(NOW + Duration::from_secs(12), PeerId(0), 1);
+        assert_eq!(age_s(&members, 12), Some(1));
+    }
+
+    #[test]
     fn a_digest_tells_whether_two_nodes_know_the_same() {
         let (mut a, mut b) = (members(), members());
         let [n0, n1, n2] = ["n0", "n1", "n2"].map(|name| member(name, 5));
-        a.set(PeerId(0), n1.clone());
-        b.set(PeerId(4), n0.clone());
+        a.set(NOW, PeerId(0), n1.clone());
+        b.set(NOW, PeerId(4), n0.clone());
         assert_eq!(a.digest(&n0), b.digest(&n1));
-        b.set(PeerId(5), n2.clone());
+        b.set(NOW, PeerId(5), n2.clone());
         assert_ne!(a.digest(&n0), b.digest(&n1));
-        a.set(PeerId(1), member("n2", 6));
+        a.set(NOW, PeerId(1), member("n2", 6));
         assert_ne!(a.digest(&n0), b.digest(&n1), "another incarnation");
-        a.set(PeerId(1), n2);
+        a.set(NOW, PeerId(1), n2);
         assert_eq!(a.digest(&n0), b.digest(&n1));
     }
 }

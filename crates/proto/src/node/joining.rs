@@ -20,7 +20,7 @@ use crate::{LinkId, PeerId, Time};
 pub(super) const ASKED: PeerId = PeerId(u32::MAX);
 /// A question is repeated after so long at first, doubling up to the second.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-const ASK_AGAIN_MAX: Duration = Duration::from_secs(10);
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(2);
 /// What nodes know is compared, and who is silent looked for, so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A guest that does not say who it is within this time is no guest.
@@ -476,8 +476,9 @@ impl Node {
         if let Some((peer, before)) = before
             && before.incarnation >= member.incarnation
         {
-            if before.incarnation > member.incarnation {
-                self.owe(from, News::Member(peer));
+            match before.incarnation > member.incarnation {
+                true => self.owe(from, News::Member(peer)),
+                false => self.context.members.was_seen(now, peer, member.age_s),
             }
             return;
         }
@@ -485,7 +486,9 @@ impl Node {
             self.on_leaving(now, from, known, member);
             return;
         }
-        if known.is_none() && self.joining().is_none() {
+        let forget_after = self.joining().map(|joining| joining.forget_after);
+        let is_old = |after: Duration| member.age_s as u64 >= after.as_secs();
+        if known.is_none() && forget_after.is_none_or(is_old) {
             return;
         }
         if known != Some(from) && self.context.members.is_past(now, &member) {
@@ -494,7 +497,7 @@ impl Node {
         let Some(peer) = self.admit(now, from, known, &member) else {
             return;
         };
-        self.context.members.set(peer, member);
+        self.context.members.set(now, peer, member);
         self.context.event(Event::Member { peer });
         let neighbours: Vec<PeerId> = self.context.mesh.neighbours().collect();
         for neighbour in neighbours {
@@ -533,7 +536,6 @@ impl Node {
                 self.set_peer_address(now, peer, link, address);
             }
             self.set_peer_public(now, peer, member.public);
-            self.guests.insert(peer, now);
             return Some(peer);
         }
         if self.guests.len() >= self.joining()?.count_max {
@@ -615,10 +617,6 @@ impl Node {
         let Some(name) = self.peer_name(peer).and_then(|name| Name::new(name).ok()) else {
             return;
         };
-        let member = self.context.members.remove(peer);
-        if let Some(member) = member.filter(|_| why == PartedWhy::Silent) {
-            self.context.members.part(now, member);
-        }
         self.context.event(Event::Parted { peer, name, why });
         let code = match why {
             PartedWhy::Left | PartedWhy::Silent => CLOSE_REMOVED,
@@ -627,26 +625,31 @@ impl Node {
         self.end_peer(now, peer, code);
     }
 
-    /// Forgets guests of which nothing was heard for long.
+    /// Notes who is there, and forgets guests that have not been for long.
     fn forget_silent(&mut self, now: Time) {
         let Some(forget_after) = self.joining().map(|joining| joining.forget_after) else {
             return;
         };
-        let all: Vec<(PeerId, Time)> = self.guests.iter().map(|(peer, at)| (*peer, *at)).collect();
-        for (peer, seen_at) in all {
-            let is_member = self.context.members.get(peer).is_some();
-            let patience = if is_member {
-                forget_after
-            } else {
-                SAYS_WHO_WITHIN
-            };
-            let is_there =
-                is_member && (self.is_connected(peer) || self.context.mesh.has_way(now, peer));
-            if is_there {
-                self.guests.insert(peer, now);
-            } else if now.since(seen_at) >= patience {
-                self.part(now, peer, PartedWhy::Silent);
+        let all: Vec<PeerId> = self.context.members.all().map(|(peer, _)| peer).collect();
+        for peer in all {
+            let mesh = &self.context.mesh;
+            if mesh.near_bytes(peer).is_some() || mesh.has_way(now, peer) {
+                self.context.members.was_seen(now, peer, 0);
             }
+        }
+        let members = &self.context.members;
+        let forgotten_at = |(peer, came_at): (&PeerId, &Time)| match members.seen_at(*peer) {
+            Some(seen_at) => (*peer, seen_at + forget_after),
+            None => (*peer, *came_at + SAYS_WHO_WITHIN),
+        };
+        let due = self
+            .guests
+            .iter()
+            .map(forgotten_at)
+            .filter(|(_, at)| *at <= now);
+        let due: Vec<PeerId> = due.map(|(peer, _)| peer).collect();
+        for peer in due {
+            self.part(now, peer, PartedWhy::Silent);
         }
     }
 

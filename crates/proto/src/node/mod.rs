@@ -42,7 +42,7 @@ pub struct Node {
     /// Numbers of peers that were removed.
     free: Vec<PeerId>,
     names: BTreeMap<String, PeerId>,
-    /// Those that were not added, but called or joined, and when they were there last.
+    /// Those that were not added, but called or joined, and when.
     guests: BTreeMap<PeerId, Time>,
     gate: Gate,
     admission: Admission,

@@ -33,6 +33,8 @@ pub struct Member {
     /// Counts what the node says of itself: of two records the one with the larger number holds. A node begins with
     /// the milliseconds since 1970, so that one that returned wins over its past.
     pub incarnation: u64,
+    /// Seconds since whoever tells of it knew that it was there.
+    pub age_s: u32,
     /// It leaves the cluster, and is to be forgotten.
     pub leaves: bool,
     /// Where it is on each network.
@@ -150,6 +152,7 @@ impl Member {
         + 1
         + NAME_BYTES_MAX
         + 8
+        + 4
         + 2
         + LINKS_MAX * ADDRESS_BYTES
         + ADDRESS_BYTES
@@ -161,6 +164,7 @@ impl Member {
             + 1
             + self.name.as_str().len()
             + 8
+            + 4
             + 2
             + addresses * ADDRESS_BYTES
             + self.inside.map_or(0, |_| ADDRESS_BYTES - 1)
@@ -174,6 +178,7 @@ impl Member {
         w.u8(name.len() as u8);
         w.put(name);
         w.u64(self.incarnation);
+        w.u32(self.age_s);
         let has = |there: bool, bit: u8| if there { bit } else { 0 };
         let there = self.addresses.iter().enumerate();
         let links = there.fold(0, |links, (i, a)| links | has(a.is_some(), 1 << i));
@@ -203,7 +208,7 @@ impl Member {
         let len = usize::from(r.u8()?);
         let name = core::str::from_utf8(r.take(len)?).map_err(|_| WireError::BadValue)?;
         let name = Name::new(name).map_err(|_| WireError::BadValue)?;
-        let incarnation = r.u64()?;
+        let (incarnation, age_s) = (r.u64()?, r.u32()?);
         let (marks, links) = (r.u8()?, r.u8()?);
         if marks & !(LEAVES | HAS_INSIDE | HAS_PUBLIC) != 0 {
             return Err(WireError::BadValue);
@@ -232,6 +237,7 @@ impl Member {
         Ok(Member {
             name,
             incarnation,
+            age_s,
             leaves: marks & LEAVES != 0,
             addresses,
             inside,
@@ -275,6 +281,7 @@ mod tests {
         Member {
             name: Name::new("n-1.rack").unwrap(),
             incarnation: 1_700_000_000_000,
+            age_s: 3,
             leaves: false,
             addresses,
             inside: Some(("10.99.0.1".parse().unwrap(), 24)),
@@ -331,7 +338,7 @@ mod tests {
         let mut longer = good.clone();
         longer.push(0);
         assert_eq!(Member::read(&longer), Err(WireError::BadValue));
-        let marks = 1 + member().name.as_str().len() + 8;
+        let marks = 1 + member().name.as_str().len() + 8 + 4;
         let port = marks + 2 + 16;
         let prefix = marks + 2 + 2 * ADDRESS_BYTES + 16;
         for (place, byte) in [(0, 0), (1, b' '), (marks, 8), (prefix, 33)] {

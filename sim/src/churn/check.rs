@@ -1,0 +1,173 @@
+//! What is promised of a cluster whose nodes come and go.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use crate::net::{MS, Ns, SECOND};
+
+/// Everybody knows who joined, and has forgotten who left, within this …
+pub const KNOWN_WITHIN: Ns = 2 * SECOND;
+/// … and within this after parts of the cluster were apart: they compare what they know once a second, with one neighbour.
+pub const KNOWN_AGAIN_WITHIN: Ns = 8 * SECOND;
+/// A message waits no longer while both nodes live and there is a way.
+pub const WAIT_MAX: Ns = SECOND + 100 * MS;
+/// Who is silent is forgotten after this …
+pub const FORGET_AFTER: Ns = 15 * SECOND;
+/// … and what it takes to see that no path works, and to look.
+pub const FORGOTTEN_WITHIN: Ns = FORGET_AFTER + 4 * SECOND;
+
+/// A promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// All know all who are there.
+    Known,
+    /// Nobody knows who is gone for long, or has left.
+    Forgotten,
+    /// A message arrives once, in order, unchanged.
+    Once,
+    /// A message does not wait while there is a way.
+    Wait,
+    /// No message waits when all is over.
+    Lost,
+}
+
+/// A promise that was broken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// Which.
+    pub rule: Rule,
+    /// When.
+    pub at: Ns,
+    /// How.
+    pub what: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Broken { rule, at, what } = self;
+        write!(f, "{rule:?} at {:.3} s: {what}", *at as f64 / 1e9)
+    }
+}
+
+/// One life of a node: its place, and which of those there.
+pub type Life = (usize, u32);
+
+/// A message between two lives: how often the state of both ends was gone before, and its number since then.
+pub type Number = (u32, u32);
+
+/// Messages on their way between two lives, the oldest first: their numbers, and when they were sent.
+#[derive(Debug, Default)]
+struct Pair {
+    next: Number,
+    waiting: VecDeque<(Number, Ns)>,
+}
+
+/// Keeps books of messages.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pairs: BTreeMap<(Life, Life), Pair>,
+    /// How many arrived.
+    pub arrived: u64,
+    /// The longest wait of one that arrived while there was a way all the time.
+    pub longest_wait: Ns,
+}
+
+impl Ledger {
+    /// The number of the next message.
+    pub fn sends(&mut self, now: Ns, from: Life, to: Life) -> Number {
+        let pair = self.pairs.entry((from, to)).or_default();
+        pair.next.1 += 1;
+        pair.waiting.push_back((pair.next, now));
+        pair.next
+    }
+
+    /// A message arrives. `way_since`: since when there has been a way without a break.
+    pub fn arrives(
+        &mut self,
+        now: Ns,
+        from: Life,
+        to: Life,
+        number: Number,
+        way_since: Option<Ns>,
+    ) -> Result<(), Broken> {
+        let pair = self.pairs.entry((from, to)).or_default();
+        if number.0 < pair.next.0 {
+            // What was on its way when the state went may come or not.
+            return Ok(());
+        }
+        let expected = pair.waiting.pop_front();
+        let Some((_, sent_at)) = expected.filter(|(next, _)| *next == number) else {
+            let what = format!("{from:?} to {to:?}: number {number:?} came, {expected:?} was next");
+            return Err(Broken {
+                rule: Rule::Once,
+                at: now,
+                what,
+            });
+        };
+        self.arrived += 1;
+        if way_since.is_some_and(|since| since <= sent_at) {
+            self.longest_wait = self.longest_wait.max(now - sent_at);
+        }
+        Ok(())
+    }
+
+    /// The state of both ends is gone: what was on its way with it may be lost.
+    pub fn ends(&mut self, a: Life, b: Life) {
+        for ends in [(a, b), (b, a)] {
+            let pair = self.pairs.entry(ends).or_default();
+            pair.next = (pair.next.0 + 1, 0);
+            pair.waiting.clear();
+        }
+    }
+
+    /// A life has ended.
+    pub fn dies(&mut self, life: Life) {
+        self.pairs
+            .retain(|(from, to), _| *from != life && *to != life);
+    }
+
+    /// Messages that have waited for longer than they may.
+    pub fn overdue(
+        &self,
+        now: Ns,
+        way_since: impl Fn(usize, usize) -> Option<Ns>,
+    ) -> Result<(), Broken> {
+        for ((from, to), pair) in &self.pairs {
+            let (Some((number, sent_at)), Some(since)) =
+                (pair.waiting.front(), way_since(from.0, to.0))
+            else {
+                continue;
+            };
+            if now > since.max(*sent_at) + WAIT_MAX {
+                let what = format!(
+                    "{from:?} to {to:?}: number {number:?} of {:?} waits since {} ms, a way is there since {} ms",
+                    pair.next,
+                    sent_at / MS,
+                    since / MS
+                );
+                return Err(Broken {
+                    rule: Rule::Wait,
+                    at: now,
+                    what,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// At the end, none waits.
+    pub fn judge_end(&self, now: Ns) -> Result<(), Broken> {
+        let mut open = self
+            .pairs
+            .iter()
+            .filter(|(_, pair)| !pair.waiting.is_empty());
+        open.next().map_or(Ok(()), |((from, to), pair)| {
+            let what = format!("{from:?} to {to:?}: {:?} never came", pair.waiting.front());
+            Err(Broken {
+                rule: Rule::Lost,
+                at: now,
+                what,
+            })
+        })
+    }
+}
