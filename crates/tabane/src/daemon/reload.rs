@@ -173,18 +173,7 @@ impl Daemon {
         {
             agent.set_access(super::run::access(&new, is_for_all));
         }
-        if let (Some(nic), Some((own, _))) = (&mut self.nic, new.nodes[me].vnic) {
-            nic.set_peers(own, &super::run::peers_with_nic(&new, &peers));
-            let mtu_bytes = new.vnic.mtu_bytes;
-            if mtu_bytes != self.cluster.vnic.mtu_bytes
-                && let Err(error) = nic.set_mtu(mtu_bytes)
-            {
-                log::line(format!(
-                    "{}: cannot set its MTU to {mtu_bytes}: {error}",
-                    nic.name()
-                ));
-            }
-        }
+        self.tell_nic(&new, me, &peers);
         turn.node
             .set_relay(turn.now, super::run::relay_config(new.mesh));
         if new.join != self.cluster.join {
@@ -193,6 +182,23 @@ impl Daemon {
         }
         (self.cluster, self.me, self.peers) = (new, me, peers);
         self.set_helm(turn);
+    }
+
+    /// Tells the virtual NIC of its peers and its size.
+    fn tell_nic(&mut self, new: &Cluster, me: NodeIndex, peers: &[(PeerId, NodeIndex)]) {
+        let (Some(nic), Some((own, _))) = (&mut self.nic, new.nodes[me].vnic) else {
+            return;
+        };
+        nic.set_peers(own, &super::run::peers_with_nic(new, peers));
+        let mtu_bytes = new.vnic.mtu_bytes;
+        if mtu_bytes != self.cluster.vnic.mtu_bytes
+            && let Err(error) = nic.set_mtu(mtu_bytes)
+        {
+            log::line(format!(
+                "{}: cannot set its MTU to {mtu_bytes}: {error}",
+                nic.name()
+            ));
+        }
     }
 }
 
@@ -316,14 +322,17 @@ fn run_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> 
     plain_tcp.into_iter().chain(waits).chain(users)
 }
 
-/// What changes of what this node does for others, in words.
-fn mesh_words(before: &Cluster, after: &Cluster) -> Option<String> {
+/// What changes of what this node does for others, and whom it asks for admission, in words.
+fn mesh_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> {
     let words = match (after.mesh.relay, after.mesh.relay_mbps) {
         (false, _) => "relays nothing for others".to_owned(),
         (true, None) => "relays for others".to_owned(),
         (true, Some(mbps)) => format!("relays at most {mbps} Mb/s for others"),
     };
-    (before.mesh != after.mesh).then_some(words)
+    let relays = (before.mesh != after.mesh).then_some(words);
+    let asks = "asks at other addresses whether it may join";
+    let asks = (before.join != after.join).then(|| asks.to_owned());
+    relays.into_iter().chain(asks)
 }
 
 /// What changes about who this node is, in words.
@@ -373,8 +382,6 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
     }
     words.extend(run_words(old, new));
     words.extend(mesh_words(old, new));
-    let seeds = (old.join != new.join).then(|| "others are asked for admission".to_owned());
-    words.extend(seeds);
     let mtu_bytes = new.vnic.mtu_bytes;
     let mtu = || format!("the MTU of the virtual NIC is {mtu_bytes}");
     words.extend((old.vnic.mtu_bytes != mtu_bytes).then(mtu));

@@ -175,10 +175,6 @@ impl Daemon {
         words.iter().for_each(log::line);
         warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
-        let now = engine.now();
-        engine
-            .node
-            .set_seeds(now, &super::members::seeds(cluster, me));
         let nic = spec
             .vnic
             .filter(|_| life.is_for_all())
@@ -490,7 +486,7 @@ pub(super) fn relay_config(mesh: MeshSpec) -> RelayConfig {
     }
 }
 
-/// Tells the node of all others of the cluster file: their numbers in the loop,
+/// Tells the node of all others of the cluster file, and where it may ask to join: the others' numbers in the loop,
 /// and in the file.
 ///
 /// # Errors
@@ -514,6 +510,8 @@ pub(crate) fn add_peers(
             index,
         ));
     }
+    let seeds = super::members::seeds(cluster, me);
+    engine.node.set_seeds(now, &seeds);
     Ok(peers)
 }
 
