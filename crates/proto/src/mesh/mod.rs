@@ -41,6 +41,10 @@ const REFUSALS_MAX: usize = 32;
 /// What may be relayed but is not is saved up for this long, or until it is this many bytes.
 const ALLOWANCE_SAVED: Duration = Duration::from_millis(5);
 const ALLOWANCE_LEAST: f64 = 64.0 * 1024.0;
+/// A node that is none any more is counted among those that are not reached for this long: others may know of it still.
+const FORMER_FOR: Duration = Duration::from_secs(60);
+/// So many of them are remembered.
+const FORMER_MAX: usize = 32;
 /// Datagrams to be relayed, or that were, that wait for the node to look at them.
 const ARRIVED_MAX: usize = 1024;
 
@@ -80,6 +84,8 @@ pub(crate) struct Mesh {
     version: u64,
     nodes: BTreeMap<PeerId, Known>,
     ids: BTreeMap<NodeId, PeerId>,
+    /// Nodes that were known, and until when that is remembered.
+    former: VecDeque<(NodeId, Time)>,
     /// Until then a node is not asked to relay to another one, for it refused.
     refusals: VecDeque<(PeerId, PeerId, Time)>,
     allowance: Allowance,
@@ -113,6 +119,7 @@ impl Mesh {
             version: 0,
             nodes: BTreeMap::new(),
             ids: BTreeMap::new(),
+            former: VecDeque::new(),
             refusals: VecDeque::new(),
             allowance: Allowance::default(),
             tell_at: None,
@@ -152,6 +159,8 @@ impl Mesh {
     pub fn remove(&mut self, now: Time, peer: PeerId) {
         if let Some(known) = self.nodes.remove(&peer) {
             self.ids.remove(&known.id);
+            self.former.truncate(FORMER_MAX - 1);
+            self.former.push_front((known.id, now + FORMER_FOR));
             self.tell_soon(now);
             self.look_soon(now);
         }
@@ -225,6 +234,7 @@ impl Mesh {
     pub fn takes_tell(&mut self, now: Time) -> bool {
         let is_due = self.tell_at.take_if(|at| *at <= now).is_some();
         if is_due {
+            self.former.retain(|(_, until)| now < *until);
             self.told_at = Some(now);
             self.version += 1;
         }
@@ -259,7 +269,11 @@ impl Mesh {
             ids.sort_unstable();
             ids
         };
-        let (mut near, far) = (ids(true), ids(false));
+        let (mut near, mut far) = (ids(true), ids(false));
+        let is_new = |(id, _): &&(NodeId, Time)| !self.ids.contains_key(id);
+        far.extend(self.former.iter().filter(is_new).map(|(id, _)| *id));
+        far.sort_unstable();
+        far.dedup();
         let all_but = far.len() < near.len() && far.len() <= REACH_NODES_MAX;
         // Who is left out is reached by fewer ways than there are.
         near.truncate(REACH_NODES_MAX);
@@ -663,6 +677,21 @@ mod tests {
             assert_eq!((own.all_but, own.nodes.len()), (all_but, 1));
             assert!((1..101).all(|node| own.reaches(id(node)) == (node <= near)));
         }
+    }
+
+    #[test]
+    fn who_is_forgotten_is_not_said_to_be_reached() {
+        let links: Vec<(usize, usize)> = (1..=9).map(|node| (0, node)).collect();
+        let mut mesh = mesh(10, &links);
+        mesh.remove(NOW, peer(9));
+        let at = NOW + TELL_EVERY * 10;
+        assert!(mesh.takes_tell(at));
+        let own = mesh.own(1).unwrap();
+        assert!(own.all_but && own.reaches(id(8)) && !own.reaches(id(9)));
+        // It comes back.
+        mesh.add(at, peer(9), &name(9));
+        mesh.set_near(at, peer(9), Some(1472));
+        assert!(mesh.own(1).unwrap().reaches(id(9)));
     }
 
     #[test]
