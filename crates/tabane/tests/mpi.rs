@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tabane_lab::cluster::{PATIENCE, Program, output};
 use tabane_lab::mpi::Jobs;
@@ -21,7 +21,12 @@ struct Site {
 
 impl Site {
     fn new(mbit: u64) -> Site {
+        Site::of(2, mbit)
+    }
+
+    fn of(nodes: usize, mbit: u64) -> Site {
         let lab = Lab::up(&LabConfig {
+            nodes,
             links: vec![LinkSpec::mbit(mbit); 2],
             ..LabConfig::default()
         });
@@ -43,7 +48,7 @@ impl Site {
         self.jobs.build(&source).expect("is built")
     }
 
-    /// `tabane mpi -- mpirun` of so many ranks on each of both nodes.
+    /// `tabane mpi -- mpirun` of so many ranks on each node.
     fn mpirun(&self, slots: usize, program: &Path) -> Command {
         self.mpirun_with(slots, &[], program)
     }
@@ -51,7 +56,9 @@ impl Site {
     /// The same with more words for `mpirun`.
     fn mpirun_with(&self, slots: usize, also: &[&str], program: &Path) -> Command {
         let by_tabane = |mpirun: &Path| Ok(self.by_tabane(mpirun));
-        let mpirun = self.jobs.mpirun(&self.lab, (2, slots), by_tabane);
+        let mpirun = self
+            .jobs
+            .mpirun(&self.lab, (self.lab.nodes(), slots), by_tabane);
         let mut mpirun = mpirun.expect("is installed");
         mpirun.args(["--mca", "mpi_yield_when_idle", "1"]);
         // Beside other tests a rank may not run for seconds.
@@ -164,6 +171,38 @@ fn a_job_goes_on_whichever_link_fails() {
     assert!(said.status.success(), "{}", text(&said.stderr));
     let said = text(&said.stdout);
     assert_eq!(said.matches("all of it").count(), 2, "{said}");
+}
+
+#[test]
+fn a_job_goes_on_when_two_nodes_have_no_link_in_common() {
+    let site = Site::of(3, 20);
+    let program = site.build("everybody");
+    let mut mpirun = site.mpirun(1, &program);
+    mpirun.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let job = Program::start("mpirun", mpirun).expect("starts");
+    // Everybody's bytes to everybody: nobody goes on for long without another one.
+    let sends = |bytes: u64| {
+        let sent = || site.sent_bytes(1).iter().sum::<u64>();
+        let until = sent() + bytes;
+        let end = Instant::now() + PATIENCE;
+        while sent() < until && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(sent() >= until, "node 1 sends no more");
+    };
+    sends(2_000_000);
+    for (link, node) in [(0, 1), (1, 2)] {
+        let failed = site.lab.fail(link, Fault::Silent, Some(node));
+        failed.expect("fails");
+    }
+    sends(6_000_000);
+    for link in 0..2 {
+        site.lab.heal(link).expect("heals");
+    }
+    let said = job.output(PATIENCE).expect("ends");
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let said = text(&said.stdout);
+    assert_eq!(said.matches("all of it").count(), 3, "{said}");
 }
 
 #[test]

@@ -79,6 +79,8 @@ impl Default for RelayConfig {
 #[derive(Debug)]
 pub(crate) struct Mesh {
     is_on: bool,
+    /// All nodes know the same ones, but for a moment: of those that are not named the contrary can be said.
+    alike: bool,
     config: RelayConfig,
     me: NodeId,
     version: u64,
@@ -111,9 +113,10 @@ struct Allowance {
 }
 
 impl Mesh {
-    pub fn new(is_on: bool, config: RelayConfig, name: &Name) -> Mesh {
+    pub fn new(is_on: bool, alike: bool, config: RelayConfig, name: &Name) -> Mesh {
         Mesh {
             is_on,
+            alike,
             config,
             me: NodeId::of(name),
             version: 0,
@@ -274,7 +277,7 @@ impl Mesh {
         far.extend(self.former.iter().filter(is_new).map(|(id, _)| *id));
         far.sort_unstable();
         far.dedup();
-        let all_but = far.len() < near.len() && far.len() <= REACH_NODES_MAX;
+        let all_but = self.alike && far.len() < near.len() && far.len() <= REACH_NODES_MAX;
         // Who is left out is reached by fewer ways than there are.
         near.truncate(REACH_NODES_MAX);
         Some(Reach {
@@ -557,7 +560,7 @@ mod tests {
 
     /// Node 0 of some, which reach each other as `links` says.
     fn mesh(nodes: usize, links: &[(usize, usize)]) -> Mesh {
-        let mut mesh = Mesh::new(true, RelayConfig::default(), &name(0));
+        let mut mesh = Mesh::new(true, true, RelayConfig::default(), &name(0));
         (1..nodes).for_each(|node| mesh.add(NOW, peer(node), &name(node)));
         let of = |node: usize| -> Vec<usize> {
             let there = links.iter().filter_map(|&(a, b)| match node {
@@ -680,6 +683,18 @@ mod tests {
     }
 
     #[test]
+    fn where_nodes_know_others_than_their_peers_each_one_that_is_reached_is_named() {
+        let mut mesh = Mesh::new(true, false, RelayConfig::default(), &name(0));
+        for node in 1..10 {
+            mesh.add(NOW, peer(node), &name(node));
+            mesh.set_near(NOW, peer(node), Some(1472));
+        }
+        assert!(mesh.takes_tell(NOW + TELL_EVERY * 10));
+        let own = mesh.own(1).unwrap();
+        assert!(!own.all_but && own.reaches(id(9)) && !own.reaches(id(10)));
+    }
+
+    #[test]
     fn who_is_forgotten_is_not_said_to_be_reached() {
         let links: Vec<(usize, usize)> = (1..=9).map(|node| (0, node)).collect();
         let mut mesh = mesh(10, &links);
@@ -696,7 +711,7 @@ mod tests {
 
     #[test]
     fn a_thousand_nodes_are_known_in_a_mebibyte() {
-        let mut mesh = Mesh::new(true, RelayConfig::default(), &name(0));
+        let mut mesh = Mesh::new(true, true, RelayConfig::default(), &name(0));
         (1..1024).for_each(|node| mesh.add(NOW, peer(node), &name(node)));
         for node in 1..1024 {
             let of: Vec<usize> = (0..REACH_NODES_MAX).collect();
@@ -712,7 +727,7 @@ mod tests {
             forwards: true,
             mbps_max: Some(80),
         };
-        let mut mesh = Mesh::new(true, config, &name(0));
+        let mut mesh = Mesh::new(true, true, config, &name(0));
         let mut passed = 0;
         for us in 0..1_000_000 {
             let now = NOW + Duration::from_micros(us);

@@ -152,7 +152,10 @@ impl Node {
         } else {
             0
         };
-        let mesh = Mesh::new(config.features & FEATURE_RELAYS != 0, config.relay, &name);
+        // Ranks know whom they speak with.
+        let alike = !matches!(config.guests, Some(Guests::Located { .. }));
+        let relays = config.features & FEATURE_RELAYS != 0;
+        let mesh = Mesh::new(relays, alike, config.relay, &name);
         let cookies = CookieJar::new(&mut random, now);
         let keys = config.keys.iter().copied().map(ClusterKey::new).collect();
         Ok(Node {

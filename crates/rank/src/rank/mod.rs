@@ -22,7 +22,7 @@ use tabane_io::udp::Claim;
 use tabane_io::{entropy, process};
 use tabane_proto::op::{Get, OpEvent};
 use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
-use tabane_proto::{DownReason, Event, Guests, LinkId, Node, PeerId, Random, Time};
+use tabane_proto::{DownReason, Event, Guests, LinkId, Node, PeerId, Random, RelayConfig, Time};
 
 use crate::local::{Local, PROBE_BYTES};
 use crate::matching::{Arrived, Body, Matching};
@@ -163,7 +163,7 @@ impl Rank {
             links: links.iter().map(spec).collect(),
             spin: Duration::ZERO,
             features: FEATURE_MEMORY,
-            relay: None,
+            relay: Some(RelayConfig::default()),
             guests: Some(Guests::Located {
                 count_max: GUESTS_MAX,
                 locate: |name| Some(Address::from_name(name).ok()?.links()),

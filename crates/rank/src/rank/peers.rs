@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::limits::{LINKS_MAX, RELAYED_MAX};
 use tabane_proto::{LinkId, PeerConfig, PeerId, Time};
 
 use super::Rank;
@@ -207,7 +207,7 @@ impl Rank {
 
     /// Packets that came from a peer.
     fn packets_of(&self, id: PeerId) -> u64 {
-        let links = (0..LINKS_MAX as u8).map(LinkId);
+        let links = (0..(LINKS_MAX + RELAYED_MAX) as u8).map(LinkId);
         let paths = links.filter_map(|link| self.engine.node.path_stats(id, link));
         paths.map(|path| path.packets_received).sum()
     }
