@@ -64,6 +64,8 @@ soak-sim: SCHEDULES ?= 1000000
 soak-sim: setup ## SCHEDULES=1000000 SEED=0: fault schedules in the simulator
 	cargo run --quiet --release -p tabane-sim --bin sim -- run \
 		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) ))
+	cargo run --quiet --release -p tabane-sim --bin sim -- churn \
+		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) / 100 + 1 ))
 
 soak-lab: ## MINUTES=30 SEED=(any): clusters of unmodified programs, then random faults in the lab under others
 	@tools/setup.sh soak
