@@ -90,9 +90,12 @@ impl Ledger {
         number: Number,
         way_since: Option<Ns>,
     ) -> Result<(), Broken> {
-        let pair = self.pairs.entry((from, to)).or_default();
+        // What a node sent before it died may come or not, …
+        let Some(pair) = self.pairs.get_mut(&(from, to)) else {
+            return Ok(());
+        };
         if number.0 < pair.next.0 {
-            // What was on its way when the state went may come or not.
+            // … and so may what was on its way when the state went.
             return Ok(());
         }
         let expected = pair.waiting.pop_front();
