@@ -21,6 +21,8 @@ use tabane_lab::{Fault, LabConfig, LabError, monotonic_ns};
 const BEFORE: Duration = Duration::from_millis(1000);
 const FAILED: Duration = Duration::from_millis(3000);
 const AFTER: Duration = Duration::from_millis(3000);
+/// To fail and to heal take their time: the traffic lasts for so much longer.
+const SPARE: Duration = Duration::from_millis(1000);
 
 const TABANE: Way = Way::Tabane(Wire::Encrypted);
 /// Those that go on through another node.
@@ -236,7 +238,7 @@ fn heal(stand: &Stand) -> Result<u64, LabError> {
 fn crosswise(stand: &Stand, one_link_gbps: f64) -> Result<Bore, LabError> {
     let relay = stand.daemon(2).map(Program::id);
     let used_s = || relay.map_or(Ok(0.0), process_s);
-    let traffic = Traffic::start(stand, BEFORE + FAILED + AFTER)?;
+    let traffic = Traffic::start(stand, BEFORE + FAILED + AFTER + SPARE)?;
     sleep(BEFORE);
     let failed_ns = cross(stand)?;
     sleep(FAILED / 2);
@@ -264,7 +266,7 @@ fn crosswise(stand: &Stand, one_link_gbps: f64) -> Result<Bore, LabError> {
 
 /// The same, and of two nodes that reach both one dies: this one at once, or else the one that relays, later.
 fn dying_relay(stand: &Stand, first: Option<usize>, one_link_gbps: f64) -> Result<Bore, LabError> {
-    let traffic = Traffic::start(stand, BEFORE + FAILED + FAILED)?;
+    let traffic = Traffic::start(stand, BEFORE + FAILED + FAILED + SPARE)?;
     sleep(BEFORE);
     let failed_ns = cross(stand)?;
     let from_ns = match first {
