@@ -34,6 +34,7 @@ unshare                  util-linux
 ps                       procps
 iperf3                   iperf3
 mptcpize                 mptcpize
+babeld                   babeld
 curl                     curl
 nginx                    nginx-light
 redis-server             redis-server
@@ -93,7 +94,7 @@ musl-gcc                 musl-tools
 # Programs whose packages bring a service along, and what it is called.
 SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
 haproxy:haproxy memcached:memcached pgbench:postgresql etcd:etcd nats-server:nats-server
-epmd:epmd.socket epmd:epmd rabbitmq-server:rabbitmq-server redis-sentinel:redis-sentinel mariadbd:mariadb'
+babeld:babeld epmd:epmd.socket epmd:epmd rabbitmq-server:rabbitmq-server redis-sentinel:redis-sentinel mariadbd:mariadb'
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }

@@ -106,7 +106,7 @@ impl Settings {
         let beside = |way: Way| match way {
             Way::Tabane(_) | Way::Run(_) | Way::Steered => self.beside.is_some(),
             Way::Library { .. } => self.beside.as_ref().is_some_and(|it| it.bench.is_some()),
-            Way::Tcp { .. } | Way::Mptcp | Way::BalanceRr => false,
+            Way::Tcp { .. } | Way::Mptcp | Way::BalanceRr | Way::Babel => false,
         };
         let entrant = |way: &Way| {
             let (way, build) = (*way, Build::Own);
@@ -145,6 +145,27 @@ impl Settings {
         Ok(self.stand_on(Entrant { way, build }, arena))
     }
 
+    /// As [`Settings::stand`]; `None`: this machine cannot do the way, which is told on standard error.
+    ///
+    /// # Errors
+    /// tabane itself cannot be set up.
+    pub fn stand_if_possible(
+        &self,
+        entrant: Entrant,
+        config: &LabConfig,
+    ) -> Result<Option<Stand>, LabError> {
+        match self.stand(entrant, config) {
+            Ok(stand) => Ok(Some(stand)),
+            Err(error @ (LabError::MissingTool { .. } | LabError::MissingFeature { .. }))
+                if matches!(entrant.way, Way::Mptcp | Way::BalanceRr | Way::Babel) =>
+            {
+                eprintln!("bench: {entrant} is left out: {error}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn stand_on(&self, entrant: Entrant, arena: Arena) -> Stand {
         let other = match (entrant.way, entrant.build, &self.beside) {
             (Way::Library { .. }, Build::Beside, Some(beside)) => beside.bench.as_ref(),
@@ -165,15 +186,7 @@ impl Settings {
     pub fn stands(&self, ways: &[Way], config: &LabConfig) -> Result<Vec<Stand>, LabError> {
         let mut stands = Vec::new();
         for entrant in self.entrants(ways) {
-            match self.stand(entrant, config) {
-                Ok(stand) => stands.push(stand),
-                Err(error @ (LabError::MissingTool { .. } | LabError::MissingFeature { .. }))
-                    if matches!(entrant.way, Way::Mptcp | Way::BalanceRr) =>
-                {
-                    eprintln!("bench: {entrant} is left out: {error}");
-                }
-                Err(error) => return Err(error),
-            }
+            stands.extend(self.stand_if_possible(entrant, config)?);
         }
         Ok(stands)
     }

@@ -13,7 +13,7 @@ use super::pingpong::MESSAGE_BYTES;
 use super::timeline::Content;
 use super::transport::Transport;
 use super::unread::{self, UNREAD_PORT, Unread};
-use super::{Stand, pingpong, sink, timeline};
+use super::{Stand, pingpong, pulse, sink, timeline};
 use tabane_lab::LabError;
 use tabane_lab::cluster::{PATIENCE, Program, socket_address};
 use tabane_lab::ways::{Arena, Way};
@@ -114,6 +114,15 @@ pub enum Helper {
         /// To whom; without it, echo them, until killed
         to: Option<SocketAddr>,
     },
+    /// Send a datagram every 2 ms for so many milliseconds, and note when their echoes come
+    Pulse {
+        /// To whom
+        to: SocketAddr,
+        /// How long
+        ms: u64,
+    },
+    /// Echo them, until killed
+    PulseBack,
     /// Hold the UDP port that is flooded, and read nothing, until killed
     Unread,
     /// Hold connections that nobody reads, until killed; says what was written to them once all are full
@@ -217,6 +226,8 @@ impl Helper {
             }
             Helper::Spin { to: Some(to) } => say(&pingpong::spin(*to)?),
             Helper::Spin { to: None } => pingpong::spin_back(PORT),
+            Helper::Pulse { to, ms } => say(&pulse::beat(*to, Duration::from_millis(*ms))?),
+            Helper::PulseBack => pulse::beat_back(),
             Helper::Unread | Helper::Stuff { .. } | Helper::Beside { .. } => self.hold(),
         }
     }

@@ -22,6 +22,7 @@ mod measure;
 mod output;
 mod pingpong;
 mod plots;
+mod pulse;
 mod sink;
 pub mod soak;
 mod stolen;
@@ -118,6 +119,8 @@ pub enum Measurement {
     Crowd,
     /// Small messages beside the bulk of others
     Beside,
+    /// Nodes that lose links crosswise go on through others; one of these is killed
+    Relay,
     /// Bulk and connections beside hundreds of connections that nobody reads
     Unread,
     /// A stranger's flood on one link

@@ -58,6 +58,7 @@ pub(crate) const SH: Tool = Tool {
     batch: &["-e"],
 };
 pub(crate) const MPTCPIZE: Tool = Tool::new("mptcpize", "mptcpize");
+pub(crate) const BABELD: Tool = Tool::new("babeld", "babeld");
 
 impl Tool {
     /// One that takes its orders as arguments.

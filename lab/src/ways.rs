@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cluster::{Cluster, ClusterConfig, Program, Wire};
-use crate::peers::{balance_rr, mptcp, mptcp_command};
+use crate::cluster::{Cluster, ClusterConfig, Program, Scratch, Wire};
+use crate::peers::{babel, babel_address, balance_rr, mptcp, mptcp_command};
 use crate::{Lab, LabConfig, LabError};
 
 /// The usual port of iperf3.
@@ -28,6 +28,8 @@ pub enum Way {
     Steered,
     /// Packets in turn, as bonding's balance-rr.
     BalanceRr,
+    /// One path at a time, chosen by a routing protocol: Babel.
+    Babel,
     /// TCP over tabane's virtual NIC.
     Tabane(Wire),
     /// TCP of programs under `tabane run`.
@@ -56,6 +58,7 @@ impl fmt::Display for Way {
             Way::Mptcp => f.write_str("MPTCP"),
             Way::Steered => f.write_str("tabane run --via mptcp"),
             Way::BalanceRr => f.write_str("balance-rr"),
+            Way::Babel => f.write_str("Babel"),
             Way::Tabane(wire) => write!(f, "tabane, {wire}"),
             Way::Run(wire) => write!(f, "tabane run, {wire}"),
             Way::Library { wire, spins: true } => write!(f, "library, {wire}"),
@@ -74,9 +77,19 @@ pub struct Arena {
 #[derive(Debug)]
 enum Place {
     Bare(Lab),
+    /// A daemon of a routing protocol runs on each node.
+    Routed(Routed),
     Tabane(Cluster),
     /// A cluster file, and no daemons: the programs are the nodes.
     Daemonless(Cluster),
+}
+
+/// In the order in which they must end.
+#[derive(Debug)]
+struct Routed {
+    daemons: Vec<Program>,
+    lab: Lab,
+    _scratch: Scratch,
 }
 
 impl Arena {
@@ -121,6 +134,14 @@ impl Arena {
                 balance_rr(&lab)?;
                 Place::Bare(lab)
             }
+            Way::Babel => {
+                let scratch = Scratch::new().map_err(LabError::io("a temporary directory"))?;
+                Place::Routed(Routed {
+                    daemons: babel(&lab, scratch.path())?,
+                    lab,
+                    _scratch: scratch,
+                })
+            }
             Way::Tcp { .. } => Place::Bare(lab),
         };
         Ok(Arena { way, place })
@@ -152,6 +173,7 @@ impl Arena {
     pub fn lab(&self) -> &Lab {
         match &self.place {
             Place::Bare(lab) => lab,
+            Place::Routed(routed) => &routed.lab,
             Place::Tabane(cluster) | Place::Daemonless(cluster) => cluster.lab(),
         }
     }
@@ -159,8 +181,17 @@ impl Arena {
     /// The daemons, if the way has some.
     pub fn cluster(&self) -> Option<&Cluster> {
         match &self.place {
-            Place::Bare(_) | Place::Daemonless(_) => None,
+            Place::Bare(_) | Place::Routed(_) | Place::Daemonless(_) => None,
             Place::Tabane(cluster) => Some(cluster),
+        }
+    }
+
+    /// What runs on a node for the way, if anything does.
+    pub fn daemon(&self, node: usize) -> Option<&Program> {
+        match &self.place {
+            Place::Bare(_) | Place::Daemonless(_) => None,
+            Place::Routed(routed) => routed.daemons.get(node),
+            Place::Tabane(cluster) => cluster.daemon(node),
         }
     }
 
@@ -169,6 +200,7 @@ impl Arena {
         match (&self.place, self.way) {
             (Place::Tabane(cluster), Way::Tabane(_) | Way::Run(_)) => cluster.address(node),
             (Place::Bare(lab), Way::Tcp { link }) => lab.address(node, link),
+            (Place::Routed(_), _) => babel_address(node),
             _ => self.lab().address(node, 0),
         }
     }
@@ -189,7 +221,7 @@ impl Arena {
     /// The cluster file, if the way has one.
     pub fn cluster_file(&self) -> Option<PathBuf> {
         match &self.place {
-            Place::Bare(_) => None,
+            Place::Bare(_) | Place::Routed(_) => None,
             Place::Tabane(cluster) | Place::Daemonless(cluster) => Some(cluster.file()),
         }
     }

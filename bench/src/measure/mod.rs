@@ -12,6 +12,7 @@ mod peers;
 mod programs;
 mod race;
 mod ranks;
+mod relay;
 mod start;
 pub mod throughput;
 mod unequal;
@@ -35,6 +36,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Matrix => matrix::measure(settings),
         Measurement::Crowd => crowd::measure(settings),
         Measurement::Beside => crowd::beside(settings),
+        Measurement::Relay => relay::measure(settings),
         Measurement::Unread => unread::measure(settings),
         Measurement::Flood => flood::measure(settings),
         Measurement::Latency => latency::measure(settings),

@@ -167,6 +167,7 @@ pub fn title(way: Way) -> String {
         Way::Steered => "under tabane run --via mptcp",
         Way::Mptcp => "over MPTCP (mptcpize)",
         Way::BalanceRr => "over packets in turn",
+        Way::Babel => "over routes of Babel",
         Way::Tcp { .. } => "over one link (switch 0), plain TCP",
     };
     format!("iperf3 {over}: two nodes, two switches of 1 Gb/s")

@@ -67,7 +67,7 @@ fn class(way: Way) -> &'static str {
     match way {
         Way::Tabane(_) | Way::Run(_) | Way::Library { .. } | Way::Steered => "enc",
         Way::Mptcp => "mptcp",
-        Way::BalanceRr => "rr",
+        Way::BalanceRr | Way::Babel => "rr",
         Way::Tcp { .. } => "tcp",
     }
 }

@@ -1,9 +1,11 @@
 //! What tabane is measured beside, set up on a lab of its own: one function
 //! for each. Nothing undoes them but the end of the lab.
 
+mod babel;
 mod balance_rr;
 mod mptcp;
 
+pub use babel::{HELLO_S, babel, babel_address};
 pub use balance_rr::balance_rr;
 pub use mptcp::{mptcp, mptcp_command};
 
