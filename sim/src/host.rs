@@ -378,7 +378,10 @@ impl Host {
                     w.observer
                         .link_down(w.now, ends, link.index(), witness, w.network)?;
                 }
-                Event::LinkUp { .. } | Event::Guest { .. } | Event::Refused { .. } => {}
+                Event::LinkUp { .. }
+                | Event::Guest { .. }
+                | Event::Measured { .. }
+                | Event::Refused { .. } => {}
                 Event::Op { peer, event } => {
                     let peer = host_of(peer);
                     let mut scene = Scene {

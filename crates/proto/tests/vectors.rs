@@ -13,9 +13,9 @@ use tabane_proto::crypto::{
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::{
     ACK_WORDS_MAX, Ack, CookieParts, HEADER_BYTES, HandshakeHeader, Header, Hello, InitParts, Kind,
-    LinkVerdict, Name, NodeId, Reach, Reader, Record, Records, RefusedWhy, RelayRecord,
-    ResponseParts, Steps, StreamSegment, UnitClass, UnitSegment, VERSION, WireMode, Witness,
-    Writer, advance, relayed_data, write_relayed,
+    LinkVerdict, Measure, Measured, Name, NodeId, Reach, Reader, Record, Records, RefusedWhy,
+    RelayRecord, ResponseParts, Steps, StreamSegment, SurveyRecord, UnitClass, UnitSegment,
+    VERSION, WireMode, Witness, Writer, advance, relayed_data, write_relayed,
 };
 use tabane_proto::{
     Event, LinkConfig, LinkId, Node, NodeConfig, Random, Refusal, RelayConfig, Time,
@@ -324,6 +324,45 @@ fn every_record_of_relays_is_read_and_written_as_its_vector_says() {
     }
 }
 
+/// The same of the records of surveys.
+fn survey_records() -> Vec<(&'static str, SurveyRecord)> {
+    let token = 0x1234_5678;
+    let measured = |outcome| SurveyRecord::Measured { token, outcome };
+    let how = Measure {
+        link: LinkId(1),
+        probes: 8,
+        datagram_bytes: 1472,
+        pause_us: 12_500,
+    };
+    let to = NodeId(0x0102_0304_0506_0708);
+    vec![
+        ("measure", SurveyRecord::Measure { token, to, how }),
+        ("measured", measured(Measured::Least { ns: 305_419 })),
+        ("measured-busy", measured(Measured::Busy)),
+        ("measured-unreached", measured(Measured::Unreached)),
+    ]
+}
+
+#[test]
+fn every_record_of_surveys_is_read_and_written_as_its_vector_says() {
+    for (name, record) in survey_records() {
+        let vectors = Vectors::load(&format!("records/{name}.hex"));
+        let bytes = vectors.get("record");
+        let read: Vec<_> = Records::new(bytes).collect();
+        let [Ok(Record::Extension { code, data })] = read[..] else {
+            panic!("{name}: {read:?} is not one extension");
+        };
+        assert!(SurveyRecord::is_one(code), "{name}");
+        assert_eq!(SurveyRecord::read(code, data), Ok(record), "{name}: read");
+
+        let mut written = vec![0xee; bytes.len()];
+        let mut w = Writer::new(&mut written);
+        record.write(&mut w);
+        assert_eq!(w.room(), 0, "{name}: length");
+        assert_eq!(written, bytes, "{name}: written");
+    }
+}
+
 #[test]
 fn every_record_is_read_and_written_as_its_vector_says() {
     for (name, record) in records() {
@@ -351,9 +390,10 @@ fn every_vector_is_checked_and_every_type_has_one() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let (records, of_relays) = (records(), relay_records());
+    let (records, of_relays, of_surveys) = (records(), relay_records(), survey_records());
     let names = records.iter().map(|(name, _)| *name);
     let names = names.chain(of_relays.iter().map(|(name, _)| *name));
+    let names = names.chain(of_surveys.iter().map(|(name, _)| *name));
     let mut known: Vec<String> = names.map(|name| format!("{name}.hex")).collect();
     known.sort();
     assert_eq!(files, known);
@@ -365,8 +405,8 @@ fn every_vector_is_checked_and_every_type_has_one() {
     types.sort_unstable();
     types.dedup();
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
-    // Of extensions, the first that is content, the last that is not, and those of relays.
-    let extensions = [0x40, 0x50, 0x51, 0x60, 0x7f];
+    // Of extensions, the first that is content, the last that is not, and those of relays and surveys.
+    let extensions = [0x40, 0x50, 0x51, 0x60, 0x68, 0x69, 0x7f];
     let all: Vec<u8> = (0..=0x0e).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }

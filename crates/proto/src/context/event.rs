@@ -1,10 +1,11 @@
 //! What a node tells its driver.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use crate::crypto::{HandshakeError, PublicKey};
 use crate::op::OpEvent;
-use crate::wire::{Name, Witness};
+use crate::wire::{Measured, Name, Witness};
 use crate::{LinkId, PeerId, Time};
 
 /// Why a peer is no longer connected.
@@ -78,6 +79,16 @@ pub enum Event {
         /// Its name.
         name: Name,
     },
+    /// A measurement is over that this node wanted.
+    Measured {
+        /// What it was called.
+        token: u32,
+        /// What came of it.
+        outcome: Measured,
+        /// How much later than the first of two probes, sent at once, the second was answered at least: what the slowest
+        /// link on the way takes for one. Only of this node's own, if they went in pairs.
+        behind: Option<Duration>,
+    },
     /// Somebody was not admitted. Told for a bounded number of datagrams only, however many come.
     Refused {
         /// Where it came in.
@@ -99,7 +110,7 @@ impl Event {
             | Event::LinkUp { peer, .. }
             | Event::Guest { peer, .. }
             | Event::Op { peer, .. } => Some(*peer),
-            Event::Refused { .. } => None,
+            Event::Refused { .. } | Event::Measured { .. } => None,
         }
     }
 }

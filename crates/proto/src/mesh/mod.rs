@@ -4,6 +4,7 @@
 //! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
 //! and a relay keeps nothing but a short queue.
 
+mod measuring;
 mod queue;
 pub mod topology;
 mod way;
@@ -18,6 +19,7 @@ use crate::limits::{RELAYED_MAX, RELAYS_MAX};
 use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps};
 use crate::{PeerId, Time};
 
+pub(crate) use measuring::{Measurement, Step};
 pub(crate) use queue::RelayQueue;
 pub(crate) use way::{RelayList, Way};
 

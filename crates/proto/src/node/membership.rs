@@ -138,6 +138,7 @@ impl Node {
             self.relay_answers(now);
         }
         self.context.mesh.remove(now, peer);
+        self.end_measurements_of(peer);
         self.turns.forget(peer);
         let free = self.free.partition_point(|id| *id < peer);
         self.free.insert(free, peer);

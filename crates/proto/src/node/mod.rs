@@ -3,6 +3,7 @@
 
 mod admission;
 mod app;
+mod measuring;
 mod membership;
 mod relaying;
 mod timers;
@@ -161,6 +162,7 @@ impl Node {
                 answers: VecDeque::new(),
                 crowd: Crowd::default(),
                 mesh,
+                measuring: None,
                 ran_out: RanOut::default(),
                 content_arrived: false,
                 reach: Reach::default(),
@@ -261,6 +263,7 @@ impl Node {
         }
         self.on_mesh_timeout(now);
         self.tend_mesh(now);
+        self.tend_measurement(now);
     }
 
     /// The kernel says that `link` is up or down. Nothing is produced for a link
@@ -406,7 +409,9 @@ impl Node {
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.refresh();
         let mesh = self.context.mesh.next_timeout();
-        self.turns.first_timeout().into_iter().chain(mesh).min()
+        let measuring = self.context.measuring.as_ref().map(|m| m.next_timeout());
+        let others = mesh.into_iter().chain(measuring);
+        self.turns.first_timeout().into_iter().chain(others).min()
     }
 
     /// The name of a peer.

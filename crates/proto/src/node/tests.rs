@@ -9,6 +9,7 @@ mod membership;
 mod memory;
 mod rejections;
 mod relaying;
+mod surveys;
 mod swapped;
 mod turns;
 

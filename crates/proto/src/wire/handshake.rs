@@ -11,6 +11,8 @@ pub const VERSION: u16 = 2;
 pub const FEATURE_MEMORY: u64 = 1 << 0;
 /// Paths through other nodes: one of the [`Hello::features`].
 pub const FEATURE_RELAYS: u64 = 1 << 1;
+/// Measuring for others: one of the [`Hello::features`].
+pub const FEATURE_SURVEYS: u64 = 1 << 2;
 
 /// Length of [`HandshakeHeader`].
 pub const HANDSHAKE_HEADER_BYTES: usize = 8;

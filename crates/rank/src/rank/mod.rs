@@ -290,7 +290,7 @@ impl Rank {
                 }
             }
             Event::Refused { from, why, .. } => self.lost.refused(from, &why),
-            Event::PeerUp { .. } | Event::LinkUp { .. } => {}
+            Event::PeerUp { .. } | Event::LinkUp { .. } | Event::Measured { .. } => {}
         }
     }
 

@@ -70,7 +70,7 @@ pub fn describe(
             )
         }
         // A daemon admits no guests.
-        Event::Op { .. } | Event::Guest { .. } => return None,
+        Event::Op { .. } | Event::Guest { .. } | Event::Measured { .. } => return None,
     })
 }
 

@@ -85,7 +85,10 @@ impl Watch {
                 self.peers.entry(peer).or_default().failures += 1;
                 peer
             }
-            Event::Op { .. } | Event::Guest { .. } | Event::Refused { .. } => return None,
+            Event::Op { .. }
+            | Event::Guest { .. }
+            | Event::Measured { .. }
+            | Event::Refused { .. } => return None,
         };
         let text = self.look(peer, &node.peer_stats(peer)?, now)?;
         Some((peer, text))
