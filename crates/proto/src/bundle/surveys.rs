@@ -16,8 +16,8 @@ const OWED_MAX: usize = 8;
 /// What there is of surveys with one peer.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// What the peer was asked to measure last, if it has not answered.
-    asked: Option<u32>,
+    /// What the peer was asked to measure last, and whether it has answered.
+    asked: Option<(u32, bool)>,
     /// To be said to it.
     owed: VecDeque<SurveyRecord>,
 }
@@ -29,7 +29,7 @@ impl Bundle {
             return false;
         }
         let survey = self.survey.get_or_insert_default();
-        survey.asked = Some(token);
+        survey.asked = Some((token, false));
         let record = SurveyRecord::Measure { token, to, how };
         let has_room = survey.owed.len() < OWED_MAX;
         if has_room {
@@ -91,16 +91,22 @@ impl Bundle {
                 }
             }
             SurveyRecord::Measured { token, outcome } => {
-                let asked = self.survey.as_mut().map(|survey| &mut survey.asked);
-                let is_asked = asked.is_some_and(|asked| asked.take_if(|a| *a == token).is_some());
-                if is_asked {
+                let asked = self
+                    .survey
+                    .as_mut()
+                    .and_then(|survey| survey.asked.as_mut());
+                let is_first = |asked: &&mut (u32, bool)| **asked == (token, false);
+                let was_asked = asked.is_some();
+                if let Some((_, is_answered)) = asked.filter(is_first) {
+                    *is_answered = true;
                     context.event(Event::Measured {
                         token,
                         outcome,
                         behind: None,
                     });
                 }
-                is_asked
+                // The answer to a question before the last one may come late.
+                was_asked
             }
         };
         context.stats.violation += u64::from(!is_taken);
@@ -114,12 +120,11 @@ impl Bundle {
         context: &mut Context,
     ) -> Option<Transmit> {
         if let Some(measuring) = &mut context.measuring
-            && let Some(id) = measuring.is_due(self.peer)
+            && let Some((id, bytes)) = measuring.is_due(self.peer)
             && self.paths.get(id).is_some()
             && u16::from(context.blocked) & id.bit() == 0
         {
             let token = context.random.u32();
-            let bytes = usize::from(measuring.how.datagram_bytes);
             measuring.on_sent(now, token);
             let records = [Record::Probe { token }];
             return self.transmit_records(now, id, &records, bytes, buffer, context);

@@ -85,8 +85,8 @@ pub enum Event {
         token: u32,
         /// What came of it.
         outcome: Measured,
-        /// How much later than the first of two probes, sent at once, the second was answered at least: what the slowest
-        /// link on the way takes for one. Only of this node's own, if they went in pairs.
+        /// How much later than another one, right behind which it was sent, a probe was answered: what the slowest
+        /// link on the way takes for one. Only of this node's own, if they went in trains.
         behind: Option<Duration>,
     },
     /// Somebody was not admitted. Told for a bounded number of datagrams only, however many come.

@@ -10,6 +10,21 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// While the link has something to carry, probes are put off, in all for so many times as long as they would take.
 const PUT_OFF_MAX: u32 = 3;
 
+/// Bytes of a probe that only wakes both hosts: so many that it is padded, and counts for nothing else.
+const WAKING_BYTES: usize = 64;
+
+/// What a probe is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// Both hosts wake up for it, so that what follows its answer finds them awake: that takes longer than a switch.
+    Waking,
+    /// Its round trip is what is measured.
+    First,
+    /// They go right behind the first one, for which the hosts along the way may have had to wake up all the same.
+    Second,
+    Third,
+}
+
 /// What a measurement wants done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
@@ -31,21 +46,20 @@ pub(crate) struct Measurement {
     /// To whom.
     pub to: PeerId,
     pub how: Measure,
-    /// Two probes are sent each time, one right behind the other.
-    in_pairs: bool,
+    /// Three probes are sent each time, one right behind the other.
+    in_trains: bool,
     /// So many times more.
     left: u8,
     /// When the next ones are due.
     next_at: Time,
     /// When it is over at the latest.
     end_at: Time,
-    /// Probes that are due now.
-    due: u8,
-    /// Those that were sent and not answered: token, when, and whether it is the second of a pair.
-    open: Vec<(u32, Time, bool)>,
-    sent: u8,
-    /// The least round trips, of first ones and of second ones.
-    least: [Option<Duration>; 2],
+    /// The probe that is due now.
+    due: Option<Purpose>,
+    /// Those that were sent and not answered.
+    open: Vec<(u32, Time, Purpose)>,
+    /// The least round trips, of first, second and third ones.
+    least: [Option<Duration>; 3],
 }
 
 impl Measurement {
@@ -55,7 +69,7 @@ impl Measurement {
         token: u32,
         to: PeerId,
         how: Measure,
-        in_pairs: bool,
+        in_trains: bool,
     ) -> Measurement {
         let lasts = Duration::from_micros(u64::from(how.pause_us)) * u32::from(how.probes);
         Measurement {
@@ -63,14 +77,13 @@ impl Measurement {
             token,
             to,
             how,
-            in_pairs,
+            in_trains,
             left: how.probes,
             next_at: now,
             end_at: now + lasts * PUT_OFF_MAX + PATIENCE * 2,
-            due: 0,
+            due: None,
             open: Vec::new(),
-            sent: 0,
-            least: [None; 2],
+            least: [None; 3],
         }
     }
 
@@ -100,24 +113,33 @@ impl Measurement {
             return Step::Wait;
         }
         self.left -= 1;
-        self.due = 1 + u8::from(self.in_pairs);
+        self.due = Some(Purpose::Waking);
         if self.left == 0 {
             self.end_at = self.end_at.min(now + PATIENCE);
         }
         Step::Probe
     }
 
-    /// The link on which a probe to `peer` is to be sent now, if one is.
-    pub fn is_due(&self, peer: PeerId) -> Option<LinkId> {
-        (self.due > 0 && self.to == peer).then_some(self.how.link)
+    /// The probe to `peer` that is to be sent now, if one is: on which link, and of how many bytes.
+    pub fn is_due(&self, peer: PeerId) -> Option<(LinkId, usize)> {
+        let purpose = self.due.filter(|_| self.to == peer)?;
+        Some(match purpose {
+            Purpose::Waking => (self.how.link, WAKING_BYTES),
+            _ => (self.how.link, usize::from(self.how.datagram_bytes)),
+        })
     }
 
-    /// A probe that is due leaves.
+    /// The probe that is due leaves.
     pub fn on_sent(&mut self, now: Time, token: u32) {
-        let is_second = self.in_pairs && self.due == 1;
-        self.due = self.due.saturating_sub(1);
-        self.open.push((token, now, is_second));
-        self.sent = self.sent.saturating_add(1);
+        let Some(purpose) = self.due.take() else {
+            return;
+        };
+        self.due = match purpose {
+            Purpose::First => self.in_trains.then_some(Purpose::Second),
+            Purpose::Second => Some(Purpose::Third),
+            Purpose::Waking | Purpose::Third => None,
+        };
+        self.open.push((token, now, purpose));
     }
 
     /// A probe of `peer`'s was answered. Returns whether it is one of this measurement.
@@ -128,28 +150,36 @@ impl Measurement {
         let Some(at) = self.open.iter().position(|open| open.0 == token) else {
             return false;
         };
-        let (_, sent, is_second) = self.open.swap_remove(at);
-        let least = &mut self.least[usize::from(is_second)];
+        let (_, sent, purpose) = self.open.swap_remove(at);
+        let least = match purpose {
+            Purpose::Waking => {
+                self.due = Some(Purpose::First);
+                return true;
+            }
+            Purpose::First => &mut self.least[0],
+            Purpose::Second => &mut self.least[1],
+            Purpose::Third => &mut self.least[2],
+        };
         let took = now.since(sent);
         *least = Some(least.map_or(took, |before| before.min(took)));
-        if self.left == 0 && self.due == 0 && self.open.is_empty() {
+        if self.left == 0 && self.due.is_none() && self.open.is_empty() {
             self.end_at = now;
         }
         true
     }
 
-    /// How much later than the first of a pair the second came at least.
+    /// How much longer the last of a train took at least than the one before it did at least.
     pub fn behind(&self) -> Option<Duration> {
-        let [Some(first), Some(second)] = self.least else {
+        let [_, Some(second), Some(third)] = self.least else {
             return None;
         };
-        Some(second.saturating_sub(first))
+        Some(third.saturating_sub(second))
     }
 
     /// What it came to. Fewer than half of the probes say too little.
     fn outcome(&self) -> Measured {
-        let of_each = 1 + u32::from(self.in_pairs);
-        let is_short = u32::from(self.sent) * 2 < u32::from(self.how.probes) * of_each;
+        let tried = self.how.probes - self.left;
+        let is_short = tried * 2 < self.how.probes;
         match self.least[0] {
             _ if is_short => Measured::Busy,
             None => Measured::Unreached,

@@ -7,14 +7,14 @@ use crate::wire::{Measure, Measured, NodeId};
 use crate::{PeerId, Time};
 
 impl Node {
-    /// Measures the path to a peer: [`Event::Measured`] says what came of it. With `in_pairs` each probe has a second one
+    /// Measures the path to a peer: [`Event::Measured`] says what came of it. With `in_trains` each probe has two more
     /// right behind it.
-    pub fn measure(&mut self, now: Time, token: u32, to: PeerId, how: Measure, in_pairs: bool) {
+    pub fn measure(&mut self, now: Time, token: u32, to: PeerId, how: Measure, in_trains: bool) {
         if self.context.measuring.is_some() || !how.is_sound() {
             self.tell_own(token, Measured::Busy);
             return;
         }
-        let new = Measurement::new(now, None, token, to, how, in_pairs);
+        let new = Measurement::new(now, None, token, to, how, in_trains);
         self.context.measuring = Some(Box::new(new));
     }
 

@@ -10,6 +10,7 @@ use tabane_io::handover::read_with_descriptors;
 
 use super::nodes::NodesReport;
 use super::report::StatusReport;
+use crate::topo::TopoReport;
 
 /// Longest request, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -22,6 +23,12 @@ pub enum Request {
     Status,
     /// Which nodes are there, and where?
     Nodes,
+    /// Which nodes share a switch?
+    Topo {
+        /// Measure it, if that is not under way.
+        #[serde(default)]
+        measure: bool,
+    },
     /// Read the cluster file anew, and do as it says.
     Reload {
         /// Only say what would be done.
@@ -38,6 +45,8 @@ pub enum Response {
     Status(Box<StatusReport>),
     /// To [`Request::Nodes`].
     Nodes(NodesReport),
+    /// To [`Request::Topo`].
+    Topo(TopoReport),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.

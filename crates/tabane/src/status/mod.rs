@@ -17,7 +17,7 @@ pub(crate) use tests::example as example_report;
 
 pub use client::{
     ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_nodes, ask_reload, ask_report,
-    ask_status, read_answer,
+    ask_status, ask_topo, read_answer,
 };
 pub use control::{ReloadReport, Request, Response};
 pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};

@@ -187,7 +187,8 @@ fn an_answer_that_nobody_asked_for_says_nothing_and_is_counted() {
     says(&mut pair, unasked);
     pair.settle();
     assert_eq!(told(&mut pair), []);
-    assert_eq!(pair.nodes[0].node_stats().violation, 2);
+    // The second one could be a late answer.
+    assert_eq!(pair.nodes[0].node_stats().violation, 1);
 }
 
 #[test]
