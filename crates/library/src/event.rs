@@ -89,7 +89,10 @@ impl Event {
                 peer: name(*peer)?,
                 link: link.0,
             },
-            Happened::Op { .. } | Happened::Guest { .. } | Happened::Refused { .. } => return None,
+            Happened::Op { .. }
+            | Happened::Guest { .. }
+            | Happened::Measured { .. }
+            | Happened::Refused { .. } => return None,
         })
     }
 }

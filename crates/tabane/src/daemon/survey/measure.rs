@@ -14,7 +14,7 @@ use super::pace::Pace;
 use crate::topo::{Network, Topology};
 
 /// How fast a network is, is asked on the way to so many peers, one after the other.
-const PACED_MAX: usize = 3;
+const PACED_MAX: usize = 5;
 /// Three probes go at a time there, so often (microseconds): 1% of a network of 100 Mb/s.
 const PACED_PAUSE_US: u32 = 37_500;
 /// A measurement that others make may take so much longer than it does at most: question and answer are on their way.
@@ -33,9 +33,14 @@ pub struct Job {
     pub peers: Vec<Option<PeerId>>,
     /// Nodes that have such a link, and cannot be reached on it now.
     pub absent: Vec<String>,
+    /// How fast it is as its device says, …
+    pub device: Pace,
+    /// … and as was found out.
     pub pace: Pace,
     /// Of a probe.
     pub datagram_bytes: u16,
+    /// It was surveyed, and nothing came of it: it is tried once more.
+    pub was_in_vain: bool,
 }
 
 /// A pair that is being measured.
@@ -178,6 +183,10 @@ impl Running {
                         let asked = |probe| Asked::new(around.now, probe);
                         Turned::Next(Phase::Round(brain, probes.into_iter().map(asked).collect()))
                     }
+                    Some(Said::Done(map)) if map.switches.is_empty() && !job.was_in_vain => {
+                        job.was_in_vain = true;
+                        Turned::Next(Phase::Pace(Pacing::new(job)))
+                    }
                     Some(Said::Done(map)) => Turned::Done(job.network(Some((map, around.before)))),
                 },
                 Some(Phase::Round(brain, asked)) => round(brain, asked, job, token, &mut around)?,
@@ -248,7 +257,7 @@ impl Pacing {
         }
         self.behind.sort_unstable();
         let middle = self.behind.get(self.behind.len() / 2).copied();
-        job.pace = job.pace.corrected(job.datagram_bytes, middle);
+        job.pace = job.device.corrected(job.datagram_bytes, middle);
         let config = job.pace.config(job.datagram_bytes);
         let brain = Brain::start(job.names.len(), config, around.notify.clone());
         let brain = brain.map_err(|error| format!("no thread can be started: {error}"))?;

@@ -185,13 +185,16 @@ impl Daemon {
         let own = links.iter().enumerate();
         let own = own.filter_map(|(link, address)| Some((link, (*address)?)));
         own.map(|(link, address)| {
+            let device = Pace::of_device(address);
             let mut job = Job {
                 link: LinkId(link as u8),
                 names: Vec::new(),
                 peers: Vec::new(),
                 absent: Vec::new(),
-                pace: Pace::of_device(address),
+                device,
+                pace: device,
                 datagram_bytes: 0,
+                was_in_vain: false,
             };
             let mut widest = 0;
             for (index, spec) in self.cluster.nodes.iter().enumerate() {
