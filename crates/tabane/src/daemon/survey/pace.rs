@@ -120,7 +120,8 @@ mod tests {
             let bits_per_s = 1_538 * 8 * 1_000_000 / u64::from(how.pause_us);
             assert!(how.is_sound(), "{how:?}");
             assert!(bits_per_s <= u64::from(mbps) * 1_000_000 / 98, "{how:?}");
-            for is_measured in [false, true] {
+            // What was measured is slow.
+            for is_measured in [false, mbps <= 100] {
                 let pace = Pace { mbps, is_measured };
                 let (least, most) = pace.config(BYTES).hop_ns;
                 assert!(0 < least && least < most && most < 2 * least, "{pace:?}");
