@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::config::{parse_delay, parse_loss, parse_rate};
+use crate::config::{parse_delay, parse_leaf, parse_loss, parse_rate};
 use crate::flood::cli::FloodArgs;
 use crate::{Fault, Lab, LabConfig, LabError, LinkSpec, Summary, flood};
 
@@ -56,9 +56,12 @@ struct Name {
 struct UpArgs {
     #[command(flatten)]
     name: Name,
-    /// How many nodes: n0, n1, …
-    #[arg(long, default_value_t = 2)]
-    nodes: usize,
+    /// How many nodes: n0, n1, … [default: 2, or as many as the tree has]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// A tree of store-and-forward switches on each link: so many nodes on each of its lower switches, 8,8,8,8
+    #[arg(long, value_name = "NODES", value_parser = parse_leaf, value_delimiter = ',')]
+    tree: Vec<usize>,
     /// How many links, each with a switch of its own: 0, 1, … [default: 2, or as many as the lists below]
     #[arg(long)]
     links: Option<usize>,
@@ -193,9 +196,13 @@ fn config_of(args: UpArgs) -> Result<LabConfig, LabError> {
     let links = (0..links).map(link).collect();
     Ok(LabConfig {
         name: Some(args.name.name),
-        nodes: args.nodes,
+        nodes: args.nodes.unwrap_or(match args.tree.iter().sum() {
+            0 => 2,
+            nodes => nodes,
+        }),
         links,
         mtu: args.mtu,
+        tree: args.tree,
     })
 }
 
@@ -269,6 +276,10 @@ fn describe(lab: &Summary) -> String {
         lab.nodes - 1,
         lab.mtu
     );
+    if !lab.tree.is_empty() {
+        let leaves: Vec<String> = lab.tree.iter().map(usize::to_string).collect();
+        text += &format!("  switches with {} nodes\n", leaves.join(", "));
+    }
     for (link, spec) in lab.links.iter().enumerate() {
         text += &format!(
             "  link {link}: 10.77.{link}.0/24, {}",

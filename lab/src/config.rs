@@ -33,6 +33,10 @@ pub struct LabConfig {
     pub links: Vec<LinkSpec>,
     /// MTU of every NIC and switch, bytes, 576 to 65521.
     pub mtu: u32,
+    /// Nothing: each link has one switch. Else each has a tree of store-and-forward switches: so many nodes on each
+    /// leaf, and, if there are several leaves, a root above them without nodes. Such links have a rate, no delay and
+    /// no loss, and do not fail.
+    pub tree: Vec<usize>,
 }
 
 impl Default for LabConfig {
@@ -42,6 +46,7 @@ impl Default for LabConfig {
             nodes: 2,
             links: vec![LinkSpec::default(); 2],
             mtu: 1500,
+            tree: Vec::new(),
         }
     }
 }
@@ -106,6 +111,19 @@ impl LabConfig {
                 "mtu {}: must be {MTU_MIN} to {MTU_MAX} bytes",
                 self.mtu
             ));
+        }
+        if !self.tree.is_empty() && self.tree.iter().sum::<usize>() != self.nodes {
+            return bad(format!(
+                "a tree of {} nodes: must be of all {}",
+                self.tree.iter().sum::<usize>(),
+                self.nodes
+            ));
+        }
+        let is_plain = |link: &LinkSpec| {
+            link.rate_bits_per_s.is_some() && link.delay.is_zero() && link.loss_percent == 0.0
+        };
+        if !self.tree.is_empty() && !self.links.iter().all(is_plain) {
+            return bad("the links of a tree have a rate, no delay and no loss".into());
         }
         for (index, link) in self.links.iter().enumerate() {
             if let Some(rate) = link.rate_bits_per_s
@@ -174,6 +192,14 @@ pub(crate) fn parse_rate(text: &str) -> Result<Option<u64>, String> {
         _ => return Err(wrong()),
     };
     Ok(Some((number * factor).round() as u64))
+}
+
+/// `8,8,8`: nodes on each leaf of a tree, at least one.
+pub(crate) fn parse_leaf(text: &str) -> Result<usize, String> {
+    let nodes = text.parse().ok().filter(|nodes| *nodes > 0);
+    nodes.ok_or_else(|| {
+        format!("tree {text:?}: give how many nodes are on each switch, as in 8,8,8,8")
+    })
 }
 
 /// `0`, `200us`, `2ms`, `1.5s`.
@@ -247,6 +273,11 @@ mod tests {
         wrong(|c| c.nodes = 0, "1 to 200");
         wrong(|c| c.links.clear(), "1 to 8");
         wrong(|c| c.mtu = 60, "576");
+        wrong(|c| c.tree = vec![2, 2], "must be of all 2");
+        wrong(
+            |c| (c.tree, c.links[1].rate_bits_per_s) = (vec![1, 1], None),
+            "have a rate",
+        );
         wrong(|c| c.name = Some("a/b".into()), "letters");
         wrong(|c| c.name = Some("..".into()), "letters");
         wrong(|c| c.links[1].loss_percent = f64::NAN, "link 1");

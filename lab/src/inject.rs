@@ -50,6 +50,7 @@ impl Lab {
         node: Option<usize>,
     ) -> Result<Injection, LabError> {
         self.check_link(link)?;
+        self.check_is_no_tree()?;
         fault.check().map_err(LabError::BadInput)?;
         if let Some(node) = node {
             self.check_node(node)?;
@@ -95,6 +96,7 @@ impl Lab {
     /// No such link; the kernel or a tool refused.
     pub fn heal(&self, link: usize) -> Result<Injection, LabError> {
         self.check_link(link)?;
+        self.check_is_no_tree()?;
         Injection::of(|| {
             // The quick ones first, so that they are over right after `begun_ns`.
             let up = |node| (self.cable_end(node, link), DeviceChange::Up(true));
@@ -148,9 +150,19 @@ impl Lab {
         })
     }
 
+    fn check_is_no_tree(&self) -> Result<(), LabError> {
+        match self.is_tree() {
+            true => Err(LabError::BadInput(
+                "links with a tree of switches do not fail".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn check_cable(&self, link: usize, node: usize) -> Result<(), LabError> {
         self.check_link(link)?;
         self.check_node(node)?;
+        self.check_is_no_tree()?;
         if !self.link(link).delay.is_zero() {
             let why = format!("link {link} has a delay; its cables stay where they are");
             return Err(LabError::BadInput(why));

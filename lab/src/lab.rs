@@ -16,7 +16,7 @@ use tabane_io::process::Watched;
 use tabane_io::sockets;
 
 use crate::config::{LabConfig, LinkSpec, address};
-use crate::emulator::{self, Cable, Delay};
+use crate::emulator::{self, Cable, Delay, Emulation, Tree};
 use crate::holder::{self, Holder, c_path};
 use crate::namespace::Place;
 use crate::processes::{self, TOKEN_VARIABLE};
@@ -64,10 +64,9 @@ impl Lab {
     /// missing, or the kernel refuses; nothing is left behind then.
     pub fn up(config: &LabConfig) -> Result<Lab, LabError> {
         let (mut lab, mut claim) = build(config)?;
-        let cables = lab.cables()?;
-        if !cables.is_empty() {
+        if let Some(work) = lab.emulation()? {
             let ends = Watched::new(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
-            let run = move || emulator::run(cables, ends.as_fd());
+            let run = move || work.run(ends.as_fd());
             let thread = std::thread::Builder::new()
                 .name("lab-delay".into())
                 .spawn(run);
@@ -89,10 +88,9 @@ impl Lab {
     /// As [`Lab::up`].
     pub fn up_in_background(config: &LabConfig) -> Result<Lab, LabError> {
         let (mut lab, mut claim) = build(config)?;
-        let cables = lab.cables()?;
-        if !cables.is_empty() {
+        if let Some(work) = lab.emulation()? {
             let ends = Watched::new(lab.summary.holder).map_err(LabError::io("pidfd_open"))?;
-            lab.summary.emulator = Some(emulator::run_in_background(cables, ends)?);
+            lab.summary.emulator = Some(emulator::run_in_background(work, ends)?);
         }
         claim.publish(&lab.summary)?;
         if let Some(mut owned) = lab.owned.take() {
@@ -359,6 +357,31 @@ impl Lab {
         tried.fold(Ok(()), io::Result::and).map_err(what())
     }
 
+    /// What there is for the emulator to do, if anything.
+    fn emulation(&self) -> Result<Option<Emulation>, LabError> {
+        if self.is_tree() {
+            return self.trees().map(Emulation::Trees).map(Some);
+        }
+        let cables = self.cables()?;
+        Ok((!cables.is_empty()).then_some(Emulation::Cables(cables)))
+    }
+
+    /// Whether links have several switches, all of them emulated.
+    pub(crate) fn is_tree(&self) -> bool {
+        !self.summary.tree.is_empty()
+    }
+
+    fn trees(&self) -> Result<Vec<Tree>, LabError> {
+        let one = |(link, switch)| {
+            // The configuration was checked: there is a rate.
+            let bits_per_s = self.link(link).rate_bits_per_s.unwrap_or(u64::MAX);
+            Tree::new(switch, link, &self.summary.tree, bits_per_s).map_err(LabError::io(format!(
+                "emulating the switches of link {link}"
+            )))
+        };
+        self.switches.iter().enumerate().map(one).collect()
+    }
+
     /// The cables that have a delay.
     fn cables(&self) -> Result<Vec<Cable>, LabError> {
         let mut cables = Vec::new();
@@ -408,6 +431,7 @@ fn build(config: &LabConfig) -> Result<(Lab, Claim), LabError> {
         nodes: config.nodes,
         links: config.links.clone(),
         mtu: config.mtu,
+        tree: config.tree.clone(),
         holder: child.id(),
         emulator: None,
         token,
@@ -445,13 +469,20 @@ fn wire(lab: &Lab, config: &LabConfig) -> Result<(), LabError> {
         let spec = &config.links[link];
         SH.run(switch, wiring::NO_FIREWALL)?;
         IP.run(switch, &wiring::switch_links(config, link, &node_paths))?;
-        TC.run(switch, &lab.port_shapers(link))?;
+        if !lab.is_tree() {
+            TC.run(switch, &lab.port_shapers(link))?;
+        }
         NFT.run(switch, &wiring::switch_rules(spec, config.nodes))?;
         lab.change(link, &[])?;
     }
     for (node, place) in lab.nodes.iter().enumerate() {
         IP.run(place, &wiring::node_links(config.links.len(), node))?;
-        let one = |link| lab.nic_shaper(link, wiring::usual_pieces(lab.link(link), config.mtu));
+        // The emulator's switches know frames only.
+        let pieces = |link| match lab.is_tree() {
+            true => wiring::Pieces::Frames(config.mtu),
+            false => wiring::usual_pieces(lab.link(link), config.mtu),
+        };
+        let one = |link| lab.nic_shaper(link, pieces(link));
         TC.run(place, &(0..config.links.len()).map(one).collect::<String>())?;
     }
     Ok(())

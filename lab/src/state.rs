@@ -32,6 +32,9 @@ pub struct Summary {
     pub links: Vec<LinkSpec>,
     /// MTU, bytes.
     pub mtu: u32,
+    /// Nodes on each leaf of a tree of switches; nothing if each link has one switch.
+    #[serde(default)]
+    pub tree: Vec<usize>,
     /// Process id of the holder; ending it ends the lab.
     pub holder: u32,
     /// Process id of the delay emulator of a lab in the background.

@@ -17,13 +17,71 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 /// Now on `CLOCK_MONOTONIC`, nanoseconds: the clock of [`crate::Injection`].
 pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a valid place for the answer; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    // SAFETY: `now` is a valid place for the answer; both clocks always exist.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    ns(&now)
+}
+
+fn ns(time: &libc::timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// How the clock that the kernel stamps packets by stands to [`monotonic_ns`], at some moment.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    real_ns: u64,
+    monotonic_ns: u64,
+}
+
+impl Clock {
+    pub fn read() -> Clock {
+        Clock {
+            real_ns: clock_ns(libc::CLOCK_REALTIME),
+            monotonic_ns: monotonic_ns(),
+        }
+    }
+
+    /// When a stamp was made.
+    pub fn monotonic_ns(&self, stamp_ns: u64) -> u64 {
+        (self.monotonic_ns + stamp_ns).saturating_sub(self.real_ns)
+    }
+}
+
+/// The next packet of a socket with `SO_TIMESTAMPNS`: its length, which may be more than `buffer` took, and its stamp.
+pub(crate) fn receive_stamped(fd: BorrowedFd, buffer: &mut [u8]) -> Option<(usize, Option<u64>)> {
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let mut control = [0u64; 8];
+    // SAFETY: all zeroes is a valid header; what it is then told to point to outlives the call, with its size. The kernel
+    // has filled `control` as far as it says, and the macros stay within that.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        let got = libc::recvmsg(fd.as_raw_fd(), &mut header, libc::MSG_TRUNC);
+        let bytes = usize::try_from(got).ok()?;
+        let first = libc::CMSG_FIRSTHDR(&header);
+        let is_stamp = !first.is_null()
+            && (*first).cmsg_level == libc::SOL_SOCKET
+            && (*first).cmsg_type == libc::SCM_TIMESTAMPNS;
+        let stamp = is_stamp.then(|| {
+            let stamp = libc::CMSG_DATA(first).cast::<libc::timespec>();
+            ns(&std::ptr::read_unaligned(stamp))
+        });
+        Some((bytes, stamp))
+    }
 }
 
 pub(crate) fn may_write(path: &CStr) -> bool {
@@ -222,6 +280,14 @@ pub(crate) fn wake_precisely() {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1);
         libc::syscall(libc::SYS_sched_setattr, 0, &raw mut attributes, 0);
     }
+}
+
+/// Have this thread run before all ordinary ones, if that is allowed: what is measured through it is not to depend on what
+/// else this machine has to do.
+pub(crate) fn come_first() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: a valid parameter, for this thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
 }
 
 /// Wait for any of these, or until an instant of [`monotonic_ns`].

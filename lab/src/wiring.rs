@@ -30,6 +30,11 @@ pub(crate) fn port(node: usize) -> String {
     format!("p{node}")
 }
 
+/// Of a node's NIC.
+pub(crate) fn hardware_address(link: usize, node: usize) -> [u8; 6] {
+    [2, 0x7a, 0x62, 0, link as u8, (node + 1) as u8]
+}
+
 /// The switch-side end of the pair whose other end is the node's NIC.
 pub(crate) fn cable_end(node: usize, link: &LinkSpec) -> String {
     if link.delay.is_zero() {
@@ -64,6 +69,11 @@ pub(crate) fn switch_links(config: &LabConfig, link: usize, node_paths: &[String
     let (mtu, spec) = (config.mtu, &config.links[link]);
     let mut say = |order: String| orders.extend([order.as_str(), "\n"]);
     say("link set lo up".into());
+    if !config.tree.is_empty() {
+        let ports = node_paths.iter().enumerate();
+        ports.for_each(|(node, path)| say(cable_alone(spec, mtu, link, node, path)));
+        return orders;
+    }
     say(format!(
         "link add name {BRIDGE} index {BRIDGE_INDEX} mtu {mtu} type bridge stp_state 0 mcast_snooping 0"
     ));
@@ -76,14 +86,8 @@ pub(crate) fn switch_links(config: &LabConfig, link: usize, node_paths: &[String
 
 /// `ip` orders for a switch: the cable to one node, whose namespace is `path`.
 pub(crate) fn cable(spec: &LinkSpec, mtu: u32, link: usize, node: usize, path: &str) -> String {
-    let (port, end, nic) = (port(node), cable_end(node, spec), nic(link));
-    let address = format!("02:7a:62:00:{link:02x}:{:02x}", node + 1);
-    let mut orders = vec![
-        format!(
-            "link add name {end} mtu {mtu} type veth peer name {nic} address {address} mtu {mtu} netns {path}"
-        ),
-        quietly_up(&end),
-    ];
+    let port = port(node);
+    let mut orders = vec![cable_alone(spec, mtu, link, node, path)];
     if !spec.delay.is_zero() {
         let inner = emulator_output(node);
         orders.push(format!(
@@ -94,6 +98,17 @@ pub(crate) fn cable(spec: &LinkSpec, mtu: u32, link: usize, node: usize, path: &
     orders.push(format!("link set {port} master {BRIDGE}"));
     orders.push(quietly_up(&port));
     orders.join("\n")
+}
+
+/// The same without a port of a bridge at its end.
+fn cable_alone(spec: &LinkSpec, mtu: u32, link: usize, node: usize, path: &str) -> String {
+    let (end, nic) = (cable_end(node, spec), nic(link));
+    let [a, b, c, d, e, f] = hardware_address(link, node);
+    let address = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+    let cable = format!(
+        "link add name {end} mtu {mtu} type veth peer name {nic} address {address} mtu {mtu} netns {path}"
+    );
+    [cable, quietly_up(&end)].join("\n")
 }
 
 /// Up without an IPv6 address, whose discovery chatters on an idle link. One

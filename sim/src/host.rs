@@ -383,6 +383,7 @@ impl Host {
                 | Event::Member { .. }
                 | Event::Parted { .. }
                 | Event::NotAdmitted { .. }
+                | Event::Measured { .. }
                 | Event::Refused { .. } => {}
                 Event::Op { peer, event } => {
                     let peer = host_of(peer);

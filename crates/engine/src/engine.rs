@@ -10,7 +10,7 @@ use tabane_io::poll::{Poller, Ready, sleep};
 use tabane_io::udp::{Claim, ReceiveBatch, RecvError};
 use tabane_io::{clock, entropy};
 use tabane_proto::op::OpLimits;
-use tabane_proto::wire::{FEATURE_RELAYS, WireMode};
+use tabane_proto::wire::{FEATURE_RELAYS, FEATURE_SURVEYS, WireMode};
 use tabane_proto::{ConfigError, Event, Guests, LinkId, Node, NodeConfig, RelayConfig, Time};
 
 use crate::batch::{Batching, Moved};
@@ -181,7 +181,7 @@ impl<S: System> Engine<S> {
                 ..OpLimits::default()
             },
             features: match config.relay {
-                Some(_) => config.features | FEATURE_RELAYS,
+                Some(_) => config.features | FEATURE_RELAYS | FEATURE_SURVEYS,
                 None => config.features,
             },
             relay: config.relay.unwrap_or_default(),

@@ -94,6 +94,7 @@ impl Event {
             | Happened::Member { .. }
             | Happened::Parted { .. }
             | Happened::NotAdmitted { .. }
+            | Happened::Measured { .. }
             | Happened::Refused { .. } => return None,
         })
     }

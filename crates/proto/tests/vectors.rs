@@ -14,9 +14,10 @@ use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpLimits;
 use tabane_proto::wire::{
     ACK_WORDS_MAX, Ack, CookieParts, HEADER_BYTES, HandshakeHeader, Header, Hello, InitParts, Kind,
-    LinkVerdict, Member, MemberRecord, MembersDigest, Name, NodeId, Reach, Reader, Record, Records,
-    RefusedWhy, RelayRecord, ResponseParts, Steps, StreamSegment, UnitClass, UnitSegment, VERSION,
-    WireMode, Witness, Writer, advance, relayed_data, write_relayed,
+    LinkVerdict, Measure, Measured, Member, MemberRecord, MembersDigest, Name, NodeId, Reach,
+    Reader, Record, Records, RefusedWhy, RelayRecord, ResponseParts, Steps, StreamSegment,
+    SurveyRecord, UnitClass, UnitSegment, VERSION, WireMode, Witness, Writer, advance,
+    relayed_data, write_relayed,
 };
 use tabane_proto::{
     Event, LinkConfig, LinkId, Node, NodeConfig, Random, Refusal, RelayConfig, Time,
@@ -359,24 +360,64 @@ fn member_records() -> Vec<(&'static str, MemberRecord)> {
     ]
 }
 
+/// The same of the records of surveys.
+fn survey_records() -> Vec<(&'static str, SurveyRecord)> {
+    let token = 0x1234_5678;
+    let measured = |outcome| SurveyRecord::Measured { token, outcome };
+    let how = Measure {
+        link: LinkId(1),
+        probes: 8,
+        datagram_bytes: 1472,
+        pause_us: 12_500,
+    };
+    let to = NodeId(0x0102_0304_0506_0708);
+    vec![
+        ("measure", SurveyRecord::Measure { token, to, how }),
+        ("measured", measured(Measured::Least { ns: 305_419 })),
+        ("measured-busy", measured(Measured::Busy)),
+        ("measured-unreached", measured(Measured::Unreached)),
+    ]
+}
+
+/// The data of the one extension that a vector is, and what `write` makes of the record are the same.
+fn check_extension(name: &str, read: impl FnOnce(u8, &[u8]), write: impl FnOnce(&mut Writer<'_>)) {
+    let vectors = Vectors::load(&format!("records/{name}.hex"));
+    let bytes = vectors.get("record");
+    let records: Vec<_> = Records::new(bytes).collect();
+    let [Ok(Record::Extension { code, data })] = records[..] else {
+        panic!("{name}: {records:?} is not one extension");
+    };
+    read(code, data);
+    let mut written = vec![0xee; bytes.len()];
+    let mut w = Writer::new(&mut written);
+    write(&mut w);
+    assert_eq!(w.room(), 0, "{name}: length");
+    assert_eq!(written, bytes, "{name}: written");
+}
+
 #[test]
 fn every_record_about_members_is_read_and_written_as_its_vector_says() {
     for (name, record) in member_records() {
-        let vectors = Vectors::load(&format!("records/{name}.hex"));
-        let bytes = vectors.get("record");
-        let read: Vec<_> = Records::new(bytes).collect();
-        let [Ok(Record::Extension { code, data })] = read[..] else {
-            panic!("{name}: {read:?} is not one extension");
+        let read = |code, data: &[u8]| {
+            assert!(MemberRecord::is_one(code), "{name}");
+            assert_eq!(
+                MemberRecord::read(code, data).as_ref(),
+                Ok(&record),
+                "{name}: read"
+            );
         };
-        assert!(MemberRecord::is_one(code), "{name}");
-        let read = MemberRecord::read(code, data);
-        assert_eq!(read.as_ref(), Ok(&record), "{name}: read");
+        check_extension(name, read, |w| record.write(w));
+    }
+}
 
-        let mut written = vec![0xee; bytes.len()];
-        let mut w = Writer::new(&mut written);
-        record.write(&mut w);
-        assert_eq!(w.room(), 0, "{name}: length");
-        assert_eq!(written, bytes, "{name}: written");
+#[test]
+fn every_record_of_surveys_is_read_and_written_as_its_vector_says() {
+    for (name, record) in survey_records() {
+        let read = |code, data: &[u8]| {
+            assert!(SurveyRecord::is_one(code), "{name}");
+            assert_eq!(SurveyRecord::read(code, data), Ok(record), "{name}: read");
+        };
+        check_extension(name, read, |w| record.write(w));
     }
 }
 
@@ -407,10 +448,10 @@ fn every_vector_is_checked_and_every_type_has_one() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let (records, of_relays, of_members) = (records(), relay_records(), member_records());
-    let names = records.iter().map(|(name, _)| *name);
-    let names = names.chain(of_relays.iter().map(|(name, _)| *name));
-    let names = names.chain(of_members.iter().map(|(name, _)| *name));
+    let names = records().into_iter().map(|(name, _)| name);
+    let names = names.chain(relay_records().into_iter().map(|(name, _)| name));
+    let names = names.chain(member_records().into_iter().map(|(name, _)| name));
+    let names = names.chain(survey_records().into_iter().map(|(name, _)| name));
     let mut known: Vec<String> = names.map(|name| format!("{name}.hex")).collect();
     known.sort();
     assert_eq!(files, known);
@@ -422,8 +463,8 @@ fn every_vector_is_checked_and_every_type_has_one() {
     types.sort_unstable();
     types.dedup();
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
-    // Of extensions, the first that is content, the last that is not, and those of relays and members.
-    let extensions = [0x40, 0x50, 0x51, 0x52, 0x53, 0x60, 0x7f];
+    // Of extensions, the first that is content, the last that is not, and those of relays, members and surveys.
+    let extensions = [0x40, 0x50, 0x51, 0x52, 0x53, 0x60, 0x68, 0x69, 0x7f];
     let all: Vec<u8> = (0..=0x0e).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }

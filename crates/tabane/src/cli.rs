@@ -18,7 +18,7 @@ use crate::mpi::MpiArgs;
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
 use crate::status::{self, AskError, Colours, MembersReport, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top};
+use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top, topo};
 
 mod panic;
 
@@ -81,6 +81,11 @@ pub enum Command {
     /// Prints the file for Open MPI, MPICH or Slurm. Ranks that follow each other come to nodes under one switch; with
     /// `--matrix`, those that send each other most. docs/mpi.md says what the description of the switches looks like.
     Place(PlaceArgs),
+    /// Show which nodes share a switch, and how the switches hang together
+    ///
+    /// It is measured, from round trips alone: with `--measure` now, else once a day by the first node by name, and a minute after
+    /// a node has joined. What cannot be told apart is said to be so. docs/topology.md says how sure one can be of it.
+    Topo(topo::TopoArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
     /// List all other nodes: which of their links are up, and how they are reached
@@ -235,6 +240,7 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Run(args) => run_program(&args),
         Command::Mpi(args) => mpi::run(&args),
         Command::Place(args) => run_place(&args),
+        Command::Topo(args) => topo::run(&args),
         Command::Agent(args) => match as_node(&args.config, args.node.as_deref()) {
             Ok((cluster, me, _)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
             Err(error) => report(&error),

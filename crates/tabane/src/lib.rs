@@ -19,4 +19,5 @@ pub mod run;
 pub mod status;
 pub mod steer;
 pub mod top;
+pub mod topo;
 pub mod vswitch;

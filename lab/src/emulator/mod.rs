@@ -8,6 +8,7 @@
 
 mod packet;
 mod queue;
+mod tree;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -19,6 +20,7 @@ use tabane_io::process::Watched;
 
 pub(crate) use self::packet::PacketSocket;
 use self::queue::{FRAME_BYTES_MAX, Queue};
+pub(crate) use self::tree::Tree;
 use crate::namespace::Place;
 use crate::{LabError, sys, wiring};
 
@@ -104,48 +106,90 @@ impl Cable {
     }
 }
 
-/// Carry the cables' frames until the process of the pidfd `ends` has ended.
-pub(crate) fn run(mut cables: Vec<Cable>, ends: BorrowedFd) {
-    sys::wake_precisely();
-    let watch = |fd: BorrowedFd| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut watched: Vec<libc::pollfd> = cables
-        .iter()
-        .map(|cable| watch(cable.input.as_fd()))
-        .collect();
-    watched.push(watch(ends));
-    loop {
+/// What an emulator does.
+#[derive(Debug)]
+pub(crate) enum Emulation {
+    /// Delays frames on these cables.
+    Cables(Vec<Cable>),
+    /// Is the switches of these links.
+    Trees(Vec<Tree>),
+}
+
+impl Emulation {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Emulation::Cables(cables) => cables.iter().map(|cable| cable.input.as_fd()).collect(),
+            Emulation::Trees(trees) => trees.iter().flat_map(Tree::descriptors).collect(),
+        }
+    }
+
+    /// Those that it only sends by.
+    fn outputs(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Emulation::Cables(cables) => cables.iter().map(|cable| cable.output.as_fd()).collect(),
+            Emulation::Trees(_) => Vec::new(),
+        }
+    }
+
+    /// Takes in what has come by the descriptors of these places, and puts out what is due; returns when the next is.
+    fn turn(&mut self, ready: impl Fn(usize) -> bool) -> Option<u64> {
         let mut next_ns: Option<u64> = None;
-        for (cable, watched) in cables.iter_mut().zip(&watched) {
-            if watched.revents != 0 {
-                cable.take_in();
+        match self {
+            Emulation::Cables(cables) => {
+                for (place, cable) in cables.iter_mut().enumerate() {
+                    if ready(place) {
+                        cable.take_in();
+                    }
+                    next_ns = next_ns.into_iter().chain(cable.put_out()).min();
+                }
             }
-            next_ns = next_ns.into_iter().chain(cable.put_out()).min();
+            Emulation::Trees(trees) => {
+                let mut before = 0;
+                for tree in trees {
+                    let nodes = tree.descriptors().count();
+                    let came = (0..nodes).filter(|node| ready(before + node));
+                    came.for_each(|node| tree.take_in(node));
+                    before += nodes;
+                    next_ns = next_ns.into_iter().chain(tree.move_on()).min();
+                }
+            }
         }
-        if watched.last().is_some_and(|ends| ends.revents != 0) {
-            return;
+        next_ns
+    }
+
+    /// Carries frames until the process of the pidfd `ends` has ended.
+    pub fn run(mut self, ends: BorrowedFd) {
+        sys::wake_precisely();
+        if matches!(self, Emulation::Trees(_)) {
+            sys::come_first();
         }
-        sys::poll_until(&mut watched, next_ns);
+        let watch = |fd: &BorrowedFd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut watched: Vec<libc::pollfd> = self.descriptors().iter().map(watch).collect();
+        watched.push(watch(&ends));
+        loop {
+            let next_ns = self.turn(|place| watched[place].revents != 0);
+            if watched.last().is_some_and(|ends| ends.revents != 0) {
+                return;
+            }
+            sys::poll_until(&mut watched, next_ns);
+        }
     }
 }
 
-/// As [`run`], in a process of its own that outlives this one; its process id.
-pub(crate) fn run_in_background(cables: Vec<Cable>, ends: Watched) -> Result<u32, LabError> {
+/// As [`Emulation::run`], in a process of its own that outlives this one; its process id.
+pub(crate) fn run_in_background(work: Emulation, ends: Watched) -> Result<u32, LabError> {
     let starting = || LabError::io("starting the emulator");
     let mut keep = vec![ends.as_fd().as_raw_fd()];
-    keep.extend(
-        cables
-            .iter()
-            .flat_map(|cable| [cable.input.as_fd(), cable.output.as_fd()])
-            .map(|fd| fd.as_raw_fd()),
-    );
+    let used = work.descriptors().into_iter().chain(work.outputs());
+    keep.extend(used.map(|fd| fd.as_raw_fd()));
     let pid = sys::fork_alone().map_err(starting())?;
     if pid == 0 {
         sys::leave_caller(&mut keep);
-        run(cables, ends.as_fd());
+        work.run(ends.as_fd());
         sys::exit_now();
     }
     Ok(pid)

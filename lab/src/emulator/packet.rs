@@ -34,6 +34,13 @@ impl PacketSocket {
         Ok(socket)
     }
 
+    /// As [`receiver`](PacketSocket::receiver), told when each frame came; it can send as well.
+    pub fn stamping(place: &Place, device: &str) -> io::Result<Self> {
+        let socket = PacketSocket::receiver(place, device)?;
+        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        Ok(socket)
+    }
+
     /// Sends by the device.
     pub fn sender(place: &Place, device: &str) -> io::Result<Self> {
         let socket = PacketSocket::new(place)?;
@@ -69,6 +76,15 @@ impl PacketSocket {
         };
         // Errors are the device going down; it comes up again.
         usize::try_from(got).ok()
+    }
+
+    /// As [`receive`](PacketSocket::receive), and when it came, of [`sys::monotonic_ns`]: by the kernel if this is
+    /// [`stamping`](PacketSocket::stamping), else now.
+    pub fn receive_at(&self, buffer: &mut [u8], clock: &sys::Clock) -> Option<(usize, u64)> {
+        let (bytes, stamp_ns) = sys::receive_stamped(self.as_fd(), buffer)?;
+        let at_ns =
+            stamp_ns.map_or_else(sys::monotonic_ns, |stamp_ns| clock.monotonic_ns(stamp_ns));
+        Some((bytes, at_ns))
     }
 
     /// Take the next frame and forget it.

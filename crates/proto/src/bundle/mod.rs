@@ -14,6 +14,7 @@ mod roaming;
 mod schedule;
 mod session;
 mod status;
+mod surveys;
 mod transmit;
 mod trials;
 mod twins;
@@ -39,6 +40,7 @@ pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
 use status::path_status;
 pub use status::{PathStatus, PeerStats, RelayedStatus};
+use surveys::Survey;
 use twins::Twins;
 
 /// A peer to which no path has worked for this long is reported down. Its
@@ -153,6 +155,8 @@ pub(crate) struct Bundle {
     twins: Twins,
     /// What there is of relays, once there is something.
     relays: Option<Box<Relays>>,
+    /// What there is of surveys, once there is something.
+    survey: Option<Box<Survey>>,
     /// No path over a link carries.
     lost_links: bool,
     /// When ways through others are to be looked after, if they are.
@@ -212,6 +216,7 @@ impl Bundle {
             busy_until: Time::NEVER,
             twins: Twins::default(),
             relays: None,
+            survey: None,
             lost_links: false,
             ways_at: Time::NEVER,
             near: None,
@@ -341,6 +346,7 @@ impl Bundle {
     fn reset(&mut self, now: Time, context: &Context) {
         self.mirror.clear();
         self.replies.clear();
+        self.survey = None;
         self.fates.clear();
         self.parked = Paths::default();
         for (id, path) in self.paths.iter_mut() {

@@ -10,8 +10,8 @@ use crate::crypto::OpenError;
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
 use crate::wire::{
-    FEATURE_MEMBERS, FEATURE_MEMORY, FEATURE_RELAYS, Header, LinkVerdict, MemberRecord,
-    MemoryRecord, Record, Records, RelayRecord,
+    FEATURE_MEMBERS, FEATURE_MEMORY, FEATURE_RELAYS, FEATURE_SURVEYS, Header, LinkVerdict,
+    MemberRecord, MemoryRecord, Record, Records, RelayRecord, SurveyRecord,
 };
 use crate::{LinkId, Time};
 
@@ -179,6 +179,12 @@ impl Bundle {
             }
             return;
         }
+        if SurveyRecord::is_one(code) {
+            if self.features() & FEATURE_SURVEYS != 0 && !arrival.link.is_relayed() {
+                self.on_survey_record(arrival.now, code, data, context);
+            }
+            return;
+        }
         if !MemoryRecord::is_one(code) || self.features() & FEATURE_MEMORY == 0 {
             return;
         }
@@ -229,7 +235,12 @@ impl Bundle {
             Record::ProbeReply {
                 token,
                 datagram_bytes,
-            } => self.on_probe_reply(arrival, token, usize::from(datagram_bytes)),
+            } => {
+                let measuring = context.measuring.as_mut();
+                if !measuring.is_some_and(|m| m.on_reply(now, self.peer, link, token)) {
+                    self.on_probe_reply(arrival, token, usize::from(datagram_bytes));
+                }
+            }
             Record::LinkState {
                 path,
                 generation,

@@ -66,6 +66,9 @@ impl Bundle {
         context: &mut Context,
     ) -> Option<Transmit> {
         self.sessions.current.as_ref()?;
+        if let Some(transmit) = self.transmit_survey(now, buffer, context) {
+            return Some(transmit);
+        }
         for id in self.path_ids() {
             let token = context.random.u32();
             let open = self.closed(context.blocked) & id.bit() == 0;

@@ -1,10 +1,11 @@
 //! What a node tells its driver.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use crate::crypto::{HandshakeError, PublicKey};
 use crate::op::OpEvent;
-use crate::wire::{Name, Verdict, Witness};
+use crate::wire::{Measured, Name, Verdict, Witness};
 use crate::{LinkId, PeerId, Time};
 
 /// Why a peer is no longer connected.
@@ -115,6 +116,16 @@ pub enum Event {
         /// Why.
         verdict: Verdict,
     },
+    /// A measurement is over that this node wanted.
+    Measured {
+        /// What it was called.
+        token: u32,
+        /// What came of it.
+        outcome: Measured,
+        /// How much later than another one, right behind which it was sent, a probe was answered: what the slowest
+        /// link on the way takes for one. Only of this node's own, if they went in trains.
+        behind: Option<Duration>,
+    },
     /// Somebody was not admitted. Told for a bounded number of datagrams only, however many come.
     Refused {
         /// Where it came in.
@@ -138,7 +149,7 @@ impl Event {
             | Event::Member { peer }
             | Event::Parted { peer, .. }
             | Event::Op { peer, .. } => Some(*peer),
-            Event::Refused { .. } | Event::NotAdmitted { .. } => None,
+            Event::Refused { .. } | Event::NotAdmitted { .. } | Event::Measured { .. } => None,
         }
     }
 }

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use crate::Random;
 use crate::crypto::{ClusterKey, Identity};
 use crate::limits::LINKS_MAX;
-use crate::mesh::{Members, Mesh};
+use crate::mesh::{Measurement, Members, Mesh};
 use crate::op::{OpEvent, Reach, Rest};
 use crate::wire::{Member, MembersDigest, Name};
 use crate::{LinkId, PeerId};
@@ -64,6 +64,8 @@ pub(crate) struct Context {
     pub mesh: Mesh,
     /// Who belongs to the cluster, where nodes may join.
     pub members: Members,
+    /// What this node measures, for a survey of its own or of a peer's: one path at a time.
+    pub measuring: Option<Box<Measurement>>,
     /// The memory that operations of all bundles reach.
     pub reach: Reach,
     /// Who has sent all there was, since it was last asked.

@@ -4,6 +4,7 @@
 //! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
 //! and a relay keeps nothing but a short queue.
 
+mod measuring;
 mod members;
 mod queue;
 pub mod topology;
@@ -19,6 +20,7 @@ use crate::limits::{RELAYED_MAX, RELAYS_MAX};
 use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps};
 use crate::{PeerId, Time};
 
+pub(crate) use measuring::{Measurement, Step};
 pub use members::Joining;
 pub(crate) use members::Members;
 pub(crate) use queue::RelayQueue;

@@ -161,6 +161,7 @@ impl Node {
         }
         self.context.mesh.remove(now, peer);
         self.context.members.remove(peer);
+        self.end_measurements_of(peer);
         self.turns.forget(peer);
         let free = self.free.partition_point(|id| *id < peer);
         self.free.insert(free, peer);

@@ -4,6 +4,7 @@
 mod admission;
 mod app;
 mod joining;
+mod measuring;
 mod membership;
 mod relaying;
 mod timers;
@@ -177,6 +178,7 @@ impl Node {
                 crowd: Crowd::default(),
                 mesh,
                 members: Members::new(joining),
+                measuring: None,
                 ran_out: RanOut::default(),
                 content_arrived: false,
                 reach: Reach::default(),
@@ -279,6 +281,7 @@ impl Node {
         self.on_mesh_timeout(now);
         self.on_gate_timeout(now);
         self.tend_mesh(now);
+        self.tend_measurement(now);
     }
 
     /// The kernel says that `link` is up or down. Nothing is produced for a link
@@ -424,8 +427,12 @@ impl Node {
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.refresh();
         let mesh = self.context.mesh.next_timeout();
-        let first = self.turns.first_timeout().into_iter().chain(mesh);
-        first.chain(self.gate.next_timeout()).min()
+        let measuring = self.context.measuring.as_ref().map(|m| m.next_timeout());
+        let others = mesh
+            .into_iter()
+            .chain(measuring)
+            .chain(self.gate.next_timeout());
+        self.turns.first_timeout().into_iter().chain(others).min()
     }
 
     /// The name of a peer.

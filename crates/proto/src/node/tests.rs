@@ -10,6 +10,7 @@ mod membership;
 mod memory;
 mod rejections;
 mod relaying;
+mod surveys;
 mod swapped;
 mod turns;
 

@@ -13,6 +13,8 @@ pub const FEATURE_MEMORY: u64 = 1 << 0;
 pub const FEATURE_RELAYS: u64 = 1 << 1;
 /// Nodes tell each other who belongs to the cluster: one of the [`Hello::features`].
 pub const FEATURE_MEMBERS: u64 = 1 << 2;
+/// Measuring for others: one of the [`Hello::features`].
+pub const FEATURE_SURVEYS: u64 = 1 << 3;
 
 /// Length of [`HandshakeHeader`].
 pub const HANDSHAKE_HEADER_BYTES: usize = 8;

@@ -10,6 +10,7 @@ mod name;
 mod reader;
 mod record;
 mod relay;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -20,9 +21,10 @@ pub use codec::{
 };
 pub use handshake::{
     COOKIE_BYTES, COOKIE_DATAGRAM_BYTES, CookieParts, EXTENSION_BYTES_MAX, FEATURE_MEMBERS,
-    FEATURE_MEMORY, FEATURE_RELAYS, HANDSHAKE_HEADER_BYTES, HELLO_BYTES, HandshakeHeader, Hello,
-    INIT_BYTES, INIT_NOISE_BYTES, InitParts, MAC_BYTES, PUBLIC_KEY_BYTES, Proof, RESPONSE_BYTES,
-    RESPONSE_NOISE_BYTES, ResponseParts, VERSION, VERSION_ANSWER_BYTES, WireMode,
+    FEATURE_MEMORY, FEATURE_RELAYS, FEATURE_SURVEYS, HANDSHAKE_HEADER_BYTES, HELLO_BYTES,
+    HandshakeHeader, Hello, INIT_BYTES, INIT_NOISE_BYTES, InitParts, MAC_BYTES, PUBLIC_KEY_BYTES,
+    Proof, RESPONSE_BYTES, RESPONSE_NOISE_BYTES, ResponseParts, VERSION, VERSION_ANSWER_BYTES,
+    WireMode,
 };
 pub use header::{HEADER_BYTES, Header, Kind, PATH_OFFSET, SESSION_OFFSET};
 pub use member::{Member, MemberRecord, MembersDigest, Verdict};
@@ -40,4 +42,5 @@ pub use relay::{
     NodeId, REACH_NODES_MAX, Reach, RefusedWhy, RelayRecord, STEPS_MAX, Steps, advance,
     relayed_data, relayed_header_bytes, write_relayed,
 };
+pub use survey::{Measure, Measured, PAUSE_US, PROBES_MAX, SurveyRecord};
 pub use writer::Writer;

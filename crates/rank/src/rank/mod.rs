@@ -292,6 +292,7 @@ impl Rank {
             Event::Refused { from, why, .. } => self.lost.refused(from, &why),
             Event::PeerUp { .. }
             | Event::LinkUp { .. }
+            | Event::Measured { .. }
             // Of nodes that join clusters: ranks are guests by their names.
             | Event::Member { .. }
             | Event::Parted { .. }

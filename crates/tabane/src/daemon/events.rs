@@ -77,7 +77,8 @@ pub fn describe(
         | Event::Guest { .. }
         | Event::Member { .. }
         | Event::Parted { .. }
-        | Event::NotAdmitted { .. } => return None,
+        | Event::NotAdmitted { .. }
+        | Event::Measured { .. } => return None,
     })
 }
 

@@ -284,7 +284,7 @@ impl Daemon {
                 Vec::new()
             },
             reached,
-            switches: vec![None; spec.links.len()],
+            switches: self.surveys.switches_of(&spec.name, spec.links.len()),
         }
     }
 }

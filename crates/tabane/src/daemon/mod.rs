@@ -17,6 +17,7 @@ mod reload;
 mod report;
 mod run;
 mod steering;
+mod survey;
 
 pub use nic::NAME as NIC_NAME;
 pub(crate) use report::unix_ms;

@@ -90,6 +90,7 @@ impl Watch {
             | Event::Member { .. }
             | Event::Parted { .. }
             | Event::NotAdmitted { .. }
+            | Event::Measured { .. }
             | Event::Refused { .. } => return None,
         };
         let text = self.look(peer, &node.peer_stats(peer)?, now)?;

@@ -42,6 +42,8 @@ impl Daemon {
                 if let Some(metrics) = metrics {
                     self.metrics = metrics;
                 }
+                let why = "the cluster file was read anew; measure again";
+                self.surveys.abandon(turn.now, why);
                 self.apply(plan, turn);
                 // Whoever reloads has set something right, perhaps for peers that are not there.
                 turn.node.call_absent(turn.now);

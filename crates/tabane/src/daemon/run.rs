@@ -30,6 +30,7 @@ use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
 use super::steering::Helm;
+use super::survey::Surveys;
 use crate::agent::{self, Access, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
@@ -41,7 +42,9 @@ const TOKEN_SIGNALS: u64 = HOST_TOKENS;
 const TOKEN_NIC: u64 = HOST_TOKENS + 1;
 /// The keeper of Multipath TCP.
 pub(super) const TOKEN_KEEPER: u64 = HOST_TOKENS + 2;
-const TOKEN_CONTROL: u64 = HOST_TOKENS + 3;
+/// The thread of a survey.
+const TOKEN_SURVEY: u64 = HOST_TOKENS + 3;
+const TOKEN_CONTROL: u64 = HOST_TOKENS + 4;
 
 /// How long a daemon lives, and for whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,6 +139,7 @@ pub(super) struct Daemon {
     pub peer_lines: PeerLines,
     pub manager: Manager,
     pub helm: Helm,
+    pub surveys: Surveys,
     control: Option<ControlServer>,
     _lease: Lease,
     pub metrics: Option<MetricsServer>,
@@ -193,6 +197,7 @@ impl Daemon {
             .poller()
             .register(&signals, TOKEN_SIGNALS, Interest::Read);
         registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
+        let surveys = surveys(&engine).map_err(|e| format!("cannot make surveys: {e}"))?;
         // Not before what only root can make is there, and not after the first thread: each has its own.
         give_up_privileges(&lease);
         let metrics = cluster.metrics_of(me).filter(|_| life.is_for_all());
@@ -216,6 +221,7 @@ impl Daemon {
             peer_lines: PeerLines::default(),
             manager: Manager::from_environment(),
             helm: helm.unwrap_or_default(),
+            surveys,
             control: Some(control),
             _lease: lease,
             metrics,
@@ -240,7 +246,8 @@ impl Daemon {
         let _ = cli::print("ready\n");
         self.manager.tell(State::Ready);
         while !self.stop {
-            let patience = self.manager.patience(rates::INTERVAL);
+            let patience = self.surveys.patience(engine.now(), rates::INTERVAL);
+            let patience = self.manager.patience(patience);
             match engine.turn(&mut self, Some(patience)) {
                 Ok(()) => self.manager.turned(engine.now()),
                 // The service manager ends one that hears nothing for long.
@@ -318,6 +325,15 @@ impl Daemon {
                 .leave(turn)
                 .map_or_else(Response::Error, Response::Members),
             Request::Reload { check } => Response::Reload(self.reload(turn, check)),
+            Request::Topo { measure: true } if caller == Caller::Anyone => Response::Error(
+                "only root, or the user that the daemon runs as, may tell it to measure".to_owned(),
+            ),
+            Request::Topo { measure } => {
+                if measure {
+                    self.begin_survey(turn.now, turn.node);
+                }
+                Response::Topo(self.surveys.report())
+            }
         }
     }
 
@@ -407,6 +423,14 @@ fn give_up_privileges(lease: &Lease) {
         Ok(None) => {}
         Err(error) => log::line(format!("keeps more privileges than it needs: {error}")),
     }
+}
+
+/// The surveys of a node, whose threads wake the loop.
+fn surveys(engine: &Engine) -> std::io::Result<Surveys> {
+    let surveys = Surveys::new(engine.now())?;
+    let poller = engine.poller();
+    poller.register(&*surveys.notify, TOKEN_SURVEY, Interest::Read)?;
+    Ok(surveys)
 }
 
 /// A socket buffer that is too small loses packets whenever the loop is late.
@@ -584,6 +608,14 @@ fn has_for_programs(node: &NodeSpec, address: IpAddr) -> bool {
 impl Host for Daemon {
     fn event(&mut self, now: Time, node: &mut Node, event: Event) {
         self.on_members_event(now, node, &event);
+        if let Event::Measured {
+            token,
+            outcome,
+            behind,
+        } = event
+        {
+            return self.surveys.on_measured(now, node, token, outcome, behind);
+        }
         // One that was removed from the cluster file is told as that.
         let is_gone = |peer| !self.peers.iter().any(|(id, _)| *id == peer);
         if event.peer().is_some_and(is_gone) {
@@ -606,6 +638,9 @@ impl Host for Daemon {
             }
         }
         self.helm.event(now, &event);
+        if let Event::PeerUp { peer, .. } = event {
+            self.survey_peer_up(now, peer);
+        }
         let told = self.redundancy.event(now, node, &event);
         self.tell_redundancy(now, told);
         match (event, &mut self.agent) {
@@ -648,6 +683,7 @@ impl Host for Daemon {
                 }
             }
             TOKEN_KEEPER => self.steered(turn),
+            TOKEN_SURVEY => self.surveys.turn(turn.now, turn.node),
             TOKEN_NIC => {
                 if let Some(nic) = &mut self.nic {
                     nic.ready();
@@ -673,6 +709,8 @@ impl Host for Daemon {
             .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
         let told = self.redundancy.turn(now, node);
         self.tell_redundancy(now, told);
+        self.surveys.turn(now, node);
+        self.consider_survey(now, node);
         let rules = self.cluster.run;
         let mut said = false;
         if let Some(agent) = &mut self.agent {

@@ -15,6 +15,7 @@ use super::nodes::NodesReport;
 use super::report::StatusReport;
 use super::server::SOCKET_NAME;
 use crate::exit_codes;
+use crate::topo::TopoReport;
 
 /// How long a daemon may be silent before it counts as hung.
 pub const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -140,6 +141,15 @@ pub fn ask_members(sockets: &Sockets) -> Result<Value, AskError> {
 pub fn ask_leave(sockets: &Sockets) -> Result<MembersReport, AskError> {
     let told = ask_for(sockets, &Request::Leave, "members")?;
     serde_json::from_value(told).map_err(|e| AskError::NotUnderstood(e.to_string()))
+}
+
+/// What the daemon that has these sockets knows of switches; with `measure`, it begins to find it out anew.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_topo(sockets: &Sockets, measure: bool) -> Result<TopoReport, AskError> {
+    let report = ask_for(sockets, &Request::Topo { measure }, "topo")?;
+    serde_json::from_value(report).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
 /// Sends `request`; returns what the answer has under `what`.

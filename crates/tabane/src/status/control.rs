@@ -11,6 +11,7 @@ use tabane_io::handover::read_with_descriptors;
 use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
+use crate::topo::TopoReport;
 
 /// Longest request, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -27,6 +28,12 @@ pub enum Request {
     Members,
     /// Leave the cluster, and end.
     Leave,
+    /// Which nodes share a switch?
+    Topo {
+        /// Measure it, if that is not under way.
+        #[serde(default)]
+        measure: bool,
+    },
     /// Read the cluster file anew, and do as it says.
     Reload {
         /// Only say what would be done.
@@ -45,6 +52,8 @@ pub enum Response {
     Nodes(NodesReport),
     /// To [`Request::Members`], and to [`Request::Leave`]: who is told.
     Members(MembersReport),
+    /// To [`Request::Topo`].
+    Topo(TopoReport),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.

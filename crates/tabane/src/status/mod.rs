@@ -18,7 +18,7 @@ pub(crate) use tests::example as example_report;
 
 pub use client::{
     ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_leave, ask_members, ask_nodes,
-    ask_reload, ask_report, ask_status, read_answer,
+    ask_reload, ask_report, ask_status, ask_topo, read_answer,
 };
 pub use control::{ReloadReport, Request, Response};
 pub use members::{MemberStatus, MembersReport, Reached};

@@ -139,9 +139,11 @@ impl ControlServer {
             let (caller, shown) = (*caller, &mut self.shown);
             let line = |request| match request {
                 Request::Status => shown.answer(now, caller, || answer(request, caller).to_line()),
-                Request::Nodes | Request::Members | Request::Leave | Request::Reload { .. } => {
-                    answer(request, caller).to_line()
-                }
+                Request::Nodes
+                | Request::Members
+                | Request::Leave
+                | Request::Topo { .. }
+                | Request::Reload { .. } => answer(request, caller).to_line(),
             };
             match client.advance(line) {
                 Progress::WaitReadable => {}

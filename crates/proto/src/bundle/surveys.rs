@@ -1,0 +1,143 @@
+//! Probes of a measurement to the peer, and what the two say each other of measurements.
+
+use std::collections::VecDeque;
+
+use super::{Bundle, schedule};
+use crate::context::{Context, Event, Transmit};
+use crate::limits::DATAGRAM_BYTES_MIN;
+use crate::link::PathState;
+use crate::mesh::Measurement;
+use crate::wire::{FEATURE_SURVEYS, Measure, Measured, NodeId, Record, SurveyRecord};
+use crate::{LinkId, Time};
+
+/// Records that wait for the peer at most. Only a peer that asks again and again causes more: they are dropped, and counted.
+const OWED_MAX: usize = 8;
+
+/// What there is of surveys with one peer.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// What the peer was asked to measure last, and whether it has answered.
+    asked: Option<(u32, bool)>,
+    /// To be said to it.
+    owed: VecDeque<SurveyRecord>,
+}
+
+impl Bundle {
+    /// Asks the peer to measure its path to a node. Returns whether it can.
+    pub fn ask_to_measure(&mut self, token: u32, to: NodeId, how: Measure) -> bool {
+        if !self.connected() || self.features() & FEATURE_SURVEYS == 0 {
+            return false;
+        }
+        let survey = self.survey.get_or_insert_default();
+        survey.asked = Some((token, false));
+        let record = SurveyRecord::Measure { token, to, how };
+        let has_room = survey.owed.len() < OWED_MAX;
+        if has_room {
+            survey.owed.push_back(record);
+        }
+        has_room
+    }
+
+    /// Tells the peer what came of what it asked for. Returns whether there was room for it.
+    pub fn tell_measured(&mut self, token: u32, outcome: Measured) -> bool {
+        let survey = self.survey.get_or_insert_default();
+        let has_room = survey.owed.len() < OWED_MAX;
+        if has_room {
+            let record = SurveyRecord::Measured { token, outcome };
+            survey.owed.push_back(record);
+        }
+        has_room
+    }
+
+    /// Whether probes of this size can be sent to the peer on a link.
+    pub fn takes_probes(&self, how: &Measure) -> bool {
+        let path = self.paths.get(how.link).filter(|_| self.connected());
+        path.is_some_and(|p| {
+            p.path.state() == PathState::Up
+                && p.path.flight().mtu_bytes() >= usize::from(how.datagram_bytes)
+        })
+    }
+
+    /// Whether something is on its way to the peer on a link.
+    pub fn is_loaded(&self, link: LinkId) -> bool {
+        let path = self.paths.get(link);
+        path.is_some_and(|p| p.path.flight().in_flight_bytes() > 0)
+    }
+
+    /// A record of surveys came.
+    pub(crate) fn on_survey_record(
+        &mut self,
+        now: Time,
+        code: u8,
+        data: &[u8],
+        context: &mut Context,
+    ) {
+        let Ok(record) = SurveyRecord::read(code, data) else {
+            context.stats.bad_record += 1;
+            return;
+        };
+        let is_taken = match record {
+            SurveyRecord::Measure { token, to, how } => {
+                let to = context.mesh.peer(to);
+                match (to, &context.measuring) {
+                    (None, _) => self.tell_measured(token, Measured::Unreached),
+                    (_, Some(_)) => self.tell_measured(token, Measured::Busy),
+                    (Some(to), None) => {
+                        let asker = Some(self.peer);
+                        let new = Measurement::new(now, asker, token, to, how, false);
+                        context.measuring = Some(Box::new(new));
+                        true
+                    }
+                }
+            }
+            SurveyRecord::Measured { token, outcome } => {
+                let asked = self
+                    .survey
+                    .as_mut()
+                    .and_then(|survey| survey.asked.as_mut());
+                let is_first = |asked: &&mut (u32, bool)| **asked == (token, false);
+                let was_asked = asked.is_some();
+                if let Some((_, is_answered)) = asked.filter(is_first) {
+                    *is_answered = true;
+                    context.event(Event::Measured {
+                        token,
+                        outcome,
+                        behind: None,
+                    });
+                }
+                // The answer to a question before the last one may come late.
+                was_asked
+            }
+        };
+        context.stats.violation += u64::from(!is_taken);
+    }
+
+    /// The next probe of a measurement, or the next record that is owed to the peer.
+    pub(super) fn transmit_survey(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        context: &mut Context,
+    ) -> Option<Transmit> {
+        if let Some(measuring) = &mut context.measuring
+            && let Some((id, bytes)) = measuring.is_due(self.peer)
+            && self.paths.get(id).is_some()
+            && u16::from(context.blocked) & id.bit() == 0
+        {
+            let token = context.random.u32();
+            measuring.on_sent(now, token);
+            let records = [Record::Probe { token }];
+            return self.transmit_records(now, id, &records, bytes, buffer, context);
+        }
+        let owed = &self.survey.as_ref()?.owed;
+        if owed.is_empty() {
+            return None;
+        }
+        let id = schedule::fastest(self.open_links(context.blocked), None)?;
+        let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
+        self.survey.as_mut()?.owed.pop_front()?.write(&mut w);
+        let written = w.len();
+        self.contents.clear();
+        self.send_alone(now, id, written, false, buffer, context)
+    }
+}

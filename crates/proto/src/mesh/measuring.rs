@@ -1,0 +1,191 @@
+//! A measurement that this node makes: probes of one size over one path, and the least round trip of them.
+
+use core::time::Duration;
+
+use crate::wire::{Measure, Measured};
+use crate::{LinkId, PeerId, Time};
+
+/// The last probes have so long to be answered: on a path that is shorter nobody waits for it.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// While the link has something to carry, probes are put off, in all for so many times as long as they would take.
+const PUT_OFF_MAX: u32 = 3;
+
+/// Bytes of a probe that only wakes both hosts: so many that it is padded, and counts for nothing else.
+const WAKING_BYTES: usize = 64;
+
+/// What a probe is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// Both hosts wake up for it, so that what follows its answer finds them awake: that takes longer than a switch.
+    Waking,
+    /// Its round trip is what is measured.
+    First,
+    /// They go right behind the first one, for which the hosts along the way may have had to wake up all the same.
+    Second,
+    Third,
+}
+
+/// What a measurement wants done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Probes are to be sent: [`Measurement::is_due`].
+    Probe,
+    /// Nothing yet.
+    Wait,
+    /// It is over, with this outcome.
+    Over(Measured),
+}
+
+/// One measurement.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    /// Who wants it; none: this node itself.
+    pub asker: Option<PeerId>,
+    /// What the asker calls it.
+    pub token: u32,
+    /// To whom.
+    pub to: PeerId,
+    pub how: Measure,
+    /// Three probes are sent each time, one right behind the other.
+    in_trains: bool,
+    /// So many times more.
+    left: u8,
+    /// When the next ones are due.
+    next_at: Time,
+    /// When it is over at the latest.
+    end_at: Time,
+    /// The probe that is due now.
+    due: Option<Purpose>,
+    /// Those that were sent and not answered.
+    open: Vec<(u32, Time, Purpose)>,
+    /// The least round trips, of first, second and third ones.
+    least: [Option<Duration>; 3],
+}
+
+impl Measurement {
+    pub fn new(
+        now: Time,
+        asker: Option<PeerId>,
+        token: u32,
+        to: PeerId,
+        how: Measure,
+        in_trains: bool,
+    ) -> Measurement {
+        let lasts = Duration::from_micros(u64::from(how.pause_us)) * u32::from(how.probes);
+        Measurement {
+            asker,
+            token,
+            to,
+            how,
+            in_trains,
+            left: how.probes,
+            next_at: now,
+            end_at: now + lasts * PUT_OFF_MAX + PATIENCE * 2,
+            due: None,
+            open: Vec::new(),
+            least: [None; 3],
+        }
+    }
+
+    /// When [`on_timeout`](Measurement::on_timeout) wants to be called.
+    pub fn next_timeout(&self) -> Time {
+        match self.left {
+            0 => self.end_at,
+            _ => self.next_at.min(self.end_at),
+        }
+    }
+
+    /// Something is due. The path carries such probes (`works`) and has nothing else to carry (`idle`) or not; `share` is
+    /// a random number below 1024: measurements of others that began at the same time are not to go in step.
+    pub fn on_timeout(&mut self, now: Time, works: bool, idle: bool, share: u64) -> Step {
+        if !works {
+            return Step::Over(Measured::Unreached);
+        }
+        if now >= self.end_at {
+            return Step::Over(self.outcome());
+        }
+        if self.left == 0 || now < self.next_at {
+            return Step::Wait;
+        }
+        let pause_ns = u64::from(self.how.pause_us) * 1_000;
+        self.next_at = now + Duration::from_nanos(pause_ns / 2 + pause_ns * share / 1024);
+        if !idle {
+            return Step::Wait;
+        }
+        self.left -= 1;
+        self.due = Some(Purpose::Waking);
+        if self.left == 0 {
+            self.end_at = self.end_at.min(now + PATIENCE);
+        }
+        Step::Probe
+    }
+
+    /// The probe to `peer` that is to be sent now, if one is: on which link, and of how many bytes.
+    pub fn is_due(&self, peer: PeerId) -> Option<(LinkId, usize)> {
+        let purpose = self.due.filter(|_| self.to == peer)?;
+        Some(match purpose {
+            Purpose::Waking => (self.how.link, WAKING_BYTES),
+            _ => (self.how.link, usize::from(self.how.datagram_bytes)),
+        })
+    }
+
+    /// The probe that is due leaves.
+    pub fn on_sent(&mut self, now: Time, token: u32) {
+        let Some(purpose) = self.due.take() else {
+            return;
+        };
+        self.due = match purpose {
+            Purpose::First => self.in_trains.then_some(Purpose::Second),
+            Purpose::Second => Some(Purpose::Third),
+            Purpose::Waking | Purpose::Third => None,
+        };
+        self.open.push((token, now, purpose));
+    }
+
+    /// A probe of `peer`'s was answered. Returns whether it is one of this measurement.
+    pub fn on_reply(&mut self, now: Time, peer: PeerId, link: LinkId, token: u32) -> bool {
+        if (peer, link) != (self.to, self.how.link) {
+            return false;
+        }
+        let Some(at) = self.open.iter().position(|open| open.0 == token) else {
+            return false;
+        };
+        let (_, sent, purpose) = self.open.swap_remove(at);
+        let least = match purpose {
+            Purpose::Waking => {
+                self.due = Some(Purpose::First);
+                return true;
+            }
+            Purpose::First => &mut self.least[0],
+            Purpose::Second => &mut self.least[1],
+            Purpose::Third => &mut self.least[2],
+        };
+        let took = now.since(sent);
+        *least = Some(least.map_or(took, |before| before.min(took)));
+        if self.left == 0 && self.due.is_none() && self.open.is_empty() {
+            self.end_at = now;
+        }
+        true
+    }
+
+    /// How much longer the last of a train took at least than the one before it did at least.
+    pub fn behind(&self) -> Option<Duration> {
+        let [_, Some(second), Some(third)] = self.least else {
+            return None;
+        };
+        Some(third.saturating_sub(second))
+    }
+
+    /// What it came to. Fewer than half of the probes say too little.
+    fn outcome(&self) -> Measured {
+        let tried = self.how.probes - self.left;
+        let is_short = tried * 2 < self.how.probes;
+        match self.least[0] {
+            _ if is_short => Measured::Busy,
+            None => Measured::Unreached,
+            Some(least) => Measured::Least {
+                ns: u32::try_from(least.as_nanos()).unwrap_or(u32::MAX),
+            },
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Surveys: this node has pairs of nodes measure the paths between them, and tells which nodes share a switch.
+//!
+//! Which pairs, and what follows from it, is decided in `crates/proto/src/mesh/topology/`. Here they are asked, network
+//! after network and round after round; who is busy is asked again.
+
+mod brain;
+mod measure;
+mod pace;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tabane_io::notify::Notify;
+use tabane_proto::link::PathState;
+use tabane_proto::wire::Measured;
+use tabane_proto::{LinkId, Node, PeerId, Time};
+
+use super::log;
+use super::report::unix_ms;
+use super::run::Daemon;
+use crate::topo::{SCHEMA, Switch, TopoReport, Topology};
+use measure::{Around, Job, Running};
+use pace::Pace;
+
+/// A survey is repeated so long after the last one …
+const EVERY: Duration = Duration::from_secs(24 * 3600);
+/// … or so long after a node came that was not in it: others may be about to come.
+const AFTER_JOIN: Duration = Duration::from_secs(60);
+/// How often it is looked whether one is due.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Probes are datagrams of this size where they can be: plain Ethernet's, under IPv4.
+const DATAGRAM_BYTES: usize = 1472;
+
+/// The surveys of this node.
+pub struct Surveys {
+    /// Made ready by the thread of a survey.
+    pub notify: Arc<Notify>,
+    running: Option<Running>,
+    report: TopoReport,
+    /// When the next one is due, if this node is the one that makes it.
+    due: Time,
+    look_at: Time,
+}
+
+impl Surveys {
+    /// None yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new(now: Time) -> std::io::Result<Surveys> {
+        Ok(Surveys {
+            notify: Arc::new(Notify::new()?),
+            running: None,
+            report: TopoReport::default(),
+            due: now + EVERY,
+            look_at: now + LOOK_EVERY,
+        })
+    }
+
+    /// What there is to tell.
+    pub fn report(&self) -> TopoReport {
+        TopoReport {
+            running: self.running.is_some(),
+            ..self.report.clone()
+        }
+    }
+
+    /// How long the loop may sleep, if it may sleep `patience` otherwise.
+    pub fn patience(&self, now: Time, patience: Duration) -> Duration {
+        let due = self.running.as_ref().and_then(Running::next_timeout);
+        due.map_or(patience, |at| at.since(now).min(patience))
+    }
+
+    /// A measurement is over.
+    pub fn on_measured(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        token: u32,
+        outcome: Measured,
+        behind: Option<Duration>,
+    ) {
+        if let Some(running) = &mut self.running {
+            running.on_measured(now, token, outcome, behind);
+        }
+        self.turn(now, node);
+    }
+
+    /// Goes on with the survey, if one is under way.
+    pub fn turn(&mut self, now: Time, node: &mut Node) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        self.notify.clear();
+        let around = Around {
+            now,
+            node,
+            notify: &self.notify,
+            before: self.report.topology.as_ref(),
+        };
+        match running.turn(around) {
+            Ok(None) => {}
+            Ok(Some(networks)) => {
+                let took = now.since(running.begun).as_secs_f64();
+                let switches: usize = networks.iter().map(|n| n.switches.len()).sum();
+                log::line(format!(
+                    "topology: {switches} switches on {} networks, measured in {took:.1} s",
+                    networks.len()
+                ));
+                self.report.topology = Some(Topology {
+                    schema: SCHEMA,
+                    measured_unix_ms: unix_ms(),
+                    networks,
+                });
+                self.end(now, None);
+            }
+            Err(trouble) => self.end(now, Some(trouble)),
+        }
+    }
+
+    /// What it is about is no longer so.
+    pub fn abandon(&mut self, now: Time, why: &str) {
+        if self.running.is_some() {
+            self.end(now, Some(why.to_owned()));
+        }
+    }
+
+    fn end(&mut self, now: Time, trouble: Option<String>) {
+        if let Some(trouble) = &trouble {
+            log::line(format!("topology: not measured: {trouble}"));
+        }
+        self.running = None;
+        self.report.finished += 1;
+        self.report.trouble = trouble;
+        self.due = now + EVERY;
+    }
+
+    /// The switch of a node on each of so many networks, where that is known.
+    pub fn switches_of(&self, name: &str, links: usize) -> Vec<Option<String>> {
+        let mut switches = vec![None; links];
+        for network in self.report.topology.iter().flat_map(|t| &t.networks) {
+            let has_it = |s: &&Switch| s.nodes.iter().any(|node| node == name);
+            if let Some(place) = switches.get_mut(usize::from(network.link)) {
+                *place = network.switches.iter().find(has_it).map(|s| s.id.clone());
+            }
+        }
+        switches
+    }
+
+    /// Whether the last survey did not have this node.
+    fn lacks(&self, name: &str) -> bool {
+        let networks = self.report.topology.iter().flat_map(|t| &t.networks);
+        let switches = networks.flat_map(|n| &n.switches);
+        let mut nodes = switches.flat_map(|s| &s.nodes);
+        self.report.topology.is_some() && !nodes.any(|node| node == name)
+    }
+}
+
+impl Daemon {
+    /// Begins a survey, unless one is under way.
+    pub(super) fn begin_survey(&mut self, now: Time, node: &mut Node) {
+        if self.surveys.running.is_none() {
+            let jobs = self.survey_jobs(node);
+            self.surveys.running = Some(Running::new(now, jobs));
+            self.surveys.turn(now, node);
+        }
+    }
+
+    /// Begins a survey if one is due, and this node is the first one by name of those that are here: so one of them does.
+    pub(super) fn consider_survey(&mut self, now: Time, node: &mut Node) {
+        if now < self.surveys.look_at {
+            return;
+        }
+        self.surveys.look_at = now + LOOK_EVERY;
+        let own = &self.cluster.nodes[self.me].name;
+        let here = |(peer, _): &&(PeerId, usize)| node.is_connected(*peer);
+        let names = self.peers.iter().filter(here);
+        let mut names = names.map(|(_, index)| &self.cluster.nodes[*index].name);
+        if now < self.surveys.due || !self.is_for_all() || names.any(|name| name < own) {
+            return;
+        }
+        self.begin_survey(now, node);
+    }
+
+    /// A peer is connected: if it is new, the topology is measured again.
+    pub(super) fn survey_peer_up(&mut self, now: Time, peer: PeerId) {
+        let index = self.peers.iter().find(|(id, _)| *id == peer);
+        if index.is_some_and(|(_, index)| self.surveys.lacks(&self.cluster.nodes[*index].name)) {
+            self.surveys.due = self.surveys.due.min(now + AFTER_JOIN);
+        }
+    }
+
+    /// What is to be surveyed: each network with the nodes that can be reached on it.
+    fn survey_jobs(&self, node: &Node) -> VecDeque<Job> {
+        let links = &self.cluster.nodes[self.me].links;
+        let own = links.iter().enumerate();
+        let own = own.filter_map(|(link, address)| Some((link, (*address)?)));
+        own.map(|(link, address)| {
+            let device = Pace::of_device(address);
+            let mut job = Job {
+                link: LinkId(link as u8),
+                names: Vec::new(),
+                peers: Vec::new(),
+                absent: Vec::new(),
+                device,
+                pace: device,
+                datagram_bytes: 0,
+                was_in_vain: false,
+            };
+            let mut widest = 0;
+            for (index, spec) in self.cluster.nodes.iter().enumerate() {
+                if spec.links.get(link).copied().flatten().is_none() {
+                    continue;
+                }
+                let peer = self.peers.iter().find(|(_, i)| *i == index).map(|p| p.0);
+                let mtu_bytes = peer.and_then(|peer| mtu_of_path(node, peer, job.link));
+                if index != self.me && mtu_bytes.is_none() {
+                    job.absent.push(spec.name.clone());
+                    continue;
+                }
+                widest = widest.max(mtu_bytes.unwrap_or(0));
+                job.names.push(spec.name.clone());
+                job.peers.push(peer);
+            }
+            job.datagram_bytes = widest.min(DATAGRAM_BYTES) as u16;
+            job
+        })
+        .collect()
+    }
+}
+
+/// The largest datagram that passes to a peer on a link, if that works.
+fn mtu_of_path(node: &Node, peer: PeerId, link: LinkId) -> Option<usize> {
+    let stats = node.peer_stats(peer)?;
+    let mut paths = stats.paths.into_iter().filter(|p| p.link == link);
+    let up = paths.find(|p| p.state == PathState::Up)?;
+    Some(up.stats.mtu_bytes)
+}

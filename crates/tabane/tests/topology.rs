@@ -1,0 +1,167 @@
+//! `tabane topo`: switches are found by round trips alone, in a lab whose switches pass frames on whole.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
+use tabane_lab::{LabConfig, LinkSpec};
+
+/// Two switches with these nodes under a third one.
+const GROUPS: [&[&str]; 2] = [&["n0", "n1", "n2", "n3"], &["n4", "n5", "n6", "n7"]];
+/// Other programs of this machine may hold a survey up so much that it says that it is not sure.
+const SURVEYS_MAX: usize = 5;
+
+fn cluster() -> Cluster {
+    let config = LabConfig {
+        nodes: 8,
+        links: vec![LinkSpec::mbit(100)],
+        tree: vec![4, 4],
+        ..LabConfig::default()
+    };
+    let vnic = ClusterConfig {
+        vnic: false,
+        ..ClusterConfig::default()
+    };
+    Cluster::up(lab(&config), tabane(), vnic).expect("the cluster comes up")
+}
+
+/// What `tabane topo` with these words prints on a node, or what it complains of.
+fn topo(cluster: &Cluster, node: usize, words: &[&str]) -> Result<String, String> {
+    let mut command = cluster.lab().command(node, tabane());
+    command.arg("topo").args(words);
+    let done = output("tabane topo", command, PATIENCE).expect("ends");
+    match done.status.code() {
+        Some(0) => Ok(text(&done.stdout)),
+        Some(1) => Err(text(&done.stderr)),
+        other => panic!("{other:?}: {}", text(&done.stderr)),
+    }
+}
+
+fn survey(cluster: &Cluster) -> Value {
+    let said = topo(cluster, 0, &["--measure", "--json"]).expect("is measured");
+    serde_json::from_str(&said).expect("is JSON")
+}
+
+/// The switches that have nodes, each with its id.
+fn groups(found: &Value) -> Vec<(String, Vec<String>)> {
+    let network = &found["networks"][0];
+    let switches = network["switches"].as_array().expect("a list").iter();
+    let words = |list: &Value| -> Vec<String> {
+        let list = list.as_array().expect("a list").iter();
+        list.map(|name| name.as_str().expect("a name").to_owned())
+            .collect()
+    };
+    let mut groups: Vec<_> = switches
+        .map(|s| {
+            (
+                s["id"].as_str().expect("an id").to_owned(),
+                words(&s["nodes"]),
+            )
+        })
+        .filter(|(_, nodes)| !nodes.is_empty())
+        .collect();
+    groups.sort_by(|a, b| a.1.cmp(&b.1));
+    groups
+}
+
+fn is_right(found: &Value) -> bool {
+    let groups = groups(found);
+    groups.iter().map(|(_, nodes)| nodes).eq(GROUPS.iter())
+}
+
+#[test]
+fn nodes_of_one_switch_are_found_and_programs_can_read_it() {
+    let cluster = cluster();
+    let before = topo(&cluster, 0, &[]).expect_err("nothing is known");
+    assert!(before.contains("tabane topo --measure"), "{before}");
+
+    let mut found = survey(&cluster);
+    for _ in 1..SURVEYS_MAX {
+        if is_right(&found) {
+            break;
+        }
+        found = survey(&cluster);
+    }
+    assert!(is_right(&found), "{found:#}");
+    assert_eq!(found["schema"], 1);
+    assert_eq!(found["networks"][0]["link"], 0);
+    assert!(found["measured_unix_ms"].as_u64().expect("a time") > 0);
+
+    // It is remembered, and shown in every form.
+    let again = topo(&cluster, 0, &["--json"]).expect("is known");
+    assert_eq!(
+        serde_json::from_str::<Value>(&again).expect("is JSON"),
+        found
+    );
+    let table = topo(&cluster, 0, &[]).expect("is known");
+    for nodes in GROUPS {
+        assert!(table.contains(&nodes.join(" ")), "{table}");
+        let slurm = topo(&cluster, 0, &["--slurm"]).expect("is known");
+        assert!(
+            slurm.contains(&format!("Nodes={}\n", nodes.join(","))),
+            "{slurm}"
+        );
+    }
+    assert!(
+        topo(&cluster, 0, &["--dot"])
+            .expect("is known")
+            .starts_with("graph")
+    );
+    assert!(
+        topo(&cluster, 0, &["--svg"])
+            .expect("is known")
+            .starts_with("<svg")
+    );
+
+    let file = cluster.directory().join("switches.json");
+    std::fs::write(&file, again).expect("can be written");
+    let mut place = cluster.lab().command(0, tabane());
+    place.args(["place", "--np", "4", "--per-node", "1", "--format", "mpich"]);
+    place.arg("--topology").arg(&file);
+    let placed = output("tabane place", place, PATIENCE).expect("ends");
+    assert!(placed.status.success(), "{}", text(&placed.stderr));
+
+    // Who asks elsewhere may measure as well; switches are called as they were.
+    let second = survey(&cluster);
+    if is_right(&second) {
+        assert_eq!(groups(&second), groups(&found));
+    }
+    // `tabane nodes` knows it, too.
+    let mut nodes = cluster.tabane(0);
+    nodes.args(["nodes", "--json"]);
+    let nodes = output("tabane nodes", nodes, PATIENCE).expect("ends");
+    let nodes: Value = serde_json::from_slice(&nodes.stdout).expect("is JSON");
+    for node in nodes["nodes"].as_array().expect("a list") {
+        assert!(node["switches"][0].is_string(), "{nodes:#}");
+    }
+    let elsewhere = topo(&cluster, 7, &["--measure", "--json"]).expect("is measured");
+    assert!(elsewhere.contains("\"n7\""), "{elsewhere}");
+}
+
+#[test]
+fn a_node_that_is_not_there_is_said_to_be_nowhere() {
+    let mut cluster = cluster();
+    cluster.stop(5).expect("stops");
+    let is_gone = |status: &Value| {
+        let peers = status["peers"].as_array().into_iter().flatten();
+        peers
+            .into_iter()
+            .any(|p| p["name"] == "n5" && p["state"] != "up")
+    };
+    cluster
+        .wait_status(0, "n5 is gone", is_gone)
+        .expect("status");
+    let found = survey(&cluster);
+    let switches = groups(&found);
+    assert!(
+        switches
+            .iter()
+            .all(|(_, nodes)| !nodes.contains(&"n5".to_owned()))
+    );
+    let ambiguous = found["networks"][0]["ambiguous"]
+        .as_array()
+        .expect("a list");
+    let nowhere = serde_json::json!(["n5"]);
+    assert!(ambiguous.contains(&nowhere), "{found:#}");
+}
