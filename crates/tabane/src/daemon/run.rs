@@ -193,10 +193,7 @@ impl Daemon {
             engine.now(),
         )
         .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
-        let registered = engine
-            .poller()
-            .register(&signals, TOKEN_SIGNALS, Interest::Read);
-        registered.map_err(|e| format!("cannot wait for signals: {e}"))?;
+        wait_for_signals(&engine, &signals)?;
         let surveys = surveys(&engine).map_err(|e| format!("cannot make surveys: {e}"))?;
         // Not before what only root can make is there, and not after the first thread: each has its own.
         give_up_privileges(&lease);
@@ -423,6 +420,12 @@ fn give_up_privileges(lease: &Lease) {
         Ok(None) => {}
         Err(error) => log::line(format!("keeps more privileges than it needs: {error}")),
     }
+}
+
+fn wait_for_signals(engine: &Engine, signals: &Signals) -> Result<(), String> {
+    let poller = engine.poller();
+    let registered = poller.register(signals, TOKEN_SIGNALS, Interest::Read);
+    registered.map_err(|e| format!("cannot wait for signals: {e}"))
 }
 
 /// The surveys of a node, whose threads wake the loop.
