@@ -7,6 +7,7 @@ pub mod check;
 pub mod crowd;
 pub mod faults;
 pub mod host;
+pub mod many;
 pub mod mirrored;
 pub mod mixed;
 pub mod mutant;

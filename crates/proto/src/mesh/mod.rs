@@ -4,6 +4,7 @@
 //! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
 //! and a relay keeps nothing but a short queue.
 
+mod few;
 mod queue;
 pub mod topology;
 mod way;
@@ -18,6 +19,8 @@ use crate::limits::{RELAYED_MAX, RELAYS_MAX};
 use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps};
 use crate::{PeerId, Time};
 
+pub(crate) use few::Few;
+pub use few::bundles_needed;
 pub(crate) use queue::RelayQueue;
 pub(crate) use way::{RelayList, Way};
 
@@ -40,6 +43,8 @@ const ALLOWANCE_SAVED: Duration = Duration::from_millis(5);
 const ALLOWANCE_LEAST: f64 = 64.0 * 1024.0;
 /// Datagrams to be relayed, or that were, that wait for the node to look at them.
 const ARRIVED_MAX: usize = 1024;
+/// What bundles want of the node at once.
+const WISHES_MAX: usize = 1024;
 
 /// What is known of another node.
 #[derive(Debug)]
@@ -47,7 +52,41 @@ struct Known {
     id: NodeId,
     /// The largest datagram to it over a link that works now, if there is one; 0 if all are in doubt.
     near: Option<usize>,
+    /// A bundle is kept with it for the mesh's sake: that it is reached is told to others.
+    kept: bool,
     reach: Option<Reach>,
+}
+
+/// What is wanted of the node for the bundle with a peer that is there on demand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    /// It carries so much that it is worth the links.
+    Links,
+    /// No way leads to the peer.
+    Stranded,
+    /// The peer asks for the links, …
+    Asked,
+    /// … or gives them, …
+    Given,
+    /// … or has none left.
+    Refused,
+}
+
+impl Wish {
+    /// The data of a [`RelayRecord::LINKS`](crate::wire::RelayRecord::LINKS).
+    pub const ASK: &[u8] = &[0];
+    pub const GIVE: &[u8] = &[1];
+    pub const REFUSE: &[u8] = &[2];
+
+    /// What the peer says.
+    pub const fn read(data: &[u8]) -> Option<Wish> {
+        match data {
+            Wish::ASK => Some(Wish::Asked),
+            Wish::GIVE => Some(Wish::Given),
+            Wish::REFUSE => Some(Wish::Refused),
+            _ => None,
+        }
+    }
 }
 
 /// What a node is told of relays at its start.
@@ -57,6 +96,9 @@ pub struct RelayConfig {
     pub forwards: bool,
     /// How much it relays for others at most, in Mb/s; without, what its links carry.
     pub mbps_max: Option<u32>,
+    /// How many bundles over links it has at most, [`BUNDLES_LEAST`](crate::BUNDLES_LEAST) at least; without, one with each peer.
+    /// Those that the mesh is made of are kept even so ([`bundles_needed`]).
+    pub bundles_max: Option<u16>,
 }
 
 impl Default for RelayConfig {
@@ -64,6 +106,7 @@ impl Default for RelayConfig {
         RelayConfig {
             forwards: true,
             mbps_max: None,
+            bundles_max: None,
         }
     }
 }
@@ -92,6 +135,8 @@ pub(crate) struct Mesh {
     pub news: Vec<(PeerId, PeerId)>,
     /// Records of relays that came, and from whom.
     pub arrived: VecDeque<(PeerId, u8, Vec<u8>)>,
+    /// What bundles want of the node.
+    pub wishes: Vec<(PeerId, Wish)>,
 }
 
 /// What may be relayed for others.
@@ -119,6 +164,7 @@ impl Mesh {
             risen: Vec::new(),
             news: Vec::new(),
             arrived: VecDeque::new(),
+            wishes: Vec::new(),
         }
     }
 
@@ -139,6 +185,7 @@ impl Mesh {
         let known = Known {
             id,
             near: None,
+            kept: true,
             reach: None,
         };
         self.nodes.insert(peer, known);
@@ -151,6 +198,24 @@ impl Mesh {
             self.ids.remove(&known.id);
             self.tell_soon(now);
             self.look_soon(now);
+        }
+    }
+
+    /// Whether a bundle is kept with `peer` for the mesh's sake.
+    pub fn set_kept(&mut self, now: Time, peer: PeerId, kept: bool) {
+        if let Some(known) = self.nodes.get_mut(&peer)
+            && core::mem::replace(&mut known.kept, kept) != kept
+            && known.near.is_some()
+        {
+            self.risen.extend(kept.then_some(peer));
+            self.tell_soon(now);
+        }
+    }
+
+    /// The bundle with `peer` wants something.
+    pub fn wish(&mut self, peer: PeerId, wish: Wish) {
+        if self.wishes.len() < WISHES_MAX {
+            self.wishes.push((peer, wish));
         }
     }
 
@@ -179,11 +244,13 @@ impl Mesh {
             return;
         };
         let before = core::mem::replace(&mut known.near, near);
+        let kept = known.kept;
         let carries = |near: Option<usize>| near.is_some_and(|bytes| bytes > 0);
         if carries(before) != carries(near) {
             self.look_soon(now);
         }
-        if before.is_some() == near.is_some() {
+        // A bundle that is there while it carries something is nobody else's business.
+        if before.is_some() == near.is_some() || !kept {
             return;
         }
         if near.is_some() {
@@ -198,8 +265,10 @@ impl Mesh {
         self.nodes.get(&peer)?.near
     }
 
+    /// Those over links with whom bundles are kept.
     pub fn neighbours(&self) -> impl Iterator<Item = PeerId> {
-        let near = self.nodes.iter().filter(|(_, known)| known.near.is_some());
+        let is_one = |known: &Known| known.near.is_some() && known.kept;
+        let near = self.nodes.iter().filter(move |(_, known)| is_one(known));
         near.map(|(peer, _)| *peer)
     }
 
@@ -251,7 +320,7 @@ impl Mesh {
             let of = self
                 .nodes
                 .values()
-                .filter(move |k| k.near.is_some() == near);
+                .filter(move |k| (k.near.is_some() && k.kept) == near);
             let mut ids: Vec<NodeId> = of.map(|known| known.id).collect();
             ids.sort_unstable();
             ids
@@ -382,27 +451,39 @@ impl Mesh {
             (id ^ self.me.0 ^ target.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
         let is_free = |peer: &PeerId| *peer != to && !avoid.contains(peer);
-        let say = self.nodes.iter().filter(|(_, known)| known.reach.is_some());
-        let mut nodes: Vec<PeerId> = say.map(|(peer, _)| *peer).filter(is_free).collect();
-        nodes.sort_by_key(|peer| rank(*peer));
         // Backwards from the target: nodes that reach it over fewer relays come first.
         let mut reached = vec![to];
         let mut next: BTreeMap<PeerId, PeerId> = BTreeMap::new();
         for _ in 0..RELAYS_MAX {
-            let mut further = Vec::new();
-            for &node in nodes.iter().filter(|node| !next.contains_key(*node)) {
-                let towards = reached.iter().find(|to| self.relays(now, node, **to));
-                further.extend(towards.map(|towards| (node, *towards)));
+            let mut further: Vec<PeerId> = Vec::new();
+            for towards in reached {
+                for node in self.around(towards).into_iter().filter(is_free) {
+                    if !next.contains_key(&node) && self.relays(now, node, towards) {
+                        next.insert(node, towards);
+                        further.push(node);
+                    }
+                }
             }
-            next.extend(further.iter().copied());
-            let is_near = |(node, _): &&(PeerId, PeerId)| self.near_bytes(*node) > Some(0);
-            if let Some(&(first, _)) = further.iter().find(is_near) {
+            further.sort_by_key(|peer| rank(*peer));
+            let is_near = |node: &&PeerId| self.near_bytes(**node) > Some(0);
+            if let Some(&first) = further.iter().find(is_near) {
                 let on = |node: &PeerId| next.get(node).copied().filter(|node| *node != to);
                 return Some(core::iter::successors(Some(first), on).collect());
             }
-            reached = further.iter().map(|(node, _)| *node).collect();
+            reached = further;
         }
         None
+    }
+
+    /// Those that may relay to a node: whom it says it reaches, if it names them.
+    fn around(&self, node: PeerId) -> Vec<PeerId> {
+        match self.reach(node) {
+            Some(reach) if !reach.all_but => {
+                let named = reach.nodes.iter().filter_map(|id| self.ids.get(id));
+                named.copied().collect()
+            }
+            _ => self.nodes.keys().copied().collect(),
+        }
     }
 
     /// The addresses of [`ways`](Mesh::ways).
@@ -436,6 +517,10 @@ impl Mesh {
             to: self.peer(steps.first())?,
             relays: relays?,
         })
+    }
+
+    pub const fn bundles_max(&self) -> Option<u16> {
+        self.config.bundles_max
     }
 
     pub const fn forwards(&self) -> bool {
@@ -650,8 +735,8 @@ mod tests {
     #[test]
     fn what_is_relayed_for_others_keeps_to_its_limit() {
         let config = RelayConfig {
-            forwards: true,
             mbps_max: Some(80),
+            ..RelayConfig::default()
         };
         let mut mesh = Mesh::new(true, config, &name(0));
         let mut passed = 0;

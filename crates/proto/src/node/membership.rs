@@ -37,7 +37,10 @@ impl Node {
         self.names.insert(peer.name.clone(), id);
         self.context.mesh.add(now, id, &name);
         let mut absent = Absent::new(now, first_call, id, name, peer, &mut self.context);
-        absent.handle_timeout(now, &mut self.context);
+        if self.context.mesh.bundles_max().is_none() {
+            absent.handle_timeout(now, &mut self.context);
+        }
+        self.bundles.look(now);
         self.peers[id.0 as usize] = Some(Peer::Absent(Box::new(absent)));
         self.turns.touch(id);
         id
@@ -70,7 +73,7 @@ impl Node {
     }
 
     /// Some time within which so many peers can be called without anything else having to wait.
-    fn spread(&mut self, peers: usize) -> Duration {
+    pub(super) fn spread(&mut self, peers: usize) -> Duration {
         let all_ns = CALL_SPACING.as_nanos() as u64 * peers as u64;
         Duration::from_nanos(self.context.random.below(all_ns))
     }
@@ -138,6 +141,7 @@ impl Node {
             self.relay_answers(now);
         }
         self.context.mesh.remove(now, peer);
+        self.bundles.look(now);
         self.turns.forget(peer);
         let free = self.free.partition_point(|id| *id < peer);
         self.free.insert(free, peer);

@@ -3,6 +3,7 @@
 
 mod admission;
 mod app;
+mod bundles;
 mod membership;
 mod relaying;
 mod timers;
@@ -26,6 +27,8 @@ use crate::wire::{FEATURE_RELAYS, Header, Kind, Name, Reader};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use admission::Admission;
+use bundles::Bundles;
+pub use bundles::{BUNDLES_LEAST, BundleCount};
 use turns::Turns;
 
 /// This node and its bundles to all peers.
@@ -45,6 +48,7 @@ pub struct Node {
     admission: Admission,
     cookies: CookieJar,
     turns: Turns,
+    bundles: Bundles,
     /// Where frames were sent to or came from, the last one last: their pools are likely to have buffers.
     frame_peers: Vec<PeerId>,
     /// Of the event told last.
@@ -174,6 +178,7 @@ impl Node {
             admission: Admission::new(),
             cookies,
             turns: Turns::default(),
+            bundles: Bundles::default(),
             frame_peers: Vec::new(),
             rest: None,
         })
@@ -247,6 +252,7 @@ impl Node {
     /// Hand in all datagrams that have arrived before calling this: paths are
     /// judged here by what came.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.settle_bundles(now);
         self.refresh();
         for peer in self.turns.take_due(now) {
             match self.peers[peer.0 as usize].as_mut() {
@@ -406,7 +412,9 @@ impl Node {
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.refresh();
         let mesh = self.context.mesh.next_timeout();
-        self.turns.first_timeout().into_iter().chain(mesh).min()
+        let bundles = self.bundles.next_timeout();
+        let turns = self.turns.first_timeout();
+        turns.into_iter().chain(mesh).chain(bundles).min()
     }
 
     /// The name of a peer.
