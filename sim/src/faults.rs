@@ -252,7 +252,7 @@ impl<'a> Ground<'a> {
             links: links.collect(),
             op_limits: self.schedule.op_limits.clone(),
             features: FEATURE_MEMORY | FEATURE_RELAYS,
-            relay: host.tap.relay(),
+            relay: host.tap.relay(self.schedule.bundles_max),
             guests: None,
         };
         let local = host.clock.time(s.now);

@@ -8,6 +8,7 @@ pub mod churn;
 pub mod crowd;
 pub mod faults;
 pub mod host;
+pub mod many;
 pub mod mirrored;
 pub mod mixed;
 pub mod mutant;

@@ -76,6 +76,8 @@ pub enum Mutant {
     RelayNothing,
     /// Relays everything twice.
     RelayTwice,
+    /// Keeps a bundle over links with everybody.
+    KeepAll,
 }
 
 /// Mutants begin to act at this time; before, connections are made.
@@ -331,8 +333,9 @@ impl Tap {
     }
 
     /// What the node is told of relays.
-    pub fn relay(&self) -> RelayConfig {
+    pub fn relay(&self, bundles_max: Option<u16>) -> RelayConfig {
         RelayConfig {
+            bundles_max: bundles_max.filter(|_| self.mutant != Some(Mutant::KeepAll)),
             forwards: self.mutant != Some(Mutant::RelayNothing),
             ..RelayConfig::default()
         }

@@ -142,6 +142,7 @@ impl<'a> Run<'a> {
         });
         let hosts = schedule.hosts.len();
         let mut observer = Observer::new(&schedule.plan, hosts, maxima.collect(), options.trace);
+        observer.on_demand = schedule.bundles_max.is_some();
         observer.relayed = (!schedule.encrypted).then(Relayed::default);
         let host = |(index, plan): (usize, &crate::schedule::HostPlan)| {
             let clock = Clock::new(0, plan.clock_ns, plan.clock_ppm);
@@ -296,6 +297,7 @@ impl<'a> Run<'a> {
         let now = self.now;
         self.ground.network.refresh(now, false);
         self.check_memory()?;
+        self.check_bundles()?;
         self.check_steps()?;
         self.progress
             .check(now, &self.observer, &self.ground.network)?;
@@ -391,6 +393,24 @@ impl<'a> Run<'a> {
             if bytes > bound {
                 let what = format!("host {} holds {bytes} bytes of {bound}", host.index);
                 return Err(Violation::new(Rule::Memory, self.now, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_bundles(&self) -> Checked {
+        let Some(max) = self.schedule.bundles_max else {
+            return Ok(());
+        };
+        for host in &self.hosts {
+            let Some(node) = &host.node else { continue };
+            let direct = node.bundle_count().direct;
+            if direct > usize::from(max) {
+                let what = format!(
+                    "host {} keeps {direct} bundles over links of {max}",
+                    host.index
+                );
+                return Err(Violation::new(Rule::Bundles, self.now, what));
             }
         }
         Ok(())

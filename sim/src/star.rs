@@ -23,7 +23,7 @@ const NS_PER_BYTE: u64 = 8;
 /// A process wakes up this often at most, and takes in what has arrived until then.
 const WAKE_NS: u64 = 20_000;
 /// When everybody starts.
-const ORIGIN: Time = Time::from_ms(1000);
+pub(crate) const ORIGIN: Time = Time::from_ms(1000);
 
 /// Something that is to happen: ordered by when, and to whom.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -36,10 +36,10 @@ struct Happening {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Datagram {
-    link: u8,
-    from: SocketAddr,
-    bytes: Vec<u8>,
+pub(crate) struct Datagram {
+    pub link: u8,
+    pub from: SocketAddr,
+    pub bytes: Vec<u8>,
 }
 
 /// What the hub did.
@@ -304,11 +304,11 @@ impl Star {
     }
 }
 
-fn address(host: usize, link: u8) -> SocketAddr {
+pub(crate) fn address(host: usize, link: u8) -> SocketAddr {
     SocketAddr::from(([10, link, (host >> 8) as u8, host as u8], 7117))
 }
 
-fn host_at(address: SocketAddr) -> usize {
+pub(crate) fn host_at(address: SocketAddr) -> usize {
     match address {
         SocketAddr::V4(at) => {
             let [_, _, high, low] = at.ip().octets();
@@ -339,8 +339,8 @@ fn peer(host: usize) -> PeerConfig {
     peer
 }
 
-fn node(host: usize) -> Node {
-    let config = NodeConfig {
+pub(crate) fn config(host: usize) -> NodeConfig {
+    NodeConfig {
         name: name(host),
         keys: vec![[7; 32]],
         private: None,
@@ -353,10 +353,17 @@ fn node(host: usize) -> Node {
         features: 0,
         relay: RelayConfig::default(),
         guests: None,
-    };
+    }
+}
+
+pub(crate) fn seed(host: usize) -> [u8; 32] {
     let mut seed = [1; 32];
     seed[..8].copy_from_slice(&(host as u64).to_le_bytes());
-    Node::new(ORIGIN, config, seed).expect("a good configuration")
+    seed
+}
+
+fn node(host: usize) -> Node {
+    Node::new(ORIGIN, config(host), seed(host)).expect("a good configuration")
 }
 
 fn link(host: usize, id: u8) -> LinkConfig {

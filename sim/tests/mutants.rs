@@ -89,6 +89,20 @@ fn crosswise() -> Schedule {
     s
 }
 
+/// More hosts than each may have bundles over links with.
+fn crowded() -> Schedule {
+    let mut s = schedule();
+    let hosts = Schedule::quiet(12, 2);
+    (s.hosts, s.identities) = (hosts.hosts, hosts.identities);
+    s.bundles_max = Some(5);
+    s.closes = None;
+    s.plan.transfers.clear();
+    for flow in &mut s.plan.flows {
+        (flow.from, flow.to) = (flow.from * 11, flow.to * 11);
+    }
+    s
+}
+
 /// The rule that a mutant on host 1 is seen to break.
 fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
     let options = Options {
@@ -98,6 +112,7 @@ fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
     let schedule = match mutant {
         Some(Mutant::TrustAnybody) => posing(),
         Some(Mutant::RelayNothing | Mutant::RelayTwice) => crosswise(),
+        Some(Mutant::KeepAll) => crowded(),
         _ => schedule(),
     };
     run(&schedule, &options).violation.map(|v| v.rule)
@@ -106,7 +121,7 @@ fn broken_by(mutant: Option<Mutant>) -> Option<Rule> {
 #[test]
 fn without_a_mutant_nothing_is_wrong() {
     assert_eq!(broken_by(None), None);
-    for schedule in [posing(), crosswise()] {
+    for schedule in [posing(), crosswise(), crowded()] {
         let outcome = run(&schedule, &Options::default());
         assert_eq!(outcome.violation, None);
     }
@@ -147,6 +162,7 @@ fn every_checker_catches_what_it_is_there_for() {
         (Mutant::TrustAnybody, Rule::Identity),
         (Mutant::RelayNothing, Rule::Detour),
         (Mutant::RelayTwice, Rule::Relayed),
+        (Mutant::KeepAll, Rule::Bundles),
     ];
     for (mutant, rule) in expected {
         assert_eq!(broken_by(Some(mutant)), Some(rule), "{mutant:?}");

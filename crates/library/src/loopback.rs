@@ -206,6 +206,15 @@ impl Operations<'_> {
         self.is_own(peer) || self.node.is_connected(peer)
     }
 
+    /// As [`is_connected`](Operations::is_connected); it is connected to if it is not.
+    pub fn connects(&mut self, now: Time, peer: PeerId) -> bool {
+        let is_connected = self.is_connected(peer);
+        if !is_connected {
+            self.node.want(now, peer);
+        }
+        is_connected
+    }
+
     pub fn open(&mut self, now: Time, peer: PeerId, service: u32) -> Result<StreamId, OpError> {
         match self.is_own(peer) {
             true => self.own.open(service),

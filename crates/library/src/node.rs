@@ -468,7 +468,7 @@ impl Outgoing<'_> {
     fn send(&self, state: &mut State) -> Result<(), SendError> {
         let now = state.now;
         let mut operations = state.operations();
-        if !operations.is_connected(self.peer.id) {
+        if !operations.connects(now, self.peer.id) {
             return Err(SendError::NotConnected);
         }
         let message = (self.flow, self.tag, self.data);
@@ -513,7 +513,8 @@ pub(crate) fn poll_opened(
     service: u32,
     waiter: &mut Waiter,
 ) -> Poll<Result<SlotId, ConnectError>> {
-    if state.operations().is_connected(peer) {
+    let now = state.now;
+    if state.operations().connects(now, peer) {
         return Poll::Ready(open_stream(state, peer, service));
     }
     state.sockets.wait(Place::Peer(peer), waiter);

@@ -115,6 +115,7 @@ impl Options {
             relay: Some(RelayConfig {
                 forwards: cluster.mesh.relay,
                 mbps_max: cluster.mesh.relay_mbps,
+                bundles_max: cluster.mesh.bundles,
             }),
             peers: others.map(|(_, node)| peer(node, cluster.port)).collect(),
             file_peers: cluster.nodes.len() - 1,

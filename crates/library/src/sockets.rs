@@ -411,7 +411,9 @@ impl Sockets {
             return;
         };
         let works = |state| matches!(state, PathState::Up | PathState::Suspect);
-        if node.path_states(peer).any(|(_, state)| works(state)) {
+        let has_links = node.path_states(peer).next().is_some();
+        let through_others = !has_links && node.is_connected(peer);
+        if through_others || node.path_states(peer).any(|(_, state)| works(state)) {
             self.cut_off_at.remove(&peer);
         } else {
             self.cut_off_at.entry(peer).or_insert(now + timeout);

@@ -39,7 +39,7 @@ pub use context::{
 };
 pub use id::{LinkId, PeerId, StreamId};
 pub use link::PathStats;
-pub use mesh::{Joining, RelayConfig, topology};
-pub use node::Node;
+pub use mesh::{Joining, RelayConfig, bundles_needed, topology};
+pub use node::{BUNDLES_LEAST, BundleCount, Node};
 pub use random::Random;
 pub use time::Time;

@@ -70,6 +70,8 @@ pub enum Rule {
     /// What a host relays it was given: each packet once and as it was, on a way with three hosts between its ends at
     /// most, none of them twice. So nothing goes round, and no host sends more of what is others' than came to it.
     Relayed,
+    /// A host keeps no more bundles over links than it may.
+    Bundles,
     /// In the end both sides agree which paths work, and are right.
     Agreement,
     /// A node that ends in order says so to those it is connected to, through others if it must.
@@ -116,6 +118,7 @@ impl Rule {
         Rule::Neighbours,
         Rule::Detour,
         Rule::Relayed,
+        Rule::Bundles,
         Rule::Agreement,
         Rule::Farewell,
         Rule::Completion,

@@ -86,6 +86,8 @@ pub struct Observer {
     numbers: BTreeMap<(usize, u32, u8), u64>,
     /// Of each host.
     calls: Vec<Calls>,
+    /// Hosts are connected to most others only while something is to be carried.
+    pub on_demand: bool,
     /// What goes through other hosts, if packets travel in the clear.
     pub relayed: Option<Relayed>,
     traces: bool,
@@ -127,6 +129,7 @@ impl Observer {
             strangers: BTreeMap::new(),
             numbers: BTreeMap::new(),
             calls: vec![Calls::default(); hosts],
+            on_demand: false,
             relayed: None,
             traces,
         }

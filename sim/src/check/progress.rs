@@ -111,7 +111,7 @@ impl Progress {
         let (units, waiting) = o.units.carried(from, to);
         let connected = o.hosts[from].connected[to];
         let last = &mut self.last[from][to];
-        let nothing_waits = connected && unread + waiting == 0;
+        let nothing_waits = (connected || o.on_demand) && unread + waiting == 0;
         if streamed + units != last.0 || nothing_waits {
             *last = (streamed + units, now);
             return Ok(());

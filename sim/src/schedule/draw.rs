@@ -28,6 +28,7 @@ pub fn draw(seed: u64, size: Size) -> Schedule {
     let mut schedule = Schedule {
         seed,
         links,
+        bundles_max: None,
         encrypted: r.percent(50),
         identities: vec![false; hosts.len()],
         op_limits: draw_limits(&mut r),

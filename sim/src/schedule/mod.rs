@@ -120,6 +120,8 @@ pub struct Schedule {
     pub links: usize,
     /// The hosts.
     pub hosts: Vec<HostPlan>,
+    /// Bundles over links that a node may have, if not one with each host.
+    pub bundles_max: Option<u16>,
     /// Whether packets are encrypted.
     pub encrypted: bool,
     /// Which hosts have public keys in the cluster file.
@@ -191,6 +193,7 @@ impl Schedule {
             seed: 1,
             links,
             hosts: vec![host; hosts],
+            bundles_max: None,
             encrypted: false,
             identities: vec![false; hosts],
             op_limits: OpLimits::default(),

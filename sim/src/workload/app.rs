@@ -234,6 +234,9 @@ impl App {
 
     /// Does everything that is due. Returns when it wants to act next.
     pub fn act(&mut self, s: &mut Scene<'_>) -> Checked<Option<Ns>> {
+        if s.observer.on_demand {
+            self.want(s);
+        }
         self.open_streams(s);
         self.send_units(s);
         for i in 0..self.ends.len() {
@@ -245,6 +248,20 @@ impl App {
         s.observer.transfers.look(s.now)?;
         self.forget_ended();
         Ok(self.next_act(s).into_iter().chain(transfers_at).min())
+    }
+
+    /// Connects to those that something is due to.
+    fn want(&mut self, s: &mut Scene<'_>) {
+        let o = &s.observer;
+        let openings = self.openings.iter().filter(|(at, _)| *at <= s.now);
+        let openings = openings.map(|(_, plan)| o.streams.plans()[*plan].to);
+        let flows = self.flows.iter().filter(|(_, at)| *at <= s.now);
+        let flows = flows.map(|(plan, _)| o.units.plans()[*plan].to);
+        for to in openings.chain(flows).filter(|to| !self.connected[*to]) {
+            if let Some(peer) = s.peer_ids[to] {
+                s.node.want(s.local, peer);
+            }
+        }
     }
 
     /// Registers regions that others are to reach, and begins what is due. Returns when it is to be looked again.

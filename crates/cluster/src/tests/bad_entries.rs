@@ -76,7 +76,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
-            "c:9: unknown key `x`; the keys of `[mesh]` are join, forget_after_s, relay, relay_mbps",
+            "c:9: unknown key `x`; the keys of `[mesh]` are bundles, join, forget_after_s, relay, relay_mbps",
         ),
     ]);
 }
@@ -334,6 +334,7 @@ fn mesh() {
         "write `relay = false` if this node is to relay nothing for others, or leave it out";
     let mbps = "write a number from 1 to 1000000 without quotes, or leave it out for what the links carry; \
                 `relay = false` is none at all";
+    let bundles = "write a number from 4 to 65535 without quotes, \"all\" for a bundle with every node, or leave it out for 64";
     for (text, said) in [
         (
             "relays = true",
@@ -352,6 +353,21 @@ fn mesh() {
             format!("c:9: relay_mbps is not a rate in Mb/s; {mbps}"),
         ),
         ("relay_mbps = 500", String::new()),
+        ("bundles = 4", String::new()),
+        (
+            "bundles = 3",
+            "c:9: warning: bundles = 3 is too few for a mesh; 4 are used; write 4 or more, or leave it out for 64"
+                .to_owned(),
+        ),
+        ("bundles = \"all\"", String::new()),
+        (
+            "bundles = 0",
+            format!("c:9: bundles is not a number of bundles; {bundles}"),
+        ),
+        (
+            "bundles = \"many\"",
+            format!("c:9: bundles is not a number of bundles; {bundles}"),
+        ),
     ] {
         assert_table(&[(&mesh(text), &said)]);
     }

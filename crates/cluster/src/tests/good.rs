@@ -42,9 +42,10 @@ fn every_key() {
         "{KEY}wire = \"plain\"\nport = 9000\nmetrics = 9577\nmptcp = true\n\
          [[node]]\nname = \"rack-1.node_A\"\nlinks = [\"fd00:0:0:1::1\",\n\"10.1.0.1\"]\nvnic = \"10.99.0.1/24\"\n\
          [[node]]\nname = \"2\"\nlinks = [\"\", \"10.1.0.2\"]\nvnic = \"10.99.0.2/24\"\nmetrics = \"[::]:80\"\n\
-         [run]\nall_links_down_s = 7\nplain_tcp = false\nusers = [\"alice\", \"1000\"]\ngroup = \"hpc\"\n[vnic]\nmtu = 1_500\n[mesh]\nrelay = false\nrelay_mbps = 500\n",
+         [run]\nall_links_down_s = 7\nplain_tcp = false\nusers = [\"alice\", \"1000\"]\ngroup = \"hpc\"\n[vnic]\nmtu = 1_500\n[mesh]\nbundles = 12\nrelay = false\nrelay_mbps = 500\n",
     );
     let expected = MeshSpec {
+        bundles: Some(12),
         relay: false,
         relay_mbps: Some(500),
     };

@@ -25,6 +25,8 @@ pub(crate) struct Absent {
     pub wrong_keys: u8,
     /// It was reached through others when that was last looked at.
     pub has_way: bool,
+    /// It is not called: what is to be carried to it goes through others, when there is something.
+    pub on_demand: bool,
 }
 
 impl Absent {
@@ -48,6 +50,7 @@ impl Absent {
             since: now,
             watch: Watch::None,
             has_way: false,
+            on_demand: false,
             stopped: false,
             wrong_keys: 0,
         }
@@ -73,12 +76,18 @@ impl Absent {
     fn links(&self, context: &Context) -> impl Iterator<Item = LinkId> {
         let ids = (0..LINKS_MAX as u8).map(LinkId);
         ids.filter(|id| {
+            if self.on_demand {
+                return false;
+            }
             let (ours, theirs) = (&context.links, &self.config.addresses);
             ours[id.index()].is_some() && theirs[id.index()].is_some()
         })
     }
 
     pub fn handle_timeout(&mut self, now: Time, context: &mut Context) {
+        if self.on_demand {
+            return;
+        }
         let paths = self.all_paths(now, context);
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
             context.sessions.remove(&dropped);
@@ -95,7 +104,8 @@ impl Absent {
     }
 
     pub fn next_timeout(&self) -> Option<Time> {
-        self.sessions.next_timeout().filter(|_| !self.stopped)
+        let calls = !self.stopped && !self.on_demand;
+        self.sessions.next_timeout(true).filter(|_| calls)
     }
 
     /// The next first message, if a link takes it.
@@ -142,6 +152,16 @@ impl Absent {
             initiation.unsent |= link.bit();
         }
         true
+    }
+
+    /// Whether it is called from now on, though nothing is to be carried to it: at `at`, if it would be later.
+    pub fn set_kept(&mut self, at: Time, kept: bool, context: &mut Context) {
+        self.on_demand = !kept;
+        if kept {
+            self.sessions.hasten(at);
+        } else if let Some(given_up) = self.sessions.initiation.take_if(|_| !kept) {
+            context.sessions.remove(&given_up.local);
+        }
     }
 
     /// The node's cluster keys were replaced.
@@ -197,7 +217,10 @@ impl Absent {
         };
         PeerStats {
             name: self.config.name.clone(),
-            state: PeerState::Connecting,
+            state: match self.on_demand {
+                true => PeerState::OnDemand,
+                false => PeerState::Connecting,
+            },
             since: self.since,
             session_since: None,
             public: None,

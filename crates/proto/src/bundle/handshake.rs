@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::session::{Credentials, INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
-use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, DownReason, PeerState};
+use super::session::{Begins, Credentials, INIT_ID_BYTES, Session, Sessions, Unconfirmed, Which};
+use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, CLOSE_RESTS, DownReason};
 use crate::context::{Context, Event, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, PublicKey, Responder};
 use crate::link::PathState;
@@ -138,7 +138,7 @@ impl Bundle {
         link: LinkId,
         from: SocketAddr,
         init: &[u8],
-        (hello, responder, key): (Hello, Responder, ClusterKey),
+        (mut hello, responder, key): (Hello, Responder, ClusterKey),
         context: &mut Context,
     ) -> Result<(), Rejection> {
         let mut id = [0; INIT_ID_BYTES];
@@ -165,11 +165,13 @@ impl Bundle {
         if let Some(given_up) = self.sessions.initiation.take() {
             context.sessions.remove(&given_up.local);
         }
-        let known = self.sessions.continues(&hello);
-        let my_bundle = if known {
-            self.sessions.my_bundle
-        } else {
-            context.random.u64().max(1)
+        let begins = self.sessions.begins(&hello);
+        let my_bundle = match begins {
+            Begins::GoesOn { names, .. } => {
+                hello.bundle = names.1;
+                names.0
+            }
+            Begins::Afresh => context.random.u64().max(1),
         };
         let local = context.new_session(self.peer);
         let answer = self::hello(context, self.name, local, my_bundle, hello.bundle);
@@ -188,7 +190,7 @@ impl Bundle {
         self.answered_inits.push_back(id);
         let new = Box::new(Unconfirmed {
             session,
-            fresh: !known,
+            begins,
             my_bundle,
             peer: hello,
             init: id,
@@ -224,24 +226,27 @@ impl Bundle {
             initiation.unsent |= link.bit();
             return Ok(());
         }
-        let (hello, keys) = initiation.initiator.on_response(answer)?;
+        let (mut hello, keys) = initiation.initiator.on_response(answer)?;
         let local = initiation.local;
         let shown = Credentials {
             key: initiation.key.clone(),
             public: initiation.initiator.peer(),
         };
         self.sessions.initiation = None;
-        let fresh = !self.sessions.continues(&hello);
+        let begins = self.sessions.begins(&hello);
         let features = context.config.features;
         let session = Session::new(now, local, &hello, keys, shown, features, true);
-        let my_bundle = self.sessions.my_bundle;
+        let mut my_bundle = self.sessions.my_bundle;
+        if let Begins::GoesOn { names, .. } = begins {
+            (my_bundle, hello.bundle) = names;
+        }
         self.install(
             now,
             (link, from),
             session,
             &hello,
             my_bundle,
-            fresh,
+            begins,
             context,
         );
         self.on_source(now, link, from, answer.len());
@@ -265,8 +270,8 @@ impl Bundle {
             return;
         };
         let u = *u;
-        let (at, fresh) = ((link, from), u.fresh);
-        self.install(now, at, u.session, &u.peer, u.my_bundle, fresh, context);
+        let at = (link, from);
+        self.install(now, at, u.session, &u.peer, u.my_bundle, u.begins, context);
         if let Some(p) = self.paths.get_mut(link) {
             p.path.on_validated(now, None);
         }
@@ -283,9 +288,11 @@ impl Bundle {
         session: Session,
         peer: &Hello,
         my_bundle: u64,
-        fresh: bool,
+        begins: Begins,
         context: &mut Context,
     ) {
+        let fresh = begins == Begins::Afresh;
+        let numbers_anew = begins.numbers_anew();
         // One handshake has come through; another one under way, either way, would
         // only end what this one began.
         let initiation = self.sessions.initiation.take().map(|i| i.local);
@@ -302,7 +309,7 @@ impl Bundle {
         self.peer_buffer_bytes = peer.receive_buffer_bytes;
         for dropped in self
             .sessions
-            .install(now, session, fresh)
+            .install(now, session, numbers_anew)
             .into_iter()
             .flatten()
         {
@@ -313,8 +320,15 @@ impl Bundle {
         }
         // Otherwise nothing of what programs have begun since was sent.
         if fresh {
-            self.reset(now, context);
+            self.fates.clear();
+            self.reset(now);
+        } else if numbers_anew {
+            self.release_paths(now);
         }
+        if numbers_anew {
+            self.renew_paths(now, context);
+        }
+        self.demand_is_met(now);
         if self.features() & FEATURE_MEMORY == 0 {
             self.ops.break_memory();
         }
@@ -351,6 +365,10 @@ impl Bundle {
 
     /// The peer says goodbye: forget its keys, report it, and try again slowly.
     pub(super) fn on_close(&mut self, now: Time, code: u32, context: &mut Context) {
+        if code == CLOSE_RESTS {
+            self.begin_rest(now, context);
+            return;
+        }
         self.forget(now, DownReason::Closed { code }, context);
     }
 
@@ -368,14 +386,16 @@ impl Bundle {
         // What came before the goodbye is told before it.
         self.tell_events(context);
         self.ops.reset();
-        self.reset(now, context);
+        self.fates.clear();
+        self.renew_paths(now, context);
+        self.reset(now);
         if self.was_up {
             context.event(Event::PeerDown {
                 peer: self.peer,
                 reason,
             });
         }
-        self.state = PeerState::Connecting;
+        self.state = self.state_unmet();
         self.since = now;
     }
 }

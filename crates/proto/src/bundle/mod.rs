@@ -5,6 +5,7 @@
 //! down, `handshake` makes keys.
 
 mod absent;
+mod demand;
 mod explore;
 mod handshake;
 mod paths;
@@ -32,6 +33,7 @@ use crate::wire::{ACK_BYTES_MAX, Name, Record};
 use crate::{LinkId, PeerId, Time};
 
 pub(crate) use absent::Absent;
+use demand::Demand;
 use explore::Explorer;
 use paths::Paths;
 use relays::{RELAYED, Relays};
@@ -40,7 +42,6 @@ pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
 use status::path_status;
 pub use status::{PathStatus, PeerStats, RelayedStatus};
-use surveys::Survey;
 use twins::Twins;
 
 /// A peer to which no path has worked for this long is reported down. Its
@@ -101,6 +102,8 @@ pub enum PeerState {
     Up,
     /// A handshake succeeded, but no path works, and none has for [`PEER_SILENT_MAX`].
     Down,
+    /// Nothing is to be carried: it is connected to when something is.
+    OnDemand,
 }
 
 /// A goodbye has an acknowledgement of every path in it.
@@ -110,10 +113,12 @@ const _: () = assert!(ACK_BYTES_MAX * LINKS_MAX + 64 <= DATAGRAM_BYTES_WIDE);
 pub const CLOSE_STOPS: u32 = 0;
 /// … it took the peer out of its configuration, …
 pub const CLOSE_REMOVED: u32 = 1;
-/// … it no longer accepts the cluster key that admitted the session.
+/// … it no longer accepts the cluster key that admitted the session, …
 pub const CLOSE_KEY_REMOVED: u32 = 2;
-/// Another node has the name or an address of who is told so.
+/// … another node has its name or an address of it, …
 pub const CLOSE_TAKEN: u32 = 3;
+/// … or the bundle rests, and goes on when one of both has something for it.
+pub const CLOSE_RESTS: u32 = 4;
 
 /// The session with one peer over all its paths.
 pub(crate) struct Bundle {
@@ -153,14 +158,14 @@ pub(crate) struct Bundle {
     /// When content was last sent, until the memory it took was given back.
     busy_until: Time,
     twins: Twins,
-    /// What there is of relays, once there is something.
+    /// What there is of relays and surveys, once there is something.
     relays: Option<Box<Relays>>,
-    /// What there is of surveys, once there is something.
-    survey: Option<Box<Survey>>,
     /// No path over a link carries.
     lost_links: bool,
     /// When ways through others are to be looked after, if they are.
     ways_at: Time,
+    /// Of one that is there only while something is to be carried.
+    demand: Option<Box<Demand>>,
     /// The largest datagram that a link to the peer carries, if one works and the peer has to do with relays.
     near: Option<u16>,
     /// The peer's first messages that were answered, the newest last: each counts once.
@@ -205,7 +210,7 @@ impl Bundle {
             arrived: 0,
             acked: 0,
             state: PeerState::Connecting,
-            since: absent.since,
+            since: if absent.on_demand { now } else { absent.since },
             was_up: false,
             restarted: false,
             stopped: absent.stopped,
@@ -216,9 +221,9 @@ impl Bundle {
             busy_until: Time::NEVER,
             twins: Twins::default(),
             relays: None,
-            survey: None,
             lost_links: false,
             ways_at: Time::NEVER,
+            demand: absent.on_demand.then(|| Demand::new(now)),
             near: None,
             answered_inits: VecDeque::new(),
             wrong_keys: absent.wrong_keys,
@@ -226,8 +231,9 @@ impl Bundle {
             fates: Vec::new(),
             contents: Vec::new(),
         };
-        for link in 0..LINKS_MAX {
-            bundle.rebuild_path(now, LinkId(link as u8), context);
+        bundle.rebuild_links(now, context);
+        if bundle.is_on_demand() {
+            bundle.hasten(now);
         }
         bundle
     }
@@ -236,7 +242,8 @@ impl Bundle {
     pub fn rebuild_path(&mut self, now: Time, id: LinkId, context: &Context) {
         let link = context.links[id.index()];
         let remote = self.config.addresses[id.index()];
-        let (Some(link), Some(remote)) = (link, remote) else {
+        let there = link.zip(remote).filter(|_| self.has_links());
+        let Some((link, remote)) = there else {
             self.park_path(now, id);
             return;
         };
@@ -342,12 +349,13 @@ impl Bundle {
         self.rebuild_path(now, id, context);
     }
 
-    /// The paths begin afresh: the peer restarted, or this is the first session.
-    fn reset(&mut self, now: Time, context: &Context) {
+    /// The paths begin afresh, with numbers from 0 on. Nothing is in flight.
+    fn renew_paths(&mut self, now: Time, context: &Context) {
         self.mirror.clear();
         self.replies.clear();
-        self.survey = None;
-        self.fates.clear();
+        if let Some(relays) = &mut self.relays {
+            relays.survey = None;
+        }
         self.parked = Paths::default();
         for (id, path) in self.paths.iter_mut() {
             let link = context.links.get(id.index()).copied().flatten();
@@ -366,6 +374,10 @@ impl Bundle {
                 path.unsent_answer = None;
             }
         }
+    }
+
+    /// All begins afresh: the peer restarted, or this is the first session.
+    fn reset(&mut self, now: Time) {
         self.restarted |= self.was_up;
         if self.was_up || self.state == PeerState::Down {
             self.state = PeerState::Connecting;
@@ -482,8 +494,10 @@ impl Bundle {
             context.sessions.remove(&dropped);
         }
         self.end_removed_key(now, context);
+        self.tend_demand(now, context);
         self.update_state(now, context);
         if !self.stopped
+            && self.is_wanted()
             && self
                 .sessions
                 .wants_initiation(now, self.state == PeerState::Down)
@@ -545,7 +559,8 @@ impl Bundle {
             (self.busy_until < Time::NEVER).then_some(self.busy_until),
             (self.ways_at != Time::NEVER).then_some(self.ways_at),
             self.ops.next_timeout(),
-            self.sessions.next_timeout(),
+            self.sessions.next_timeout(self.is_wanted()),
+            self.demand_timeout(),
         ]
         .into_iter()
         .flatten()
@@ -595,19 +610,24 @@ impl Bundle {
         }
         self.tend_relays(now, context);
         let works = self.sessions.current.is_some() && self.any_path_works();
-        let silent = self.silent_at().is_some_and(|at| now >= at);
+        let silent = self.silent_at().is_some_and(|at| now >= at) || self.is_missed(now);
         if works && self.state != PeerState::Up {
-            self.state = PeerState::Up;
+            let before = core::mem::replace(&mut self.state, PeerState::Up);
+            let has_been_up = core::mem::replace(&mut self.was_up, true);
             self.since = now;
-            self.was_up = true;
             self.set_away(now, false);
+            let goes_on = before == PeerState::OnDemand && has_been_up && !self.restarted;
             // What it took to come up is given back, whether anything is carried or not.
             self.busy_until = self.busy_until.min(now + TRIM_AFTER);
             let restarted = core::mem::take(&mut self.restarted);
-            context.event(Event::PeerUp {
-                peer: self.peer,
-                restarted,
-            });
+            if !goes_on {
+                context.event(Event::PeerUp {
+                    peer: self.peer,
+                    restarted,
+                });
+            }
+        } else if silent && !self.is_wanted() {
+            self.begin_rest(now, context);
         } else if silent && self.state != PeerState::Down {
             self.go_down(now, DownReason::AllPathsDown, context);
         }
@@ -644,7 +664,7 @@ impl Bundle {
     }
 
     fn go_down(&mut self, now: Time, reason: DownReason, context: &mut Context) {
-        if self.state == PeerState::Up {
+        if self.state == PeerState::Up || self.connected() {
             context.event(Event::PeerDown {
                 peer: self.peer,
                 reason,
@@ -734,7 +754,8 @@ impl Bundle {
 
     /// Whether frames for this peer have somewhere to go.
     pub fn connected(&self) -> bool {
-        self.sessions.current.is_some() && self.state == PeerState::Up
+        let is_up = self.sessions.current.is_some() && self.state == PeerState::Up;
+        is_up || self.sessions.rests && self.state == PeerState::OnDemand
     }
 
     /// What both ends can beyond this version, a bit each; nothing while there is no session.

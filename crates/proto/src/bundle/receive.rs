@@ -9,6 +9,7 @@ use crate::context::{Context, Rejection};
 use crate::crypto::OpenError;
 use crate::limits::LINKS_MAX;
 use crate::link::PathState;
+use crate::mesh::Wish;
 use crate::wire::{
     FEATURE_MEMBERS, FEATURE_MEMORY, FEATURE_RELAYS, FEATURE_SURVEYS, Header, LinkVerdict,
     MemberRecord, MemoryRecord, Record, Records, RelayRecord, SurveyRecord,
@@ -52,8 +53,9 @@ impl Bundle {
             .sessions
             .find(header)
             .ok_or(Rejection::UnknownSession)?;
-        let fresh = which == Which::Unconfirmed
-            && self.sessions.unconfirmed.as_ref().is_some_and(|u| u.fresh);
+        let unconfirmed = self.sessions.unconfirmed.as_ref();
+        let fresh =
+            which == Which::Unconfirmed && unconfirmed.is_some_and(|u| u.begins.numbers_anew());
         let p = self.paths.get(link).ok_or(Rejection::WrongLink)?;
         // A fresh session numbers its packets anew: the window does not apply yet.
         if !fresh && !p.path.may_accept(header.number) {
@@ -121,7 +123,9 @@ impl Bundle {
             };
             kinds.eliciting |= record.is_ack_eliciting();
             if record.is_content() {
-                kinds.content = true;
+                if !core::mem::replace(&mut kinds.content, true) {
+                    self.note_carried(now, arrival.datagram_bytes, context);
+                }
                 self.busy_until = now + TRIM_AFTER;
             }
             let result = match record {
@@ -162,6 +166,12 @@ impl Bundle {
 
     /// Records of a feature, if it is in use.
     fn on_extension(&mut self, arrival: &Arrival, code: u8, data: &[u8], context: &mut Context) {
+        if code == RelayRecord::LINKS {
+            if let Some(wish) = Wish::read(data).filter(|_| self.features() & FEATURE_RELAYS != 0) {
+                context.mesh.wish(self.peer, wish);
+            }
+            return;
+        }
         if RelayRecord::is_one(code) {
             // What came through another node cannot go on through one.
             let is_neighbour = !arrival.link.is_relayed();

@@ -6,7 +6,8 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use super::{Bundle, BundlePath, CLOSE_STOPS, RelayedStatus};
+use super::surveys::Survey;
+use super::{Bundle, BundlePath, CLOSE_STOPS, RelayedStatus, demand};
 use crate::context::Context;
 use crate::limits::{
     DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_RELAYED, LINKS_MAX, RELAYED_MAX, RELAYS_MAX,
@@ -59,6 +60,8 @@ pub(super) struct Relays {
     pub queue: RelayQueue,
     /// What the peer is to be told of nodes.
     pub owed: Vec<News>,
+    /// What there is of surveys, once there is something.
+    pub survey: Option<Box<Survey>>,
     refused_at: Option<Time>,
     /// To be said to the peer: a record.
     refusal: Option<RelayRecord<'static>>,
@@ -129,7 +132,7 @@ fn write_news(now: Time, news: News, context: &Context, w: &mut Writer<'_>) -> W
 
 impl Bundle {
     /// Whether the paths through others are used.
-    fn uses_relays(&self) -> bool {
+    pub(super) fn uses_relays(&self) -> bool {
         self.relays.as_ref().is_some_and(|relays| relays.in_use)
     }
 
@@ -151,6 +154,9 @@ impl Bundle {
     /// Uses or rests the paths through others, as those over links work or not.
     pub(super) fn tend_relays(&mut self, now: Time, context: &mut Context) {
         self.tell_near(now, context);
+        if self.is_at_rest() {
+            return;
+        }
         if self.direct().any(Path::carries) {
             self.lost_links = false;
             self.ways_at = Time::NEVER;
@@ -170,22 +176,35 @@ impl Bundle {
         if !core::mem::replace(&mut self.lost_links, true) {
             self.ways_at = self.ways_wanted_at(now);
         }
+        if self.is_on_demand() && self.ways_at == Time::NEVER && self.working_ways() == 0 {
+            self.ways_at = now;
+        }
         if now >= self.ways_at {
             self.look_for_ways(now, context);
-            let in_use = self.uses_relays();
-            self.ways_at = if in_use {
-                now + LOOK_EVERY
-            } else {
-                Time::NEVER
+            self.ways_at = match (self.is_on_demand(), self.uses_relays()) {
+                (false, true) => now + LOOK_EVERY,
+                (false, false) => Time::NEVER,
+                (true, _) => match self.working_ways() {
+                    0 => now + demand::LOOK_EVERY,
+                    RELAYED_MAX => Time::NEVER,
+                    _ => now + demand::LOOK_FOR_SECOND_EVERY,
+                },
             };
         }
+    }
+
+    /// How many paths through others work.
+    fn working_ways(&self) -> usize {
+        let in_use = self.uses_relays();
+        let works = |id: &LinkId| self.paths.get(*id).is_some_and(|p| p.path.carries());
+        slots().filter(|id| in_use && works(id)).count()
     }
 
     /// When others are to be asked to relay, if no path over a link works by then.
     fn ways_wanted_at(&self, now: Time) -> Time {
         let began = self.sessions.current.as_ref().map(|s| s.since);
         let untested = |path: &Path| path.state() == PathState::Untested;
-        match began.filter(|_| self.direct().all(untested)) {
+        match began.filter(|_| self.has_links() && self.direct().all(untested)) {
             Some(began) => began + LINKS_FIRST,
             None => now,
         }
@@ -201,7 +220,7 @@ impl Bundle {
     }
 
     /// Tells the node whether a link to the peer works.
-    fn tell_near(&mut self, now: Time, context: &mut Context) {
+    pub(super) fn tell_near(&mut self, now: Time, context: &mut Context) {
         let relays = self.features() & FEATURE_RELAYS != 0;
         let bytes = |path: &Path| match path.state() {
             PathState::Up => u16::try_from(path.flight().mtu_bytes()).ok(),
@@ -212,7 +231,7 @@ impl Bundle {
         let near = self.direct().filter_map(bytes).max().filter(|_| relays);
         if near != self.near {
             self.near = near;
-            context.mesh.set_near(now, self.peer, near.map(usize::from));
+            context.mesh.set_near(now, self.peer, near);
         }
     }
 
@@ -228,6 +247,9 @@ impl Bundle {
         let working: Vec<SocketAddr> = slots()
             .filter_map(|id| self.paths.get(id).filter(|p| works(p)).map(|p| p.remote))
             .collect();
+        if working.len() == RELAYED_MAX {
+            return;
+        }
         let mut ways = Vec::new();
         for way in working.iter().filter_map(|address| Way::of(*address)) {
             avoid.extend(&way.relays);
@@ -307,7 +329,7 @@ impl Bundle {
         self.begin_relayed_anew(now);
     }
 
-    fn rest(&mut self, now: Time) {
+    pub(super) fn rest(&mut self, now: Time) {
         let relays = self.relays_mut();
         relays.in_use = false;
         relays.direct_since = None;

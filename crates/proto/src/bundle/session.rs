@@ -163,8 +163,7 @@ impl Session {
 /// does, the first message may have been a replay.
 pub(crate) struct Unconfirmed {
     pub session: Session,
-    /// Whether the bundle's state begins afresh with it.
-    pub fresh: bool,
+    pub begins: Begins,
     pub my_bundle: u64,
     pub peer: Hello,
     /// The first message (its beginning identifies it) and our answer to it,
@@ -201,6 +200,36 @@ pub(crate) enum Which {
     Unconfirmed,
 }
 
+/// How a session begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Begins {
+    /// With nothing of what was before.
+    Afresh,
+    /// With what is carried.
+    GoesOn {
+        /// The numbers of packets go on, too.
+        numbers_go_on: bool,
+        /// The names of both ends' state, this one's first.
+        names: (u64, u64),
+    },
+}
+
+impl Begins {
+    /// Whether packets are numbered from 0 on.
+    pub const fn numbers_anew(self) -> bool {
+        !matches!(
+            self,
+            Begins::GoesOn {
+                numbers_go_on: true,
+                ..
+            }
+        )
+    }
+}
+
+/// So often the other end may have let a bundle rest without this one knowing.
+const RESTS_MAX: u64 = 1 << 16;
+
 /// `pace` and up to a quarter more or less, so that those who were missed together are not asked together.
 fn jittered(pace: Duration, random: &mut Random) -> Duration {
     pace * 3 / 4 + Duration::from_nanos(random.below(pace.as_nanos() as u64 / 2))
@@ -226,6 +255,8 @@ pub(crate) struct Sessions {
     pub my_bundle: u64,
     /// Names the peer's state; 0 before there was any.
     pub peer_bundle: u64,
+    /// There are no keys, but the state that both names are of.
+    pub rests: bool,
 }
 
 impl Sessions {
@@ -296,11 +327,42 @@ impl Sessions {
         self.initiation.replace(new).map(|old| old.local)
     }
 
-    /// Whether the sender of `hello` goes on with the state both ends have.
-    pub fn continues(&self, hello: &Hello) -> bool {
-        self.current.is_some()
-            && hello.bundle == self.peer_bundle
-            && hello.peer_bundle == self.my_bundle
+    /// How the sender of `hello` goes on with the state both ends have, and what both of its names are then, this end's first.
+    /// Each time that an end lets it [rest](Sessions::rest) its names are the next ones; the other end may not know of that.
+    pub fn begins(&self, hello: &Hello) -> Begins {
+        let ahead = hello.bundle.wrapping_sub(self.peer_bundle) as i64;
+        let is_same = hello.peer_bundle.wrapping_sub(self.my_bundle) as i64 == ahead;
+        let has_state = self.current.is_some() || self.rests;
+        if !has_state || self.peer_bundle == 0 || !is_same || ahead.unsigned_abs() > RESTS_MAX {
+            return Begins::Afresh;
+        }
+        let numbers_go_on = ahead == 0 && !self.rests;
+        let more = ahead.max(0) as u64;
+        Begins::GoesOn {
+            numbers_go_on,
+            names: (
+                self.my_bundle.wrapping_add(more),
+                self.peer_bundle.wrapping_add(more),
+            ),
+        }
+    }
+
+    /// Gives up all keys, and keeps the names of the state that goes on with other ones.
+    pub fn rest(&mut self, now: Time) {
+        let rests = self.current.is_some();
+        let names_on = u64::from(rests);
+        *self = Sessions {
+            not_before: now,
+            rests: rests || self.rests,
+            my_bundle: self.my_bundle.wrapping_add(names_on),
+            peer_bundle: self.peer_bundle.wrapping_add(names_on),
+            ..Sessions::default()
+        };
+    }
+
+    /// Since when the peer has been asked for a handshake in vain.
+    pub const fn asked_since(&self) -> Option<Time> {
+        self.asked_since
     }
 
     /// Whether a handshake of ours is under way that the peer may be answering just now.
@@ -312,6 +374,7 @@ impl Sessions {
     /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
     pub fn install(&mut self, now: Time, session: Session, fresh: bool) -> [Option<u32>; 2] {
         self.asked_since = None;
+        self.rests = false;
         // Where nothing works even so, another handshake would come through as this one did, again and again.
         self.not_before = now + UNHEARD_MAX;
         let old = self.current.replace(Box::new(session));
@@ -382,9 +445,11 @@ impl Sessions {
         None
     }
 
-    pub fn next_timeout(&self) -> Option<Time> {
+    /// When something is due; of what begins a handshake only if the peer is `sought`.
+    pub fn next_timeout(&self, sought: bool) -> Option<Time> {
         let handshake = match (&self.initiation, &self.current) {
             (Some(initiation), _) => initiation.next_send,
+            _ if !sought => Time::NEVER,
             (None, Some(_)) if self.asked_since.is_some() => self.not_before,
             (None, Some(s)) => s.unheard_at().unwrap_or(Time::NEVER).min(s.rekey_at()),
             (None, None) => self.confirmation_deadline().unwrap_or(self.not_before),

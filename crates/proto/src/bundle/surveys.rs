@@ -28,7 +28,7 @@ impl Bundle {
         if !self.connected() || self.features() & FEATURE_SURVEYS == 0 {
             return false;
         }
-        let survey = self.survey.get_or_insert_default();
+        let survey = self.relays_mut().survey.get_or_insert_default();
         survey.asked = Some((token, false));
         let record = SurveyRecord::Measure { token, to, how };
         let has_room = survey.owed.len() < OWED_MAX;
@@ -40,7 +40,7 @@ impl Bundle {
 
     /// Tells the peer what came of what it asked for. Returns whether there was room for it.
     pub fn tell_measured(&mut self, token: u32, outcome: Measured) -> bool {
-        let survey = self.survey.get_or_insert_default();
+        let survey = self.relays_mut().survey.get_or_insert_default();
         let has_room = survey.owed.len() < OWED_MAX;
         if has_room {
             let record = SurveyRecord::Measured { token, outcome };
@@ -91,10 +91,8 @@ impl Bundle {
                 }
             }
             SurveyRecord::Measured { token, outcome } => {
-                let asked = self
-                    .survey
-                    .as_mut()
-                    .and_then(|survey| survey.asked.as_mut());
+                let survey = self.relays.as_mut().and_then(|r| r.survey.as_mut());
+                let asked = survey.and_then(|survey| survey.asked.as_mut());
                 let is_first = |asked: &&mut (u32, bool)| **asked == (token, false);
                 let was_asked = asked.is_some();
                 if let Some((_, is_answered)) = asked.filter(is_first) {
@@ -129,13 +127,14 @@ impl Bundle {
             let records = [Record::Probe { token }];
             return self.transmit_records(now, id, &records, bytes, buffer, context);
         }
-        let owed = &self.survey.as_ref()?.owed;
+        let owed = &self.relays.as_ref()?.survey.as_ref()?.owed;
         if owed.is_empty() {
             return None;
         }
         let id = schedule::fastest(self.open_links(context.blocked), None)?;
         let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
-        self.survey.as_mut()?.owed.pop_front()?.write(&mut w);
+        let survey = self.relays.as_mut()?.survey.as_mut()?;
+        survey.owed.pop_front()?.write(&mut w);
         let written = w.len();
         self.contents.clear();
         self.send_alone(now, id, written, false, buffer, context)

@@ -228,6 +228,7 @@ impl Bundle {
             relays.queue.on_own(end);
         }
         self.explorer.on_content(now, id, end);
+        self.note_carried(now, end, context);
         self.busy_until = now + TRIM_AFTER;
         self.transmit(now, id, end, datagram_bytes.min(end), context)
     }

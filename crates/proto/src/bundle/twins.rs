@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::Bundle;
+use super::session::Begins;
 use crate::context::{Context, Event, Refusal};
 use crate::wire::Hello;
 use crate::{LinkId, Time};
@@ -25,7 +26,7 @@ const RETURN_INTERVAL_MAX: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub(super) struct Twins {
     former: [u64; FORMER_MAX],
-    next: usize,
+    next: u8,
     returns: u8,
     returned_at: Time,
 }
@@ -33,8 +34,8 @@ pub(super) struct Twins {
 impl Twins {
     /// State `new` of the peer takes the place of `gone`. Whether two take turns.
     fn superseded(&mut self, now: Time, gone: u64, new: u64) -> bool {
-        self.former[self.next] = gone;
-        self.next = (self.next + 1) % FORMER_MAX;
+        self.former[usize::from(self.next)] = gone;
+        self.next = (self.next + 1) % FORMER_MAX as u8;
         if gone == 0 || !self.former.contains(&new) {
             return false;
         }
@@ -57,9 +58,9 @@ impl Bundle {
         from: SocketAddr,
         hello: &Hello,
     ) -> Option<SocketAddr> {
-        match self.sessions.continues(hello) {
-            true => None,
-            false => self.is_live_elsewhere(now, link, from),
+        match self.sessions.begins(hello) {
+            Begins::GoesOn { .. } => None,
+            Begins::Afresh => self.is_live_elsewhere(now, link, from),
         }
     }
 

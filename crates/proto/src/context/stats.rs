@@ -38,11 +38,13 @@ pub enum Rejection {
     Misrouted,
     /// Was to be relayed, and is not: this node does not reach the next one, relays for nobody, or has relayed as much as it may.
     NotRelayed,
+    /// A first message over a link, of a peer for which this node has no bundle over links left.
+    NoLinksLeft,
 }
 
 impl Rejection {
     /// All of them.
-    pub const ALL: [Rejection; 15] = [
+    pub const ALL: [Rejection; 16] = [
         Rejection::Malformed,
         Rejection::UnknownSession,
         Rejection::Forged,
@@ -58,6 +60,7 @@ impl Rejection {
         Rejection::Reflected,
         Rejection::Misrouted,
         Rejection::NotRelayed,
+        Rejection::NoLinksLeft,
     ];
 
     /// Its name in `status`.
@@ -78,6 +81,7 @@ impl Rejection {
             Rejection::Reflected => "reflected",
             Rejection::Misrouted => "misrouted",
             Rejection::NotRelayed => "not_relayed",
+            Rejection::NoLinksLeft => "no_links_left",
         }
     }
 }
@@ -106,6 +110,8 @@ pub struct NodeStats {
     pub relayed: u64,
     /// Their bytes.
     pub relayed_bytes: u64,
+    /// How often a peer asked for links while this node had as many bundles over links as it may, so that it goes on through others.
+    pub links_refused: u64,
     /// How often a peer had to do with little memory, since others hold most of what the node has.
     pub memory_short: u64,
 }

@@ -188,6 +188,10 @@ impl Node {
             let why = Refusal::WrongIdentity { name, shown };
             return Err(self.refuse(now, link, from, why));
         }
+        self.take_call(now, link, peer)?;
+        let Some(there) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+            return Err(Rejection::UnknownSession);
+        };
         // A recorded first message must not disturb what there is: its sender
         // has to show that it is there now.
         if there.has_handshake() && !has_cookie {

@@ -50,6 +50,7 @@ impl Node {
         peer: PeerId,
         act: impl FnOnce(&mut Bundle) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
+        self.settle_bundles(now);
         self.meet(now, peer);
         self.operate(now, peer, act)
     }
@@ -120,8 +121,11 @@ impl Node {
         flow: u8,
         frame: Vec<u8>,
     ) -> Result<(), Vec<u8>> {
+        if !self.is_connected(peer) {
+            self.want(now, peer);
+        }
         let bundle = met(&mut self.peers, peer);
-        let Some(bundle) = bundle.filter(|b| b.connected()) else {
+        let Some(bundle) = bundle.filter(|b| b.connected() || b.holds_frames()) else {
             self.context.stats.frames_unreachable += 1;
             return Err(frame);
         };

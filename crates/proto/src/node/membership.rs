@@ -53,7 +53,10 @@ impl Node {
         self.names.insert(peer.name.clone(), id);
         self.context.mesh.add(now, id, &name);
         let mut absent = Absent::new(now, first_call, id, name, peer, &mut self.context);
-        absent.handle_timeout(now, &mut self.context);
+        if self.context.mesh.bundles_max().is_none() {
+            absent.handle_timeout(now, &mut self.context);
+        }
+        self.bundles.look(now);
         self.peers[id.0 as usize] = Some(Peer::Absent(Box::new(absent)));
         self.turns.touch(id);
         id
@@ -162,6 +165,7 @@ impl Node {
         self.context.mesh.remove(now, peer);
         self.context.members.remove(peer);
         self.end_measurements_of(peer);
+        self.bundles.look(now);
         self.turns.forget(peer);
         let free = self.free.partition_point(|id| *id < peer);
         self.free.insert(free, peer);

@@ -3,6 +3,7 @@
 
 mod admission;
 mod app;
+mod bundles;
 mod joining;
 mod measuring;
 mod membership;
@@ -28,6 +29,8 @@ use crate::wire::{FEATURE_MEMBERS, FEATURE_RELAYS, Header, Kind, Name, Reader};
 use crate::{LinkId, PathStats, PeerId, Time};
 
 use admission::Admission;
+use bundles::Bundles;
+pub use bundles::{BUNDLES_LEAST, BundleCount};
 use joining::Gate;
 use turns::Turns;
 
@@ -49,6 +52,7 @@ pub struct Node {
     admission: Admission,
     cookies: CookieJar,
     turns: Turns,
+    bundles: Bundles,
     /// Where frames were sent to or came from, the last one last: their pools are likely to have buffers.
     frame_peers: Vec<PeerId>,
     /// Of the event told last.
@@ -193,6 +197,7 @@ impl Node {
             admission: Admission::new(),
             cookies,
             turns: Turns::default(),
+            bundles: Bundles::default(),
             frame_peers: Vec::new(),
             rest: None,
         })
@@ -266,6 +271,7 @@ impl Node {
     /// Hand in all datagrams that have arrived before calling this: paths are
     /// judged here by what came.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.settle_bundles(now);
         self.refresh();
         for peer in self.turns.take_due(now) {
             match self.peers[peer.0 as usize].as_mut() {
@@ -428,11 +434,14 @@ impl Node {
         self.refresh();
         let mesh = self.context.mesh.next_timeout();
         let measuring = self.context.measuring.as_ref().map(|m| m.next_timeout());
-        let others = mesh
-            .into_iter()
-            .chain(measuring)
-            .chain(self.gate.next_timeout());
-        self.turns.first_timeout().into_iter().chain(others).min()
+        let others = [
+            mesh,
+            measuring,
+            self.gate.next_timeout(),
+            self.bundles.next_timeout(),
+        ];
+        let turns = self.turns.first_timeout();
+        others.into_iter().flatten().chain(turns).min()
     }
 
     /// The name of a peer.

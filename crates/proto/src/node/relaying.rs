@@ -19,6 +19,7 @@ impl Node {
     /// What this node relays for others from now on. Nothing changes if its features have no relays.
     pub fn set_relay(&mut self, now: Time, config: RelayConfig) {
         self.context.mesh.set_config(now, config);
+        self.bundles.look(now);
     }
 
     /// Does what the records of relays that came ask for, and what follows from a change of whom this node reaches.
@@ -46,6 +47,7 @@ impl Node {
                 self.owe(neighbour, News::Reach(node));
             }
         }
+        self.grant_wishes(now);
     }
 
     /// Tells the neighbours whom this node reaches, and looks for ways, if either is due.
@@ -72,6 +74,7 @@ impl Node {
                     return;
                 }
             }
+            Some(Peer::Absent(absent)) if absent.on_demand => return,
             Some(Peer::Absent(absent)) => {
                 let has_way = self.context.mesh.has_way(now, peer);
                 if core::mem::replace(&mut absent.has_way, has_way) || !has_way {

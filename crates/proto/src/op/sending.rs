@@ -51,6 +51,12 @@ impl Ops {
             + self.memory_out(Outgoing::in_flight_bytes)
     }
 
+    /// Whether nothing is under way or open, either way.
+    pub fn is_idle(&self) -> bool {
+        let is_busy = self.has_pending() || self.has_ends_untold() || self.in_flight_bytes() > 0;
+        !is_busy && self.streams.count_open() == 0 && self.memory.is_none()
+    }
+
     /// Whether an operation of the peer's is over, and it is not known to know.
     pub fn has_ends_untold(&self) -> bool {
         self.shared.ends_untold > 0

@@ -12,6 +12,8 @@ mod code {
     pub const REACH: u8 = 0x51;
     /// A node cannot relay something.
     pub const REFUSED: u8 = 0x60;
+    /// Whether two nodes that are connected through others may use their links.
+    pub const LINKS: u8 = 0x61;
 }
 
 /// Nodes of a way at most: who sends, who relays, who receives.
@@ -240,6 +242,8 @@ pub fn write_relayed(data: &[u8], w: &mut Writer<'_>) {
 impl<'a> RelayRecord<'a> {
     /// The type of [`RelayRecord::Relayed`].
     pub const RELAYED: u8 = code::RELAYED;
+    /// The type of a record of one byte: 0 asks for the links between both ends, 1 gives them, 2 refuses.
+    pub const LINKS: u8 = code::LINKS;
 
     /// Whether the extension `code` is one of these.
     pub const fn is_one(code: u8) -> bool {

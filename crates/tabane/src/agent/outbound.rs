@@ -133,6 +133,7 @@ impl Agent {
             return;
         };
         if !node.has_been_connected(peer) {
+            node.want(now, peer);
             let since = node.peer_stats(peer).map(|stats| stats.since);
             let is_new = since.is_some_and(|at| now.since(at) < PEER_NEW_MAX);
             if is_new || !self.rules.plain_tcp {

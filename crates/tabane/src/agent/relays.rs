@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 use tabane_io::failure::says_nothing;
 use tabane_proto::link::PathState;
-use tabane_proto::{Node, PeerId, Time};
+use tabane_proto::{Node, PeerId, PeerState, Time};
 
 use super::relay::{Far, Relay, Standing, Told};
 use super::{Agent, Kind, Owner, token};
@@ -168,7 +168,12 @@ impl Agent {
 
 /// How long no path to a peer has worked; `None`: one does.
 pub(super) fn without_links(now: Time, node: &Node, peer: PeerId) -> Option<Duration> {
-    let paths = node.peer_stats(peer)?.paths;
+    let stats = node.peer_stats(peer)?;
+    let paths = stats.paths;
+    if paths.is_empty() {
+        // It is reached through others, if at all.
+        return (stats.state == PeerState::Down).then(|| now.since(stats.since));
+    }
     let works = |state| matches!(state, PathState::Up | PathState::Suspect);
     if paths.iter().any(|path| works(path.state)) {
         return None;

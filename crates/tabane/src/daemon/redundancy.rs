@@ -34,12 +34,12 @@ impl Redundancy {
         let count = |wanted: &[PathState]| paths.iter().filter(|s| wanted.contains(s)).count();
         let paths_up = match peer {
             PeerState::Up => count(&[PathState::Up, PathState::Suspect]),
-            PeerState::Connecting | PeerState::Down => 0,
+            PeerState::Connecting | PeerState::Down | PeerState::OnDemand => 0,
         };
         let may_still_come = match peer {
             PeerState::Connecting => paths.len(),
             PeerState::Up if since < SETTLING => count(&[PathState::Untested]),
-            PeerState::Up | PeerState::Down => 0,
+            PeerState::Up | PeerState::Down | PeerState::OnDemand => 0,
         };
         Redundancy {
             paths_up,

@@ -324,17 +324,24 @@ fn run_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> 
     plain_tcp.into_iter().chain(waits).chain(users)
 }
 
-/// What changes of what this node does for others, and whom it asks for admission, in words.
+/// What changes of what this node does for others, with whom it has bundles, and whom it asks for admission, in words.
 fn mesh_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> {
+    let (old, new) = (before.mesh, after.mesh);
+    let bundles = match new.bundles {
+        None => "has bundles over links with every node".to_owned(),
+        Some(most) => format!("has at most {most} bundles over links"),
+    };
+    let bundles = (old.bundles != new.bundles).then_some(bundles);
     let words = match (after.mesh.relay, after.mesh.relay_mbps) {
         (false, _) => "relays nothing for others".to_owned(),
         (true, None) => "relays for others".to_owned(),
         (true, Some(mbps)) => format!("relays at most {mbps} Mb/s for others"),
     };
-    let relays = (before.mesh != after.mesh).then_some(words);
+    let relays = (old.relay, old.relay_mbps) != (new.relay, new.relay_mbps);
     let asks = "asks at other addresses whether it may join";
     let asks = (before.join != after.join).then(|| asks.to_owned());
-    relays.into_iter().chain(asks)
+    let words = bundles.into_iter().chain(relays.then_some(words));
+    words.chain(asks)
 }
 
 /// What changes about who this node is, in words.
@@ -529,6 +536,11 @@ links = ["10.77.0.3"]
         for (text, words) in [
             ("relay = false", "relays nothing for others"),
             ("relay_mbps = 500", "relays at most 500 Mb/s for others"),
+            ("bundles = 12", "has at most 12 bundles over links"),
+            (
+                "bundles = \"all\"",
+                "has bundles over links with every node",
+            ),
         ] {
             assert_eq!(told(&cluster(&format!("{OLD}[mesh]\n{text}\n"))), [words]);
         }

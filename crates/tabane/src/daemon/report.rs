@@ -50,6 +50,7 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
     let links: Vec<_> = turn.link_status().into_iter().map(link_status).collect();
     let peer = |(id, index): &_| peer_status(daemon, turn, &links, *id, *index);
     let peers = daemon.peers.iter().filter_map(peer).collect();
+    let bundles = turn.node.bundle_count();
     StatusReport {
         schema: SCHEMA,
         node: NodeStatus {
@@ -70,6 +71,8 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
             run: run(daemon, turn),
             mptcp: daemon.helm.report().map(|report| report.status.clone()),
             mptcp_trouble: daemon.helm.failed().map(str::to_owned),
+            bundles_direct: bundles.direct,
+            bundles_max: bundles.limit,
         },
         peers,
         refused: refused(daemon, turn.now),
@@ -167,6 +170,7 @@ fn peer_status(
             tabane_proto::PeerState::Connecting => PeerState::Connecting,
             tabane_proto::PeerState::Up => PeerState::Up,
             tabane_proto::PeerState::Down => PeerState::Down,
+            tabane_proto::PeerState::OnDemand => PeerState::OnDemand,
         },
         since_unix_ms: at.unix_ms,
         since_s: at.ago.as_secs(),
@@ -217,7 +221,7 @@ fn micros(time: Duration) -> u32 {
 
 fn why(now: Time, daemon: &Daemon, index: usize, stats: &PeerStats) -> Option<String> {
     match stats.state {
-        tabane_proto::PeerState::Up => None,
+        tabane_proto::PeerState::Up | tabane_proto::PeerState::OnDemand => None,
         tabane_proto::PeerState::Down => Some("no link to it works".to_owned()),
         tabane_proto::PeerState::Connecting => {
             let spec = &daemon.cluster.nodes[index];

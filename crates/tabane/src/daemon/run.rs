@@ -510,6 +510,7 @@ pub(super) fn relay_config(mesh: MeshSpec) -> RelayConfig {
     RelayConfig {
         forwards: mesh.relay,
         mbps_max: mesh.relay_mbps,
+        bundles_max: mesh.bundles,
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) const DROP_REASONS: &[&str] = &[
     "forged",
     "malformed",
     "misrouted",
+    "no_links_left",
     "not_relayed",
     "reflected",
     "refused",
@@ -359,7 +360,7 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         unit: Unit::None,
         labels: &["peer", "state"],
-        help: "1 for the state the peer is in, 0 for the others: connecting (not seen yet), up, down.",
+        help: "1 for the state the peer is in, 0 for the others: connecting (not seen yet), up, down, on_demand (nothing is to be carried).",
         samples: |report, out| {
             for peer in &report.peers {
                 for (name, state) in PEER_STATES {
@@ -593,6 +594,7 @@ const PEER_STATES: &[(&str, PeerState)] = &[
     ("connecting", PeerState::Connecting),
     ("up", PeerState::Up),
     ("down", PeerState::Down),
+    ("on_demand", PeerState::OnDemand),
 ];
 
 const PATH_STATES: &[(&str, PathState)] = &[

@@ -68,6 +68,12 @@ pub struct NodeStatus {
     /// Why the kernel's Multipath TCP is not steered at all, in words; `null`: it is, or it is not to be.
     #[serde(default)]
     pub mptcp_trouble: Option<String>,
+    /// With how many peers it has a bundle over links.
+    #[serde(default)]
+    pub bundles_direct: usize,
+    /// With how many it may have one; `null`: with all.
+    #[serde(default)]
+    pub bundles_max: Option<usize>,
 }
 
 /// One of the node's own links, as the operating system has it.
@@ -187,6 +193,9 @@ pub enum PeerState {
     Up,
     /// It was connected; now no path works.
     Down,
+    /// Nothing is to be carried: it is connected to when something is.
+    #[serde(rename = "on_demand")]
+    OnDemand,
 }
 
 /// One link here with the peer's on the same network.

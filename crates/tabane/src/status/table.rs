@@ -133,6 +133,13 @@ fn head(report: &StatusReport, out: &mut String) {
             &format!("Multipath TCP is not steered: {}", clean(why)),
         );
     }
+    if let Some(most) = node.bundles_max {
+        let direct = node.bundles_direct;
+        let text = format!(
+            "bundles over links: {direct}, at most {most}; others are reached through nodes"
+        );
+        line(out, &text);
+    }
     for (limit, count) in &node.limits_hit {
         line(out, &format!("limit hit: {} {count}", clean(limit)));
     }
@@ -185,6 +192,7 @@ fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut 
         PeerState::Connecting => ("connecting", Mood::Uncertain),
         PeerState::Up => ("up", Mood::Good),
         PeerState::Down => ("down", Mood::Bad),
+        PeerState::OnDemand => ("on demand", Mood::Good),
     };
     let mut cells: [String; 7] = Default::default();
     cells[0] = state.to_owned();

@@ -32,6 +32,7 @@ pub fn peer_state(state: PeerState) -> (&'static str, Mood) {
         PeerState::Connecting => ("connect", Mood::Uncertain),
         PeerState::Up => ("up", Mood::Good),
         PeerState::Down => ("down", Mood::Bad),
+        PeerState::OnDemand => ("idle", Mood::Good),
     }
 }
 
@@ -84,6 +85,7 @@ fn of_peer(old: &PeerStatus, new: &PeerStatus, now_ms: u64, changes: &mut Vec<Ch
             PeerState::Connecting => "not seen yet",
             PeerState::Up => "connected",
             PeerState::Down => "not connected",
+            PeerState::OnDemand => "has nothing to carry",
         };
         add(new.since_unix_ms, text, peer_state(new.state).1);
     } else if old.failures < new.failures {

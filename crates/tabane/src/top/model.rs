@@ -350,6 +350,7 @@ fn trouble_rank(peer: &PeerStatus) -> u8 {
         PeerState::Up if peer.paths.iter().any(|p| p.state != PathState::Up) => 2,
         PeerState::Connecting => 3,
         PeerState::Up => 4,
+        PeerState::OnDemand => 5,
     }
 }
 

@@ -202,6 +202,8 @@ pub(crate) fn example() -> StatusReport {
                 }],
             }),
             mptcp_trouble: None,
+            bundles_direct: 2,
+            bundles_max: None,
         },
         peers: vec![
             PeerStatus {

@@ -1,0 +1,134 @@
+//! Which bundles a node keeps where there are more nodes than it may have bundles over links.
+//!
+//! All nodes are in groups: those that share a switch or, while that is not known, those whose names stand beside each
+//! other. Within a group everybody keeps a bundle with everybody. For any two groups, two nodes of the one keep a bundle with two
+//! of the other, so that between any two nodes there are two ways that share no relay, over two relays at most.
+//! Whoever knows all names comes to the same, and nothing has to be agreed upon.
+
+/// Bundles that two groups keep with each other.
+const OWNERS: usize = 2;
+
+/// Nodes, by their places in the order of all names, and their groups.
+#[derive(Clone, Debug)]
+pub(crate) struct Few {
+    /// Of each node: its group, and its place in that.
+    places: Vec<(u16, u16)>,
+    /// Of each group: how many are in it.
+    sizes: Vec<u16>,
+}
+
+impl Few {
+    /// So many nodes (at least 1), in groups of which nothing is known: blocks of names of about one size, so large that the
+    /// node that has most bundles to keep has as few as can be.
+    pub fn of(nodes: usize) -> Few {
+        let sizes = 1..=nodes;
+        let best = sizes.min_by_key(|size| (degree(nodes, *size), core::cmp::Reverse(*size)));
+        let count = nodes.div_ceil(best.unwrap_or(1));
+        Few::in_groups((0..nodes).map(|node| (node * count / nodes) as u16))
+    }
+
+    /// Nodes of these groups, which are numbered from 0 on.
+    pub fn in_groups(groups: impl Iterator<Item = u16>) -> Few {
+        let mut sizes: Vec<u16> = Vec::new();
+        let places = groups.map(|group| {
+            let index = usize::from(group);
+            sizes.resize(sizes.len().max(index + 1), 0);
+            sizes[index] += 1;
+            (group, sizes[index] - 1)
+        });
+        let places = places.collect();
+        Few { places, sizes }
+    }
+
+    /// Whether two different nodes keep a bundle with each other, over their links.
+    pub fn keeps(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.places[a], self.places[b]);
+        a.0 == b.0
+            || (0..OWNERS)
+                .any(|nth| self.owner(a.0, b.0, nth) == a.1 && self.owner(b.0, a.0, nth) == b.1)
+    }
+
+    /// The place of the node of `group` that keeps the `nth` bundle with the group `other`: they take turns.
+    fn owner(&self, group: u16, other: u16, nth: usize) -> u16 {
+        let (group, count) = (usize::from(group), self.sizes.len());
+        let distance = (usize::from(other) + count - group) % count;
+        ((OWNERS * (distance - 1) + nth) % usize::from(self.sizes[group])) as u16
+    }
+}
+
+/// With how many nodes one keeps a bundle at most, if groups have so many members or one less.
+fn degree(nodes: usize, size: usize) -> usize {
+    let groups = nodes.div_ceil(size);
+    let (most, least) = (nodes.div_ceil(groups), nodes / groups);
+    most - 1 + (OWNERS * (groups - 1)).div_ceil(least)
+}
+
+/// The bundles that a node of so many keeps at most: with fewer, not all reach each other.
+pub fn bundles_needed(nodes: usize) -> usize {
+    let degrees = (1..=nodes).map(|size| degree(nodes, size));
+    degrees.min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn degree_of(few: &Few, node: usize) -> usize {
+        let others = (0..few.places.len()).filter(|other| *other != node);
+        others.filter(|other| few.keeps(node, *other)).count()
+    }
+
+    /// Whether a node reaches all others without those in `gone`, over `relays` at most.
+    fn reaches_all(few: &Few, from: usize, gone: &BTreeSet<usize>, relays: usize) -> bool {
+        let nodes = few.places.len();
+        let mut reached = BTreeSet::from([from]);
+        let mut last = vec![from];
+        for _ in 0..=relays {
+            let is_new = |node: &usize| !reached.contains(node) && !gone.contains(node);
+            let next = (0..nodes).filter(is_new);
+            last = next
+                .filter(|node| last.iter().any(|to| few.keeps(*to, *node)))
+                .collect();
+            reached.extend(&last);
+        }
+        reached.len() + gone.len() == nodes
+    }
+
+    #[test]
+    fn both_ends_agree_and_everybody_is_reached_over_two_relays() {
+        for nodes in [2, 3, 9, 66, 100, 128, 257] {
+            let few = Few::of(nodes);
+            for a in 0..nodes {
+                let all = (0..nodes).filter(|b| *b != a);
+                assert!(all.into_iter().all(|b| few.keeps(a, b) == few.keeps(b, a)));
+                assert!(reaches_all(&few, a, &BTreeSet::new(), 2), "{nodes}: {a}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_there_is_reached_without_any_one_of_the_others() {
+        for nodes in [9, 66, 130] {
+            let few = Few::of(nodes);
+            for gone in 0..nodes {
+                let from = (gone + 1) % nodes;
+                assert!(reaches_all(&few, from, &BTreeSet::from([gone]), 3));
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_keeps_few_bundles() {
+        for (nodes, most) in [(32, 7), (66, 10), (128, 12), (1024, 24), (16_384, 64)] {
+            assert!(bundles_needed(nodes) <= most, "{nodes}");
+        }
+        for nodes in [32, 66, 128, 1000, 1024] {
+            let few = Few::of(nodes);
+            let most = (0..nodes).map(|node| degree_of(&few, node)).max();
+            assert_eq!(most, Some(bundles_needed(nodes)), "{nodes}");
+        }
+        let racks = Few::in_groups((0..1024).map(|node| node / 16));
+        assert!((0..1024).all(|node| degree_of(&racks, node) <= 24));
+    }
+}

@@ -1,0 +1,209 @@
+//! Who reaches whom, and by which ways.
+
+use super::*;
+
+const NOW: Time = Time::from_ms(1000);
+
+fn name(node: usize) -> Name {
+    Name::new(&format!("n{node}")).unwrap()
+}
+
+fn id(node: usize) -> NodeId {
+    NodeId::of(&name(node))
+}
+
+/// Node `n` is known by this number at node 0.
+fn peer(node: usize) -> PeerId {
+    PeerId(node as u32)
+}
+
+fn reach(node: usize, version: u64, of: &[usize]) -> Reach {
+    let mut nodes: Vec<NodeId> = of.iter().copied().map(id).collect();
+    nodes.sort_unstable();
+    Reach {
+        node: id(node),
+        version,
+        links: 1,
+        unwilling: false,
+        all_but: false,
+        nodes: nodes.into(),
+    }
+}
+
+/// Node 0 of some, which reach each other as `links` says.
+fn mesh(nodes: usize, links: &[(usize, usize)]) -> Mesh {
+    let mut mesh = Mesh::new(true, true, RelayConfig::default(), &name(0));
+    (1..nodes).for_each(|node| mesh.add(NOW, peer(node), &name(node)));
+    let of = |node: usize| -> Vec<usize> {
+        let there = links.iter().filter_map(|&(a, b)| match node {
+            _ if a == node => Some(b),
+            _ if b == node => Some(a),
+            _ => None,
+        });
+        there.collect()
+    };
+    for node in of(0) {
+        mesh.set_near(NOW, peer(node), Some(1472));
+    }
+    for node in 1..nodes {
+        mesh.on_reach(NOW, peer(node), reach(node, 1, &of(node)));
+    }
+    mesh
+}
+
+fn relays(mesh: &Mesh, to: usize) -> Vec<Vec<u32>> {
+    let ways = mesh.ways(NOW, peer(to), &[]);
+    let of = |way: &Way| way.relays.iter().map(|peer| peer.0).collect();
+    ways.iter().map(of).collect()
+}
+
+#[test]
+fn two_ways_share_no_relay_and_the_shortest_is_first() {
+    let both = mesh(5, &[(0, 1), (1, 4), (0, 2), (2, 3), (3, 4)]);
+    assert_eq!(relays(&both, 4), [vec![1], vec![2, 3]]);
+    let one = mesh(5, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)]);
+    assert_eq!(relays(&one, 4).len(), 1, "node 1 is on every way");
+}
+
+#[test]
+fn a_way_has_three_relays_at_most() {
+    let line: Vec<(usize, usize)> = (0..6).map(|node| (node, node + 1)).collect();
+    let mesh = mesh(6, &line[..5]);
+    assert_eq!(relays(&mesh, 4), [[1, 2, 3]]);
+    assert!(relays(&mesh, 5).is_empty() && !mesh.has_way(NOW, peer(5)));
+}
+
+#[test]
+fn both_ends_of_a_link_must_say_so() {
+    let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+    assert_eq!(relays(&mesh, 2), [[1]]);
+    mesh.on_reach(NOW, peer(1), reach(2, 2, &[0]));
+    assert!(relays(&mesh, 2).is_empty());
+}
+
+#[test]
+fn who_refuses_is_not_asked_again_for_a_while() {
+    let mut mesh = mesh(4, &[(0, 1), (1, 3), (0, 2), (2, 3)]);
+    assert_eq!(relays(&mesh, 3).len(), 2);
+    mesh.on_refused(NOW, id(1), id(3));
+    assert_eq!(relays(&mesh, 3), [[2]]);
+    let later = NOW + REFUSED_FOR;
+    assert_eq!(mesh.ways(later, peer(3), &[]).len(), 2);
+}
+
+#[test]
+fn who_is_unwilling_relays_nothing() {
+    let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+    let unwilling = true;
+    let reach = Reach {
+        unwilling,
+        ..reach(1, 2, &[0, 2])
+    };
+    mesh.on_reach(NOW, peer(1), reach);
+    assert!(relays(&mesh, 2).is_empty());
+}
+
+#[test]
+fn what_is_older_changes_nothing_and_its_sender_is_told() {
+    let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+    assert!(!mesh.on_reach(NOW, peer(1), reach(1, 7, &[0, 2])));
+    assert!(mesh.on_reach(NOW, peer(1), reach(1, 6, &[])));
+    assert_eq!(relays(&mesh, 2), [[1]]);
+    assert!(
+        !mesh.on_reach(NOW, peer(2), reach(1, 7, &[])),
+        "one version twice"
+    );
+    assert!(
+        mesh.on_reach(NOW, peer(1), reach(1, 7, &[])),
+        "it restarted"
+    );
+}
+
+#[test]
+fn a_node_that_restarted_wins_over_its_past() {
+    let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+    let mut at = NOW + TELL_EVERY * 2;
+    assert!(mesh.takes_tell(at));
+    assert_eq!(mesh.own(1).unwrap().version, 1);
+    mesh.on_reach(at, peer(1), reach(0, 41, &[2]));
+    at += TELL_EVERY * 2;
+    assert!(mesh.takes_tell(at));
+    let own = mesh.own(1).unwrap();
+    assert_eq!((own.version, own.reaches(id(1))), (42, true));
+}
+
+#[test]
+fn news_goes_to_those_who_do_not_hear_it_themselves() {
+    let mut mesh = mesh(4, &[(0, 1), (0, 2), (0, 3), (1, 2)]);
+    mesh.news.clear();
+    mesh.on_reach(NOW, peer(1), reach(1, 2, &[0, 2]));
+    assert_eq!(mesh.news, [(peer(1), peer(1))]);
+    let told = |node| mesh.is_news_to(peer(node), peer(1));
+    assert!(!told(1) && !told(2) && told(3));
+}
+
+#[test]
+fn whom_a_node_reaches_is_told_in_the_shorter_form() {
+    for (near, all_but) in [(1, false), (99, true)] {
+        let links: Vec<(usize, usize)> = (1..=near).map(|node| (0, node)).collect();
+        let mut mesh = mesh(101, &links);
+        assert!(mesh.takes_tell(NOW + TELL_EVERY * 10));
+        let own = mesh.own(1).unwrap();
+        assert_eq!((own.all_but, own.nodes.len()), (all_but, 1));
+        assert!((1..101).all(|node| own.reaches(id(node)) == (node <= near)));
+    }
+}
+
+#[test]
+fn where_nodes_know_others_than_their_peers_each_one_that_is_reached_is_named() {
+    let mut mesh = Mesh::new(true, false, RelayConfig::default(), &name(0));
+    for node in 1..10 {
+        mesh.add(NOW, peer(node), &name(node));
+        mesh.set_near(NOW, peer(node), Some(1472));
+    }
+    assert!(mesh.takes_tell(NOW + TELL_EVERY * 10));
+    let own = mesh.own(1).unwrap();
+    assert!(!own.all_but && own.reaches(id(9)) && !own.reaches(id(10)));
+}
+
+#[test]
+fn who_is_forgotten_is_not_said_to_be_reached() {
+    let links: Vec<(usize, usize)> = (1..=9).map(|node| (0, node)).collect();
+    let mut mesh = mesh(10, &links);
+    mesh.remove(NOW, peer(9));
+    let at = NOW + TELL_EVERY * 10;
+    assert!(mesh.takes_tell(at));
+    let own = mesh.own(1).unwrap();
+    assert!(own.all_but && own.reaches(id(8)) && !own.reaches(id(9)));
+    // It comes back.
+    mesh.add(at, peer(9), &name(9));
+    mesh.set_near(at, peer(9), Some(1472));
+    assert!(mesh.own(1).unwrap().reaches(id(9)));
+}
+
+#[test]
+fn a_thousand_nodes_are_known_in_a_mebibyte() {
+    let mut mesh = Mesh::new(true, true, RelayConfig::default(), &name(0));
+    (1..1024).for_each(|node| mesh.add(NOW, peer(node), &name(node)));
+    for node in 1..1024 {
+        let of: Vec<usize> = (0..REACH_NODES_MAX).collect();
+        mesh.on_reach(NOW, peer(node), reach(node, 1, &of));
+    }
+    mesh.news.clear();
+    assert!(mesh.memory_bytes() <= 1 << 20, "{}", mesh.memory_bytes());
+}
+
+#[test]
+fn what_is_relayed_for_others_keeps_to_its_limit() {
+    let config = RelayConfig {
+        mbps_max: Some(80),
+        ..RelayConfig::default()
+    };
+    let mut mesh = Mesh::new(true, true, config, &name(0));
+    let mut passed = 0;
+    for us in 0..1_000_000 {
+        let now = NOW + Duration::from_micros(us);
+        passed += usize::from(mesh.may_forward(now, 1000));
+    }
+    assert!((10_000..10_100).contains(&passed), "{passed}");
+}

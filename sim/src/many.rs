@@ -1,0 +1,294 @@
+//! Very many nodes, every one of which is there: who keeps bundles with whom, and what that costs.
+//!
+//! Switches lose nothing. Processor time of a node is measured around the calls that a driver makes; everything else is
+//! exact, and the same each time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+use tabane_proto::op::{OpEvent, Policy};
+use tabane_proto::wire::FEATURE_RELAYS;
+use tabane_proto::{
+    Event, LinkId, Node, NodeConfig, PeerConfig, PeerId, PeerState, RelayConfig, Time,
+};
+
+use crate::random::Random;
+use crate::star::{self, Datagram, LINKS, ORIGIN};
+
+/// The way from anyone to anyone.
+const DELAY: Duration = Duration::from_micros(50);
+/// A process wakes up this often at most, and takes in what has arrived until then.
+const WAKE_NS: u64 = 50_000;
+/// A node's bundles over links are counted once in about so many turns.
+const COUNT_EVERY: u64 = 16;
+
+/// Something that is to happen: ordered by when, and to whom.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Happening {
+    at: Time,
+    host: usize,
+    number: u64,
+    datagram: Option<Datagram>,
+}
+
+struct Host {
+    node: Option<Node>,
+    wake_at: Time,
+    /// Messages that came.
+    messages: u64,
+    /// Processor time so far.
+    work: Duration,
+    /// The most bundles over links that it had at once.
+    direct_max: usize,
+}
+
+/// Nodes that all know each other.
+pub struct Many {
+    now: Time,
+    hosts: Vec<Host>,
+    happenings: BinaryHeap<Reverse<Happening>>,
+    number: u64,
+    buffer: Vec<u8>,
+    /// Events that say that a peer is gone, or was broken.
+    pub losses: u64,
+    /// Datagrams sent.
+    pub sent: u64,
+}
+
+impl Many {
+    /// So many nodes, each with so many bundles over links at most, that start at some time within `spread`.
+    pub fn new(hosts: usize, bundles_max: Option<u16>, spread: Duration) -> Many {
+        let mut random = Random::new(hosts as u64);
+        let mut many = Many {
+            now: ORIGIN,
+            hosts: Vec::new(),
+            happenings: BinaryHeap::new(),
+            number: 0,
+            buffer: vec![0; 65_535],
+            losses: 0,
+            sent: 0,
+        };
+        for host in 0..hosts {
+            let at = ORIGIN + Duration::from_nanos(random.below(spread.as_nanos() as u64 + 1));
+            many.hosts.push(Host {
+                node: None,
+                wake_at: at,
+                messages: 0,
+                work: Duration::ZERO,
+                direct_max: 0,
+            });
+            many.plan(at, host, None);
+        }
+        many.bundles_max(bundles_max);
+        many
+    }
+
+    fn bundles_max(&mut self, bundles_max: Option<u16>) {
+        for host in 0..self.hosts.len() {
+            let config = NodeConfig {
+                name: name(host),
+                features: FEATURE_RELAYS,
+                relay: RelayConfig {
+                    bundles_max,
+                    ..RelayConfig::default()
+                },
+                ..star::config(host)
+            };
+            let at = self.hosts[host].wake_at;
+            let began = Instant::now();
+            let mut node = Node::new(at, config, star::seed(host)).expect("a good configuration");
+            for other in (0..self.hosts.len()).filter(|other| *other != host) {
+                node.add_peer(at, peer(other)).expect("a good name");
+            }
+            self.hosts[host].work = began.elapsed();
+            self.hosts[host].node = Some(node);
+        }
+    }
+
+    /// How long it runs already.
+    pub const fn age(&self) -> Duration {
+        self.now.since(ORIGIN)
+    }
+
+    /// A node.
+    ///
+    /// # Panics
+    /// It is gone.
+    pub fn node(&self, host: usize) -> &Node {
+        self.hosts[host].node.as_ref().expect("it is there")
+    }
+
+    /// A node's number for another one.
+    pub const fn number_of(host: usize, other: usize) -> PeerId {
+        PeerId(if other < host { other } else { other - 1 } as u32)
+    }
+
+    /// Messages that a node got.
+    pub fn messages(&self, host: usize) -> u64 {
+        self.hosts[host].messages
+    }
+
+    /// Processor time that a node took.
+    pub fn work(&self, host: usize) -> Duration {
+        self.hosts[host].work
+    }
+
+    /// The most bundles over links that a node had at once.
+    pub fn direct_max(&self, host: usize) -> usize {
+        self.hosts[host].direct_max
+    }
+
+    /// What one node says of its connection to another.
+    pub fn state(&self, host: usize, other: usize) -> Option<PeerState> {
+        let stats = self.node(host).peer_stats(Many::number_of(host, other));
+        stats.map(|stats| stats.state)
+    }
+
+    /// Whether a node has a bundle to another one that is used over links.
+    pub fn is_direct(&self, host: usize, other: usize) -> bool {
+        let stats = self.node(host).peer_stats(Many::number_of(host, other));
+        stats.is_some_and(|s| s.session_since.is_some() && !s.paths.is_empty())
+    }
+
+    /// A node's process is gone.
+    pub fn kill(&mut self, host: usize) {
+        self.hosts[host].node = None;
+    }
+
+    /// A node sends another one a message, if there is room for it.
+    pub fn message(&mut self, from: usize, to: usize, data: &[u8]) -> bool {
+        let mut taken = false;
+        self.drive(from, |node, now| {
+            let peer = Many::number_of(from, to);
+            let sent = node.send_message(now, peer, 0, None, data, Policy::Stripe);
+            taken = sent.is_ok();
+        });
+        taken
+    }
+
+    /// Runs for so long.
+    pub fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(Reverse(first)) = self.happenings.peek()
+            && first.at <= until
+        {
+            let (at, host) = (first.at, first.host);
+            self.now = at;
+            let mut datagrams = Vec::new();
+            while let Some(Reverse(next)) = self.happenings.peek()
+                && (next.at, next.host) == (at, host)
+            {
+                let next = self.happenings.pop().map(|Reverse(next)| next);
+                datagrams.extend(next.and_then(|next| next.datagram));
+            }
+            if !datagrams.is_empty() || self.hosts[host].wake_at <= at {
+                self.turn(host, datagrams);
+            }
+        }
+        self.now = until;
+    }
+
+    /// One turn of a host's loop.
+    fn turn(&mut self, host: usize, datagrams: Vec<Datagram>) {
+        self.drive(host, |node, now| {
+            for mut d in datagrams {
+                node.handle_datagram(now, LinkId(d.link), d.from, &mut d.bytes);
+            }
+            if node.poll_timeout().is_some_and(|at| at <= now) {
+                node.handle_timeout(now);
+            }
+        });
+    }
+
+    /// A host's driver does `act`, then drains its node as the driver contract asks.
+    fn drive(&mut self, host: usize, act: impl FnOnce(&mut Node, Time)) {
+        let now = self.now;
+        let Host { node, .. } = &mut self.hosts[host];
+        let Some(node) = node.as_mut() else { return };
+        let (mut outbox, mut arrived) = (Vec::new(), Vec::new());
+        let began = Instant::now();
+        act(node, now);
+        while let Some(t) = node.poll_transmit(now, &mut self.buffer) {
+            for bytes in self.buffer[..t.bytes].chunks(t.segment_bytes) {
+                outbox.push((t.link, t.to, bytes.to_vec()));
+            }
+        }
+        while let Some(event) = node.poll_event() {
+            match event {
+                Event::Op {
+                    peer,
+                    event: OpEvent::MessageReady,
+                } => arrived.push(peer),
+                Event::PeerDown { .. }
+                | Event::PeerUp {
+                    restarted: true, ..
+                }
+                | Event::Op {
+                    event: OpEvent::MessagesBroken { .. },
+                    ..
+                } => self.losses += 1,
+                _ => {}
+            }
+        }
+        let mut messages = 0;
+        for peer in arrived {
+            while node.receive_message(now, peer).is_some() {
+                messages += 1;
+            }
+        }
+        let timeout = node.poll_timeout();
+        let work = began.elapsed();
+        // To count them takes longer than all else.
+        let direct = match self.number.is_multiple_of(COUNT_EVERY) {
+            true => node.bundle_count().direct,
+            false => 0,
+        };
+        let here = &mut self.hosts[host];
+        here.work += work;
+        here.messages += messages;
+        here.direct_max = here.direct_max.max(direct);
+        here.wake_at = timeout.unwrap_or(Time::NEVER);
+        if let Some(at) = timeout {
+            let at = at.max(now + Duration::from_nanos(1));
+            self.plan(at, host, None);
+        }
+        self.sent += outbox.len() as u64;
+        for (link, to, bytes) in outbox {
+            let at = (now + DELAY).as_ns().next_multiple_of(WAKE_NS);
+            let from = star::address(host, link.0);
+            let datagram = Datagram {
+                link: link.0,
+                from,
+                bytes,
+            };
+            self.plan(Time::from_ns(at), star::host_at(to), Some(datagram));
+        }
+    }
+
+    fn plan(&mut self, at: Time, host: usize, datagram: Option<Datagram>) {
+        self.number += 1;
+        self.happenings.push(Reverse(Happening {
+            at,
+            host,
+            number: self.number,
+            datagram,
+        }));
+    }
+}
+
+fn name(host: usize) -> String {
+    format!("n{host:04}")
+}
+
+fn peer(host: usize) -> PeerConfig {
+    let mut peer = PeerConfig {
+        name: name(host),
+        addresses: Default::default(),
+        public: None,
+    };
+    for link in 0..LINKS {
+        peer.addresses[usize::from(link)] = Some(star::address(host, link));
+    }
+    peer
+}
