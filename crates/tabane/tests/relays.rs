@@ -81,3 +81,39 @@ fn nodes_that_start_without_a_link_in_common_find_each_other() {
     let said = said(&cluster, 0, &format!("{} status", tabane().display()));
     assert!(said.contains("via n2"), "{said}");
 }
+
+/// More nodes than a node may have bundles over links: all reach all, and none has more.
+#[test]
+fn many_nodes_reach_each_other_over_few_bundles() {
+    let (nodes, bundles) = (16, 8);
+    let config = LabConfig {
+        nodes,
+        ..slow_links()
+    };
+    let mut cluster =
+        Cluster::new(lab(&config), tabane(), ClusterConfig::default()).expect("a file");
+    let file = std::fs::read_to_string(cluster.file()).expect("is there");
+    let file = format!("{file}[mesh]\nbundles = {bundles}\n");
+    std::fs::write(cluster.file(), file).expect("is written");
+    (0..nodes).for_each(|node| cluster.start(node).expect("starts"));
+    let within = |status: &Value| {
+        let direct = status["node"]["bundles_direct"].as_u64().expect("a number");
+        (1..=bundles).contains(&direct)
+    };
+    for node in 0..nodes {
+        cluster
+            .wait_status(node, "bundles are there", within)
+            .expect("status");
+    }
+    for from in 0..nodes {
+        for to in (0..nodes).filter(|to| *to != from) {
+            // The first one may wait for a session.
+            let comes = || pings(&cluster, from, to, 1, 100) == 1;
+            assert!(comes() || comes(), "n{from} to n{to}");
+        }
+    }
+    for node in 0..nodes {
+        let status = cluster.status(node).expect("answers");
+        assert!(within(&status), "{:#}", status["node"]);
+    }
+}

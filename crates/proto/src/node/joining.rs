@@ -472,6 +472,10 @@ impl Node {
             return;
         }
         let known = self.names.get(member.name.as_str()).copied();
+        if self.joining().is_none() && known != Some(from) {
+            // Where nobody joins, what a node says of itself is enough.
+            return;
+        }
         let before = known.and_then(|peer| Some((peer, self.context.members.get(peer)?)));
         if let Some((peer, before)) = before
             && before.incarnation >= member.incarnation
@@ -487,8 +491,8 @@ impl Node {
             return;
         }
         let forget_after = self.joining().map(|joining| joining.forget_after);
-        let is_old = |after: Duration| member.age_s as u64 >= after.as_secs();
-        if known.is_none() && forget_after.is_none_or(is_old) {
+        let is_old = |after: Duration| u64::from(member.age_s) >= after.as_secs();
+        if known.is_none() && forget_after.is_some_and(is_old) {
             return;
         }
         if known != Some(from) && self.context.members.is_past(now, &member) {
@@ -499,11 +503,18 @@ impl Node {
         };
         self.context.members.set(now, peer, member);
         self.context.event(Event::Member { peer });
-        let neighbours: Vec<PeerId> = self.context.mesh.neighbours().collect();
+        if self.joining().is_some() {
+            self.pass_on(from, peer);
+        }
+    }
+
+    /// What is known of a peer goes on to neighbours that do not hear it from that themselves.
+    fn pass_on(&mut self, from: PeerId, peer: PeerId) {
+        let mesh = &self.context.mesh;
+        let is_told = |n: &PeerId| *n != from && *n != peer && !mesh.hears(*n, peer);
+        let neighbours: Vec<PeerId> = mesh.neighbours().filter(is_told).collect();
         for neighbour in neighbours {
-            if neighbour != from && neighbour != peer && !self.context.mesh.hears(neighbour, peer) {
-                self.owe(neighbour, News::Member(peer));
-            }
+            self.owe(neighbour, News::Member(peer));
         }
     }
 
