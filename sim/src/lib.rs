@@ -1,6 +1,7 @@
 //! A seeded network in virtual time for tabane: faults, checkers, schedules.
 #![forbid(unsafe_code)]
 
+mod agenda;
 pub mod attack;
 pub mod bulk;
 pub mod check;

@@ -3,18 +3,15 @@
 //! Switches lose nothing. Processor time of a node is measured around the calls that a driver makes; everything else is
 //! exact, and the same each time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use tabane_proto::op::{OpEvent, Policy};
 use tabane_proto::wire::FEATURE_RELAYS;
-use tabane_proto::{
-    Event, LinkId, Node, NodeConfig, PeerConfig, PeerId, PeerState, RelayConfig, Time,
-};
+use tabane_proto::{Event, Node, NodeConfig, PeerId, PeerState, RelayConfig, Time};
 
+use crate::agenda::{Agenda, Datagram, sends, take_in};
 use crate::random::Random;
-use crate::star::{self, Datagram, LINKS, ORIGIN};
+use crate::star::{self, ORIGIN};
 
 /// The way from anyone to anyone.
 const DELAY: Duration = Duration::from_micros(50);
@@ -22,15 +19,6 @@ const DELAY: Duration = Duration::from_micros(50);
 const WAKE_NS: u64 = 50_000;
 /// A node's bundles over links are counted once in about so many turns.
 const COUNT_EVERY: u64 = 16;
-
-/// Something that is to happen: ordered by when, and to whom.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Happening {
-    at: Time,
-    host: usize,
-    number: u64,
-    datagram: Option<Datagram>,
-}
 
 struct Host {
     node: Option<Node>,
@@ -47,8 +35,7 @@ struct Host {
 pub struct Many {
     now: Time,
     hosts: Vec<Host>,
-    happenings: BinaryHeap<Reverse<Happening>>,
-    number: u64,
+    agenda: Agenda,
     buffer: Vec<u8>,
     /// Events that say that a peer is gone, or was broken.
     pub losses: u64,
@@ -63,8 +50,7 @@ impl Many {
         let mut many = Many {
             now: ORIGIN,
             hosts: Vec::new(),
-            happenings: BinaryHeap::new(),
-            number: 0,
+            agenda: Agenda::default(),
             buffer: vec![0; 65_535],
             losses: 0,
             sent: 0,
@@ -78,7 +64,7 @@ impl Many {
                 work: Duration::ZERO,
                 direct_max: 0,
             });
-            many.plan(at, host, None);
+            many.agenda.plan(at, host, None);
         }
         many.bundles_max(bundles_max);
         many
@@ -99,7 +85,8 @@ impl Many {
             let began = Instant::now();
             let mut node = Node::new(at, config, star::seed(host)).expect("a good configuration");
             for other in (0..self.hosts.len()).filter(|other| *other != host) {
-                node.add_peer(at, peer(other)).expect("a good name");
+                node.add_peer(at, star::peer_named(name(other), other))
+                    .expect("a good name");
             }
             self.hosts[host].work = began.elapsed();
             self.hosts[host].node = Some(node);
@@ -170,35 +157,13 @@ impl Many {
     /// Runs for so long.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time;
-        while let Some(Reverse(first)) = self.happenings.peek()
-            && first.at <= until
-        {
-            let (at, host) = (first.at, first.host);
+        while let Some((at, host, datagrams)) = self.agenda.next_until(until) {
             self.now = at;
-            let mut datagrams = Vec::new();
-            while let Some(Reverse(next)) = self.happenings.peek()
-                && (next.at, next.host) == (at, host)
-            {
-                let next = self.happenings.pop().map(|Reverse(next)| next);
-                datagrams.extend(next.and_then(|next| next.datagram));
-            }
             if !datagrams.is_empty() || self.hosts[host].wake_at <= at {
-                self.turn(host, datagrams);
+                self.drive(host, |node, now| take_in(node, now, datagrams));
             }
         }
         self.now = until;
-    }
-
-    /// One turn of a host's loop.
-    fn turn(&mut self, host: usize, datagrams: Vec<Datagram>) {
-        self.drive(host, |node, now| {
-            for mut d in datagrams {
-                node.handle_datagram(now, LinkId(d.link), d.from, &mut d.bytes);
-            }
-            if node.poll_timeout().is_some_and(|at| at <= now) {
-                node.handle_timeout(now);
-            }
-        });
     }
 
     /// A host's driver does `act`, then drains its node as the driver contract asks.
@@ -206,14 +171,10 @@ impl Many {
         let now = self.now;
         let Host { node, .. } = &mut self.hosts[host];
         let Some(node) = node.as_mut() else { return };
-        let (mut outbox, mut arrived) = (Vec::new(), Vec::new());
+        let mut arrived = Vec::new();
         let began = Instant::now();
         act(node, now);
-        while let Some(t) = node.poll_transmit(now, &mut self.buffer) {
-            for bytes in self.buffer[..t.bytes].chunks(t.segment_bytes) {
-                outbox.push((t.link, t.to, bytes.to_vec()));
-            }
-        }
+        let outbox = sends(node, now, &mut self.buffer);
         while let Some(event) = node.poll_event() {
             match event {
                 Event::Op {
@@ -240,7 +201,7 @@ impl Many {
         let timeout = node.poll_timeout();
         let work = began.elapsed();
         // To count them takes longer than all else.
-        let direct = match self.number.is_multiple_of(COUNT_EVERY) {
+        let direct = match self.agenda.planned().is_multiple_of(COUNT_EVERY) {
             true => node.bundle_count().direct,
             false => 0,
         };
@@ -251,7 +212,7 @@ impl Many {
         here.wake_at = timeout.unwrap_or(Time::NEVER);
         if let Some(at) = timeout {
             let at = at.max(now + Duration::from_nanos(1));
-            self.plan(at, host, None);
+            self.agenda.plan(at, host, None);
         }
         self.sent += outbox.len() as u64;
         for (link, to, bytes) in outbox {
@@ -262,33 +223,12 @@ impl Many {
                 from,
                 bytes,
             };
-            self.plan(Time::from_ns(at), star::host_at(to), Some(datagram));
+            let to = star::host_at(to);
+            self.agenda.plan(Time::from_ns(at), to, Some(datagram));
         }
-    }
-
-    fn plan(&mut self, at: Time, host: usize, datagram: Option<Datagram>) {
-        self.number += 1;
-        self.happenings.push(Reverse(Happening {
-            at,
-            host,
-            number: self.number,
-            datagram,
-        }));
     }
 }
 
 fn name(host: usize) -> String {
     format!("n{host:04}")
-}
-
-fn peer(host: usize) -> PeerConfig {
-    let mut peer = PeerConfig {
-        name: name(host),
-        addresses: Default::default(),
-        public: None,
-    };
-    for link in 0..LINKS {
-        peer.addresses[usize::from(link)] = Some(star::address(host, link));
-    }
-    peer
 }

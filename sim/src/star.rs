@@ -3,11 +3,10 @@
 //! The hub's processor time is measured around the calls that a driver makes. Time is virtual: the
 //! same star does the same, event by event.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::agenda::{Agenda, Datagram, sends, take_in};
 use tabane_proto::op::{OpEvent, OpLimits};
 use tabane_proto::wire::WireMode;
 use tabane_proto::{
@@ -24,23 +23,6 @@ const NS_PER_BYTE: u64 = 8;
 const WAKE_NS: u64 = 20_000;
 /// When everybody starts.
 pub(crate) const ORIGIN: Time = Time::from_ms(1000);
-
-/// Something that is to happen: ordered by when, and to whom.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Happening {
-    at: Time,
-    host: usize,
-    number: u64,
-    /// A datagram, or the host's timer.
-    datagram: Option<Datagram>,
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Datagram {
-    pub link: u8,
-    pub from: SocketAddr,
-    pub bytes: Vec<u8>,
-}
 
 /// What the hub did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,8 +49,7 @@ pub struct Star {
     /// The hub's number for each spoke.
     peers: Vec<PeerId>,
     spokes: Vec<Spoke>,
-    happenings: BinaryHeap<Reverse<Happening>>,
-    number: u64,
+    agenda: Agenda,
     /// Until then the hub's switch ports are busy.
     ports: [u64; LINKS as usize],
     buffer: Vec<u8>,
@@ -87,8 +68,7 @@ impl Star {
             hub_wake_at: Time::NEVER,
             peers: Vec::new(),
             spokes: Vec::new(),
-            happenings: BinaryHeap::new(),
-            number: 0,
+            agenda: Agenda::default(),
             ports: [0; LINKS as usize],
             buffer: vec![0; 65_535],
             work: Work::default(),
@@ -142,7 +122,7 @@ impl Star {
     /// The hub goes; everybody else stays.
     pub fn without_hub(self) -> impl Sized {
         drop(self.hub);
-        (self.spokes, self.happenings)
+        (self.spokes, self.agenda)
     }
 
     /// Runs for so long.
@@ -155,18 +135,9 @@ impl Star {
     /// Runs until `until`, or until `wanted` says no after a turn.
     fn run_while(&mut self, until: Time, mut wanted: impl FnMut(&Star) -> bool) {
         while wanted(self)
-            && let Some(Reverse(first)) = self.happenings.peek()
-            && first.at <= until
+            && let Some((at, host, datagrams)) = self.agenda.next_until(until)
         {
-            let (at, host) = (first.at, first.host);
             self.now = at;
-            let mut datagrams = Vec::new();
-            while let Some(Reverse(next)) = self.happenings.peek()
-                && (next.at, next.host) == (at, host)
-            {
-                let next = self.happenings.pop().map(|Reverse(next)| next);
-                datagrams.extend(next.and_then(|next| next.datagram));
-            }
             let wake_at = match host {
                 0 => self.hub_wake_at,
                 _ => self.spokes[host - 1].wake_at,
@@ -188,14 +159,7 @@ impl Star {
         let counts = self
             .watched
             .is_none_or(|spoke| datagrams.iter().any(|d| host_at(d.from) == spoke));
-        self.drive(host, counts, |node, now| {
-            for mut d in datagrams {
-                node.handle_datagram(now, LinkId(d.link), d.from, &mut d.bytes);
-            }
-            if node.poll_timeout().is_some_and(|at| at <= now) {
-                node.handle_timeout(now);
-            }
-        });
+        self.drive(host, counts, |node, now| take_in(node, now, datagrams));
     }
 
     /// The hub's driver does `act`, and what is to be done after it.
@@ -216,8 +180,6 @@ impl Star {
     /// A host's driver does `act`, then drains its node as the driver contract asks.
     fn drive(&mut self, host: usize, counts: bool, act: impl FnOnce(&mut Node, Time)) {
         let now = self.now;
-        let mut outbox = Vec::new();
-        let mut buffer = core::mem::take(&mut self.buffer);
         let (mut up, mut arrived) = (0_isize, Vec::new());
         let node = match host {
             0 => &mut self.hub,
@@ -225,11 +187,7 @@ impl Star {
         };
         let began = Instant::now();
         act(node, now);
-        while let Some(t) = node.poll_transmit(now, &mut buffer) {
-            for bytes in buffer[..t.bytes].chunks(t.segment_bytes) {
-                outbox.push((t.link, t.to, bytes.to_vec()));
-            }
-        }
+        let outbox = sends(node, now, &mut self.buffer);
         while let Some(event) = node.poll_event() {
             match event {
                 Event::PeerUp { .. } => up += 1,
@@ -258,9 +216,9 @@ impl Star {
             spoke.is_up = if up == 0 { spoke.is_up } else { up > 0 };
             spoke.wake_at = timeout.unwrap_or(Time::NEVER);
         }
-        self.buffer = buffer;
         if let Some(at) = timeout {
-            self.plan(at.max(now + Duration::from_nanos(1)), host, None);
+            self.agenda
+                .plan(at.max(now + Duration::from_nanos(1)), host, None);
         }
         for (link, to, bytes) in outbox {
             self.carry(host, link, to, bytes);
@@ -285,17 +243,7 @@ impl Star {
             from: address(from, link.0),
             bytes,
         };
-        self.plan(at, to, Some(datagram));
-    }
-
-    fn plan(&mut self, at: Time, host: usize, datagram: Option<Datagram>) {
-        self.number += 1;
-        self.happenings.push(Reverse(Happening {
-            at,
-            host,
-            number: self.number,
-            datagram,
-        }));
+        self.agenda.plan(at, to, Some(datagram));
     }
 
     /// The number of a spoke that is up, from 1 on: a different one each time.
@@ -328,8 +276,13 @@ fn name(host: usize) -> String {
 }
 
 fn peer(host: usize) -> PeerConfig {
+    peer_named(name(host), host)
+}
+
+/// A host under a name of its own.
+pub(crate) fn peer_named(name: String, host: usize) -> PeerConfig {
     let mut peer = PeerConfig {
-        name: name(host),
+        name,
         addresses: Default::default(),
         public: None,
     };

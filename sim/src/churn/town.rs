@@ -1,7 +1,6 @@
 //! The run of a plan: nodes, the network between them, and time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use super::check::{
     Rule,
 };
 use super::draw::{Action, LINKS, Plan, SEEDS};
-use crate::net::{MS, Ns, SECOND, US};
+use crate::net::{Events, MS, Ns, SECOND, US};
 use crate::random::{Random, mix};
 
 /// When a node that leaves has told all others.
@@ -75,8 +74,7 @@ struct Town<'a> {
     plan: &'a Plan,
     mutant: Option<(usize, Mutant)>,
     now: Ns,
-    heap: BinaryHeap<Reverse<(Ns, u64, What)>>,
-    planned: u64,
+    events: Events<What>,
     random: Random,
     hosts: Vec<Option<Host>>,
     lives: Vec<u32>,
@@ -121,8 +119,7 @@ impl<'a> Town<'a> {
             plan,
             mutant,
             now: 0,
-            heap: BinaryHeap::new(),
-            planned: 0,
+            events: Events::default(),
             random: Random::new(mix(plan.seed) ^ 1),
             hosts: (0..places).map(|_| None).collect(),
             lives: vec![0; places],
@@ -136,15 +133,10 @@ impl<'a> Town<'a> {
             digest: 0,
         };
         for (index, (at, _)) in plan.actions.iter().enumerate() {
-            town.plan_at(*at, What::Act(index));
+            town.events.plan(*at, What::Act(index));
         }
-        town.plan_at(SENDS_EVERY, What::Tick);
+        town.events.plan(SENDS_EVERY, What::Tick);
         town
-    }
-
-    fn plan_at(&mut self, at: Ns, what: What) {
-        self.planned += 1;
-        self.heap.push(Reverse((at, self.planned, what)));
     }
 
     fn is(&self, place: usize, mutant: Mutant) -> bool {
@@ -152,10 +144,7 @@ impl<'a> Town<'a> {
     }
 
     fn go(&mut self) -> Result<(), Broken> {
-        while let Some(Reverse((at, _, what))) = self.heap.pop() {
-            if at > self.plan.ends {
-                break;
-            }
+        while let Some((at, what)) = self.events.next_before(self.plan.ends + 1) {
             self.now = at;
             match what {
                 What::Datagram(place, link, from, mut bytes) => {
@@ -200,7 +189,8 @@ impl<'a> Town<'a> {
                     host.node.leave();
                     host.leaves = true;
                     self.ledger.dies((place, self.lives[place]));
-                    self.plan_at(self.now + LEAVES_NS, What::Gone(place, self.lives[place]));
+                    self.events
+                        .plan(self.now + LEAVES_NS, What::Gone(place, self.lives[place]));
                     self.turn(place)?;
                 }
             }
@@ -300,7 +290,7 @@ impl<'a> Town<'a> {
             .map_or(Ns::MAX, |at| at.since(time(0)).as_nanos() as Ns);
         host.wake_at = next.max(self.now + 20 * US).max(host.dawdles_until);
         if next < Ns::MAX {
-            self.plan_at(host.wake_at, What::Wake(place));
+            self.events.plan(host.wake_at, What::Wake(place));
         }
         self.hosts[place] = Some(host);
         Ok(())
@@ -318,7 +308,7 @@ impl<'a> Town<'a> {
                     there.filter(|there| self.passes(place, *there, usize::from(link)) && !is_lost)
                 {
                     let what = What::Datagram(there, link, address(place, link), datagram.to_vec());
-                    self.plan_at(self.now + delay, what);
+                    self.events.plan(self.now + delay, what);
                 }
             }
         }
@@ -399,7 +389,7 @@ impl<'a> Town<'a> {
         let ways = &self.ways;
         self.ledger.overdue(self.now, |from, to| ways[from][to])?;
         self.check_known()?;
-        self.plan_at(self.now + SENDS_EVERY, What::Tick);
+        self.events.plan(self.now + SENDS_EVERY, What::Tick);
         Ok(())
     }
 

@@ -48,21 +48,30 @@ impl Happening {
 }
 
 /// The heap of everything planned.
-#[derive(Debug, Default)]
-pub struct Events {
-    heap: BinaryHeap<Reverse<(Ns, u64, Happening)>>,
+#[derive(Debug)]
+pub struct Events<T = Happening> {
+    heap: BinaryHeap<Reverse<(Ns, u64, T)>>,
     planned: u64,
 }
 
-impl Events {
+impl<T: Ord> Default for Events<T> {
+    fn default() -> Events<T> {
+        Events {
+            heap: BinaryHeap::new(),
+            planned: 0,
+        }
+    }
+}
+
+impl<T: Ord> Events<T> {
     /// Plans `what` for the instant `at`.
-    pub fn plan(&mut self, at: Ns, what: Happening) {
+    pub fn plan(&mut self, at: Ns, what: T) {
         self.planned += 1;
         self.heap.push(Reverse((at, self.planned, what)));
     }
 
     /// The next thing that happens before `end`, and when.
-    pub fn next_before(&mut self, end: Ns) -> Option<(Ns, Happening)> {
+    pub fn next_before(&mut self, end: Ns) -> Option<(Ns, T)> {
         let Reverse((at, ..)) = self.heap.peek()?;
         if *at >= end {
             return None;

@@ -7,28 +7,11 @@ use super::{ANSWERED_INITS, Bundle, CLOSE_KEY_REMOVED, CLOSE_RESTS, DownReason};
 use crate::context::{Context, Event, Rejection};
 use crate::crypto::{ClusterKey, HandshakeError, Initiator, PublicKey, Responder};
 use crate::link::PathState;
-use crate::wire::{FEATURE_MEMORY, Hello, Kind, Name, VERSION};
+use crate::wire::{FEATURE_MEMORY, Hello, Kind, Name};
 use crate::{LinkId, PeerId, Time};
 
 /// Who is called: its number, its name, and its public key if the configuration has one.
 pub(super) type Called = (PeerId, Name, Option<PublicKey>);
-
-/// What this node says of itself to the peer `to`.
-fn hello(context: &Context, to: Name, session: u32, bundle: u64, peer_bundle: u64) -> Hello {
-    Hello {
-        version: VERSION,
-        wire: context.config.wire,
-        cipher_aes: context.config.cipher_aes,
-        session,
-        from: context.name,
-        to,
-        bundle,
-        peer_bundle,
-        receive_buffer_bytes: context.config.receive_buffer_bytes,
-        features: context.config.features,
-        verdict: None,
-    }
-}
 
 impl Sessions {
     /// Begins a handshake with a peer; the first message goes out on every path at once, so
@@ -41,7 +24,7 @@ impl Sessions {
         context: &mut Context,
     ) {
         let local = context.new_session(peer);
-        let hello = hello(context, name, local, self.my_bundle, self.peer_bundle);
+        let hello = context.hello(name, local, self.my_bundle, self.peer_bundle);
         let key = context.keys[0].clone();
         let identity = &context.identity;
         let initiator = Initiator::new(&key, identity, public, &hello, &mut context.random);
@@ -174,7 +157,7 @@ impl Bundle {
             Begins::Afresh => context.random.u64().max(1),
         };
         let local = context.new_session(self.peer);
-        let answer = self::hello(context, self.name, local, my_bundle, hello.bundle);
+        let answer = context.hello(self.name, local, my_bundle, hello.bundle);
         let shown = Credentials {
             key,
             public: responder.peer(),

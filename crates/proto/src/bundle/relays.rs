@@ -16,7 +16,7 @@ use crate::link::{Path, PathConfig, PathState};
 use crate::mesh::{RelayQueue, Way};
 use crate::segment::{Content, News};
 use crate::wire::{
-    FEATURE_MEMBERS, FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, MemberRecord, NodeId, Reach,
+    FEATURE_MEMBERS, FEATURE_RELAYS, HEADER_BYTES, INIT_BYTES, Member, MemberRecord, NodeId, Reach,
     RelayRecord, Writer, relayed_header_bytes, write_relayed,
 };
 use crate::{LinkId, PeerId, Time};
@@ -72,6 +72,8 @@ const _: () = {
     assert!(DATAGRAM_BYTES_RELAYED + around <= DATAGRAM_BYTES_MIN);
     // A handshake goes by relays, too.
     assert!(INIT_BYTES <= DATAGRAM_BYTES_RELAYED);
+    // What is owed and never fits would keep all behind it waiting.
+    assert!(Member::BYTES_MAX + HEADER_BYTES + TRAILER_BYTES_MAX <= DATAGRAM_BYTES_MIN);
 };
 
 /// The paths through others.
@@ -104,29 +106,39 @@ enum Written {
 
 /// Writes what is known of a node.
 fn write_news(now: Time, news: News, context: &Context, w: &mut Writer<'_>) -> Written {
-    let reach = match news {
-        News::OwnReach => context.mesh.own(context.links_up()),
-        News::Reach(peer) => context.mesh.reach(peer).cloned(),
-        _ => None,
-    };
     let member = match news {
-        News::OwnMember => context.own_member(),
-        News::Member(peer) => context.members.to_tell(now, peer),
-        News::Left(number) => context.members.former(number).cloned(),
-        _ => None,
-    };
-    let member = match news {
+        News::OwnReach => return write_reach(context.mesh.own(context.links_up()).as_ref(), w),
+        News::Reach(peer) => return write_reach(context.mesh.reach(peer), w),
+        News::OwnMember => context.own_member().map(MemberRecord::of),
+        News::Member(peer) => context.members.to_tell(now, peer).map(MemberRecord::of),
+        News::Left(number) => context
+            .members
+            .former(number)
+            .cloned()
+            .map(MemberRecord::of),
         News::Digest => context.members_digest().map(MemberRecord::Digest),
-        _ => member.map(|member| MemberRecord::Member(Box::new(member))),
     };
-    let needed = reach.as_ref().map(Reach::encoded_len);
-    match needed.or(member.as_ref().map(MemberRecord::encoded_len)) {
-        None => return Written::Nothing,
-        Some(needed) if needed > w.room() => return Written::NoRoom,
-        Some(_) => {}
+    let member = member.as_ref();
+    write_record(member, MemberRecord::encoded_len, MemberRecord::write, w)
+}
+
+fn write_reach(reach: Option<&Reach>, w: &mut Writer<'_>) -> Written {
+    write_record(reach, Reach::encoded_len, Reach::write, w)
+}
+
+fn write_record<R>(
+    record: Option<&R>,
+    encoded_len: impl FnOnce(&R) -> usize,
+    write: impl FnOnce(&R, &mut Writer<'_>),
+    w: &mut Writer<'_>,
+) -> Written {
+    let Some(record) = record else {
+        return Written::Nothing;
+    };
+    if encoded_len(record) > w.room() {
+        return Written::NoRoom;
     }
-    reach.iter().for_each(|reach| reach.write(w));
-    member.iter().for_each(|member| member.write(w));
+    write(record, w);
     Written::Whole
 }
 

@@ -22,31 +22,36 @@ pub(super) struct Survey {
     owed: VecDeque<SurveyRecord>,
 }
 
+impl Survey {
+    /// The record is to be said to the peer. Returns whether there is room for it.
+    fn owe(&mut self, record: SurveyRecord) -> bool {
+        let has_room = self.owed.len() < OWED_MAX;
+        if has_room {
+            self.owed.push_back(record);
+        }
+        has_room
+    }
+}
+
 impl Bundle {
     /// Asks the peer to measure its path to a node. Returns whether it can.
     pub fn ask_to_measure(&mut self, token: u32, to: NodeId, how: Measure) -> bool {
         if !self.connected() || self.features() & FEATURE_SURVEYS == 0 {
             return false;
         }
-        let survey = self.relays_mut().survey.get_or_insert_default();
-        survey.asked = Some((token, false));
-        let record = SurveyRecord::Measure { token, to, how };
-        let has_room = survey.owed.len() < OWED_MAX;
-        if has_room {
-            survey.owed.push_back(record);
-        }
-        has_room
+        self.survey_mut().asked = Some((token, false));
+        self.survey_mut()
+            .owe(SurveyRecord::Measure { token, to, how })
     }
 
     /// Tells the peer what came of what it asked for. Returns whether there was room for it.
     pub fn tell_measured(&mut self, token: u32, outcome: Measured) -> bool {
-        let survey = self.relays_mut().survey.get_or_insert_default();
-        let has_room = survey.owed.len() < OWED_MAX;
-        if has_room {
-            let record = SurveyRecord::Measured { token, outcome };
-            survey.owed.push_back(record);
-        }
-        has_room
+        self.survey_mut()
+            .owe(SurveyRecord::Measured { token, outcome })
+    }
+
+    fn survey_mut(&mut self) -> &mut Survey {
+        self.relays_mut().survey.get_or_insert_default()
     }
 
     /// Whether probes of this size can be sent to the peer on a link.

@@ -18,7 +18,7 @@ use crate::crypto::{ClusterKey, Identity};
 use crate::limits::LINKS_MAX;
 use crate::mesh::{Measurement, Members, Mesh};
 use crate::op::{OpEvent, Reach, Rest};
-use crate::wire::{Member, MembersDigest, Name};
+use crate::wire::{Hello, Member, MembersDigest, Name, VERSION};
 use crate::{LinkId, PeerId};
 
 pub(crate) use budget::{Account, Budget};
@@ -114,6 +114,23 @@ impl Context {
         let (relayed, direct) = all.into_iter().partition(|(link, ..)| link.is_relayed());
         self.answers = VecDeque::from(direct);
         relayed
+    }
+
+    /// What this node says of itself to the peer `to` in a handshake.
+    pub fn hello(&self, to: Name, session: u32, bundle: u64, peer_bundle: u64) -> Hello {
+        Hello {
+            version: VERSION,
+            wire: self.config.wire,
+            cipher_aes: self.config.cipher_aes,
+            session,
+            from: self.name,
+            to,
+            bundle,
+            peer_bundle,
+            receive_buffer_bytes: self.config.receive_buffer_bytes,
+            features: self.config.features,
+            verdict: None,
+        }
     }
 
     /// Who this node is, for others, if nodes may join.

@@ -118,8 +118,8 @@ impl Members {
     }
 
     /// It is a peer no longer.
-    pub fn remove(&mut self, peer: PeerId) -> Option<Member> {
-        Some(self.known.remove(&peer)?.member)
+    pub fn remove(&mut self, peer: PeerId) {
+        self.known.remove(&peer);
     }
 
     /// A node has left. Its number among those that did, by which others are told.

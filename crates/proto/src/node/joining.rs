@@ -13,7 +13,7 @@ use crate::crypto::{ClusterKey, HandshakeError, Identity, Initiator, Responder};
 use crate::limits::LINKS_MAX;
 use crate::mesh::Joining;
 use crate::segment::News;
-use crate::wire::{Hello, Kind, Member, MemberRecord, MembersDigest, Name, VERSION, Verdict};
+use crate::wire::{Hello, Kind, Member, MemberRecord, MembersDigest, Name, Verdict};
 use crate::{LinkId, PeerId, Time};
 
 /// The session numbers of questions are nobody's.
@@ -107,11 +107,6 @@ impl Node {
         (reach.version > 0).then_some(reach.links)
     }
 
-    /// Who this node says that it is, where nodes may join.
-    pub fn own_member(&self) -> Option<Member> {
-        self.context.own_member()
-    }
-
     /// Whether a peer was not added, but joined, or called as a guest.
     pub fn is_guest(&self, peer: PeerId) -> bool {
         self.guests.contains_key(&peer)
@@ -180,20 +175,8 @@ impl Node {
     }
 
     fn hello_of_question(&mut self, to: Name, session: u32) -> Hello {
-        let config = &self.context.config;
-        Hello {
-            version: VERSION,
-            wire: config.wire,
-            cipher_aes: config.cipher_aes,
-            session,
-            from: self.context.name,
-            to,
-            bundle: self.context.random.u64().max(1),
-            peer_bundle: 0,
-            receive_buffer_bytes: config.receive_buffer_bytes,
-            features: config.features,
-            verdict: None,
-        }
+        let bundle = self.context.random.u64().max(1);
+        self.context.hello(to, session, bundle, 0)
     }
 
     /// An answer to a question, or a cookie for it.
@@ -327,16 +310,19 @@ impl Node {
         Ok(())
     }
 
-    /// Who has this address on a network: this node, another than `but` that the configuration names, or one that has
-    /// joined and is there.
+    /// Whether what a peer has is nobody else's: the configuration names it, or it has joined and is there.
+    fn holds(&self, peer: PeerId) -> bool {
+        !self.is_guest(peer) || self.is_connected(peer)
+    }
+
+    /// Who has this address on a network: this node, or another than `but` that [holds](Node::holds) it.
     fn holder_of(&self, link: LinkId, address: IpAddr, but: Option<PeerId>) -> Option<String> {
         let own = self.context.links[link.index()];
         if own.is_some_and(|own| own.address.ip() == address) {
             return Some(self.context.config.name.clone());
         }
         let has = |peer: PeerId, there: &Peer| {
-            let counts = !self.is_guest(peer) || self.is_connected(peer);
-            Some(peer) != but && counts && there.is_configured_at(link, address)
+            Some(peer) != but && self.holds(peer) && there.is_configured_at(link, address)
         };
         let mut all = self.peers.iter().zip(0..);
         all.find_map(|(there, number)| {
@@ -417,35 +403,25 @@ impl Node {
         }
     }
 
-    fn tell_all(&mut self, now: Time, neighbour: PeerId) {
-        self.gate
-            .told_all
-            .retain(|(_, at)| now.since(*at) < LOOK_EVERY);
-        if self
-            .gate
-            .told_all
-            .iter()
-            .any(|(told, _)| *told == neighbour)
-        {
-            return;
+    /// Tells a neighbour of all others, unless it was told so just now. Whether it is told.
+    fn tell_all(&mut self, now: Time, neighbour: PeerId) -> bool {
+        let told = &mut self.gate.told_all;
+        told.retain(|(_, at)| now.since(*at) < LOOK_EVERY);
+        if told.iter().any(|(told, _)| *told == neighbour) {
+            return false;
         }
-        self.gate.told_all.push((neighbour, now));
+        told.push((neighbour, now));
         let all: Vec<PeerId> = self.context.members.all().map(|(peer, _)| peer).collect();
         for peer in all.into_iter().filter(|peer| *peer != neighbour) {
             self.owe(neighbour, News::Member(peer));
         }
+        true
     }
 
     /// Whoever knows something else than this node is told what it knows, and that it does.
     fn on_digest(&mut self, now: Time, from: PeerId, theirs: MembersDigest) {
-        let told = |gate: &Gate| {
-            gate.told_all
-                .iter()
-                .any(|(told, at)| *told == from && now.since(*at) < LOOK_EVERY)
-        };
         let is_other = self.context.members_digest() != Some(theirs);
-        if self.joining().is_some() && is_other && !told(&self.gate) {
-            self.tell_all(now, from);
+        if self.joining().is_some() && is_other && self.tell_all(now, from) {
             self.owe(from, News::OwnMember);
             self.owe(from, News::Digest);
         }
@@ -581,13 +557,9 @@ impl Node {
         if is(self.joining()?.inside) {
             return Some(self.context.config.name.clone());
         }
-        let counts = |peer: PeerId| !self.is_guest(peer) || self.is_connected(peer);
-        let mut others = self
-            .context
-            .members
-            .all()
-            .filter(|(peer, _)| Some(*peer) != but && counts(*peer));
-        let holder = others.find(|(_, other)| is(other.inside));
+        let mut others = self.context.members.all();
+        let holder = others
+            .find(|(peer, other)| Some(*peer) != but && self.holds(*peer) && is(other.inside));
         holder.map(|(_, other)| other.name.as_str().to_owned())
     }
 

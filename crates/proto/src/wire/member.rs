@@ -73,6 +73,11 @@ pub enum MemberRecord {
 }
 
 impl MemberRecord {
+    /// That says who a node is.
+    pub fn of(member: Member) -> MemberRecord {
+        MemberRecord::Member(Box::new(member))
+    }
+
     /// How many bytes [`write`](MemberRecord::write) appends.
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -100,7 +105,7 @@ impl MemberRecord {
     /// Cut short, too long, or a field out of its range.
     pub fn read(code: u8, data: &[u8]) -> Result<MemberRecord, WireError> {
         match code {
-            code::MEMBER => Ok(MemberRecord::Member(Box::new(Member::read(data)?))),
+            code::MEMBER => Ok(MemberRecord::of(Member::read(data)?)),
             code::DIGEST => {
                 let mut r = Reader::new(data);
                 let (count, sum) = (r.u32()?, r.u64()?);

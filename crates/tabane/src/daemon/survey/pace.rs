@@ -28,6 +28,11 @@ pub struct Pace {
     is_measured: bool,
 }
 
+/// What a probe takes of the wire.
+fn bits_on_wire(datagram_bytes: u16) -> u64 {
+    (u64::from(datagram_bytes) + AROUND_BYTES) * 8
+}
+
 impl Pace {
     /// As the device with this address says.
     pub fn of_device(address: IpAddr) -> Pace {
@@ -49,7 +54,7 @@ impl Pace {
         let Some(behind) = behind.filter(|behind| *behind >= SLOW) else {
             return self;
         };
-        let bits = (u64::from(datagram_bytes) + AROUND_BYTES) * 8;
+        let bits = bits_on_wire(datagram_bytes);
         let mbps = bits * 1_000 / (behind.as_nanos() as u64).max(1);
         Pace {
             mbps: (mbps.max(1) as u32).min(self.mbps),
@@ -59,7 +64,7 @@ impl Pace {
 
     /// How a path is measured: a link and its trunks are left to what they are for.
     pub fn measure(self, link: LinkId, datagram_bytes: u16) -> Measure {
-        let bits = (u64::from(datagram_bytes) + AROUND_BYTES) * 8;
+        let bits = bits_on_wire(datagram_bytes);
         let pause_us = bits * SHARE / u64::from(self.mbps);
         Measure {
             link,
