@@ -66,9 +66,15 @@ impl Absent {
         self.links(context).fold(0, |mask, id| mask | id.bit())
     }
 
-    /// The same with ways through other nodes.
-    fn all_paths(&self, now: Time, context: &Context) -> u16 {
+    /// The same with ways through other nodes, once it has not answered for a while: nothing waits for it.
+    fn all_paths(&self, now: Time, context: &mut Context) -> u16 {
+        if !self.sessions.is_unanswered(now, relays::LINKS_FIRST_IDLE) {
+            return self.path_mask(context);
+        }
         let ways = context.mesh.addresses(now, self.peer, &[]).len();
+        if ways == 0 {
+            context.mesh.seek(self.peer);
+        }
         let relayed = ((1 << ways) - 1) << LINKS_MAX;
         self.path_mask(context) | relayed
     }

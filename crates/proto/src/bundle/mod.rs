@@ -164,6 +164,8 @@ pub(crate) struct Bundle {
     lost_links: bool,
     /// When ways through others are to be looked after, if they are.
     ways_at: Time,
+    /// They have time while nothing is to be carried: links are in doubt, and may work.
+    ways_can_wait: bool,
     /// Of one that is there only while something is to be carried.
     demand: Option<Box<Demand>>,
     /// The largest datagram that a link to the peer carries, if one works and the peer has to do with relays.
@@ -223,6 +225,7 @@ impl Bundle {
             relays: None,
             lost_links: false,
             ways_at: Time::NEVER,
+            ways_can_wait: false,
             demand: absent.on_demand.then(|| Demand::new(now)),
             near: None,
             answered_inits: VecDeque::new(),
@@ -557,7 +560,7 @@ impl Bundle {
             paced,
             silent,
             (self.busy_until < Time::NEVER).then_some(self.busy_until),
-            (self.ways_at != Time::NEVER).then_some(self.ways_at),
+            self.ways_due(),
             self.ops.next_timeout(),
             self.sessions.next_timeout(self.is_wanted()),
             self.demand_timeout(),

@@ -27,6 +27,9 @@ pub(super) const RELAYED: u16 = ((1 << RELAYED_MAX) - 1) << LINKS_MAX;
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// Links that were never heard of have so long to show that they work before others are asked to relay.
 const LINKS_FIRST: Duration = Duration::from_millis(50);
+/// Links in doubt have so long if nothing is to be carried: where processors are busy all links are in doubt at once, and to
+/// probe ways through others beside them would keep processors busy.
+pub(super) const LINKS_FIRST_IDLE: Duration = Duration::from_millis(500);
 /// While ways are in use, better ones are looked for so often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A way on which nothing was answered for so long is left for another one …
@@ -107,7 +110,7 @@ enum Written {
 /// Writes what is known of a node.
 fn write_news(now: Time, news: News, context: &Context, w: &mut Writer<'_>) -> Written {
     let member = match news {
-        News::OwnReach => return write_reach(context.mesh.own(context.links_up()).as_ref(), w),
+        News::OwnReach => return write_reach(context.mesh.own(), w),
         News::Reach(peer) => return write_reach(context.mesh.reach(peer), w),
         News::OwnMember => context.own_member().map(MemberRecord::of),
         News::Member(peer) => context.members.to_tell(now, peer).map(MemberRecord::of),
@@ -171,7 +174,7 @@ impl Bundle {
         }
         if self.direct().any(Path::carries) {
             self.lost_links = false;
-            self.ways_at = Time::NEVER;
+            (self.ways_at, self.ways_can_wait) = (Time::NEVER, false);
             let Some(relays) = self.relays.as_mut().filter(|relays| relays.in_use) else {
                 return;
             };
@@ -186,12 +189,13 @@ impl Bundle {
             relays.direct_since = None;
         }
         if !core::mem::replace(&mut self.lost_links, true) {
-            self.ways_at = self.ways_wanted_at(now);
+            self.want_ways(now);
         }
         if self.is_on_demand() && self.ways_at == Time::NEVER && self.working_ways() == 0 {
             self.ways_at = now;
         }
-        if now >= self.ways_at {
+        if self.ways_due().is_some_and(|at| now >= at) {
+            self.ways_can_wait = false;
             self.look_for_ways(now, context);
             self.ways_at = match (self.is_on_demand(), self.uses_relays()) {
                 (false, true) => now + LOOK_EVERY,
@@ -212,20 +216,32 @@ impl Bundle {
         slots().filter(|id| in_use && works(id)).count()
     }
 
-    /// When others are to be asked to relay, if no path over a link works by then.
-    fn ways_wanted_at(&self, now: Time) -> Time {
+    /// Others are to be asked to relay, if no path over a link works by then.
+    fn want_ways(&mut self, now: Time) {
         let began = self.sessions.current.as_ref().map(|s| s.since);
         let untested = |path: &Path| path.state() == PathState::Untested;
-        match began.filter(|_| self.has_links() && self.direct().all(untested)) {
-            Some(began) => began + LINKS_FIRST,
-            None => now,
+        let began = began.filter(|_| self.has_links() && self.direct().all(untested));
+        self.ways_at = began.map_or(now, |began| began + LINKS_FIRST);
+        let is_down = |path: &Path| path.state() == PathState::Down;
+        self.ways_can_wait = self.has_links() && !self.direct().all(is_down);
+    }
+
+    /// When ways are to be looked for, or to rest.
+    pub(super) fn ways_due(&self) -> Option<Time> {
+        let is_idle = || self.ops.queued_bytes() + self.ops.in_flight_bytes() == 0;
+        let at = Some(self.ways_at).filter(|at| *at != Time::NEVER)?;
+        match self.ways_can_wait && is_idle() {
+            true => Some(at + LINKS_FIRST_IDLE),
+            false => Some(at),
         }
     }
 
     /// Who reaches whom has changed: there may be a way now. Whether one is wanted.
     pub fn seek_ways(&mut self, now: Time, context: &mut Context) -> bool {
         if self.lost_links {
-            self.ways_at = self.ways_wanted_at(now);
+            if !self.ways_can_wait {
+                self.want_ways(now);
+            }
             self.tend_relays(now, context);
         }
         self.lost_links
@@ -248,7 +264,7 @@ impl Bundle {
     }
 
     /// Gives each path through others that does not work a way, if there is one.
-    fn look_for_ways(&mut self, now: Time, context: &Context) {
+    fn look_for_ways(&mut self, now: Time, context: &mut Context) {
         let peer = self.peer;
         self.leave_ways_in_vain(now);
         let in_use = self.uses_relays();
@@ -271,6 +287,7 @@ impl Bundle {
             ways.extend(context.mesh.addresses(now, peer, &[]));
         }
         if ways.is_empty() && working.is_empty() {
+            context.mesh.seek(peer);
             if in_use {
                 self.rest(now);
             }
@@ -371,7 +388,7 @@ impl Bundle {
         // If the peer cannot be answered over a link, there is no need to wait for one.
         if !in_use && !self.direct().any(Path::carries) {
             self.lost_links = true;
-            self.ways_at = now;
+            (self.ways_at, self.ways_can_wait) = (now, false);
         }
     }
 

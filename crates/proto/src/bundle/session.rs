@@ -371,6 +371,12 @@ impl Sessions {
         initiation.is_some_and(|i| now < i.started + CROSSING_MAX)
     }
 
+    /// Whether the handshake of ours that is under way has not been answered for so long.
+    pub fn is_unanswered(&self, now: Time, time: Duration) -> bool {
+        let initiation = self.initiation.as_ref();
+        initiation.is_some_and(|i| now >= i.started + time)
+    }
+
     /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
     pub fn install(&mut self, now: Time, session: Session, fresh: bool) -> [Option<u32>; 2] {
         self.asked_since = None;

@@ -152,10 +152,10 @@ impl Context {
         Some(self.members.digest(&self.own_member()?))
     }
 
-    /// The links that take something, a bit each.
-    pub fn links_up(&self) -> u8 {
+    /// The links that there are, a bit each.
+    pub fn link_bits(&self) -> u8 {
         let there = self.links.iter().flatten();
-        there.fold(0, |bits, link| bits | 1 << link.id.0) & !self.blocked
+        there.fold(0, |bits, link| bits | 1 << link.id.0)
     }
 
     /// The first answer whose link takes datagrams now.

@@ -13,8 +13,8 @@ const OWNERS: usize = 2;
 pub(crate) struct Few {
     /// Of each node: its group, and its place in that.
     places: Vec<(u16, u16)>,
-    /// Of each group: how many are in it.
-    sizes: Vec<u16>,
+    /// Of each group: who is in it.
+    groups: Vec<Vec<u16>>,
 }
 
 impl Few {
@@ -29,30 +29,57 @@ impl Few {
 
     /// Nodes of these groups, which are numbered from 0 on.
     pub fn in_groups(groups: impl Iterator<Item = u16>) -> Few {
-        let mut sizes: Vec<u16> = Vec::new();
-        let places = groups.map(|group| {
+        let mut members: Vec<Vec<u16>> = Vec::new();
+        let places = groups.zip(0..).map(|(group, node)| {
             let index = usize::from(group);
-            sizes.resize(sizes.len().max(index + 1), 0);
-            sizes[index] += 1;
-            (group, sizes[index] - 1)
+            members.resize(members.len().max(index + 1), Vec::new());
+            members[index].push(node);
+            (group, members[index].len() as u16 - 1)
         });
         let places = places.collect();
-        Few { places, sizes }
+        let groups = members;
+        Few { places, groups }
     }
 
     /// Whether two different nodes keep a bundle with each other, over their links.
     pub fn keeps(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (self.places[a], self.places[b]);
+        let (Some(&a), Some(&b)) = (self.places.get(a), self.places.get(b)) else {
+            return false;
+        };
         a.0 == b.0
             || (0..OWNERS)
                 .any(|nth| self.owner(a.0, b.0, nth) == a.1 && self.owner(b.0, a.0, nth) == b.1)
     }
 
+    /// All with whom a node keeps a bundle; some come twice.
+    pub fn kept_of(&self, node: usize) -> Vec<usize> {
+        let Some(&(group, place)) = self.places.get(node) else {
+            return Vec::new();
+        };
+        let within = self.groups[usize::from(group)].iter().copied();
+        let mut kept: Vec<u16> = within.filter(|other| usize::from(*other) != node).collect();
+        for other in (0..self.groups.len() as u16).filter(|other| *other != group) {
+            for nth in (0..OWNERS).filter(|nth| self.owner(group, other, *nth) == place) {
+                let there = self.owner(other, group, nth);
+                kept.push(self.groups[usize::from(other)][usize::from(there)]);
+            }
+        }
+        kept.into_iter().map(usize::from).collect()
+    }
+
     /// The place of the node of `group` that keeps the `nth` bundle with the group `other`: they take turns.
     fn owner(&self, group: u16, other: u16, nth: usize) -> u16 {
-        let (group, count) = (usize::from(group), self.sizes.len());
+        let (group, count) = (usize::from(group), self.groups.len());
         let distance = (usize::from(other) + count - group) % count;
-        ((OWNERS * (distance - 1) + nth) % usize::from(self.sizes[group])) as u16
+        ((OWNERS * (distance - 1) + nth) % self.groups[group].len()) as u16
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let members: usize = self.groups.iter().map(Vec::capacity).sum();
+        self.places.capacity() * size_of::<(u16, u16)>()
+            + self.groups.capacity() * size_of::<Vec<u16>>()
+            + members * size_of::<u16>()
     }
 }
 
@@ -127,6 +154,11 @@ mod tests {
             let few = Few::of(nodes);
             let most = (0..nodes).map(|node| degree_of(&few, node)).max();
             assert_eq!(most, Some(bundles_needed(nodes)), "{nodes}");
+            for node in 0..nodes {
+                let all: BTreeSet<usize> = few.kept_of(node).into_iter().collect();
+                let keeps = |other: &usize| *other != node && few.keeps(node, *other);
+                assert_eq!(all, (0..nodes).filter(keeps).collect(), "{nodes}: {node}");
+            }
         }
         let racks = Few::in_groups((0..1024).map(|node| node / 16));
         assert!((0..1024).all(|node| degree_of(&racks, node) <= 24));

@@ -1,6 +1,7 @@
 //! Who reaches whom, and the ways through other nodes that follow from it (`docs/protocol.md`, 7.13 and 9.9).
 //!
-//! Each node says whom it reaches over a link of its own ([`Reach`]). Whoever has no link in common with a peer that works
+//! Each node says whom it reaches over a link of its own ([`Reach`]), once that is not what all expect of it: as long as all
+//! links work nobody says anything. Whoever has no link in common with a peer that works
 //! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
 //! and a relay keeps nothing but a short queue.
 
@@ -31,8 +32,12 @@ pub(crate) use members::Members;
 pub(crate) use queue::RelayQueue;
 pub(crate) use way::{RelayList, Way};
 
-/// What changed is told after so long: more may change just then.
+/// Whom a node does not reach any more is told after so long: more may change just then.
 const TELL_AFTER: Duration = Duration::from_millis(5);
+/// What others can wait for, after so long: it is told at once with what follows.
+const TELL_GAIN_AFTER: Duration = Duration::from_millis(250);
+/// So long after the start of a node nothing is told: not everybody can be there yet.
+const START: Duration = Duration::from_secs(1);
 /// It is not told again for this long …
 const TELL_EVERY: Duration = Duration::from_millis(100);
 /// … and for so much longer for each node there is: whoever hears it may be any of them.
@@ -65,7 +70,30 @@ struct Known {
     near: Option<u16>,
     /// A bundle is kept with it for the mesh's sake: that it is reached is told to others.
     kept: bool,
+    /// What it says. Of version 0: it says nothing, and others were asked what they know.
     reach: Option<Reach>,
+    /// Its place in the [`Plan`].
+    place: usize,
+}
+
+impl Known {
+    fn said(&self) -> Option<&Reach> {
+        self.reach.as_ref().filter(|reach| reach.version > 0)
+    }
+
+    fn is_reached(&self) -> bool {
+        self.near.is_some() && self.kept
+    }
+}
+
+/// Who keeps a bundle with whom, as all nodes come to by themselves, where not everybody does with everybody.
+#[derive(Debug)]
+struct Plan {
+    few: Few,
+    /// By place; this node is `None`.
+    order: Vec<Option<PeerId>>,
+    /// The place of this node.
+    me: usize,
 }
 
 /// What is wanted of the node for the bundle with a peer that is there on demand.
@@ -126,11 +154,17 @@ impl Default for RelayConfig {
 #[derive(Debug)]
 pub(crate) struct Mesh {
     is_on: bool,
-    /// All nodes know the same ones, but for a moment: of those that are not named the contrary can be said.
+    /// All nodes know the same ones, but for a moment: so they expect the same of each other, and of those that are not
+    /// named the contrary can be said.
     alike: bool,
     config: RelayConfig,
     me: NodeId,
     version: u64,
+    /// What this node said last.
+    told: Option<Reach>,
+    /// Somebody asked for what is not expected of this node.
+    is_asked: bool,
+    plan: Option<Plan>,
     nodes: BTreeMap<PeerId, Known>,
     ids: BTreeMap<NodeId, PeerId>,
     /// Nodes that were known, and until when that is remembered.
@@ -138,6 +172,8 @@ pub(crate) struct Mesh {
     /// Until then a node is not asked to relay to another one, for it refused.
     refusals: VecDeque<(PeerId, PeerId, Time)>,
     allowance: Allowance,
+    /// When this node came to know of another one first.
+    began: Option<Time>,
     /// When it is to be told whom this node reaches, and was told last.
     tell_at: Option<Time>,
     told_at: Option<Time>,
@@ -148,6 +184,8 @@ pub(crate) struct Mesh {
     pub risen: Vec<PeerId>,
     /// Nodes of which there is news, and who told it.
     pub news: Vec<(PeerId, PeerId)>,
+    /// Nodes to which no way is known: neighbours are asked for one.
+    pub sought: Vec<PeerId>,
     /// Records of relays that came, and from whom.
     pub arrived: VecDeque<(PeerId, u8, Vec<u8>)>,
     /// What bundles want of the node.
@@ -169,17 +207,22 @@ impl Mesh {
             config,
             me: NodeId::of(name),
             version: 0,
+            told: None,
+            is_asked: false,
+            plan: None,
             nodes: BTreeMap::new(),
             ids: BTreeMap::new(),
             former: VecDeque::new(),
             refusals: VecDeque::new(),
             allowance: Allowance::default(),
+            began: None,
             tell_at: None,
             told_at: None,
             look_at: None,
             looked_at: Time::ZERO,
             risen: Vec::new(),
             news: Vec::new(),
+            sought: Vec::new(),
             arrived: VecDeque::new(),
             wishes: Vec::new(),
         }
@@ -188,7 +231,7 @@ impl Mesh {
     /// What this node does for others from now on.
     pub fn set_config(&mut self, now: Time, config: RelayConfig) {
         if core::mem::replace(&mut self.config, config) != config {
-            self.tell_soon(now);
+            self.tell_after(now, TELL_AFTER);
         }
     }
 
@@ -204,9 +247,11 @@ impl Mesh {
             near: None,
             kept: true,
             reach: None,
+            place: usize::MAX,
         };
         self.nodes.insert(peer, known);
-        self.tell_soon(now);
+        self.began.get_or_insert(now);
+        self.tell_after(now, TELL_GAIN_AFTER);
     }
 
     /// It is no more.
@@ -215,7 +260,7 @@ impl Mesh {
             self.ids.remove(&known.id);
             self.former.truncate(FORMER_MAX - 1);
             self.former.push_front((known.id, now + FORMER_FOR));
-            self.tell_soon(now);
+            self.tell_after(now, TELL_AFTER);
             self.look_soon(now);
         }
     }
@@ -227,8 +272,29 @@ impl Mesh {
             && known.near.is_some()
         {
             self.risen.extend(kept.then_some(peer));
-            self.tell_soon(now);
+            self.tell_after(now, TELL_GAIN_AFTER);
         }
+    }
+
+    /// Not everybody keeps a bundle with everybody, but as `few` says for these nodes, in this order, with this node at the
+    /// place `me`; or, without it, everybody does.
+    pub fn set_plan(&mut self, now: Time, few: Option<Few>, peers: &[PeerId], me: usize) {
+        self.plan = few.map(|few| {
+            let mut order: Vec<Option<PeerId>> = peers.iter().copied().map(Some).collect();
+            order.insert(me, None);
+            Plan { few, order, me }
+        });
+        for (place, peer) in self
+            .plan
+            .iter()
+            .flat_map(|plan| plan.order.iter().enumerate())
+        {
+            if let Some(known) = peer.and_then(|peer| self.nodes.get_mut(&peer)) {
+                known.place = place;
+            }
+        }
+        self.tell_after(now, TELL_GAIN_AFTER);
+        self.look_soon(now);
     }
 
     /// The bundle with `peer` wants something.
@@ -275,8 +341,14 @@ impl Mesh {
         if near.is_some() {
             self.risen.push(peer);
         }
-        self.tell_soon(now);
+        let after = [TELL_AFTER, TELL_GAIN_AFTER][usize::from(near.is_some())];
+        self.tell_after(now, after);
         self.look_soon(now);
+    }
+
+    /// A link of this node's came or went.
+    pub fn set_links(&mut self, now: Time) {
+        self.tell_after(now, TELL_GAIN_AFTER);
     }
 
     /// The largest datagram to a neighbour.
@@ -286,18 +358,20 @@ impl Mesh {
 
     /// Those over links with whom bundles are kept.
     pub fn neighbours(&self) -> impl Iterator<Item = PeerId> {
-        let is_one = |known: &Known| known.near.is_some() && known.kept;
-        let near = self.nodes.iter().filter(move |(_, known)| is_one(known));
+        let near = self.nodes.iter().filter(|(_, known)| known.is_reached());
         near.map(|(peer, _)| *peer)
     }
 
-    fn tell_soon(&mut self, now: Time) {
-        if self.is_of_use() {
-            let pause = TELL_EVERY + TELL_EVERY_NODE * self.nodes.len() as u32;
-            let again = self.told_at.map_or(Time::ZERO, |at| at + pause);
-            let at = again.max(now + TELL_AFTER);
-            self.tell_at = Some(self.tell_at.map_or(at, |before| before.min(at)));
+    fn tell_after(&mut self, now: Time, after: Duration) {
+        if !self.is_of_use() {
+            return;
         }
+        let for_all = TELL_EVERY_NODE * self.nodes.len() as u32;
+        let pause = self.told_at.map(|at| at + TELL_EVERY + for_all);
+        let starts = self.alike && self.told.is_none();
+        let start = self.began.filter(|_| starts).map(|at| at + START + for_all);
+        let at = pause.max(start).unwrap_or(now).max(now + after);
+        self.tell_at = Some(self.tell_at.map_or(at, |before| before.min(at)));
     }
 
     fn look_soon(&mut self, now: Time) {
@@ -306,15 +380,40 @@ impl Mesh {
         self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Whether it is to be told now whom this node reaches: that is a new version then.
-    pub fn takes_tell(&mut self, now: Time) -> bool {
-        let is_due = self.tell_at.take_if(|at| *at <= now).is_some();
-        if is_due {
-            self.former.retain(|(_, until)| now < *until);
-            self.told_at = Some(now);
-            self.version += 1;
+    /// Whether it is to be told now whom this node reaches: that is a new version then. Of its links those that are up are
+    /// `up`, of `all`, a bit each.
+    pub fn takes_tell(&mut self, now: Time, up: u8, all: u8) -> bool {
+        if self.tell_at.take_if(|at| *at <= now).is_none() {
+            return false;
         }
-        is_due
+        self.former.retain(|(_, until)| now < *until);
+        let mut reach = self.reach_here(up);
+        let is_expected = up == all && self.reaches_as_expected();
+        if self.version == 0 && is_expected || self.told.as_ref() == Some(&reach) {
+            return false;
+        }
+        self.told_at = Some(now);
+        self.version += 1;
+        reach.version = self.version;
+        self.told = Some(reach);
+        true
+    }
+
+    /// Whether this node reaches whom all others expect it to. Where nodes know others than their peers, nothing is
+    /// expected, and nothing told but who asks.
+    fn reaches_as_expected(&self) -> bool {
+        let is = |known: &Known| known.is_reached() == self.plans_here(known);
+        match self.alike {
+            // Others may expect it to reach who is none any more for them.
+            true => self.config.forwards && self.former.is_empty() && self.nodes.values().all(is),
+            false => !self.is_asked,
+        }
+    }
+
+    /// Whether this node is to keep a bundle with another one, as all know.
+    fn plans_here(&self, other: &Known) -> bool {
+        let plan = self.plan.as_ref();
+        plan.is_none_or(|plan| plan.few.keeps(plan.me, other.place))
     }
 
     /// Whether ways are to be looked for now.
@@ -330,17 +429,14 @@ impl Mesh {
         self.tell_at.into_iter().chain(self.look_at).min()
     }
 
-    /// Whom this node reaches; `links`: those of it that are up, a bit each. Nobody was told anything before the first
-    /// version.
-    pub fn own(&self, links: u8) -> Option<Reach> {
-        if self.version == 0 {
-            return None;
-        }
+    /// What this node said last of whom it reaches, if it said anything.
+    pub const fn own(&self) -> Option<&Reach> {
+        self.told.as_ref()
+    }
+
+    fn reach_here(&self, links: u8) -> Reach {
         let ids = |near: bool| {
-            let of = self
-                .nodes
-                .values()
-                .filter(move |k| (k.near.is_some() && k.kept) == near);
+            let of = self.nodes.values().filter(|k| k.is_reached() == near);
             let mut ids: Vec<NodeId> = of.map(|known| known.id).collect();
             ids.sort_unstable();
             ids
@@ -353,26 +449,41 @@ impl Mesh {
         let all_but = self.alike && far.len() < near.len() && far.len() <= REACH_NODES_MAX;
         // Who is left out is reached by fewer ways than there are.
         near.truncate(REACH_NODES_MAX);
-        Some(Reach {
+        Reach {
             node: self.me,
             version: self.version,
             links,
             unwilling: !self.config.forwards,
             all_but,
             nodes: if all_but { far } else { near }.into(),
-        })
+        }
     }
 
     // ---- whom others reach ----
 
-    /// What is known of a node.
+    /// What is known of a node; of version 0, if others are asked for it.
     pub fn reach(&self, peer: PeerId) -> Option<&Reach> {
         self.nodes.get(&peer)?.reach.as_ref()
     }
 
+    /// Whether a node reaches another one, as it says or, if it says nothing, as is expected of it.
+    fn reaches(&self, node: &Known, other: &Known) -> Option<bool> {
+        match (node.said(), &self.plan) {
+            (Some(reach), _) => Some(reach.reaches(other.id)),
+            (None, Some(plan)) => Some(plan.few.keeps(node.place, other.place)),
+            (None, None) => self.alike.then_some(true),
+        }
+    }
+
+    /// The links of a node that are up, as it says, a bit each, if it says anything.
+    pub fn links_up(&self, peer: PeerId) -> Option<u8> {
+        Some(self.nodes.get(&peer)?.said()?.links)
+    }
+
     /// Whether `neighbour` is to be told what is known of `node`: not itself, nor who hears it from that.
     pub fn is_news_to(&self, neighbour: PeerId, node: PeerId) -> bool {
-        let (Some(reach), Some(id)) = (self.reach(node), self.id(neighbour)) else {
+        let said = self.nodes.get(&node).and_then(Known::said);
+        let (Some(reach), Some(id)) = (said, self.id(neighbour)) else {
             return false;
         };
         neighbour != node && !reach.reaches(id)
@@ -380,18 +491,23 @@ impl Mesh {
 
     /// Whether `neighbour` hears from `node` itself what that says.
     pub fn hears(&self, neighbour: PeerId, node: PeerId) -> bool {
-        let reach = self.reach(node).zip(self.id(neighbour));
-        reach.is_some_and(|(reach, id)| reach.reaches(id))
+        let of = |peer| self.nodes.get(&peer);
+        let both = of(node).zip(of(neighbour));
+        both.and_then(|(node, neighbour)| self.reaches(node, neighbour)) == Some(true)
     }
 
-    /// Whether it is not known whom a node reaches; then it is taken to reach nobody, so that whoever is told so and
+    /// No way to `peer` is known. Where nodes say nothing unless they are asked, they are.
+    pub fn seek(&mut self, peer: PeerId) {
+        if !self.alike && self.sought.len() < WISHES_MAX {
+            self.sought.push(peer);
+        }
+    }
+
+    /// Whether a node says nothing of whom it reaches, as far as is known here; then that is put so that whoever is told so and
     /// knows better says it.
     pub fn knows_nothing_of(&mut self, node: PeerId) -> bool {
-        let Some(known) = self
-            .nodes
-            .get_mut(&node)
-            .filter(|known| known.reach.is_none())
-        else {
+        let known = self.nodes.get_mut(&node);
+        let Some(known) = known.filter(|known| known.said().is_none()) else {
             return false;
         };
         known.reach = Some(Reach {
@@ -405,19 +521,25 @@ impl Mesh {
         true
     }
 
-    /// Nodes of which `neighbour`, which has just come, may not know.
+    /// Nodes of which `neighbour`, which has just come, may not know, or may know more: even of itself, if it has restarted.
     pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = PeerId> {
-        let nodes = self.nodes.keys().copied();
-        nodes.filter(move |node| self.is_news_to(neighbour, *node))
+        let is_past = move |node: PeerId| node == neighbour && self.links_up(node).is_some();
+        let is_sought =
+            |known: &Known| known.reach.as_ref().is_some_and(|reach| reach.version == 0);
+        let is_told = move |(node, known): &(&PeerId, &Known)| {
+            self.is_news_to(neighbour, **node) || is_past(**node) || is_sought(known)
+        };
+        self.nodes.iter().filter(is_told).map(|(node, _)| *node)
     }
 
     /// `from` says whom a node reaches. Whether it knows less than is known here.
     pub fn on_reach(&mut self, now: Time, from: PeerId, reach: Reach) -> bool {
         if reach.node == self.me {
             // What this node said before it restarted.
-            if reach.version >= self.version {
+            if reach.version >= self.version.max(1) && self.told.as_ref() != Some(&reach) {
                 self.version = reach.version;
-                self.tell_soon(now);
+                self.is_asked = true;
+                self.tell_after(now, TELL_AFTER);
             }
             return false;
         }
@@ -427,6 +549,15 @@ impl Mesh {
         let Some(known) = self.nodes.get_mut(&node) else {
             return false;
         };
+        if reach.version == 0 {
+            let is_less = known.said().is_some();
+            // Who asks for a way to a node wants to know who reaches it.
+            if known.is_reached() && !self.alike {
+                self.is_asked = true;
+                self.tell_after(now, TELL_AFTER);
+            }
+            return is_less;
+        }
         if let Some(before) = &known.reach
             && reach.version <= before.version
         {
@@ -460,16 +591,20 @@ impl Mesh {
         self.refusals.iter().any(is_one)
     }
 
-    /// Whether `by` relays to `next`, as both say.
+    /// Whether `by` relays to `next`, as one of them says and the other one does not deny.
     fn relays(&self, now: Time, by: PeerId, next: PeerId) -> bool {
         let (Some(by_known), Some(next_known)) = (self.nodes.get(&by), self.nodes.get(&next))
         else {
             return false;
         };
-        let says = |reach: &Reach| !reach.unwilling && reach.reaches(next_known.id);
-        let denies = |reach: &Reach| !reach.reaches(by_known.id);
-        by_known.reach.as_ref().is_some_and(says)
-            && !next_known.reach.as_ref().is_some_and(denies)
+        let is_willing = by_known.said().is_none_or(|reach| !reach.unwilling);
+        let said = [
+            self.reaches(by_known, next_known),
+            self.reaches(next_known, by_known),
+        ];
+        is_willing
+            && said.contains(&Some(true))
+            && !said.contains(&Some(false))
             && !self.refuses(now, by, next)
     }
 
@@ -526,12 +661,18 @@ impl Mesh {
         None
     }
 
-    /// Those that may relay to a node: whom it says it reaches, if it names them.
+    /// Those that may relay to a node: whom it reaches, if it names them or that is planned.
     fn around(&self, node: PeerId) -> Vec<PeerId> {
-        match self.reach(node) {
-            Some(reach) if !reach.all_but => {
+        let known = self.nodes.get(&node);
+        match (known.and_then(Known::said), &self.plan) {
+            (Some(reach), _) if !reach.all_but => {
                 let named = reach.nodes.iter().filter_map(|id| self.ids.get(id));
                 named.copied().collect()
+            }
+            (None, Some(plan)) => {
+                let places = known.map(|known| plan.few.kept_of(known.place));
+                let places = places.into_iter().flatten();
+                places.filter_map(|place| plan.order[place]).collect()
             }
             _ => self.nodes.keys().copied().collect(),
         }
@@ -610,7 +751,10 @@ impl Mesh {
         let named = |reach: &Reach| reach.nodes.len() * size_of::<NodeId>();
         let reaches = self.nodes.values().filter_map(|known| known.reach.as_ref());
         let waiting: usize = self.arrived.iter().map(|(_, _, data)| data.len()).sum();
+        let plan = self.plan.as_ref().map_or(0, |plan| {
+            plan.order.capacity() * size_of::<Option<PeerId>>() + plan.few.memory_bytes()
+        });
         let entry = size_of::<Known>() + size_of::<NodeId>() + 2 * size_of::<PeerId>();
-        self.nodes.len() * entry + reaches.map(named).sum::<usize>() + waiting
+        self.nodes.len() * entry + reaches.map(named).sum::<usize>() + waiting + plan
     }
 }

@@ -30,10 +30,19 @@ fn reach(node: usize, version: u64, of: &[usize]) -> Reach {
     }
 }
 
-/// Node 0 of some, which reach each other as `links` says.
-fn mesh(nodes: usize, links: &[(usize, usize)]) -> Mesh {
+/// Node 0 of some, with `links` to others, which have said nothing.
+fn mesh_of_silent(nodes: usize, links: &[(usize, usize)]) -> Mesh {
     let mut mesh = Mesh::new(true, true, RelayConfig::default(), &name(0));
     (1..nodes).for_each(|node| mesh.add(NOW, peer(node), &name(node)));
+    for (_, node) in links.iter().filter(|(from, _)| *from == 0) {
+        mesh.set_near(NOW, peer(*node), Some(1472));
+    }
+    mesh
+}
+
+/// Node 0 of some, which reach each other as `links` says.
+fn mesh(nodes: usize, links: &[(usize, usize)]) -> Mesh {
+    let mut mesh = mesh_of_silent(nodes, links);
     let of = |node: usize| -> Vec<usize> {
         let there = links.iter().filter_map(|&(a, b)| match node {
             _ if a == node => Some(b),
@@ -42,9 +51,6 @@ fn mesh(nodes: usize, links: &[(usize, usize)]) -> Mesh {
         });
         there.collect()
     };
-    for node in of(0) {
-        mesh.set_near(NOW, peer(node), Some(1472));
-    }
     for node in 1..nodes {
         mesh.on_reach(NOW, peer(node), reach(node, 1, &of(node)));
     }
@@ -122,13 +128,13 @@ fn what_is_older_changes_nothing_and_its_sender_is_told() {
 #[test]
 fn a_node_that_restarted_wins_over_its_past() {
     let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
-    let mut at = NOW + TELL_EVERY * 2;
-    assert!(mesh.takes_tell(at));
-    assert_eq!(mesh.own(1).unwrap().version, 1);
+    let mut at = NOW + START * 2;
+    assert!(mesh.takes_tell(at, 1, 1));
+    assert_eq!(mesh.own().unwrap().version, 1);
     mesh.on_reach(at, peer(1), reach(0, 41, &[2]));
     at += TELL_EVERY * 2;
-    assert!(mesh.takes_tell(at));
-    let own = mesh.own(1).unwrap();
+    assert!(mesh.takes_tell(at, 1, 1));
+    let own = mesh.own().unwrap();
     assert_eq!((own.version, own.reaches(id(1))), (42, true));
 }
 
@@ -147,8 +153,8 @@ fn whom_a_node_reaches_is_told_in_the_shorter_form() {
     for (near, all_but) in [(1, false), (99, true)] {
         let links: Vec<(usize, usize)> = (1..=near).map(|node| (0, node)).collect();
         let mut mesh = mesh(101, &links);
-        assert!(mesh.takes_tell(NOW + TELL_EVERY * 10));
-        let own = mesh.own(1).unwrap();
+        assert!(mesh.takes_tell(NOW + START * 2, 1, 1));
+        let own = mesh.own().unwrap();
         assert_eq!((own.all_but, own.nodes.len()), (all_but, 1));
         assert!((1..101).all(|node| own.reaches(id(node)) == (node <= near)));
     }
@@ -161,9 +167,91 @@ fn where_nodes_know_others_than_their_peers_each_one_that_is_reached_is_named() 
         mesh.add(NOW, peer(node), &name(node));
         mesh.set_near(NOW, peer(node), Some(1472));
     }
-    assert!(mesh.takes_tell(NOW + TELL_EVERY * 10));
-    let own = mesh.own(1).unwrap();
+    // Nobody expects anything: it is told who asks for one of them.
+    assert!(!mesh.takes_tell(NOW + START * 2, 1, 1));
+    mesh.on_reach(NOW + START * 2, peer(1), reach(2, 0, &[]));
+    assert!(mesh.takes_tell(NOW + START * 3, 1, 1));
+    let own = mesh.own().unwrap();
     assert!(!own.all_but && own.reaches(id(9)) && !own.reaches(id(10)));
+}
+
+#[test]
+fn nobody_says_what_all_expect() {
+    let all: Vec<(usize, usize)> = (1..5).map(|node| (0, node)).collect();
+    let mut mesh = mesh_of_silent(5, &all);
+    let at = NOW + START * 2;
+    assert!(!mesh.takes_tell(at, 3, 3) && mesh.own().is_none());
+    mesh.set_near(at, peer(4), None);
+    assert_eq!(
+        relays(&mesh, 4).len(),
+        2,
+        "the others reach it, as expected"
+    );
+    assert!(mesh.takes_tell(at + TELL_AFTER, 3, 3));
+    assert!(!mesh.own().unwrap().reaches(id(4)));
+    // From then on it says what changes, and that alone.
+    let later = at + START;
+    mesh.set_near(later, peer(4), Some(1472));
+    mesh.set_near(later, peer(3), Some(0));
+    assert!(mesh.takes_tell(later + TELL_GAIN_AFTER, 3, 3));
+    assert_eq!(mesh.own().unwrap().nodes.len(), 0);
+    mesh.set_links(later + START);
+    assert!(!mesh.takes_tell(later + START * 2, 3, 3));
+    mesh.set_links(later + START * 2);
+    assert!(mesh.takes_tell(later + START * 3, 1, 3));
+}
+
+#[test]
+fn who_says_nothing_is_taken_to_keep_the_bundles_that_are_planned() {
+    // Two groups of three; the nodes 1, 2 and 3, 4 keep bundles with each other.
+    let few = Few::in_groups([0, 0, 0, 1, 1, 1].into_iter());
+    let peers: Vec<PeerId> = (1..6).map(peer).collect();
+    let here: Vec<(usize, usize)> = few.kept_of(0).into_iter().map(|to| (0, to)).collect();
+    let mut mesh = mesh_of_silent(6, &here);
+    for node in 1..6 {
+        mesh.set_kept(NOW, peer(node), few.keeps(0, node));
+    }
+    mesh.set_plan(NOW, Some(few.clone()), &peers, 0);
+    assert!(!mesh.takes_tell(NOW + START * 2, 1, 1));
+    for to in (1..6).filter(|to| !few.keeps(0, *to)) {
+        let ways = mesh.ways(NOW, peer(to), &[]);
+        assert!(!ways.is_empty(), "no way to {to}");
+        for way in ways {
+            let nodes = way
+                .relays
+                .iter()
+                .chain([&way.to])
+                .map(|peer| peer.0 as usize);
+            let nodes: Vec<usize> = [0].into_iter().chain(nodes).collect();
+            assert!(nodes.windows(2).all(|pair| few.keeps(pair[0], pair[1])));
+        }
+    }
+    // A node says that it reaches nobody: no way leads over it.
+    let over = mesh.ways(NOW, peer(5), &[])[0].relays[0];
+    mesh.on_reach(NOW, over, reach(over.0 as usize, 1, &[]));
+    let ways = mesh.ways(NOW, peer(5), &[]);
+    assert!(ways.iter().all(|way| !way.relays.contains(&over)));
+}
+
+#[test]
+fn who_has_restarted_is_told_what_it_said_before() {
+    let mut mesh = mesh(3, &[(0, 1), (0, 2)]);
+    let told = |mesh: &Mesh| mesh.all_news_to(peer(1)).any(|node| node == peer(1));
+    assert!(told(&mesh));
+    let silent = mesh_of_silent(3, &[(0, 1), (0, 2)]);
+    assert!(!told(&silent));
+    // What it says still itself changes nothing.
+    mesh.set_config(
+        NOW,
+        RelayConfig {
+            forwards: false,
+            ..RelayConfig::default()
+        },
+    );
+    assert!(mesh.takes_tell(NOW + START * 2, 1, 1));
+    let own = mesh.own().unwrap().clone();
+    mesh.on_reach(NOW + START * 2, peer(1), own);
+    assert!(mesh.next_timeout().is_none_or(|at| at < NOW + START));
 }
 
 #[test]
@@ -171,14 +259,15 @@ fn who_is_forgotten_is_not_said_to_be_reached() {
     let links: Vec<(usize, usize)> = (1..=9).map(|node| (0, node)).collect();
     let mut mesh = mesh(10, &links);
     mesh.remove(NOW, peer(9));
-    let at = NOW + TELL_EVERY * 10;
-    assert!(mesh.takes_tell(at));
-    let own = mesh.own(1).unwrap();
+    let at = NOW + START * 2;
+    assert!(mesh.takes_tell(at, 1, 1));
+    let own = mesh.own().unwrap();
     assert!(own.all_but && own.reaches(id(8)) && !own.reaches(id(9)));
     // It comes back.
     mesh.add(at, peer(9), &name(9));
     mesh.set_near(at, peer(9), Some(1472));
-    assert!(mesh.own(1).unwrap().reaches(id(9)));
+    assert!(mesh.takes_tell(at + START, 1, 1));
+    assert!(mesh.own().unwrap().reaches(id(9)));
 }
 
 #[test]

@@ -91,9 +91,10 @@ impl Node {
         };
         let kept = (0..names.len()).filter(|place| keeps(*place)).count();
         self.bundles.kept = is_few.then_some(kept);
-        for (place, peer) in names.into_iter().enumerate() {
+        for (place, peer) in names.iter().copied().enumerate() {
             self.set_kept(now, peer, keeps(place), kept);
         }
+        self.context.mesh.set_plan(now, few, &names, me);
         self.shed_shortcuts(now);
     }
 

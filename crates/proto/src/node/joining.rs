@@ -103,8 +103,7 @@ impl Node {
 
     /// The links of a peer that are up, as it says itself, a bit each, if it has said so.
     pub fn links_of(&self, peer: PeerId) -> Option<u8> {
-        let reach = self.context.mesh.reach(peer)?;
-        (reach.version > 0).then_some(reach.links)
+        self.context.mesh.links_up(peer)
     }
 
     /// Whether a peer was not added, but joined, or called as a guest.
@@ -120,7 +119,7 @@ impl Node {
         }
     }
 
-    fn tell_all_neighbours(&mut self, news: News, but: Option<PeerId>) {
+    pub(super) fn tell_all_neighbours(&mut self, news: News, but: Option<PeerId>) {
         let neighbours: Vec<PeerId> = self.context.mesh.neighbours().collect();
         for neighbour in neighbours.into_iter().filter(|n| Some(*n) != but) {
             self.owe(neighbour, news);

@@ -300,6 +300,7 @@ impl Node {
         let before = self.kernel_down;
         self.kernel_down = with_bit(before, link, !up);
         if self.kernel_down != before {
+            self.context.mesh.set_links(now);
             self.for_each_met_on(link, |bundle, context| {
                 bundle.handle_link(now, link, up, context)
             });

@@ -39,6 +39,11 @@ impl Node {
                 self.owe(neighbour, News::Reach(node));
             }
         }
+        while let Some(peer) = self.context.mesh.sought.pop() {
+            if self.context.mesh.knows_nothing_of(peer) {
+                self.tell_all_neighbours(News::Reach(peer), None);
+            }
+        }
         while let Some((node, from)) = self.context.mesh.news.pop() {
             let mesh = &self.context.mesh;
             let is_told = |n: &PeerId| *n != from && mesh.is_news_to(*n, node);
@@ -52,11 +57,10 @@ impl Node {
 
     /// Tells the neighbours whom this node reaches, and looks for ways, if either is due.
     pub(super) fn on_mesh_timeout(&mut self, now: Time) {
-        if self.context.mesh.takes_tell(now) {
-            let neighbours: Vec<PeerId> = self.context.mesh.neighbours().collect();
-            for neighbour in neighbours {
-                self.owe(neighbour, News::OwnReach);
-            }
+        let all = self.context.link_bits();
+        let up = all & !self.kernel_down;
+        if self.context.mesh.takes_tell(now, up, all) {
+            self.tell_all_neighbours(News::OwnReach, None);
         }
         if self.context.mesh.takes_look(now) {
             for index in 0..self.peers.len() {
