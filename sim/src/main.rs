@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
 use tabane_sim::topology::{Liar, Model, Report, Shape};
-use tabane_sim::{Options, Schedule, Size, churn, peers, run, runner, snapshot};
+use tabane_sim::{Options, Schedule, Size, churn, many, peers, run, runner, snapshot};
 
 const USAGE: &str = "\
 sim run --seeds A..B [--threads N] [SIZE]   run the schedules of these seeds
@@ -17,6 +17,7 @@ sim churn --seeds A..B               clusters whose nodes join, crash, leave and
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
 sim topology [--trees N] [--nodes A,B,…] [--seed S] [MODEL]   survey N trees of switches of each size (also paper, flat) from round trips
 sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them
+sim many [N]                         what N (256) nodes cost each other that may have 64 bundles over links
 MODEL: [--jitter-us X] [--load X] [--nic-us X] [--trunk-mbps N] [--samples N] [--liar anything|low|late|silent]
 SIZE: [--hosts N] [--streams N]      N hosts in each schedule; N streams more in each";
 
@@ -38,6 +39,8 @@ fn main() -> ExitCode {
         ["topology", rest @ ..] => survey_trees(rest),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
+        ["many"] => measure_many("256"),
+        ["many", count] => measure_many(count),
         ["snapshot"] => compare_snapshot(),
         ["snapshot", "--write"] => write_snapshot(),
         _ => Err(USAGE.to_string()),
@@ -187,6 +190,16 @@ fn try_churn(seeds: &str) -> Result<bool, String> {
     );
     println!("{} passed, {failed} failed", seeds.len() - failed);
     Ok(failed == 0)
+}
+
+fn measure_many(count: &str) -> Result<bool, String> {
+    let wrong = || format!("not a number of nodes from 2 to 4096: {count}");
+    let count: usize = count.parse().map_err(|_| wrong())?;
+    if !(2..=4096).contains(&count) {
+        return Err(wrong());
+    }
+    print!("{}", many::measure(count));
+    Ok(true)
 }
 
 fn measure_peers(count: &str) -> Result<bool, String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use tabane_proto::{PeerState, bundles_needed};
-use tabane_sim::many::Many;
+use tabane_sim::many::{Many, measure};
 
 const START: Duration = Duration::from_millis(100);
 const MS: Duration = Duration::from_millis(1);
@@ -139,4 +139,16 @@ fn who_is_left_goes_on_when_others_are_gone() {
         assert_eq!(many.messages(*host), left.len() as u64 - 1, "{host}");
         assert!(many.direct_max(*host) <= 8);
     }
+}
+
+#[test]
+fn a_cluster_that_starts_at_once_costs_each_node_little() {
+    let figures = measure(256);
+    let all_up = figures.all_up.expect("all are there");
+    assert!(all_up <= SECOND, "{figures}");
+    assert!(figures.arrived.expect("all messages arrive") <= SECOND);
+    assert!(figures.bundles.1 <= bundles_needed(256), "{figures}");
+    assert!(figures.mesh_bytes <= 64 * 1024, "{figures}");
+    assert!(figures.idle_datagrams <= 40.0, "{figures}");
+    assert_eq!(figures.losses, 0);
 }

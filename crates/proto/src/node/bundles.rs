@@ -24,6 +24,8 @@ const LOOK_AFTER: Duration = Duration::from_micros(1);
 pub struct BundleCount {
     /// Those that have a session and use links.
     pub direct: usize,
+    /// Those that are kept for the mesh's sake, whether they are connected or not.
+    pub kept: usize,
     /// How many there may be; `None`: one with each peer.
     pub limit: Option<usize>,
 }
@@ -59,6 +61,7 @@ impl Node {
         };
         BundleCount {
             direct: bundles.filter(direct).count(),
+            kept: self.bundles.kept.unwrap_or(self.names.len()),
             limit: self
                 .bundles
                 .kept

@@ -517,6 +517,11 @@ impl Node {
         self.context.crowd.is_near(now)
     }
 
+    /// Memory held for what is known of who reaches whom, in bytes.
+    pub fn mesh_bytes(&self) -> usize {
+        self.context.mesh.memory_bytes()
+    }
+
     /// Bytes of memory held for all peers together.
     pub fn memory_bytes(&self) -> usize {
         let answers: usize = self.context.answers.iter().map(|(_, _, d)| d.len()).sum();

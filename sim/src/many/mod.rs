@@ -3,6 +3,8 @@
 //! Switches lose nothing. Processor time of a node is measured around the calls that a driver makes; everything else is
 //! exact, and the same each time.
 
+mod figures;
+
 use std::time::{Duration, Instant};
 
 use tabane_proto::op::{OpEvent, Policy};
@@ -12,6 +14,7 @@ use tabane_proto::{Event, Node, NodeConfig, PeerId, PeerState, RelayConfig, Time
 use crate::agenda::{Agenda, Datagram, sends, take_in};
 use crate::random::Random;
 use crate::star::{self, ORIGIN};
+pub use figures::{Figures, measure};
 
 /// The way from anyone to anyone.
 const DELAY: Duration = Duration::from_micros(50);
@@ -22,6 +25,8 @@ const COUNT_EVERY: u64 = 16;
 
 struct Host {
     node: Option<Node>,
+    /// Before, it gets nothing.
+    starts_at: Time,
     wake_at: Time,
     /// Messages that came.
     messages: u64,
@@ -59,6 +64,7 @@ impl Many {
             let at = ORIGIN + Duration::from_nanos(random.below(spread.as_nanos() as u64 + 1));
             many.hosts.push(Host {
                 node: None,
+                starts_at: at,
                 wake_at: at,
                 messages: 0,
                 work: Duration::ZERO,
@@ -138,6 +144,13 @@ impl Many {
         stats.is_some_and(|s| s.session_since.is_some() && !s.paths.is_empty())
     }
 
+    /// Whether a node is there, and has a bundle over links with all with whom it keeps one.
+    pub fn has_all_it_keeps(&self, host: usize) -> bool {
+        let node = self.node(host);
+        let count = node.bundle_count();
+        count.kept == count.direct && count.direct > 0
+    }
+
     /// A node's process is gone.
     pub fn kill(&mut self, host: usize) {
         self.hosts[host].node = None;
@@ -159,7 +172,9 @@ impl Many {
         let until = self.now + time;
         while let Some((at, host, datagrams)) = self.agenda.next_until(until) {
             self.now = at;
-            if !datagrams.is_empty() || self.hosts[host].wake_at <= at {
+            let here = &self.hosts[host];
+            let is_there = at >= here.starts_at;
+            if is_there && (!datagrams.is_empty() || here.wake_at <= at) {
                 self.drive(host, |node, now| take_in(node, now, datagrams));
             }
         }
