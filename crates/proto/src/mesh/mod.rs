@@ -5,6 +5,7 @@
 //! and a relay keeps nothing but a short queue.
 
 mod few;
+mod groups;
 mod measuring;
 mod members;
 mod queue;
@@ -20,7 +21,7 @@ use std::net::SocketAddr;
 use smallvec::SmallVec;
 
 use crate::limits::{RELAYED_MAX, RELAYS_MAX};
-use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps};
+use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps, Switches};
 use crate::{PeerId, Time};
 
 pub(crate) use few::Few;
@@ -131,6 +132,10 @@ pub(crate) struct Mesh {
     config: RelayConfig,
     me: NodeId,
     version: u64,
+    /// On which switches this node is, as far as it was told, …
+    switches: Option<Switches>,
+    /// … and whether it or another one is on others than before.
+    has_moved: bool,
     nodes: BTreeMap<PeerId, Known>,
     ids: BTreeMap<NodeId, PeerId>,
     /// Nodes that were known, and until when that is remembered.
@@ -169,6 +174,8 @@ impl Mesh {
             config,
             me: NodeId::of(name),
             version: 0,
+            switches: None,
+            has_moved: false,
             nodes: BTreeMap::new(),
             ids: BTreeMap::new(),
             former: VecDeque::new(),
@@ -359,6 +366,7 @@ impl Mesh {
             links,
             unwilling: !self.config.forwards,
             all_but,
+            switches: self.switches,
             nodes: if all_but { far } else { near }.into(),
         })
     }
@@ -400,6 +408,7 @@ impl Mesh {
             links: 0,
             unwilling: false,
             all_but: false,
+            switches: None,
             nodes: Box::default(),
         });
         true
@@ -418,6 +427,9 @@ impl Mesh {
             if reach.version >= self.version {
                 self.version = reach.version;
                 self.tell_soon(now);
+                if let Some(switches) = reach.switches.filter(|_| self.switches.is_none()) {
+                    self.set_switches(now, switches);
+                }
             }
             return false;
         }
@@ -434,10 +446,41 @@ impl Mesh {
             let is_older = reach.version < before.version;
             return is_older || from == node && reach != *before;
         }
+        let before = known.reach.as_ref().and_then(|before| before.switches);
+        self.has_moved |= before != reach.switches;
         known.reach = Some(reach);
         self.news.push((node, from));
         self.look_soon(now);
         false
+    }
+
+    // ---- switches ----
+
+    /// A survey has found out on which switches this node is.
+    pub fn set_switches(&mut self, now: Time, switches: Switches) {
+        if self.switches.replace(switches) != Some(switches) {
+            self.has_moved = true;
+            self.tell_soon(now);
+        }
+    }
+
+    /// On which switches a node is; none: this one.
+    pub fn switches(&self, of: Option<PeerId>) -> Option<&Switches> {
+        match of {
+            None => self.switches.as_ref(),
+            Some(peer) => self.reach(peer)?.switches.as_ref(),
+        }
+    }
+
+    /// Whether nodes are on other switches than when this was asked last.
+    pub fn takes_moved(&mut self) -> bool {
+        core::mem::take(&mut self.has_moved)
+    }
+
+    /// Whether two nodes share a switch.
+    fn are_beside(&self, one: Option<PeerId>, other: PeerId) -> bool {
+        let both = self.switches(one).zip(self.switches(Some(other)));
+        both.is_some_and(|(one, other)| one.meet(other))
     }
 
     // ---- ways ----
@@ -496,10 +539,13 @@ impl Mesh {
         if !self.is_of_use() {
             return None;
         }
-        // The same at both ends, and another one for each pair: or all would take the same relay.
+        // On the switch of either end first: then trunks are crossed once. Among equals it is the same at both ends, and another
+        // one for each pair: or all would take the same relay.
         let rank = |peer: PeerId| {
+            let is_beside = self.are_beside(None, peer) || self.are_beside(Some(to), peer);
             let id = self.nodes.get(&peer).map_or(0, |known| known.id.0);
-            (id ^ self.me.0 ^ target.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            let share = (id ^ self.me.0 ^ target.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (!is_beside, share)
         };
         let is_free = |peer: &PeerId| *peer != to && !avoid.contains(peer);
         // Backwards from the target: nodes that reach it over fewer relays come first.
@@ -515,7 +561,7 @@ impl Mesh {
                     }
                 }
             }
-            further.sort_by_key(|peer| rank(*peer));
+            further.sort_by_cached_key(|peer| rank(*peer));
             let is_near = |node: &&PeerId| self.near_bytes(**node) > Some(0);
             if let Some(&first) = further.iter().find(is_near) {
                 let on = |node: &PeerId| next.get(node).copied().filter(|node| *node != to);
