@@ -16,7 +16,7 @@ use tabane_proto::wire::{
     ACK_WORDS_MAX, Ack, CookieParts, HEADER_BYTES, HandshakeHeader, Header, Hello, InitParts, Kind,
     LinkVerdict, Measure, Measured, Member, MemberRecord, MembersDigest, Name, NodeId, Reach,
     Reader, Record, Records, RefusedWhy, RelayRecord, ResponseParts, Steps, StreamSegment,
-    SurveyRecord, UnitClass, UnitSegment, VERSION, WireMode, Witness, Writer, advance,
+    SurveyRecord, Switches, UnitClass, UnitSegment, VERSION, WireMode, Witness, Writer, advance,
     relayed_data, write_relayed,
 };
 use tabane_proto::{
@@ -263,17 +263,25 @@ fn records() -> Vec<(&'static str, Record<'static>)> {
     ]
 }
 
+fn switches() -> Switches {
+    let mut of = [None; LINKS_MAX];
+    (of[0], of[2]) = (Some(3), Some(258));
+    let survey = 1_764_230_400_000;
+    Switches { survey, of }
+}
+
 /// The same of the records of relays, which are extensions.
 fn relay_records() -> Vec<(&'static str, RelayRecord<'static>)> {
     let nodes = [0x0102_0304_0506_0708, 9, 0xa0 << 56, 11, 12].map(NodeId);
     let steps = |count: usize, at| Steps::new(&nodes[..count], at).unwrap();
-    let reach = |unwilling, all_but, nodes: &[u64]| {
+    let reach = |unwilling, all_but, switches, nodes: &[u64]| {
         RelayRecord::Reach(Reach {
             node: NodeId(0x0102_0304_0506_0708),
             version: 258,
             links: 0b101,
             unwilling,
             all_but,
+            switches,
             nodes: nodes.iter().copied().map(NodeId).collect(),
         })
     };
@@ -298,8 +306,12 @@ fn relay_records() -> Vec<(&'static str, RelayRecord<'static>)> {
                 datagram,
             },
         ),
-        ("reach", reach(false, false, &[9, 0xa0 << 56])),
-        ("reach-all-but", reach(true, true, &[11])),
+        ("reach", reach(false, false, None, &[9, 0xa0 << 56])),
+        ("reach-all-but", reach(true, true, None, &[11])),
+        (
+            "reach-switches",
+            reach(false, false, Some(switches()), &[9]),
+        ),
         ("refused-unreached", refused(5, 1, 3, RefusedWhy::Unreached)),
         ("refused-unwilling", refused(3, 0, 1, RefusedWhy::Unwilling)),
     ]
@@ -370,6 +382,7 @@ fn survey_records() -> Vec<(&'static str, SurveyRecord)> {
         ("measured", measured(Measured::Least { ns: 305_419 })),
         ("measured-busy", measured(Measured::Busy)),
         ("measured-unreached", measured(Measured::Unreached)),
+        ("switches", SurveyRecord::Switches(switches())),
     ]
 }
 
@@ -458,7 +471,7 @@ fn every_vector_is_checked_and_every_type_has_one() {
     types.dedup();
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
     // Of extensions, the first that is content, the last that is not, and those of relays, members and surveys.
-    let extensions = [0x40, 0x50, 0x51, 0x52, 0x53, 0x60, 0x68, 0x69, 0x7f];
+    let extensions = [0x40, 0x50, 0x51, 0x52, 0x53, 0x60, 0x68, 0x69, 0x6a, 0x7f];
     let all: Vec<u8> = (0..=0x0e).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }

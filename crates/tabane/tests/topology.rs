@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use common::*;
 use serde_json::Value;
 use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
@@ -70,6 +73,33 @@ fn is_right(found: &Value) -> bool {
     groups.iter().map(|(_, nodes)| nodes).eq(GROUPS.iter())
 }
 
+/// Waits until a node says of all others on which switches they are.
+fn says_the_switches(cluster: &Cluster, asked: usize, groups: &[(String, Vec<String>)]) {
+    let switch_of = |name: &str| {
+        let mut groups = groups.iter();
+        let found = groups.find(|(_, nodes)| nodes.iter().any(|node| node == name));
+        found.map(|(id, _)| id.as_str())
+    };
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut nodes = cluster.tabane(asked);
+        nodes.args(["nodes", "--json"]);
+        let nodes = output("tabane nodes", nodes, PATIENCE).expect("ends");
+        let nodes: Value = serde_json::from_slice(&nodes.stdout).expect("is JSON");
+        let all = nodes["nodes"].as_array().expect("a list");
+        let is_told = |node: &Value| {
+            let name = node["name"].as_str().expect("a name");
+            node["switches"][0].as_str() == switch_of(name)
+        };
+        if all.iter().all(is_told) {
+            assert_eq!(all.len(), 7);
+            return;
+        }
+        assert!(Instant::now() < until, "{nodes:#}");
+        sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn nodes_of_one_switch_are_found_and_programs_can_read_it() {
     let cluster = cluster();
@@ -127,13 +157,11 @@ fn nodes_of_one_switch_are_found_and_programs_can_read_it() {
     if is_right(&second) {
         assert_eq!(groups(&second), groups(&found));
     }
-    // `tabane nodes` knows it, too.
-    let mut nodes = cluster.tabane(0);
-    nodes.args(["nodes", "--json"]);
-    let nodes = output("tabane nodes", nodes, PATIENCE).expect("ends");
-    let nodes: Value = serde_json::from_slice(&nodes.stdout).expect("is JSON");
-    for node in nodes["nodes"].as_array().expect("a list") {
-        assert!(node["switches"][0].is_string(), "{nodes:#}");
+    // `tabane nodes` knows it, too, on every node.
+    if is_right(&second) {
+        for asked in [0, 3, 7] {
+            says_the_switches(&cluster, asked, &groups(&second));
+        }
     }
     let elsewhere = topo(&cluster, 7, &["--measure", "--json"]).expect("is measured");
     assert!(elsewhere.contains("\"n7\""), "{elsewhere}");

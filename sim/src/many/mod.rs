@@ -7,8 +7,10 @@ mod figures;
 
 use std::time::{Duration, Instant};
 
+use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::link::PathState;
 use tabane_proto::op::{OpEvent, Policy};
-use tabane_proto::wire::FEATURE_RELAYS;
+use tabane_proto::wire::{FEATURE_RELAYS, Switches};
 use tabane_proto::{Event, Node, NodeConfig, PeerId, PeerState, RelayConfig, Time};
 
 use crate::agenda::{Agenda, Datagram, sends, take_in};
@@ -149,6 +151,30 @@ impl Many {
         let node = self.node(host);
         let count = node.bundle_count();
         count.kept == count.direct && count.direct > 0
+    }
+
+    /// A survey has found out on which switch each node is: all are told.
+    pub fn tell_switches(&mut self, survey: u64, switch_of: impl Fn(usize) -> u16) {
+        for host in 0..self.hosts.len() {
+            let mut of = [None; LINKS_MAX];
+            of[0] = Some(switch_of(host));
+            let switches = Switches { survey, of };
+            self.drive(host, |node, now| node.set_switches(now, switches));
+        }
+    }
+
+    /// The nodes by which one goes to another, if it goes through any.
+    pub fn relays(&self, host: usize, other: usize) -> Option<Vec<usize>> {
+        let stats = self.node(host).peer_stats(Many::number_of(host, other))?;
+        let way = stats
+            .relayed
+            .iter()
+            .find(|way| way.state == PathState::Up)?;
+        let node = |relay: &PeerId| {
+            let number = relay.0 as usize;
+            number + usize::from(number >= host)
+        };
+        Some(way.relays.iter().map(node).collect())
     }
 
     /// A node's process is gone.

@@ -36,7 +36,8 @@ pub fn judge(surveyed: &Surveyed) -> Verdict {
         ..Verdict::default()
     };
     let mut true_groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (node, switch) in truth.switch_of.iter().enumerate() {
+    let answers = |node: usize| surveyed.network.answers(node);
+    for (node, switch) in truth.switch_of.iter().enumerate().filter(|n| answers(n.0)) {
         true_groups.entry(*switch).or_default().push(node);
     }
     let mut taken = BTreeMap::new();

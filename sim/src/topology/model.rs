@@ -148,6 +148,12 @@ impl Network {
         &self.tree
     }
 
+    /// Whether a node answers anybody.
+    #[must_use]
+    pub fn answers(&self, node: usize) -> bool {
+        node != 0 || self.model.liar != Some(Liar::Silent)
+    }
+
     /// How long a round takes, in seconds.
     #[must_use]
     pub fn round_seconds(&self) -> f64 {

@@ -190,7 +190,7 @@ impl Bundle {
             return;
         }
         if SurveyRecord::is_one(code) {
-            if self.features() & FEATURE_SURVEYS != 0 && !arrival.link.is_relayed() {
+            if self.features() & FEATURE_SURVEYS != 0 {
                 self.on_survey_record(arrival.now, code, data, context);
             }
             return;

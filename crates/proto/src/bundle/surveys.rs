@@ -7,7 +7,7 @@ use crate::context::{Context, Event, Transmit};
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::PathState;
 use crate::mesh::Measurement;
-use crate::wire::{FEATURE_SURVEYS, Measure, Measured, NodeId, Record, SurveyRecord};
+use crate::wire::{FEATURE_SURVEYS, Measure, Measured, NodeId, Record, SurveyRecord, Switches};
 use crate::{LinkId, Time};
 
 /// Records that wait for the peer at most. Only a peer that asks again and again causes more: they are dropped, and counted.
@@ -48,6 +48,13 @@ impl Bundle {
     pub fn tell_measured(&mut self, token: u32, outcome: Measured) -> bool {
         self.survey_mut()
             .owe(SurveyRecord::Measured { token, outcome })
+    }
+
+    /// Tells the peer on which switches it is. Returns whether it can.
+    pub fn tell_switches(&mut self, switches: Switches) -> bool {
+        self.connected()
+            && self.features() & FEATURE_SURVEYS != 0
+            && self.survey_mut().owe(SurveyRecord::Switches(switches))
     }
 
     fn survey_mut(&mut self) -> &mut Survey {
@@ -111,6 +118,10 @@ impl Bundle {
                 // The answer to a question before the last one may come late.
                 was_asked
             }
+            SurveyRecord::Switches(switches) => {
+                context.mesh.set_switches(now, switches);
+                true
+            }
         };
         context.stats.violation += u64::from(!is_taken);
     }
@@ -136,7 +147,7 @@ impl Bundle {
         if owed.is_empty() {
             return None;
         }
-        let id = schedule::fastest(self.open_links(context.blocked), None)?;
+        let id = schedule::fastest(self.open_paths(context.blocked), None)?;
         let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;
         let survey = self.relays.as_mut()?.survey.as_mut()?;
         survey.owed.pop_front()?.write(&mut w);

@@ -1,9 +1,12 @@
 //! Which bundles a node keeps where there are more nodes than it may have bundles over links.
 //!
-//! All nodes are in groups: those that share a switch or, while that is not known, those whose names stand beside each
+//! All nodes are in groups ([`groups`]): those that share a switch or, while that is not known, those whose names stand beside each
 //! other. Within a group everybody keeps a bundle with everybody. For any two groups, two nodes of the one keep a bundle with two
 //! of the other, so that between any two nodes there are two ways that share no relay, over two relays at most.
 //! Whoever knows all names comes to the same, and nothing has to be agreed upon.
+
+use super::groups::groups;
+use crate::wire::Switches;
 
 /// Bundles that two groups keep with each other.
 const OWNERS: usize = 2;
@@ -18,17 +21,17 @@ pub(crate) struct Few {
 }
 
 impl Few {
-    /// So many nodes (at least 1), in groups of which nothing is known: blocks of names of about one size, so large that the
-    /// node that has most bundles to keep has as few as can be.
-    pub fn of(nodes: usize) -> Few {
+    /// Nodes (at least 1) in the order of their names, of each of which it is known on which switches it is, or not: in groups so
+    /// large that who has most bundles to keep has few.
+    pub fn of(switches: &[Option<&Switches>]) -> Few {
+        let nodes = switches.len();
         let sizes = 1..=nodes;
         let best = sizes.min_by_key(|size| (degree(nodes, *size), core::cmp::Reverse(*size)));
-        let count = nodes.div_ceil(best.unwrap_or(1));
-        Few::in_groups((0..nodes).map(|node| (node * count / nodes) as u16))
+        Few::in_groups(groups(switches, best.unwrap_or(1)).into_iter())
     }
 
     /// Nodes of these groups, which are numbered from 0 on.
-    pub fn in_groups(groups: impl Iterator<Item = u16>) -> Few {
+    pub(super) fn in_groups(groups: impl Iterator<Item = u16>) -> Few {
         let mut members: Vec<Vec<u16>> = Vec::new();
         let places = groups.zip(0..).map(|(group, node)| {
             let index = usize::from(group);
@@ -99,7 +102,13 @@ pub fn bundles_needed(nodes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LINKS_MAX;
     use std::collections::BTreeSet;
+
+    /// So many nodes of which nothing is known.
+    fn few_of(nodes: usize) -> Few {
+        Few::of(&vec![None; nodes])
+    }
 
     fn degree_of(few: &Few, node: usize) -> usize {
         let others = (0..few.places.len()).filter(|other| *other != node);
@@ -125,7 +134,7 @@ mod tests {
     #[test]
     fn both_ends_agree_and_everybody_is_reached_over_two_relays() {
         for nodes in [2, 3, 9, 66, 100, 128, 257] {
-            let few = Few::of(nodes);
+            let few = few_of(nodes);
             for a in 0..nodes {
                 let all = (0..nodes).filter(|b| *b != a);
                 assert!(all.into_iter().all(|b| few.keeps(a, b) == few.keeps(b, a)));
@@ -137,7 +146,7 @@ mod tests {
     #[test]
     fn who_is_there_is_reached_without_any_one_of_the_others() {
         for nodes in [9, 66, 130] {
-            let few = Few::of(nodes);
+            let few = few_of(nodes);
             for gone in 0..nodes {
                 let from = (gone + 1) % nodes;
                 assert!(reaches_all(&few, from, &BTreeSet::from([gone]), 3));
@@ -151,7 +160,7 @@ mod tests {
             assert!(bundles_needed(nodes) <= most, "{nodes}");
         }
         for nodes in [32, 66, 128, 1000, 1024] {
-            let few = Few::of(nodes);
+            let few = few_of(nodes);
             let most = (0..nodes).map(|node| degree_of(&few, node)).max();
             assert_eq!(most, Some(bundles_needed(nodes)), "{nodes}");
             for node in 0..nodes {
@@ -160,7 +169,44 @@ mod tests {
                 assert_eq!(all, (0..nodes).filter(keeps).collect(), "{nodes}: {node}");
             }
         }
-        let racks = Few::in_groups((0..1024).map(|node| node / 16));
-        assert!((0..1024).all(|node| degree_of(&racks, node) <= 24));
+        for (nodes, most) in [(128, 16), (1024, 23)] {
+            let racks = racks(nodes, |node| node % (nodes / 16));
+            assert!((0..nodes).all(|node| degree_of(&racks, node) <= most));
+        }
+        // Half of them on one switch, and the others two by two.
+        let uneven = racks(1024, |node| (node * 2 / 1024) * node / 2);
+        assert!((0..1024).all(|node| degree_of(&uneven, node) <= 64));
+    }
+
+    /// Nodes on these switches.
+    fn racks(nodes: usize, switch_of: impl Fn(usize) -> usize) -> Few {
+        let switches = |node| {
+            let mut of = [None; LINKS_MAX];
+            of[0] = Some(switch_of(node) as u16);
+            Switches { survey: 1, of }
+        };
+        let switches: Vec<Switches> = (0..nodes).map(switches).collect();
+        Few::of(&switches.iter().map(Some).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn all_of_one_switch_keep_bundles_and_any_two_switches_keep_two() {
+        let few = racks(128, |node| node % 8);
+        for a in 0..128 {
+            assert!(
+                (0..128)
+                    .filter(|b| b % 8 == a % 8 && *b != a)
+                    .all(|b| few.keeps(a, b))
+            );
+            assert!(reaches_all(&few, a, &BTreeSet::from([(a + 1) % 128]), 3));
+        }
+        for (a, b) in [(0, 1), (3, 7)] {
+            let of = |switch: usize| (0..16).map(move |place| 8 * place + switch);
+            let kept = of(a).flat_map(|one| of(b).map(move |other| (one, other)));
+            assert_eq!(
+                kept.filter(|(one, other)| few.keeps(*one, *other)).count(),
+                2
+            );
+        }
     }
 }

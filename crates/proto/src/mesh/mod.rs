@@ -6,8 +6,10 @@
 //! and a relay keeps nothing but a short queue.
 
 mod few;
+mod groups;
 mod measuring;
 mod members;
+mod plan;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,7 @@ use std::net::SocketAddr;
 use smallvec::SmallVec;
 
 use crate::limits::{RELAYED_MAX, RELAYS_MAX};
-use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps};
+use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps, Switches};
 use crate::{PeerId, Time};
 
 pub(crate) use few::Few;
@@ -29,6 +31,7 @@ pub use few::bundles_needed;
 pub(crate) use measuring::{Measurement, Step};
 pub use members::Joining;
 pub(crate) use members::Members;
+use plan::Plan;
 pub(crate) use queue::RelayQueue;
 pub(crate) use way::{RelayList, Way};
 
@@ -84,16 +87,6 @@ impl Known {
     fn is_reached(&self) -> bool {
         self.near.is_some() && self.kept
     }
-}
-
-/// Who keeps a bundle with whom, as all nodes come to by themselves, where not everybody does with everybody.
-#[derive(Debug)]
-struct Plan {
-    few: Few,
-    /// By place; this node is `None`.
-    order: Vec<Option<PeerId>>,
-    /// The place of this node.
-    me: usize,
 }
 
 /// What is wanted of the node for the bundle with a peer that is there on demand.
@@ -165,6 +158,10 @@ pub(crate) struct Mesh {
     /// Somebody asked for what is not expected of this node.
     is_asked: bool,
     plan: Option<Plan>,
+    /// On which switches this node is, as far as it was told, …
+    switches: Option<Switches>,
+    /// … and whether it or another one is on others than before.
+    has_moved: bool,
     nodes: BTreeMap<PeerId, Known>,
     ids: BTreeMap<NodeId, PeerId>,
     /// Nodes that were known, and until when that is remembered.
@@ -210,6 +207,8 @@ impl Mesh {
             told: None,
             is_asked: false,
             plan: None,
+            switches: None,
+            has_moved: false,
             nodes: BTreeMap::new(),
             ids: BTreeMap::new(),
             former: VecDeque::new(),
@@ -279,17 +278,9 @@ impl Mesh {
     /// Not everybody keeps a bundle with everybody, but as `few` says for these nodes, in this order, with this node at the
     /// place `me`; or, without it, everybody does.
     pub fn set_plan(&mut self, now: Time, few: Option<Few>, peers: &[PeerId], me: usize) {
-        self.plan = few.map(|few| {
-            let mut order: Vec<Option<PeerId>> = peers.iter().copied().map(Some).collect();
-            order.insert(me, None);
-            Plan { few, order, me }
-        });
-        for (place, peer) in self
-            .plan
-            .iter()
-            .flat_map(|plan| plan.order.iter().enumerate())
-        {
-            if let Some(known) = peer.and_then(|peer| self.nodes.get_mut(&peer)) {
+        self.plan = few.map(|few| Plan::new(few, peers, me));
+        for (place, peer) in self.plan.iter().flat_map(Plan::places) {
+            if let Some(known) = self.nodes.get_mut(&peer) {
                 known.place = place;
             }
         }
@@ -405,7 +396,10 @@ impl Mesh {
         let is = |known: &Known| known.is_reached() == self.plans_here(known);
         match self.alike {
             // Others may expect it to reach who is none any more for them.
-            true => self.config.forwards && self.former.is_empty() && self.nodes.values().all(is),
+            true => {
+                let is_plain = self.config.forwards && self.switches.is_none();
+                is_plain && self.former.is_empty() && self.nodes.values().all(is)
+            }
             false => !self.is_asked,
         }
     }
@@ -413,7 +407,7 @@ impl Mesh {
     /// Whether this node is to keep a bundle with another one, as all know.
     fn plans_here(&self, other: &Known) -> bool {
         let plan = self.plan.as_ref();
-        plan.is_none_or(|plan| plan.few.keeps(plan.me, other.place))
+        plan.is_none_or(|plan| plan.keeps_here(other.place))
     }
 
     /// Whether ways are to be looked for now.
@@ -455,6 +449,7 @@ impl Mesh {
             links,
             unwilling: !self.config.forwards,
             all_but,
+            switches: self.switches,
             nodes: if all_but { far } else { near }.into(),
         }
     }
@@ -470,7 +465,7 @@ impl Mesh {
     fn reaches(&self, node: &Known, other: &Known) -> Option<bool> {
         match (node.said(), &self.plan) {
             (Some(reach), _) => Some(reach.reaches(other.id)),
-            (None, Some(plan)) => Some(plan.few.keeps(node.place, other.place)),
+            (None, Some(plan)) => Some(plan.keeps(node.place, other.place)),
             (None, None) => self.alike.then_some(true),
         }
     }
@@ -516,6 +511,7 @@ impl Mesh {
             links: 0,
             unwilling: false,
             all_but: false,
+            switches: None,
             nodes: Box::default(),
         });
         true
@@ -540,6 +536,9 @@ impl Mesh {
                 self.version = reach.version;
                 self.is_asked = true;
                 self.tell_after(now, TELL_AFTER);
+                if let Some(switches) = reach.switches.filter(|_| self.switches.is_none()) {
+                    self.set_switches(now, switches);
+                }
             }
             return false;
         }
@@ -565,10 +564,41 @@ impl Mesh {
             let is_older = reach.version < before.version;
             return is_older || from == node && reach != *before;
         }
+        let before = known.reach.as_ref().and_then(|before| before.switches);
+        self.has_moved |= before != reach.switches;
         known.reach = Some(reach);
         self.news.push((node, from));
         self.look_soon(now);
         false
+    }
+
+    // ---- switches ----
+
+    /// A survey has found out on which switches this node is.
+    pub fn set_switches(&mut self, now: Time, switches: Switches) {
+        if self.switches.replace(switches) != Some(switches) {
+            self.has_moved = true;
+            self.tell_after(now, TELL_GAIN_AFTER);
+        }
+    }
+
+    /// On which switches a node is; none: this one.
+    pub fn switches(&self, of: Option<PeerId>) -> Option<&Switches> {
+        match of {
+            None => self.switches.as_ref(),
+            Some(peer) => self.reach(peer)?.switches.as_ref(),
+        }
+    }
+
+    /// Whether nodes are on other switches than when this was asked last.
+    pub fn takes_moved(&mut self) -> bool {
+        core::mem::take(&mut self.has_moved)
+    }
+
+    /// Whether two nodes share a switch.
+    fn are_beside(&self, one: Option<PeerId>, other: PeerId) -> bool {
+        let both = self.switches(one).zip(self.switches(Some(other)));
+        both.is_some_and(|(one, other)| one.meet(other))
     }
 
     // ---- ways ----
@@ -631,10 +661,13 @@ impl Mesh {
         if !self.is_of_use() {
             return None;
         }
-        // The same at both ends, and another one for each pair: or all would take the same relay.
+        // On the switch of either end first: then trunks are crossed once. Among equals it is the same at both ends, and another
+        // one for each pair: or all would take the same relay.
         let rank = |peer: PeerId| {
+            let is_beside = self.are_beside(None, peer) || self.are_beside(Some(to), peer);
             let id = self.nodes.get(&peer).map_or(0, |known| known.id.0);
-            (id ^ self.me.0 ^ target.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            let share = (id ^ self.me.0 ^ target.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (!is_beside, share)
         };
         let is_free = |peer: &PeerId| *peer != to && !avoid.contains(peer);
         // Backwards from the target: nodes that reach it over fewer relays come first.
@@ -650,7 +683,7 @@ impl Mesh {
                     }
                 }
             }
-            further.sort_by_key(|peer| rank(*peer));
+            further.sort_by_cached_key(|peer| rank(*peer));
             let is_near = |node: &&PeerId| self.near_bytes(**node) > Some(0);
             if let Some(&first) = further.iter().find(is_near) {
                 let on = |node: &PeerId| next.get(node).copied().filter(|node| *node != to);
@@ -669,11 +702,7 @@ impl Mesh {
                 let named = reach.nodes.iter().filter_map(|id| self.ids.get(id));
                 named.copied().collect()
             }
-            (None, Some(plan)) => {
-                let places = known.map(|known| plan.few.kept_of(known.place));
-                let places = places.into_iter().flatten();
-                places.filter_map(|place| plan.order[place]).collect()
-            }
+            (None, Some(plan)) => known.map_or(Vec::new(), |known| plan.kept_of(known.place)),
             _ => self.nodes.keys().copied().collect(),
         }
     }
@@ -751,9 +780,7 @@ impl Mesh {
         let named = |reach: &Reach| reach.nodes.len() * size_of::<NodeId>();
         let reaches = self.nodes.values().filter_map(|known| known.reach.as_ref());
         let waiting: usize = self.arrived.iter().map(|(_, _, data)| data.len()).sum();
-        let plan = self.plan.as_ref().map_or(0, |plan| {
-            plan.order.capacity() * size_of::<Option<PeerId>>() + plan.few.memory_bytes()
-        });
+        let plan = self.plan.as_ref().map_or(0, Plan::memory_bytes);
         let entry = size_of::<Known>() + size_of::<NodeId>() + 2 * size_of::<PeerId>();
         self.nodes.len() * entry + reaches.map(named).sum::<usize>() + waiting + plan
     }

@@ -26,6 +26,7 @@ fn reach(node: usize, version: u64, of: &[usize]) -> Reach {
         links: 1,
         unwilling: false,
         all_but: false,
+        switches: None,
         nodes: nodes.into(),
     }
 }

@@ -9,6 +9,7 @@ use core::time::Duration;
 use super::{Node, Peer, met};
 use crate::context::Rejection;
 use crate::mesh::{Few, Wish};
+use crate::wire::Switches;
 use crate::{LinkId, PeerId, Time};
 
 /// With fewer bundles over links a node is hardly part of a mesh.
@@ -18,6 +19,10 @@ pub const BUNDLES_LEAST: u16 = 4;
 const TIMES_MORE: u64 = 2;
 /// Which bundles are kept is looked at so long after a peer came or went: others may be about to.
 const LOOK_AFTER: Duration = Duration::from_micros(1);
+/// … or so long after the last word of a node that is on other switches than before, and so much longer for each node there
+/// is: a survey moves all of them, and each tells it.
+const REGROUP_AFTER: Duration = Duration::from_secs(1);
+const REGROUP_AFTER_NODE: Duration = Duration::from_millis(2);
 
 /// How many bundles over links a node has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +40,8 @@ pub struct BundleCount {
 pub(super) struct Bundles {
     /// When it is to be looked which are kept.
     look_at: Option<Time>,
+    /// The same, because nodes are on other switches.
+    regroup_at: Option<Time>,
     /// Those that are kept, if not all of them are.
     kept: Option<usize>,
     /// On demand, and over links.
@@ -47,8 +54,13 @@ impl Bundles {
         self.look_at = Some(now + LOOK_AFTER);
     }
 
-    pub const fn next_timeout(&self) -> Option<Time> {
-        self.look_at
+    /// Nodes are on other switches, of so many.
+    pub fn regroup(&mut self, now: Time, nodes: usize) {
+        self.regroup_at = Some(now + REGROUP_AFTER + REGROUP_AFTER_NODE * nodes as u32);
+    }
+
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.look_at.into_iter().chain(self.regroup_at).min()
     }
 }
 
@@ -69,6 +81,30 @@ impl Node {
         }
     }
 
+    /// A survey has found out on which switches this node is: all others are told.
+    pub fn set_switches(&mut self, now: Time, switches: Switches) {
+        self.context.mesh.set_switches(now, switches);
+        self.regroup_if_moved(now);
+    }
+
+    /// The same of a connected peer, which is told. Returns whether it can be.
+    pub fn tell_switches(&mut self, peer: PeerId, switches: Switches) -> bool {
+        let told = met(&mut self.peers, peer).is_some_and(|bundle| bundle.tell_switches(switches));
+        self.turns.touch(peer);
+        told
+    }
+
+    /// On which switches a node is, as far as it says so; none: this one.
+    pub fn switches(&self, of: Option<PeerId>) -> Option<&Switches> {
+        self.context.mesh.switches(of)
+    }
+
+    pub(super) fn regroup_if_moved(&mut self, now: Time) {
+        if self.context.mesh.takes_moved() {
+            self.bundles.regroup(now, self.names.len());
+        }
+    }
+
     /// How many bundles on demand may go over links, beside those that are kept.
     fn shortcuts_max(&self, kept: usize) -> usize {
         let limit = self.context.mesh.bundles_max().unwrap_or(u16::MAX);
@@ -77,7 +113,8 @@ impl Node {
 
     /// Decides which bundles are kept if that may have changed.
     pub(super) fn settle_bundles(&mut self, now: Time) {
-        if self.bundles.look_at.take().is_none() {
+        let regroups = self.bundles.regroup_at.take_if(|at| *at <= now).is_some();
+        if self.bundles.look_at.take().is_none() && !regroups {
             return;
         }
         let max = self.context.mesh.bundles_max();
@@ -86,8 +123,8 @@ impl Node {
         if !is_few && self.bundles.kept.is_none() {
             return;
         }
-        let few = is_few.then(|| Few::of(names.len() + 1));
         let me = self.names.range(..self.context.config.name.clone()).count();
+        let few = is_few.then(|| self.few(&names, me));
         let keeps = |place: usize| {
             let other = place + usize::from(place >= me);
             few.as_ref().is_none_or(|few| few.keeps(me, other))
@@ -99,6 +136,16 @@ impl Node {
         }
         self.context.mesh.set_plan(now, few, &names, me);
         self.shed_shortcuts(now);
+    }
+
+    /// Who keeps bundles with whom; this node is the `me`-th among all names.
+    fn few(&self, names: &[PeerId], me: usize) -> Few {
+        let mut nodes: Vec<Option<PeerId>> = names.iter().copied().map(Some).collect();
+        nodes.insert(me, None);
+        let switches = nodes
+            .into_iter()
+            .map(|node| self.context.mesh.switches(node));
+        Few::of(&switches.collect::<Vec<_>>())
     }
 
     fn set_kept(&mut self, now: Time, peer: PeerId, keeps: bool, kept: usize) {

@@ -52,6 +52,7 @@ impl Node {
                 self.owe(neighbour, News::Reach(node));
             }
         }
+        self.regroup_if_moved(now);
         self.grant_wishes(now);
     }
 

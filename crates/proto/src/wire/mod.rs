@@ -11,6 +11,7 @@ mod reader;
 mod record;
 mod relay;
 mod survey;
+mod switches;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -43,4 +44,5 @@ pub use relay::{
     relayed_data, relayed_header_bytes, write_relayed,
 };
 pub use survey::{Measure, Measured, PAUSE_US, PROBES_MAX, SurveyRecord};
+pub use switches::Switches;
 pub use writer::Writer;

@@ -1,7 +1,7 @@
 //! Records of relays: extensions (`docs/protocol.md`, 7.13), written and read side by side.
 
 use super::codec::EXTENSION_HEADER_BYTES;
-use super::{Name, Reader, WireError, Writer};
+use super::{Name, Reader, Switches, WireError, Writer};
 use crate::limits::{DATAGRAM_BYTES_MAX, RELAYS_MAX};
 
 /// The first byte of each.
@@ -25,8 +25,8 @@ const STEPS_HEADER_BYTES: usize = 2;
 /// The shortest datagram there is: a plain packet without records.
 const DATAGRAM_BYTES_LEAST: usize = 20;
 /// Nodes that a [`Reach`] names at most: it fits into the smallest datagram.
-pub const REACH_NODES_MAX: usize = 56;
-/// Bytes of a [`Reach`] before its nodes.
+pub const REACH_NODES_MAX: usize = 53;
+/// Bytes of a [`Reach`] before its switches and nodes.
 const REACH_HEADER_BYTES: usize = 18;
 
 /// Names a node in records: the first eight bytes of SHA-256 of its name.
@@ -137,6 +137,8 @@ pub struct Reach {
     pub unwilling: bool,
     /// `nodes` are those that it does *not* reach.
     pub all_but: bool,
+    /// On which switches it is, if a survey has told it.
+    pub switches: Option<Switches>,
     /// Ascending; [`REACH_NODES_MAX`] at most.
     pub nodes: Box<[NodeId]>,
 }
@@ -149,7 +151,8 @@ impl Reach {
 
     /// How many bytes [`write`](Reach::write) appends.
     pub fn encoded_len(&self) -> usize {
-        EXTENSION_HEADER_BYTES + REACH_HEADER_BYTES + NODE_ID_BYTES * self.nodes.len()
+        let switches = self.switches.as_ref().map_or(0, Switches::encoded_len);
+        EXTENSION_HEADER_BYTES + REACH_HEADER_BYTES + switches + NODE_ID_BYTES * self.nodes.len()
     }
 
     /// Appends it as a record.
@@ -158,16 +161,20 @@ impl Reach {
         w.u16((self.encoded_len() - EXTENSION_HEADER_BYTES) as u16);
         w.u64(self.node.0);
         w.u64(self.version);
-        let marks = u8::from(self.all_but) | u8::from(self.unwilling) << 1;
-        w.put(&[self.links, marks]);
+        let marks = [self.all_but, self.unwilling, self.switches.is_some()];
+        let marks = (0..).zip(marks).map(|(bit, mark)| u8::from(mark) << bit);
+        w.put(&[self.links, marks.sum()]);
+        self.switches.iter().for_each(|switches| switches.write(w));
         self.nodes.iter().for_each(|node| w.u64(node.0));
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Reach, WireError> {
         let (node, version) = (NodeId(r.u64()?), r.u64()?);
         let (links, marks) = (r.u8()?, r.u8()?);
+        let has_switches = marks & 4 != 0;
+        let switches = has_switches.then(|| Switches::read(r)).transpose()?;
         let count = r.remaining() / NODE_ID_BYTES;
-        if marks > 3 || count > REACH_NODES_MAX {
+        if marks > 7 || count > REACH_NODES_MAX {
             return Err(WireError::BadValue);
         }
         let mut nodes = Vec::with_capacity(count);
@@ -183,6 +190,7 @@ impl Reach {
             links,
             unwilling: marks & 2 != 0,
             all_but: marks & 1 != 0,
+            switches,
             nodes: nodes.into(),
         })
     }
@@ -307,6 +315,7 @@ impl<'a> RelayRecord<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LINKS_MAX;
 
     const NODES: [NodeId; 5] = [NodeId(5), NodeId(1), NodeId(4), NodeId(2), NodeId(3)];
 
@@ -332,6 +341,7 @@ mod tests {
             links: 3,
             unwilling: true,
             all_but,
+            switches: None,
             nodes: nodes.iter().copied().map(NodeId).collect(),
         }
     }
@@ -351,8 +361,13 @@ mod tests {
             assert_eq!(read(&written(&refused)), Ok(refused));
         }
         for all_but in [false, true] {
-            let record = RelayRecord::Reach(reach(&[1, 2, 9], all_but));
-            assert_eq!(read(&written(&record)), Ok(record));
+            let mut reach = reach(&[1, 2, 9], all_but);
+            for known in 0..=LINKS_MAX {
+                let record = RelayRecord::Reach(reach.clone());
+                assert_eq!(read(&written(&record)), Ok(record));
+                let of = core::array::from_fn(|link| (link < known).then_some(7));
+                reach.switches = Some(Switches { survey: 3, of });
+            }
         }
     }
 

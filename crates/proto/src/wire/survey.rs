@@ -1,7 +1,7 @@
 //! Records of surveys: extensions (`docs/protocol.md`, 7.15), written and read side by side.
 
 use super::codec::EXTENSION_HEADER_BYTES;
-use super::{NodeId, Reader, WireError, Writer};
+use super::{NodeId, Reader, Switches, WireError, Writer};
 use crate::LinkId;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, LINKS_MAX};
 
@@ -11,6 +11,8 @@ mod code {
     pub const MEASURE: u8 = 0x68;
     /// What came of it.
     pub const MEASURED: u8 = 0x69;
+    /// What came of the survey for the receiver.
+    pub const SWITCHES: u8 = 0x6a;
 }
 
 /// Probes of one measurement at most.
@@ -80,15 +82,17 @@ pub enum SurveyRecord {
         /// What came of it.
         outcome: Measured,
     },
+    /// The receiver is on these switches.
+    Switches(Switches),
 }
 
 impl SurveyRecord {
     /// Bytes of the longest one.
-    pub const BYTES_MAX: usize = EXTENSION_HEADER_BYTES + MEASURE_BYTES;
+    pub const BYTES_MAX: usize = EXTENSION_HEADER_BYTES + Switches::BYTES_MAX;
 
     /// Whether the extension `code` is one of these.
     pub const fn is_one(code: u8) -> bool {
-        matches!(code, code::MEASURE | code::MEASURED)
+        matches!(code, code::MEASURE | code::MEASURED | code::SWITCHES)
     }
 
     /// The record of an extension.
@@ -97,9 +101,9 @@ impl SurveyRecord {
     /// Cut short, too long, or a field out of its range.
     pub fn read(code: u8, data: &[u8]) -> Result<SurveyRecord, WireError> {
         let mut r = Reader::new(data);
-        let token = r.u32()?;
         let record = match code {
             code::MEASURE => {
+                let token = r.u32()?;
                 let to = NodeId(r.u64()?);
                 let how = Measure {
                     link: LinkId(r.u8()?),
@@ -113,6 +117,7 @@ impl SurveyRecord {
                 SurveyRecord::Measure { token, to, how }
             }
             code::MEASURED => {
+                let token = r.u32()?;
                 let outcome = match (r.u8()?, r.u32()?) {
                     (0, ns) => Measured::Least { ns },
                     (1, 0) => Measured::Busy,
@@ -121,6 +126,7 @@ impl SurveyRecord {
                 };
                 SurveyRecord::Measured { token, outcome }
             }
+            code::SWITCHES => SurveyRecord::Switches(Switches::read(&mut r)?),
             _ => return Err(WireError::BadRecord),
         };
         match r.remaining() {
@@ -152,6 +158,11 @@ impl SurveyRecord {
                 w.u32(token);
                 w.u8(status);
                 w.u32(ns);
+            }
+            SurveyRecord::Switches(switches) => {
+                w.u8(code::SWITCHES);
+                w.u16(switches.encoded_len() as u16);
+                switches.write(w);
             }
         }
     }
@@ -188,6 +199,10 @@ mod tests {
             measured(Measured::Least { ns: u32::MAX }),
             measured(Measured::Busy),
             measured(Measured::Unreached),
+            SurveyRecord::Switches(Switches {
+                survey: 5,
+                of: [None, Some(u16::MAX), None, Some(0), None, None, None, None],
+            }),
         ];
         for record in sound {
             let (code, data) = data_of(record);
@@ -231,6 +246,6 @@ mod tests {
             let data = [0, 0, 0, 9, status, 0, 0, 0, ns];
             assert_eq!(SurveyRecord::read(0x69, &data), Err(WireError::BadValue));
         }
-        assert_eq!(SurveyRecord::read(0x6a, &[0; 9]), Err(WireError::BadRecord));
+        assert_eq!(SurveyRecord::read(0x6b, &[0; 9]), Err(WireError::BadRecord));
     }
 }

@@ -15,6 +15,7 @@ use super::log;
 use super::report::unix_ms;
 use super::run::{Daemon, peer_config, peers_with_nic};
 use crate::status::{MemberStatus, MembersReport, Reached, SCHEMA};
+use crate::topo;
 
 /// Nodes that can have joined at once: as many as a file can name.
 const JOINED_MAX: usize = tabane_cluster::NODES_MAX;
@@ -284,9 +285,18 @@ impl Daemon {
                 Vec::new()
             },
             reached,
-            switches: self.surveys.switches_of(&spec.name, spec.links.len()),
+            switches: switches(node, peer, spec.links.len()),
         }
     }
+}
+
+/// The switch of a peer on each of so many networks, as it says itself.
+fn switches(node: &Node, peer: PeerId, links: usize) -> Vec<Option<String>> {
+    let known = node
+        .switches(Some(peer))
+        .map_or([None; LINKS_MAX], |s| s.of);
+    let called = known.map(|switch| switch.map(|number| topo::name_of(number.into())));
+    called.into_iter().take(links).collect()
 }
 
 fn verdict_words(verdict: Verdict) -> &'static str {

@@ -618,7 +618,8 @@ impl Host for Daemon {
             behind,
         } = event
         {
-            return self.surveys.on_measured(now, node, token, outcome, behind);
+            self.surveys.on_measured(now, token, outcome, behind);
+            return self.turn_survey(now, node);
         }
         // One that was removed from the cluster file is told as that.
         let is_gone = |peer| !self.peers.iter().any(|(id, _)| *id == peer);
@@ -643,7 +644,7 @@ impl Host for Daemon {
         }
         self.helm.event(now, &event);
         if let Event::PeerUp { peer, .. } = event {
-            self.survey_peer_up(now, peer);
+            self.survey_peer_up(now, node, peer);
         }
         let told = self.redundancy.event(now, node, &event);
         self.tell_redundancy(now, told);
@@ -687,7 +688,7 @@ impl Host for Daemon {
                 }
             }
             TOKEN_KEEPER => self.steered(turn),
-            TOKEN_SURVEY => self.surveys.turn(turn.now, turn.node),
+            TOKEN_SURVEY => self.turn_survey(turn.now, turn.node),
             TOKEN_NIC => {
                 if let Some(nic) = &mut self.nic {
                     nic.ready();
@@ -713,7 +714,7 @@ impl Host for Daemon {
             .turn(now, node, self.peers.iter().map(|(peer, _)| *peer));
         let told = self.redundancy.turn(now, node);
         self.tell_redundancy(now, told);
-        self.surveys.turn(now, node);
+        self.turn_survey(now, node);
         self.consider_survey(now, node);
         let rules = self.cluster.run;
         let mut said = false;

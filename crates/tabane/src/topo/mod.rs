@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-pub use report::{Ambiguity, Network, SCHEMA, Switch, TopoReport, Topology, Trunk};
+pub use report::{Ambiguity, Network, SCHEMA, Switch, TopoReport, Topology, Trunk, name_of};
 
 use crate::cli;
 use crate::daemon::unix_ms;

@@ -93,12 +93,20 @@ fn rounded(confidence: f32) -> f64 {
     (f64::from(confidence.clamp(0.0, 1.0)) * 1e3).round() / 1e3
 }
 
-fn name_of(id: u32) -> String {
+/// What a switch of this number is called.
+pub fn name_of(id: u32) -> String {
     format!("s{id}")
 }
 
 fn number_of(id: &str) -> Option<u32> {
     id.strip_prefix('s')?.parse().ok()
+}
+
+impl Switch {
+    /// Its number.
+    pub fn number(&self) -> Option<u32> {
+        number_of(&self.id)
+    }
 }
 
 impl Network {
@@ -143,7 +151,7 @@ impl Network {
             // One whose nodes are all gone is no switch that only joins others.
             let is_known = switch.nodes.is_empty() || !nodes.is_empty();
             Some(topology::Switch {
-                id: number_of(&switch.id).filter(|_| is_known)?,
+                id: switch.number().filter(|_| is_known)?,
                 nodes,
                 confidence: 1.0,
             })

@@ -5,6 +5,8 @@ use super::solve::Solver;
 
 /// A switch with one node is never surer than this: a slow host on the next switch looks the same.
 const ALONE: f32 = 0.9;
+/// Nor is a trunk whose hops may have been miscounted.
+const MISCOUNTED: f32 = 0.9;
 /// So far from its switch a slow node may seem to be; and how much rarer a switch with one node is than one with several.
 const SLOW_HOPS: usize = 2;
 const FEW_ALONE: f32 = 3.0;
@@ -33,7 +35,8 @@ pub struct Switch {
     pub id: u32,
     /// The nodes on it, ascending. None on a switch that only joins others.
     pub nodes: Vec<usize>,
-    /// How likely it is that exactly these nodes are on it, from 0 to 1; of a switch without nodes, that it is there.
+    /// How likely it is that exactly these are on it of all nodes that were measured, from 0 to 1; of a switch without nodes,
+    /// that it is there.
     pub confidence: f32,
 }
 
@@ -184,7 +187,8 @@ fn of_nodes(solver: &Solver, switch: usize) -> f32 {
         match solver.switch_of[node] {
             Some(own) if own == switch => all *= standing.at(own).min(1.0),
             Some(_) => all *= (1.0 - standing.at(switch)).max(0.0),
-            None if standing.spots.is_empty() => {}
+            // Who was never measured is on none: that is said of it, and makes no other place unlikely.
+            None if standing.measured == 0 => {}
             None if standing.fits => all *= (1.0 - standing.at(switch)).max(0.0),
             // Nobody knows where it is.
             None => {
@@ -250,6 +254,9 @@ fn trunks(solver: &Solver, ids: &[Option<u32>]) -> Vec<Trunk> {
             confidence *= of_members(solver, at);
             if [from, at].iter().any(|s| solver.members[*s].len() == 1) {
                 confidence = confidence.min(ALONE);
+            }
+            if solver.may_miscount_hops() {
+                confidence = confidence.min(MISCOUNTED);
             }
             if let Some(end) = ids[at].filter(|end| *end > id) {
                 found.push(Trunk {

@@ -28,13 +28,16 @@ use solve::Solver;
 /// A survey has so many nodes at most; others are ignored.
 pub const NODES_MAX: usize = 4096;
 
+/// What a switch needs to decide, both ways, at most.
+const SWITCH_NS: u64 = 10_000;
+
 /// How a network is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Config {
     /// Probes that the least round trip of a pair is taken of, each time that it is measured; from 1 up.
     pub samples: u32,
-    /// What one more switch may add to a round trip, from … to, in ns. Less than twice as much at most as at least, or a
-    /// step could be taken for two.
+    /// What one more switch may add to a round trip, from … to, in ns. If that is twice as much at most as at least, a
+    /// step could be taken for two: then the length of no trunk is sure.
     pub hop_ns: (u64, u64),
     /// No more rounds than this.
     pub rounds_max: u32,
@@ -53,7 +56,7 @@ impl Config {
         let least = ns(1_538 + 94);
         Config {
             samples: 8,
-            hop_ns: (least, least + 10_000.min(least * 9 / 10)),
+            hop_ns: (least, least + SWITCH_NS),
             rounds_max: 500,
             measurements_max: 480,
             crossing_max: 9,

@@ -78,6 +78,12 @@ impl Solver {
         self.switch_of.len()
     }
 
+    /// Whether what seems to be one hop may be two, or two one.
+    pub fn may_miscount_hops(&self) -> bool {
+        let (least, most) = self.config.hop_ns;
+        most >= 2 * least
+    }
+
     /// A node was measured.
     pub fn touch(&mut self, node: usize) {
         self.is_new[node] = true;

@@ -12,8 +12,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tabane_io::notify::Notify;
+use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::link::PathState;
-use tabane_proto::wire::Measured;
+use tabane_proto::wire::{Measured, Switches};
 use tabane_proto::{LinkId, Node, PeerId, Time};
 
 use super::log;
@@ -76,7 +77,6 @@ impl Surveys {
     pub fn on_measured(
         &mut self,
         now: Time,
-        node: &mut Node,
         token: u32,
         outcome: Measured,
         behind: Option<Duration>,
@@ -84,13 +84,12 @@ impl Surveys {
         if let Some(running) = &mut self.running {
             running.on_measured(now, token, outcome, behind);
         }
-        self.turn(now, node);
     }
 
-    /// Goes on with the survey, if one is under way.
-    pub fn turn(&mut self, now: Time, node: &mut Node) {
+    /// Goes on with the survey, if one is under way. Returns whether it has ended, and found something out.
+    fn turn(&mut self, now: Time, node: &mut Node) -> bool {
         let Some(running) = &mut self.running else {
-            return;
+            return false;
         };
         self.notify.clear();
         let around = Around {
@@ -100,7 +99,7 @@ impl Surveys {
             before: self.report.topology.as_ref(),
         };
         match running.turn(around) {
-            Ok(None) => {}
+            Ok(None) => false,
             Ok(Some(networks)) => {
                 let took = now.since(running.begun).as_secs_f64();
                 let switches: usize = networks.iter().map(|n| n.switches.len()).sum();
@@ -114,8 +113,12 @@ impl Surveys {
                     networks,
                 });
                 self.end(now, None);
+                true
             }
-            Err(trouble) => self.end(now, Some(trouble)),
+            Err(trouble) => {
+                self.end(now, Some(trouble));
+                false
+            }
         }
     }
 
@@ -136,16 +139,20 @@ impl Surveys {
         self.due = now + EVERY;
     }
 
-    /// The switch of a node on each of so many networks, where that is known.
-    pub fn switches_of(&self, name: &str, links: usize) -> Vec<Option<String>> {
-        let mut switches = vec![None; links];
-        for network in self.report.topology.iter().flat_map(|t| &t.networks) {
+    /// On which switches a node is by the last survey, if that has found any.
+    fn switches_of(&self, name: &str) -> Option<Switches> {
+        let topology = self.report.topology.as_ref()?;
+        let mut of = [None; LINKS_MAX];
+        for network in &topology.networks {
             let has_it = |s: &&Switch| s.nodes.iter().any(|node| node == name);
-            if let Some(place) = switches.get_mut(usize::from(network.link)) {
-                *place = network.switches.iter().find(has_it).map(|s| s.id.clone());
+            if let Some(place) = of.get_mut(usize::from(network.link)) {
+                let switch = network.switches.iter().find(has_it);
+                *place = switch.and_then(|switch| u16::try_from(switch.number()?).ok());
             }
         }
-        switches
+        let survey = topology.measured_unix_ms;
+        let is_known = of.iter().any(Option::is_some);
+        is_known.then_some(Switches { survey, of })
     }
 
     /// Whether the last survey did not have this node.
@@ -163,8 +170,43 @@ impl Daemon {
         if self.surveys.running.is_none() {
             let jobs = self.survey_jobs(node);
             self.surveys.running = Some(Running::new(now, jobs));
-            self.surveys.turn(now, node);
+            self.turn_survey(now, node);
         }
+    }
+
+    /// Goes on with the survey, if one is under way. When it has ended each node is told on which switches it is, and will tell
+    /// all others.
+    pub(super) fn turn_survey(&mut self, now: Time, node: &mut Node) {
+        if !self.surveys.turn(now, node) {
+            return;
+        }
+        if let Some(own) = self.surveys.switches_of(&self.cluster.nodes[self.me].name) {
+            node.set_switches(now, own);
+        }
+        for (peer, index) in self.peers.clone() {
+            if !self.tell_switches(node, index, peer) {
+                node.want(now, peer);
+            }
+        }
+    }
+
+    /// Tells those again who seem not to have heard of the last survey: what is told them may be lost.
+    fn remind_of_switches(&self, node: &mut Node) {
+        let Some(topology) = &self.surveys.report.topology else {
+            return;
+        };
+        for &(peer, index) in &self.peers {
+            let says = node.switches(Some(peer));
+            if says.is_none_or(|says| says.survey < topology.measured_unix_ms) {
+                self.tell_switches(node, index, peer);
+            }
+        }
+    }
+
+    /// Tells a peer on which switches it is, if that is known. Returns whether it can be told, or need not be.
+    fn tell_switches(&self, node: &mut Node, index: usize, peer: PeerId) -> bool {
+        let switches = self.surveys.switches_of(&self.cluster.nodes[index].name);
+        switches.is_none_or(|switches| node.tell_switches(peer, switches))
     }
 
     /// Begins a survey if one is due, and this node is the first one by name of those that are here: so one of them does.
@@ -173,6 +215,7 @@ impl Daemon {
             return;
         }
         self.surveys.look_at = now + LOOK_EVERY;
+        self.remind_of_switches(node);
         let own = &self.cluster.nodes[self.me].name;
         let here = |(peer, _): &&(PeerId, usize)| node.is_connected(*peer);
         let names = self.peers.iter().filter(here);
@@ -183,10 +226,13 @@ impl Daemon {
         self.begin_survey(now, node);
     }
 
-    /// A peer is connected: if it is new, the topology is measured again.
-    pub(super) fn survey_peer_up(&mut self, now: Time, peer: PeerId) {
-        let index = self.peers.iter().find(|(id, _)| *id == peer);
-        if index.is_some_and(|(_, index)| self.surveys.lacks(&self.cluster.nodes[*index].name)) {
+    /// A peer is connected: it is told on which switches it is, or, if it is new, the topology is measured again.
+    pub(super) fn survey_peer_up(&mut self, now: Time, node: &mut Node, peer: PeerId) {
+        let Some(&(_, index)) = self.peers.iter().find(|(id, _)| *id == peer) else {
+            return;
+        };
+        self.tell_switches(node, index, peer);
+        if self.surveys.lacks(&self.cluster.nodes[index].name) {
             self.surveys.due = self.surveys.due.min(now + AFTER_JOIN);
         }
     }

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_takes_a_hundredth_of_a_link_and_no_step_could_be_two() {
+    fn a_survey_takes_a_hundredth_of_a_link_and_no_step_of_a_usual_one_could_be_two() {
         for mbps in [10, 100, 1_000, 2_500, 10_000, 100_000] {
             let how = device(mbps).measure(LinkId(0), BYTES);
             let bits_per_s = 1_538 * 8 * 1_000_000 / u64::from(how.pause_us);
@@ -129,7 +129,9 @@ mod tests {
             for is_measured in [false, mbps <= 100] {
                 let pace = Pace { mbps, is_measured };
                 let (least, most) = pace.config(BYTES).hop_ns;
-                assert!(0 < least && least < most && most < 2 * least, "{pace:?}");
+                assert!(0 < least && least < most, "{pace:?}");
+                // What a faster switch needs to decide is more than the wire adds.
+                assert_eq!(most < 2 * least, mbps <= 1_000, "{pace:?}");
             }
         }
     }
