@@ -285,9 +285,17 @@ pub(crate) fn wake_precisely() {
 /// Have this thread run before all ordinary ones, if that is allowed: what is measured through it is not to depend on what
 /// else this machine has to do.
 pub(crate) fn come_first() {
-    let priority = libc::sched_param { sched_priority: 1 };
+    // The kernel's parameter is this number and nothing else. musl has another structure, and no such function.
+    let priority: libc::c_int = 1;
     // SAFETY: a valid parameter, for this thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_FIFO,
+            &raw const priority,
+        );
+    }
 }
 
 /// Wait for any of these, or until an instant of [`monotonic_ns`].

@@ -13,7 +13,6 @@ use crate::abi::endpoint::FidEp;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{Fid, FidOps, Info};
 use crate::abi::queues::{CntrAttr, CqAttr, FidCntr, FidCq, FidPoll, PollAttr};
-use crate::connection::caller::Callers;
 use crate::counter::{Counter, OfRegions};
 use crate::environment::{Configuration, Problem};
 use crate::event_queue::EventQueue;
@@ -90,9 +89,9 @@ impl Domain {
         self.fabric.api_version()
     }
 
-    /// Who has called and has no answer.
-    pub fn callers(&self) -> &Callers {
-        self.fabric.callers()
+    /// Where it belongs.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
     }
 
     /// What its endpoints are made with.

@@ -11,7 +11,7 @@ use crate::abi::fabric::{FabricAttr, FabricOps, Fid, FidFabric, FidOps, Info};
 use crate::abi::queues::{EqAttr, FidEq};
 use crate::completions::Queue;
 use crate::connection::caller::Callers;
-use crate::connection::passive;
+use crate::connection::passive::{self, Passives};
 use crate::counter::Counter;
 use crate::event_queue::EventQueue;
 use crate::object::{self, Face, Held, Object, Users};
@@ -23,6 +23,7 @@ pub struct Fabric {
     face: Face<FidFabric>,
     users: Users,
     callers: Callers,
+    passives: Passives,
 }
 
 // SAFETY: the first field is a Face of a FidFabric, which begins with a Fid.
@@ -38,6 +39,11 @@ impl Fabric {
     /// Who has called and has no answer.
     pub fn callers(&self) -> &Callers {
         &self.callers
+    }
+
+    /// Who waits for callers.
+    pub fn passives(&self) -> &Passives {
+        &self.passives
     }
 
     /// The version that the program was compiled for: which fields its structures have.
@@ -94,6 +100,7 @@ pub unsafe fn open(
         }),
         users: Users::default(),
         callers: Callers::default(),
+        passives: Passives::default(),
     };
     // SAFETY: as above.
     unsafe { object::give(place, Arc::new(fabric)) }

@@ -10,8 +10,9 @@ use tabane_rank::{
 use crate::abi::constants as c;
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::{DomainAttr, EpAttr, FabricAttr, Fid, Info, RxAttr, TxAttr};
+use crate::connection::passive::Passive;
 use crate::environment::{self, Problem};
-use crate::{allocate, here, log, name};
+use crate::{allocate, here, log, name, object};
 
 /// Operations that may be under way in one direction, as far as a program asks; there is no such number inside.
 const QUEUE_DEFAULT: usize = 1024;
@@ -83,8 +84,9 @@ struct Wanted<'a> {
     service: Option<&'a CStr>,
     /// Both are this end's.
     is_own: bool,
-    /// It is to be made of another endpoint.
-    has_handle: bool,
+    /// What it is to be made of, and where that is found if it is a passive endpoint: there it calls from.
+    handle: usize,
+    found_at: Option<SocketAddr>,
 }
 
 /// What it gets.
@@ -98,7 +100,7 @@ pub struct Offer {
     pub addr_format: u32,
     pub source: Vec<u8>,
     pub destination: Option<Vec<u8>>,
-    /// Of who has called.
+    /// Of who has called, or of the passive endpoint from where it is to call.
     pub handle: *mut Fid,
     /// 0: libfabric sees to it.
     pub api_version: u32,
@@ -195,9 +197,11 @@ unsafe fn read<'a>(
     if let Some(hints) = unsafe { hints.as_ref() } {
         wanted.caps = hints.caps;
         wanted.addr_format = hints.addr_format;
-        wanted.has_handle = !hints.handle.is_null();
+        wanted.handle = hints.handle.addr();
         // SAFETY: as above; the program says how long its addresses are.
         unsafe {
+            let passive = object::object::<Passive>(hints.handle.cast());
+            wanted.found_at = passive.and_then(Passive::name).ok();
             wanted.tx = hints.tx_attr.as_ref();
             wanted.rx = hints.rx_attr.as_ref();
             wanted.ep = hints.ep_attr.as_ref();
@@ -229,7 +233,10 @@ impl Wanted<'_> {
             return match address {
                 Some(address) => Ok(Some(name::raw(&address).to_vec())),
                 // Who wants this provider and no other knows how its ranks tell each other their addresses.
-                None if self.is_named => Ok(Some(name::UNKNOWN.to_vec())),
+                None if self.is_named => match node.to_str().ok().and_then(name::host) {
+                    Some(_) => Ok(Some(name::UNKNOWN.to_vec())),
+                    None => Err("a host that nobody knows"),
+                },
                 None => Err(
                     "an endpoint cannot be found by a host's name: ranks tell each other their addresses",
                 ),
@@ -311,7 +318,10 @@ fn offer(wanted: &Wanted<'_>, kind: u32) -> Result<Offer, Lacking> {
         addr_format: addresses.format,
         source: addresses.source,
         destination: addresses.destination,
-        handle: core::ptr::null_mut(),
+        handle: match kind {
+            c::EP_MSG => wanted.handle as *mut Fid,
+            _ => core::ptr::null_mut(),
+        },
         api_version: 0,
     })
 }
@@ -344,12 +354,11 @@ fn addresses(wanted: &Wanted<'_>, kind: u32) -> Result<Addresses, Lacking> {
         c::SOCKADDR_IN6,
         "addresses are of hosts and ports (FI_SOCKADDR_IN, FI_SOCKADDR_IN6)",
     )?;
-    within(
-        wanted.has_handle,
-        false,
-        "an endpoint that calls from where a passive one is found",
-    )?;
     let (source, destination) = wanted.sockets()?;
+    let source = match wanted.handle {
+        0 => source,
+        _ => Some((wanted.found_at).ok_or("an endpoint made of something that is found nowhere")?),
+    };
     let format = match (source.or(destination), wanted.addr_format) {
         (Some(at), _) => name::socket_format(&at),
         (None, c::SOCKADDR_IN6) => c::SOCKADDR_IN6,

@@ -37,6 +37,8 @@ pub fn parse(text: &str) -> Option<Address> {
 /// Length of a `sockaddr_in` and of a `sockaddr_in6`.
 const SOCKET_V4_BYTES: usize = 16;
 const SOCKET_V6_BYTES: usize = 28;
+/// The longer of them.
+pub const SOCKET_BYTES_MAX: usize = SOCKET_V6_BYTES;
 
 /// The address of a socket as C has it.
 pub fn socket(at: &SocketAddr) -> Vec<u8> {
@@ -112,6 +114,11 @@ pub fn resolve(node: Option<&str>, service: Option<&str>, format: u32) -> Option
     // Links are of IPv4 as a rule.
     found.sort_by_key(SocketAddr::is_ipv6);
     found.first().copied()
+}
+
+/// An address of a host, by its name.
+pub fn host(node: &str) -> Option<IpAddr> {
+    resolve(Some(node), None, c::FORMAT_UNSPEC).map(|at| at.ip())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use tabane_rank::{
 use crate::abi::constants as c;
 use crate::abi::errors::{self, Outcome};
 use crate::completions::{Entry, Queue, Wrong};
+use crate::connection::caller::Who;
 use crate::connection::ears::Ears;
 use crate::connection::{Connection, TALK};
 use crate::counter::{Counter, OfRegions};
@@ -309,9 +310,13 @@ impl Station {
     ///
     /// # Errors
     /// Those of [`Connection::accept`].
-    pub fn accept(&self, caller: &Address, data: &[u8]) -> Outcome<()> {
+    pub fn accept(&self, caller: &Who, data: &[u8]) -> Outcome<()> {
         let connection = self.connection()?;
-        connection.accept(&mut *self.endpoint.lock(), caller, data)
+        let mut core = self.endpoint.lock();
+        connection.accept(&mut *core, caller, data)?;
+        // Who is answered may call again at once: the program is told first that the connection stands.
+        self.tell_all(&mut *core);
+        Ok(())
     }
 
     /// Says no to somebody who has called.
@@ -351,18 +356,23 @@ impl Station {
             }),
             Reach::Callers(ears) => ears.go_on(&mut *core),
         }
+        self.tell_all(&mut *core);
+    }
+
+    /// Tells what has ended, and who is gone.
+    fn tell_all(&self, core: &mut dyn Core) {
         let is_full = |queue: &Option<Held<Queue>>| queue.as_ref().is_some_and(|q| q.is_full());
         while !is_full(&self.sinks.sent) && !is_full(&self.sinks.received) {
             let Some(done) = core.completion() else {
                 break;
             };
             match done.ticket.flags & TALK {
-                0 => self.tell(&*core, &done),
-                _ => self.on_talk(&mut *core, &done),
+                0 => self.tell(core, &done),
+                _ => self.on_talk(core, &done),
             }
         }
         while let Some(lost) = core.lost() {
-            self.on_lost(&mut *core, &lost);
+            self.on_lost(core, &lost);
         }
     }
 

@@ -59,7 +59,7 @@ impl Alarm {
 
     fn set(&self, every: Duration) {
         let every = libc::timespec {
-            tv_sec: every.as_secs() as libc::time_t,
+            tv_sec: every.as_secs() as _,
             tv_nsec: every.subsec_nanos() as libc::c_long,
         };
         let times = libc::itimerspec {

@@ -550,6 +550,9 @@ pub trait Core {
     /// Notices from now on when a peer ends, though nothing is wanted of it: [`lost`](Core::lost) tells.
     fn watch(&mut self, peer: Peer);
 
+    /// Whoever waits for the endpoint wakes up after so long, though nothing has ended: there is something to be looked at then.
+    fn wake_after(&mut self, _after: Duration) {}
+
     /// Waits until all that was posted has arrived, for a moment, and says goodbye to everybody. What is not over by then was
     /// cancelled, and so is what is posted to them later.
     fn close(&mut self);

@@ -85,7 +85,7 @@ impl Shared {
     fn turn(&self, patience: Duration, waits_for_end: bool, ready: &mut Vec<Ready>) -> bool {
         let (wait, poller) = match (&mut *self.lock(), &self.poller) {
             (Work::Rank(rank), Some(poller)) => {
-                if waits_for_end && rank.has_completions() {
+                if waits_for_end && rank.has_news() {
                     return true;
                 }
                 (rank.before_wait(patience), poller)
@@ -104,7 +104,7 @@ impl Shared {
         match &mut *self.lock() {
             Work::Rank(rank) => {
                 rank.after_wait(ready);
-                rank.has_completions()
+                rank.has_news()
             }
             Work::Other(_) => false,
         }
@@ -234,7 +234,7 @@ impl Endpoint {
         self.shared.ready.clear();
         self.shared.is_armed.store(true, Ordering::Release);
         let has_ended = match &mut *self.shared.lock() {
-            Work::Rank(rank) => rank.has_completions(),
+            Work::Rank(rank) => rank.has_news(),
             Work::Other(_) => false,
         };
         if let Some(helper) = &self.helper {

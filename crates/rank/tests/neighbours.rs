@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tabane_io::poll::{Interest, Poller};
 use tabane_rank::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -189,6 +190,47 @@ fn who_waits_for_a_process_that_is_killed_is_told() {
     assert_eq!(next(&end).failure, Some(Failure::PeerGone));
     send(&end, peer, &mut [1]);
     assert_eq!(next(&end).failure, Some(Failure::PeerGone));
+}
+
+/// Sleeps at the descriptor until there is something.
+fn sleep(end: &Endpoint, poller: &Poller) {
+    let mut ready = Vec::new();
+    poller.wait(Some(PATIENCE), &mut ready).expect("waits");
+    assert!(!ready.is_empty(), "nobody wakes whoever sleeps");
+    end.lock().progress();
+}
+
+#[test]
+fn who_sleeps_is_woken_by_the_end_of_a_process_that_nothing_is_wanted_of() {
+    let end = Endpoint::open(&settings()).expect("opens");
+    let (child, peer) = met(&end);
+    let mut long = vec![0; 1 << 20];
+    receive(&end, Some(peer), &mut long);
+    assert_eq!(next(&end).failure, None);
+    let poller = Poller::new().expect("is made");
+    (poller.register(end.descriptor(), 0, Interest::Read)).expect("is taken");
+    end.lock().watch(peer);
+    assert!(end.arm());
+    drop(child);
+    sleep(&end, &poller);
+    let lost = end.lock().lost().expect("it is told");
+    assert_eq!(lost.why, Failure::PeerGone);
+    assert_eq!(end.lock().lost(), None);
+}
+
+#[test]
+fn who_sleeps_is_woken_when_it_is_time() {
+    let end = Endpoint::open(&settings()).expect("opens");
+    let poller = Poller::new().expect("is made");
+    (poller.register(end.descriptor(), 0, Interest::Read)).expect("is taken");
+    // The sooner counts.
+    for after in [2 * PATIENCE, Duration::from_millis(20), PATIENCE] {
+        end.lock().wake_after(after);
+    }
+    assert!(end.arm());
+    sleep(&end, &poller);
+    // Whoever has looked sleeps again.
+    assert!(end.arm());
 }
 
 #[test]

@@ -35,6 +35,8 @@ impl State {
                 self.on_completion(core, operation, &done);
             }
         }
+        // Who is gone is told of by what waited for it.
+        while core.lost().is_some() {}
         let now = Instant::now();
         if now.duration_since(self.ticked) >= TICK {
             self.ticked = now;

@@ -1,6 +1,7 @@
 //! Who has called and waits for an answer.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use tabane_rank::{Address, Peer};
@@ -24,10 +25,21 @@ static FID_OPS: FidOps = FidOps {
 #[repr(C)]
 pub struct Caller {
     fid: Fid,
-    address: Address,
+    who: Who,
     peer: Peer,
     ears: Weak<Station>,
     is_answered: bool,
+}
+
+/// What is known of who has called.
+#[derive(Clone, Copy)]
+pub struct Who {
+    /// Whom the answer goes to.
+    pub address: Address,
+    /// Where he is found, as programs know it.
+    pub from: Option<SocketAddr>,
+    /// Where he has called.
+    pub at: Option<SocketAddr>,
 }
 
 // SAFETY: the pointers are to a table that never changes, and null.
@@ -35,14 +47,14 @@ unsafe impl Send for Caller {}
 
 impl Caller {
     /// Somebody who has called at these ears.
-    pub fn new(address: Address, peer: Peer, ears: Weak<Station>) -> Box<Caller> {
+    pub fn new(who: Who, peer: Peer, ears: Weak<Station>) -> Box<Caller> {
         Box::new(Caller {
             fid: Fid {
                 class: c::CLASS_CONNREQ,
                 context: core::ptr::null_mut(),
                 ops: &raw const FID_OPS,
             },
-            address,
+            who,
             peer,
             ears,
             is_answered: false,
@@ -54,10 +66,15 @@ impl Caller {
         (&raw const self.fid).cast_mut()
     }
 
-    /// Where it is. It will be answered from elsewhere.
-    pub fn accept(mut self) -> Address {
+    /// Who it is.
+    pub fn who(&self) -> &Who {
+        &self.who
+    }
+
+    /// The same; he will be answered from elsewhere.
+    pub fn accept(mut self) -> Who {
         self.is_answered = true;
-        self.address
+        self.who
     }
 
     /// Says no, and why.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tabane_rank::{Address, Completion, Core, Peer, PostError};
 
-use super::caller::Caller;
+use super::caller::{Caller, Who};
 use super::talk::{Said, Talk};
 use crate::abi::constants as c;
 use crate::allocate;
@@ -92,7 +92,7 @@ impl Ears {
         };
         // There was room for as many before.
         let _ = talk.listen(core);
-        let (Some(Said::Request(data)), Some(address)) =
+        let (Some(Said::Request(from, data)), Some(address)) =
             (Said::read(&bytes), core.address_of(peer))
         else {
             return;
@@ -102,9 +102,14 @@ impl Ears {
         if self.fabric.callers().count(&self.own) >= self.backlog.load(Ordering::Relaxed) {
             return talk.say(core, peer, Said::Reject(&[]));
         }
-        let caller = Caller::new(address, peer, Weak::clone(&self.own));
+        let who = Who {
+            address,
+            from: from.or(place(&address)),
+            at: name::parse_socket(&self.offer.source),
+        };
+        let caller = Caller::new(who, peer, Weak::clone(&self.own));
         let offer = Offer {
-            destination: place(&address).map(|place| name::socket(&place)),
+            destination: who.from.as_ref().map(name::socket),
             handle: caller.handle(),
             ..self.offer.clone()
         };

@@ -33,7 +33,7 @@ use crate::{log, words};
 
 pub use talk::{DATA_BYTES_MAX, TALK};
 
-use ears::place;
+use caller::Who;
 use talk::{Said, Talk};
 
 /// Nobody.
@@ -58,8 +58,9 @@ pub struct Connection {
 struct State {
     condition: Condition,
     talk: Talk,
-    /// What the program sends with its request.
+    /// What the program sends with its request, and where it is found if that is not here.
     data: Vec<u8>,
+    from: Option<SocketAddr>,
     /// Buffers that wait for the peer to be known.
     buffers: Vec<Waiting>,
     /// Where the peer is, as the program knows it.
@@ -192,7 +193,7 @@ impl Connection {
         Some(unfilled(state.buffers.remove(index).ticket))
     }
 
-    /// Calls who listens at this address, with these bytes.
+    /// Calls who listens at this address, from another if that is not this endpoint's, with these bytes.
     ///
     /// # Errors
     /// It has called before, or there is no thread left.
@@ -200,7 +201,7 @@ impl Connection {
         &self,
         station: &Arc<Station>,
         (at, key): (SocketAddr, [u8; 32]),
-        data: &[u8],
+        (from, data): (Option<SocketAddr>, &[u8]),
     ) -> Outcome<()> {
         let mut state = self.state();
         if state.condition != Condition::New {
@@ -219,7 +220,7 @@ impl Connection {
         let asker = asker.map_err(|_| errors::NOMEM)?;
         *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Some(asker);
         state.condition = Condition::Seeking;
-        state.data = data.to_vec();
+        (state.from, state.data) = (from, data.to_vec());
         state.place = Some(at);
         Ok(())
     }
@@ -261,23 +262,23 @@ impl Connection {
         if state.talk.listen(core).is_err() {
             return self.fail(core, state, (errors::NOMEM, 0), &[], tell);
         }
-        let data = core::mem::take(&mut state.data);
-        state.talk.say(core, peer, Said::Request(&data));
+        let (from, data) = (state.from, core::mem::take(&mut state.data));
+        state.talk.say(core, peer, Said::Request(from, &data));
     }
 
     /// Says to who has called that he is connected.
     ///
     /// # Errors
     /// It is connected, or calls itself.
-    pub fn accept(&self, core: &mut dyn Core, caller: &Address, data: &[u8]) -> Outcome<()> {
+    pub fn accept(&self, core: &mut dyn Core, caller: &Who, data: &[u8]) -> Outcome<()> {
         let mut state = self.state();
         if state.condition != Condition::New {
             return Err(errors::OPBADSTATE);
         }
-        let peer = core.peer(caller);
+        let peer = core.peer(&caller.address);
         core.watch(peer);
         state.condition = Condition::Accepting(peer);
-        state.place = place(caller);
+        state.place = caller.from;
         self.post_waiting(core, &mut state, peer)?;
         state.talk.say(core, peer, Said::Accept(data));
         Ok(())
@@ -402,12 +403,16 @@ impl Connection {
             Condition::Connected(peer) if is_of(peer) => {
                 state.condition = Condition::Over;
                 drop(state);
+                if lost.why != Failure::PeerGone {
+                    log::warn(&words::lost(lost));
+                }
                 let no_info = core::ptr::null_mut();
                 self.events.connection(c::SHUTDOWN, self.fid, no_info, &[]);
             }
             // Who was asked may have ended when he had answered.
             Condition::Asked(peer) if is_of(peer) && lost.why == Failure::PeerGone => {
                 state.until = Some(Instant::now() + self.patience);
+                core.wake_after(self.patience);
             }
             Condition::Asked(peer) if is_of(peer) => {
                 log::warn(&words::lost(lost));

@@ -118,6 +118,18 @@ impl Passive {
         door.address().map_err(|_| errors::IO)
     }
 
+    /// Gives the place where it is found to an endpoint that calls from there.
+    ///
+    /// # Errors
+    /// `-FI_EOPBADSTATE`: it listens, or has no such place.
+    pub fn hand_over(&self) -> Outcome<Door> {
+        let mut state = self.state();
+        match state.station {
+            Some(_) => Err(errors::OPBADSTATE),
+            None => state.door.take().ok_or(errors::OPBADSTATE),
+        }
+    }
+
     /// Takes callers from now on.
     pub fn listen(&self) -> Outcome<()> {
         let mut state = self.state();
@@ -246,8 +258,33 @@ pub unsafe fn open(
     if let Some(at) = source {
         passive.set_name(at.ok_or(errors::INVAL)?)?;
     }
+    let passive = Arc::new(passive);
+    passive.fabric.passives().insert(&passive);
     // SAFETY: as above.
-    unsafe { object::give(place, Arc::new(passive)) }
+    unsafe { object::give(place, passive) }
+}
+
+/// All of a fabric that there are. What a program gives as a handle is only looked for here.
+#[derive(Default)]
+pub struct Passives(Mutex<Vec<Weak<Passive>>>);
+
+impl Passives {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Passive>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, passive: &Arc<Passive>) {
+        let mut all = self.all();
+        all.retain(|have| have.strong_count() > 0);
+        all.push(Arc::downgrade(passive));
+    }
+
+    /// The one that the program knows by this handle.
+    pub fn find(&self, handle: *mut Fid) -> Option<Arc<Passive>> {
+        let all = self.all();
+        let mut there = all.iter().filter_map(Weak::upgrade);
+        there.find(|passive| passive.fid() == handle.addr())
+    }
 }
 
 unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {

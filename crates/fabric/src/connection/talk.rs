@@ -1,10 +1,14 @@
 //! What is said to make a connection.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 use tabane_rank::{
     Completion, Core, Ended, Peer, Piece, PostError, Receive, Send, Source, Ticket, Until,
 };
+
+use crate::name;
 
 /// Bytes of the program's that go with a request or an answer.
 pub const DATA_BYTES_MAX: usize = 256;
@@ -12,11 +16,23 @@ pub const DATA_BYTES_MAX: usize = 256;
 /// A flag of a ticket, beside those of completions and [`QUIET`](crate::station::QUIET): it is none of the program's.
 pub const TALK: u64 = 1 << 62;
 
+/// What there was no room for is tried again after so long, whoever sleeps meanwhile.
+const RETRY_AFTER: Duration = Duration::from_millis(5);
+
+/// What comes first: which of them it is.
+const REQUEST: u8 = 1;
+const ACCEPT: u8 = 2;
+const REJECT: u8 = 3;
+const REQUEST_FROM: u8 = 4;
+
+/// The longest of them, bytes.
+const BYTES_MAX: usize = 1 + name::SOCKET_BYTES_MAX + DATA_BYTES_MAX;
+
 /// What is said to make a connection; each with bytes of the program's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said<'a> {
-    /// Somebody wants to be connected.
-    Request(&'a [u8]),
+    /// Somebody wants to be connected, who is found there if that is not where his messages come from.
+    Request(Option<SocketAddr>, &'a [u8]),
     /// Whoever says this is who the caller is connected with.
     Accept(&'a [u8]),
     /// Nobody is.
@@ -26,19 +42,35 @@ pub enum Said<'a> {
 impl Said<'_> {
     fn write(&self) -> Vec<u8> {
         let (kind, data) = match self {
-            Said::Request(data) => (1, data),
-            Said::Accept(data) => (2, data),
-            Said::Reject(data) => (3, data),
+            Said::Request(None, data) => (REQUEST, data),
+            Said::Request(Some(from), data) => {
+                return [&[REQUEST_FROM], &name::socket(from)[..], data].concat();
+            }
+            Said::Accept(data) => (ACCEPT, data),
+            Said::Reject(data) => (REJECT, data),
         };
         [&[kind], *data].concat()
     }
 
+    /// When it is said. Who is answered is connected once that is on its way: what he does next comes later.
+    fn until(&self) -> Until {
+        match self {
+            Said::Accept(_) => Until::Reusable,
+            _ => Until::Delivered,
+        }
+    }
+
     pub fn read(bytes: &[u8]) -> Option<Said<'_>> {
         let (kind, data) = bytes.split_first()?;
-        match kind {
-            1 => Some(Said::Request(data)),
-            2 => Some(Said::Accept(data)),
-            3 => Some(Said::Reject(data)),
+        match *kind {
+            REQUEST => Some(Said::Request(None, data)),
+            REQUEST_FROM => {
+                let from = name::parse_socket(data)?;
+                let data = data.get(name::socket(&from).len()..)?;
+                Some(Said::Request(Some(from), data))
+            }
+            ACCEPT => Some(Said::Accept(data)),
+            REJECT => Some(Said::Reject(data)),
             _ => None,
         }
     }
@@ -51,13 +83,13 @@ pub struct Talk {
     /// Where what comes goes, by the ticket.
     buffers: BTreeMap<usize, Box<[u8]>>,
     /// What there was no room for.
-    unsaid: VecDeque<(Peer, Vec<u8>)>,
+    unsaid: VecDeque<(Peer, Until, Vec<u8>)>,
 }
 
 impl Talk {
     /// Waits for something to be said.
     pub fn listen(&mut self, core: &mut dyn Core) -> Result<(), PostError> {
-        let mut buffer = vec![0; 1 + DATA_BYTES_MAX].into_boxed_slice();
+        let mut buffer = vec![0; BYTES_MAX].into_boxed_slice();
         self.last += 1;
         let receive = Receive {
             from: None,
@@ -99,13 +131,13 @@ impl Talk {
 
     /// Says something, now or when there is room.
     pub fn say(&mut self, core: &mut dyn Core, to: Peer, said: Said<'_>) {
-        self.unsaid.push_back((to, said.write()));
+        self.unsaid.push_back((to, said.until(), said.write()));
         self.go_on(core);
     }
 
     /// Says what there was no room for.
     pub fn go_on(&mut self, core: &mut dyn Core) {
-        while let Some((to, mut bytes)) = self.unsaid.pop_front() {
+        while let Some((to, until, mut bytes)) = self.unsaid.pop_front() {
             let send = Send {
                 to,
                 tag: None,
@@ -115,7 +147,7 @@ impl Talk {
                     bytes: bytes.len(),
                 }],
                 inject: true,
-                until: Until::Delivered,
+                until,
                 ticket: Ticket {
                     context: 0,
                     flags: TALK,
@@ -123,7 +155,8 @@ impl Talk {
             };
             // SAFETY: the bytes are not needed when this returns.
             if unsafe { core.send(&send) } == Err(PostError::Again) {
-                return self.unsaid.push_front((to, bytes));
+                core.wake_after(RETRY_AFTER);
+                return self.unsaid.push_front((to, until, bytes));
             }
         }
     }
@@ -136,10 +169,19 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         let data = [7; DATA_BYTES_MAX];
-        for said in [Said::Request(&data), Said::Accept(b""), Said::Reject(b"no")] {
-            assert_eq!(Said::read(&said.write()), Some(said));
+        let from = |text: &str| Some(text.parse().expect("is one"));
+        for said in [
+            Said::Request(None, &data),
+            Said::Request(from("10.77.0.1:9228"), b"hello"),
+            Said::Request(from("[fd00::1]:9228"), &data),
+            Said::Accept(b""),
+            Said::Reject(b"no"),
+        ] {
+            let written = said.write();
+            assert!(written.len() <= BYTES_MAX);
+            assert_eq!(Said::read(&written), Some(said));
         }
-        for other in [&b""[..], b"\0", b"\x04", b"hello"] {
+        for other in [&b""[..], b"\0", b"\x04", b"\x04\x02\0", b"hello"] {
             assert_eq!(Said::read(other), None);
         }
     }

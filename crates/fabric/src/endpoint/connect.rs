@@ -8,10 +8,14 @@ use crate::abi::constants as c;
 use crate::abi::endpoint::{CmOps, FidEp, FidPep};
 use crate::abi::errors::{self, Outcome};
 use crate::abi::fabric::Fid;
+use tabane_rank::Address;
+use tabane_rank::door::Door;
+
 use crate::connection::DATA_BYTES_MAX;
 use crate::connection::caller::Caller;
 use crate::connection::ears::place;
 use crate::connection::passive::Passive;
+use crate::fabric::Fabric;
 use crate::{guard, name, object};
 
 use super::{Endpoint, endpoint};
@@ -29,6 +33,41 @@ pub static CM_OPS: CmOps = CmOps {
     shutdown,
     join: guard::absent,
 };
+
+/// How an endpoint that is connected begins: what the handle it is opened with stands for.
+#[derive(Default)]
+pub(super) struct Beginning {
+    /// Where it is found.
+    pub at: Option<SocketAddr>,
+    /// It calls from there.
+    pub door: Option<Door>,
+    /// Whom it is to answer.
+    pub caller: Option<Caller>,
+}
+
+impl Beginning {
+    /// # Errors
+    /// `-FI_EINVAL`: the handle stands for nobody. Those of [`Passive::hand_over`].
+    pub fn of(fabric: &Fabric, handle: *mut Fid) -> Outcome<Beginning> {
+        if handle.is_null() {
+            return Ok(Beginning::default());
+        }
+        if let Some(caller) = fabric.callers().take(handle) {
+            return Ok(Beginning {
+                at: caller.who().at,
+                door: None,
+                caller: Some(caller),
+            });
+        }
+        let passive = fabric.passives().find(handle).ok_or(errors::INVAL)?;
+        let door = passive.hand_over()?;
+        Ok(Beginning {
+            at: door.address().ok(),
+            door: Some(door),
+            caller: None,
+        })
+    }
+}
 
 impl Endpoint {
     /// The same, if it is of a kind that is connected.
@@ -50,7 +89,10 @@ impl Endpoint {
     fn name(&self) -> Outcome<Vec<u8>> {
         let address = self.station()?.address();
         match self.is_connected {
-            true => place(address).map(|at| name::socket(&at)).ok_or(errors::IO),
+            true => {
+                let at = self.at.map_or(place(address), |at| specified(at, address));
+                at.map(|at| name::socket(&at)).ok_or(errors::IO)
+            }
             false => Ok(name::raw(address).to_vec()),
         }
     }
@@ -62,7 +104,10 @@ impl Endpoint {
         self.ready()?;
         let station = self.station.get().ok_or(errors::OPBADSTATE)?;
         let settings = &self.domain.configuration().settings;
-        (station.connection()?).call(station, (at, settings.key), data)
+        // Else whom it calls sees where its engine is.
+        let from = self.at.filter(|_| self.door.is_some());
+        let from = from.and_then(|from| specified(from, station.address()));
+        (station.connection()?).call(station, (at, settings.key), (from, data))
     }
 
     fn accept(&self, data: &[u8]) -> Outcome<()> {
@@ -81,6 +126,14 @@ impl Endpoint {
     fn caller(&self) -> MutexGuard<'_, Option<Caller>> {
         self.caller.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The same place at this endpoint's first link, if it is on all of the host.
+fn specified(mut at: SocketAddr, own: &Address) -> Option<SocketAddr> {
+    if at.ip().is_unspecified() {
+        at.set_ip(place(own)?.ip());
+    }
+    Some(at)
 }
 
 /// The address of a socket that C gives.

@@ -9,8 +9,10 @@ mod pieces;
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use tabane_rank::door::Door;
 use tabane_rank::{INJECT_BYTES_MAX, Piece, Ticket};
 
 use crate::abi::constants as c;
@@ -28,6 +30,7 @@ use crate::object::{self, Face, Held, Object, Users};
 use crate::station::{Options, QUIET, Reach, Sinks, Station};
 use crate::{guard, info};
 
+use connect::Beginning;
 pub use connect::CM_OPS;
 
 /// A multi-receive buffer is released when fewer bytes than these are free, unless the program says how many.
@@ -51,6 +54,10 @@ pub struct Endpoint {
     caps: u64,
     /// It is of a kind that has one peer.
     is_connected: bool,
+    /// Where it is found, as programs know it, if that is not where its engine is.
+    at: Option<SocketAddr>,
+    /// Keeps that place from others, if it calls from there.
+    door: Option<Door>,
     /// Who has called, if it was opened to answer.
     caller: Mutex<Option<Caller>>,
     /// Flags of operations that name none.
@@ -382,9 +389,9 @@ pub unsafe fn open(
         c::EP_UNSPEC | c::EP_RDM => false,
         _ => return Err(errors::NOSYS),
     };
-    let caller = match is_connected && !info.handle.is_null() {
-        true => Some(domain.callers().take(info.handle).ok_or(errors::INVAL)?),
-        false => None,
+    let beginning = match is_connected {
+        true => Beginning::of(domain.fabric(), info.handle)?,
+        false => Beginning::default(),
     };
     let (tx_flags, rx_flags) = (
         tx.map_or(0, |tx| tx.op_flags),
@@ -407,7 +414,9 @@ pub unsafe fn open(
         domain,
         caps: info.caps,
         is_connected,
-        caller: Mutex::new(caller),
+        at: beginning.at,
+        door: beginning.door,
+        caller: Mutex::new(beginning.caller),
         tx_flags: AtomicU64::new(tx_flags),
         rx_flags: AtomicU64::new(rx_flags),
         is_tx_selective: AtomicBool::new(false),

@@ -1,372 +1,18 @@
 //! Endpoints that are connected: calls, answers, ends.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::net::SocketAddr;
 
-use super::c_side::{Given, Hints, Plan, Rank, bind, close, context, control, minus, zeros};
+use super::c_side::{Given, Hints, Plan, Rank, bind, close, context, control, minus};
 use super::here;
+use super::program::*;
 use crate::abi::constants as c;
-use crate::abi::domain::FidDomain;
-use crate::abi::endpoint::{FidEp, FidPep};
+use crate::abi::endpoint::FidPep;
 use crate::abi::errors::{self, Errno};
-use crate::abi::fabric::{Fid, FidFabric, Info};
-use crate::abi::queues::{
-    CqAttr, CqErrEntry, CqTaggedEntry, EqAttr, EqCmEntry, EqErrEntry, FidCq, FidEq,
-};
+use crate::abi::fabric::Fid;
 use crate::connection::DATA_BYTES_MAX;
 use crate::name;
-
-const VERSION: u32 = c::version(1, 18);
-const ENTRY_BYTES: usize = size_of::<EqCmEntry>();
-
-fn here() -> SocketAddr {
-    "127.0.0.1:0".parse().expect("is one")
-}
-
-/// What a program asks for that is to be connected.
-fn hints() -> Hints {
-    let mut hints = Hints::new(c::MSG | c::TAGGED | c::RMA);
-    hints.ep.kind = c::EP_MSG;
-    hints
-}
-
-/// A program's objects that its endpoints share.
-pub struct Program {
-    fabric: *mut FidFabric,
-    eq: *mut FidEq,
-    domain: *mut FidDomain,
-    cq: *mut FidCq,
-    given: Given,
-}
-
-/// An event of a connection.
-pub struct Event {
-    pub number: u32,
-    pub fid: *mut Fid,
-    pub info: *mut Info,
-    pub data: Vec<u8>,
-}
-
-impl Program {
-    pub fn new() -> Program {
-        let given = Given::get(VERSION, Some(&mut hints())).expect("it is offered");
-        let mut program = Program {
-            fabric: null_mut(),
-            eq: null_mut(),
-            domain: null_mut(),
-            cq: null_mut(),
-            given,
-        };
-        let mut eq_attr: EqAttr = zeros();
-        eq_attr.wait_obj = c::WAIT_UNSPEC;
-        let mut cq_attr: CqAttr = zeros();
-        cq_attr.format = c::CQ_FORMAT_TAGGED;
-        let none = null_mut();
-        // SAFETY: as a program calls them; each place is a pointer's.
-        unsafe {
-            let provider = &*crate::provider::provider();
-            let info = program.given.0;
-            let attr = (*info).fabric_attr;
-            (*attr).api_version = VERSION;
-            assert_eq!((provider.fabric)(attr, &raw mut program.fabric, none), 0);
-            (*program.fabric).api_version = VERSION;
-            let ops = &*(*program.fabric).ops;
-            let fabric = program.fabric;
-            let eq = &raw mut program.eq;
-            assert_eq!((ops.eq_open)(fabric, &raw mut eq_attr, eq, none), 0);
-            let domain = &raw mut program.domain;
-            assert_eq!((ops.domain)(fabric, info, domain, none), 0);
-            let cq = &raw mut program.cq;
-            let open = (*(*program.domain).ops).cq_open;
-            assert_eq!(open(program.domain, &raw mut cq_attr, cq, none), 0);
-        }
-        program
-    }
-
-    /// What it was offered.
-    pub fn given(&self) -> &Given {
-        &self.given
-    }
-
-    /// An endpoint that is to listen.
-    fn passive(&self) -> *mut FidPep {
-        let mut pep = null_mut();
-        // SAFETY: as a program calls it.
-        let status = unsafe {
-            let open = (*(*self.fabric).ops).passive_ep;
-            let info = self.given.0;
-            // This machine has no such address: it is named later.
-            let source = core::mem::replace(&mut (*info).src_addr, null_mut());
-            let status = open(self.fabric, info, &raw mut pep, null_mut());
-            (*info).src_addr = source;
-            status
-        };
-        assert_eq!(status, 0);
-        pep
-    }
-
-    /// One that listens at a free port, and where that is.
-    pub fn listen(&self) -> (*mut FidPep, Vec<u8>) {
-        let pep = self.passive();
-        assert_eq!(bind(pep, self.eq, 0), 0);
-        let at = name::socket(&here());
-        // SAFETY: as a program calls them.
-        unsafe {
-            let cm = &*(*pep).cm;
-            let named = (cm.setname)(pep.cast(), at.as_ptr().cast(), at.len());
-            assert_eq!((named, (cm.listen)(pep)), (0, 0));
-        }
-        let at = name_of(pep.cast(), getname);
-        assert!(at.port() > 0);
-        (pep, name::socket(&at))
-    }
-
-    /// An endpoint with all that it needs.
-    pub fn endpoint(&self, info: *mut Info) -> *mut FidEp {
-        let ep = self.open(info).expect("it opens");
-        assert_eq!(bind(ep, self.eq, 0), 0);
-        assert_eq!(bind(ep, self.cq, c::SEND | c::RECV), 0);
-        ep
-    }
-
-    fn open(&self, info: *mut Info) -> Result<*mut FidEp, isize> {
-        let mut ep = null_mut();
-        // SAFETY: as a program calls it.
-        let status = unsafe {
-            let open = (*(*self.domain).ops).endpoint;
-            open(self.domain, info, &raw mut ep, null_mut())
-        };
-        if status == 0 {
-            Ok(ep)
-        } else {
-            Err(status as isize)
-        }
-    }
-
-    /// An endpoint that calls there.
-    pub fn call(&self, at: &[u8], data: &[u8]) -> *mut FidEp {
-        let ep = self.endpoint(self.given.0);
-        assert_eq!(connect(ep, at, data), 0);
-        ep
-    }
-
-    fn read(&self, room: usize) -> Result<Event, isize> {
-        let mut buffer = [0u64; (ENTRY_BYTES + DATA_BYTES_MAX) / 8];
-        let mut number = 0;
-        // SAFETY: as a program calls it.
-        let read = unsafe {
-            let read = (*(*self.eq).ops).read;
-            read(
-                self.eq,
-                &raw mut number,
-                buffer.as_mut_ptr().cast(),
-                room,
-                0,
-            )
-        };
-        if read < 0 {
-            return Err(read);
-        }
-        // SAFETY: the entry is at the beginning, and so many bytes were read.
-        unsafe {
-            let entry = *buffer.as_ptr().cast::<EqCmEntry>();
-            let bytes = buffer.as_ptr().cast::<u8>().add(ENTRY_BYTES);
-            let len = read as usize - ENTRY_BYTES;
-            Ok(Event {
-                number,
-                fid: entry.fid,
-                info: entry.info,
-                data: core::slice::from_raw_parts(bytes, len).to_vec(),
-            })
-        }
-    }
-
-    /// Waits for the next event, or that there is an error.
-    pub fn wait(&self, others: &[&Program]) -> Result<Event, isize> {
-        loop {
-            match self.read(ENTRY_BYTES + DATA_BYTES_MAX) {
-                Err(again) if again == minus(errors::AGAIN) => {
-                    for other in others {
-                        other.progress();
-                    }
-                    std::thread::yield_now();
-                }
-                read => return read,
-            }
-        }
-    }
-
-    pub fn event(&self, number: u32, others: &[&Program]) -> Event {
-        let event = self.wait(others).expect("no error");
-        assert_eq!(event.number, number);
-        event
-    }
-
-    /// The error that there is, and what it tells of itself.
-    pub fn error(&self, fid: *mut FidEp, others: &[&Program]) -> (Errno, Vec<u8>) {
-        let read = self.wait(others).map(|event| event.number);
-        assert_eq!(read, Err(minus(errors::AVAIL)));
-        let mut entry: EqErrEntry = zeros();
-        // SAFETY: as a program calls it.
-        unsafe {
-            let read = ((*(*self.eq).ops).readerr)(self.eq, &raw mut entry, 0);
-            assert_eq!(read, size_of::<EqErrEntry>() as isize);
-            assert_eq!(entry.fid, fid.cast());
-            let about = match entry.err_data_size {
-                0 => Vec::new(),
-                len => core::slice::from_raw_parts(entry.err_data.cast(), len).to_vec(),
-            };
-            (Errno(entry.err), about)
-        }
-    }
-
-    /// Nothing has happened.
-    fn is_quiet(&self) -> bool {
-        self.read(0).is_err_and(|read| read == minus(errors::AGAIN))
-    }
-
-    fn progress(&self) {
-        // There is no room for what is there: it stays.
-        let _ = self.read(0);
-        // SAFETY: as a program calls it; nothing is read.
-        unsafe { ((*(*self.cq).ops).read)(self.cq, null_mut(), 0) };
-    }
-
-    /// The context of the next operation that has ended, and how.
-    pub fn done(&self) -> (usize, Option<Errno>) {
-        loop {
-            let mut entry: CqTaggedEntry = zeros();
-            let mut error: CqErrEntry = zeros();
-            // SAFETY: as a program calls them.
-            unsafe {
-                let ops = &*(*self.cq).ops;
-                if (ops.read)(self.cq, (&raw mut entry).cast(), 1) == 1 {
-                    return (entry.op_context as usize, None);
-                }
-                if (ops.readerr)(self.cq, &raw mut error, 0) == 1 {
-                    return (error.op_context as usize, Some(Errno(error.err)));
-                }
-            }
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert_eq!(close(self.cq), 0);
-            assert_eq!(close(self.domain), 0, "something is open still");
-            assert_eq!(close(self.eq), 0);
-            assert_eq!(close(self.fabric), 0);
-        }
-    }
-}
-
-type Getname = unsafe fn(*mut Fid, *mut c_void, *mut usize) -> c_int;
-
-/// Of both kinds of endpoints.
-unsafe fn getname(fid: *mut Fid, raw: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: as a program calls it; the tables are at the same place.
-    unsafe { ((*(*fid.cast::<FidPep>()).cm).getname)(fid, raw, len) }
-}
-
-unsafe fn getpeer(fid: *mut Fid, raw: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: as a program calls it.
-    unsafe { ((*(*fid.cast::<FidEp>()).cm).getpeer)(fid.cast(), raw, len) }
-}
-
-fn name_of(fid: *mut Fid, getname: Getname) -> SocketAddr {
-    let mut raw = [0u8; 28];
-    let mut len = raw.len();
-    // SAFETY: as a program calls it.
-    let status = unsafe { getname(fid, raw.as_mut_ptr().cast(), &raw mut len) };
-    assert_eq!(status, 0);
-    name::parse_socket(&raw[..len]).expect("is one")
-}
-
-fn connect(ep: *mut FidEp, at: &[u8], data: &[u8]) -> isize {
-    // SAFETY: as a program calls it.
-    unsafe {
-        let connect = (*(*ep).cm).connect;
-        connect(ep, at.as_ptr().cast(), data.as_ptr().cast(), data.len()) as isize
-    }
-}
-
-pub fn accept(ep: *mut FidEp, data: &[u8]) -> isize {
-    // SAFETY: as a program calls it.
-    unsafe { ((*(*ep).cm).accept)(ep, data.as_ptr().cast(), data.len()) as isize }
-}
-
-fn reject(pep: *mut FidPep, handle: *mut Fid, data: &[u8]) -> isize {
-    // SAFETY: as a program calls it.
-    unsafe { ((*(*pep).cm).reject)(pep, handle, data.as_ptr().cast(), data.len()) as isize }
-}
-
-fn shutdown(ep: *mut FidEp) -> isize {
-    // SAFETY: as a program calls it.
-    unsafe { ((*(*ep).cm).shutdown)(ep, 0) as isize }
-}
-
-pub fn receive(ep: *mut FidEp, buffer: &mut [u8], number: usize) -> isize {
-    // SAFETY: as a program calls it.
-    unsafe {
-        let recv = (*(*ep).msg).recv;
-        let bytes = buffer.as_mut_ptr().cast();
-        recv(ep, bytes, buffer.len(), null_mut(), 0, context(number))
-    }
-}
-
-fn send(ep: *mut FidEp, bytes: &[u8], number: usize) -> isize {
-    // SAFETY: as a program calls it.
-    unsafe {
-        let send = (*(*ep).msg).send;
-        let buffer = bytes.as_ptr().cast();
-        send(ep, buffer, bytes.len(), null_mut(), 0, context(number))
-    }
-}
-
-/// Who has called.
-fn handle(event: &Event) -> *mut Fid {
-    // SAFETY: it is of a call.
-    unsafe { (*event.info).handle }
-}
-
-/// Two programs, their endpoints connected, and who listens.
-struct Pair {
-    a: Program,
-    b: Program,
-    pep: *mut FidPep,
-    at_a: *mut FidEp,
-    at_b: *mut FidEp,
-}
-
-impl Pair {
-    fn new() -> Pair {
-        let (a, b) = (Program::new(), Program::new());
-        let (pep, at) = b.listen();
-        let at_a = a.call(&at, b"");
-        let call = Given(b.event(c::CONNREQ, &[&a]).info);
-        let at_b = b.endpoint(call.0);
-        assert_eq!(accept(at_b, b""), 0);
-        b.event(c::CONNECTED, &[&a]);
-        a.event(c::CONNECTED, &[&b]);
-        Pair {
-            a,
-            b,
-            pep,
-            at_a,
-            at_b,
-        }
-    }
-
-    fn close(self) {
-        assert_eq!(close(self.at_a), 0);
-        assert_eq!(close(self.at_b), 0);
-        assert_eq!(close(self.pep), 0);
-    }
-}
 
 #[test]
 fn who_calls_and_who_answers_learn_of_each_other() {
@@ -407,11 +53,120 @@ fn who_calls_and_who_answers_learn_of_each_other() {
     assert_eq!(&first, b"12345678");
     assert_eq!(name::socket(&name_of(at_a.cast(), getpeer)), at);
     assert_eq!(name_of(at_b.cast(), getpeer), name_of(at_a.cast(), getname));
+    assert_eq!(name::socket(&name_of(at_b.cast(), getname)), at);
     assert_eq!(b.done(), (4, None));
     for ep in [at_a, at_b] {
         assert_eq!(close(ep), 0);
     }
     assert_eq!(close(pep), 0);
+}
+
+/// Who is answered may call again at once, and that call comes to another endpoint: what is told of the first must be there already.
+#[test]
+fn who_answers_is_told_at_once_that_the_connection_stands() {
+    let (a, b) = (Program::new(), Program::new());
+    let (pep, at) = b.listen();
+    let at_a = a.call(&at, b"");
+    let call = Given(b.event(c::CONNREQ, &[&a]).info);
+    let at_b = b.endpoint(call.0);
+    assert!(b.is_quiet() && !b.is_ready(0));
+    assert_eq!(accept(at_b, b""), 0);
+    assert!(b.is_ready(0));
+    assert_eq!(b.event(c::CONNECTED, &[]).fid, at_b.cast());
+    assert!(!b.is_ready(0));
+    a.event(c::CONNECTED, &[]);
+    assert_eq!((close(at_a), close(at_b), close(pep)), (0, 0, 0));
+}
+
+/// Hints for an endpoint that calls from where a passive one is found.
+fn from_there(pep: *mut FidPep) -> Hints {
+    let mut hints = hints();
+    hints.info.handle = pep.cast();
+    hints
+}
+
+fn setname(pep: *mut FidPep, at: &SocketAddr) -> isize {
+    let at = name::socket(at);
+    // SAFETY: as a program calls it.
+    unsafe { ((*(*pep).cm).setname)(pep.cast(), at.as_ptr().cast(), at.len()) as isize }
+}
+
+#[test]
+fn an_endpoint_may_call_from_where_a_passive_one_is_found() {
+    for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let (a, b) = (Program::new(), Program::new());
+        let (pep, at) = b.listen();
+        let there = a.passive();
+        assert_eq!(setname(there, &address.parse().expect("is one")), 0);
+        let mut own = name_of(there.cast(), getname);
+        let given = Given::get(VERSION, Some(&mut from_there(there))).expect("it is offered");
+        assert_eq!(given.info().handle, there.cast());
+        // SAFETY: it is as long as it says.
+        let source = unsafe {
+            core::slice::from_raw_parts(given.info().src_addr.cast(), given.info().src_addrlen)
+        };
+        assert_eq!(name::parse_socket(source), Some(own));
+        let at_a = a.endpoint(given.0);
+        // It has that place now, and keeps it.
+        assert_eq!(close(there), 0);
+        let other = a.passive();
+        assert_eq!(setname(other, &own), minus(Errno(libc::EADDRINUSE)));
+        assert_eq!(control(at_a, c::ENABLE, null_mut()), 0);
+        if own.ip().is_unspecified() {
+            own.set_ip([10, 77, 0, 1].into());
+        }
+        assert_eq!(name_of(at_a.cast(), getname), own);
+        assert_eq!(connect(at_a, &at, b"hello"), 0);
+        let event = b.event(c::CONNREQ, &[&a]);
+        assert_eq!(event.data, b"hello");
+        let call = Given(event.info);
+        // SAFETY: it is as long as it says.
+        let caller = unsafe {
+            core::slice::from_raw_parts(call.info().dest_addr.cast(), call.info().dest_addrlen)
+        };
+        assert_eq!(name::parse_socket(caller), Some(own));
+        let at_b = b.endpoint(call.0);
+        assert_eq!(accept(at_b, b""), 0);
+        b.event(c::CONNECTED, &[&a]);
+        a.event(c::CONNECTED, &[&b]);
+        assert_eq!(name_of(at_b.cast(), getpeer), own);
+        assert_eq!(name_of(at_a.cast(), getname), own);
+        assert_eq!((close(at_a), close(at_b)), (0, 0));
+        own.set_ip([127, 0, 0, 1].into());
+        assert_eq!(setname(other, &own), 0);
+        assert_eq!((close(other), close(pep)), (0, 0));
+    }
+}
+
+#[test]
+fn nothing_else_is_called_from() {
+    let (a, b) = (Program::new(), Program::new());
+    let no_data = Some(-errors::NODATA.0);
+    let mut asked = from_there(a.eq.cast());
+    assert_eq!(Given::get(VERSION, Some(&mut asked)).err(), no_data);
+    let there = a.passive();
+    let mut asked = from_there(there);
+    // It is found nowhere yet.
+    assert_eq!(Given::get(VERSION, Some(&mut asked)).err(), no_data);
+    let opened = |given: &Given, handle: *mut Fid| {
+        // SAFETY: it was given, and is not freed yet.
+        let before = unsafe { core::mem::replace(&mut (*given.0).handle, handle) };
+        let opened = a.open(given.0);
+        // SAFETY: as above.
+        unsafe { (*given.0).handle = before };
+        opened
+    };
+    let bad_state = Some(minus(errors::OPBADSTATE));
+    assert_eq!(opened(&a.given, there.cast()).err(), bad_state);
+    let (listens, _) = a.listen();
+    assert_eq!(opened(&a.given, listens.cast()).err(), bad_state);
+    // Another fabric's, and one that is closed.
+    let (others, _) = b.listen();
+    let invalid = Some(minus(errors::INVAL));
+    assert_eq!(opened(&a.given, others.cast()).err(), invalid);
+    assert_eq!(close(there), 0);
+    assert_eq!(opened(&a.given, there.cast()).err(), invalid);
+    assert_eq!((close(listens), close(others)), (0, 0));
 }
 
 #[test]
@@ -585,7 +340,7 @@ fn where_nobody_listens_a_call_fails() {
         assert_eq!(a.error(ep, &[]), (errors::CONNREFUSED, vec![]));
         // A port is taken, and nobody listens there yet.
         let pep = b.passive();
-        let named = name::socket(&here());
+        let named = name::socket(&any_port_here());
         // SAFETY: as a program calls it.
         let status = unsafe { ((*(*pep).cm).setname)(pep.cast(), named.as_ptr().cast(), 16) };
         assert_eq!(status, 0);
@@ -615,7 +370,10 @@ fn what_is_out_of_order_is_refused() {
     let bad_state = minus(errors::OPBADSTATE);
     // Twice.
     assert_eq!(accept(pair.at_b, b""), bad_state);
-    assert_eq!(connect(pair.at_a, &name::socket(&here()), b""), bad_state);
+    assert_eq!(
+        connect(pair.at_a, &name::socket(&any_port_here()), b""),
+        bad_state
+    );
     // SAFETY: as a program calls it.
     let listen = |pep: *mut FidPep| unsafe { ((*(*pep).cm).listen)(pep) as isize };
     assert_eq!(listen(pair.pep), bad_state);
@@ -636,7 +394,7 @@ fn what_is_out_of_order_is_refused() {
     assert_eq!(shutdown(ep), minus(errors::NOTCONN));
     // Too much, or nothing.
     let too_long = [0; DATA_BYTES_MAX + 1];
-    let at = name::socket(&here());
+    let at = name::socket(&any_port_here());
     assert_eq!(connect(ep, &at, &too_long), minus(errors::INVAL));
     assert_eq!(connect(ep, &[0; 28], b""), minus(errors::INVAL));
     // SAFETY: as a program calls it.
@@ -653,7 +411,7 @@ fn what_is_out_of_order_is_refused() {
 fn endpoints_that_reach_many_are_not_connected() {
     let a = Rank::new(Plan::default());
     let absent = minus(errors::NOSYS);
-    assert_eq!(connect(a.ep, &name::socket(&here()), b""), absent);
+    assert_eq!(connect(a.ep, &name::socket(&any_port_here()), b""), absent);
     assert_eq!(accept(a.ep, b""), absent);
     assert_eq!(shutdown(a.ep), absent);
     let mut pep = null_mut();

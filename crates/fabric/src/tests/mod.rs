@@ -10,5 +10,6 @@ mod killed;
 mod messages;
 mod objects;
 mod operations;
+mod program;
 mod queues;
 mod regions;

@@ -55,6 +55,11 @@ impl LostPeers {
         });
     }
 
+    /// Whether there are some that were not told of yet.
+    pub fn are_any(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// One that was not told of yet.
     pub fn next(&mut self) -> Option<Lost> {
         self.lost.pop_front()

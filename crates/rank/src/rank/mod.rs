@@ -124,6 +124,8 @@ pub(crate) struct Rank {
     /// Endpoints of this node that the program has named.
     named_here: usize,
     completions: VecDeque<Completion>,
+    /// When whoever sleeps is to look, though nothing has ended.
+    look_at: Option<Time>,
     /// Bytes posted since something was last sent.
     unsent_bytes: usize,
     sent_at: Time,
@@ -201,6 +203,7 @@ impl Rank {
             processors: process::processors(),
             named_here: 0,
             completions: VecDeque::new(),
+            look_at: None,
             unsent_bytes: 0,
             sent_at: now,
             looked_at: now,
@@ -220,9 +223,10 @@ impl Rank {
         &mut self.engine
     }
 
-    /// Whether something has ended that was not told.
-    pub fn has_completions(&self) -> bool {
-        !self.completions.is_empty()
+    /// Whether there is something that was not told: an operation has ended, a peer is gone, or it is time to look.
+    pub fn has_news(&self) -> bool {
+        let is_due = || self.look_at.is_some_and(|at| at <= self.engine.now());
+        !self.completions.is_empty() || self.lost.are_any() || is_due()
     }
 
     /// Whether a peer is not known to have all that was sent to it: also one that has not answered the first call yet, since
@@ -645,6 +649,11 @@ impl Core for Rank {
         self.lost.watched.insert(peer);
     }
 
+    fn wake_after(&mut self, after: Duration) {
+        let at = self.engine.now() + after;
+        self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
+    }
+
     fn close(&mut self) {
         Rank::close(self);
     }
@@ -712,6 +721,9 @@ impl Core for Rank {
 
     fn progress(&mut self) {
         self.take_a_turn();
+        // Whoever asks for this looks now.
+        let now = self.engine.now();
+        self.look_at.take_if(|at| *at <= now);
     }
 
     fn completion(&mut self) -> Option<Completion> {
