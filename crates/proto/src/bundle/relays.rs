@@ -420,6 +420,8 @@ impl Bundle {
         let rate = works.map(|path| path.flight().rate()).sum::<f64>();
         let rate = rate.max(RATE_UNKNOWN);
         self.relays_mut().queue.push(now, from, data, rate);
+        // Others want to know soon whether the links work.
+        self.ways_can_wait = false;
     }
 
     /// This node stops, and the peer is to be told through others.
