@@ -297,3 +297,45 @@ fn what_is_relayed_for_others_keeps_to_its_limit() {
     }
     assert!((10_000..10_100).contains(&passed), "{passed}");
 }
+
+fn on_switch(survey: u64, switch: u16) -> Switches {
+    let mut of = [None; crate::limits::LINKS_MAX];
+    of[0] = Some(switch);
+    Switches { survey, of }
+}
+
+#[test]
+fn who_restarts_is_on_the_switch_that_it_was_on() {
+    let mut mesh = mesh(3, &[(0, 1), (1, 2)]);
+    assert!(!mesh.takes_moved());
+    let past = |switches| Reach {
+        switches: Some(switches),
+        ..reach(0, 9, &[1])
+    };
+    mesh.on_reach(NOW, peer(1), past(on_switch(1, 4)));
+    assert_eq!(mesh.switches(None), Some(&on_switch(1, 4)));
+    assert!(mesh.takes_moved() && !mesh.takes_moved());
+    // What it knows itself counts for more.
+    mesh.on_reach(NOW, peer(1), past(on_switch(1, 5)));
+    assert_eq!(mesh.switches(None), Some(&on_switch(1, 4)));
+}
+
+#[test]
+fn who_shares_a_switch_with_either_end_relays_first() {
+    for (beside, other) in [(1, 2), (2, 1)] {
+        let mut mesh = mesh(4, &[(0, 1), (0, 2), (1, 3), (2, 3)]);
+        mesh.set_switches(NOW, on_switch(1, 7));
+        for (node, switch) in [(beside, 7), (other, 8), (3, 9)] {
+            let switches = Some(on_switch(1, switch));
+            let of: &[usize] = if node == 3 { &[1, 2] } else { &[0, 3] };
+            let reach = Reach {
+                switches,
+                ..reach(node, 2, of)
+            };
+            mesh.on_reach(NOW, peer(node), reach);
+        }
+        assert!(mesh.takes_moved());
+        let order = [beside, other].map(|node| vec![node as u32]);
+        assert_eq!(relays(&mesh, 3), order);
+    }
+}
