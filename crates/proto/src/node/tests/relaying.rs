@@ -150,11 +150,23 @@ struct Line {
     now: Time,
     nodes: [Node; 3],
     events: [Vec<Event>; 3],
+    /// Nothing passes between the ends.
+    is_cut: bool,
 }
 
 impl Line {
     /// Connected, the ends through the one between them.
     fn connected() -> Line {
+        let line = Line::started(true);
+        for end in [0, 2] {
+            let stats = line.nodes[end].peer_stats(Line::peer(end, 2 - end));
+            assert_eq!(stats.unwrap().state, PeerState::Up, "node {end}");
+        }
+        line
+    }
+
+    /// A second after its start.
+    fn started(is_cut: bool) -> Line {
         let now = Time::from_ms(1000);
         let nodes = [0, 1, 2].map(|n| {
             let features = FEATURE_RELAYS;
@@ -167,12 +179,13 @@ impl Line {
             node
         });
         let events = Default::default();
-        let mut line = Line { now, nodes, events };
+        let mut line = Line {
+            now,
+            nodes,
+            events,
+            is_cut,
+        };
         line.run(Duration::from_secs(1));
-        for end in [0, 2] {
-            let stats = line.nodes[end].peer_stats(Line::peer(end, 2 - end));
-            assert_eq!(stats.unwrap().state, PeerState::Up, "node {end}");
-        }
         line
     }
 
@@ -188,7 +201,7 @@ impl Line {
         while let Some(t) = self.nodes[from].poll_transmit(self.now, &mut buffer) {
             any = true;
             let to = (0..3).find(|node| address(*node, t.link.0) == t.to);
-            let to = to.filter(|to| to.abs_diff(from) == 1);
+            let to = to.filter(|to| !self.is_cut || to.abs_diff(from) == 1);
             for datagram in buffer[..t.bytes].chunks_mut(t.segment_bytes) {
                 if let Some(to) = to {
                     let source = address(from, t.link.0);
@@ -238,4 +251,51 @@ fn a_goodbye_comes_through_a_relay() {
         };
         assert!(line.events[0].contains(&down), "{:?}", line.events[0]);
     }
+}
+
+#[test]
+fn links_in_doubt_have_time_while_nothing_is_to_be_carried() {
+    let mut line = Line::started(false);
+    let far = Line::peer(0, 2);
+    let is_in_doubt = |line: &Line| {
+        let stats = line.nodes[0].peer_stats(far).unwrap();
+        stats.paths.iter().all(|path| path.state != PathState::Up)
+    };
+    let is_relayed = |line: &Line| !line.nodes[0].peer_stats(far).unwrap().relayed.is_empty();
+    line.is_cut = true;
+    while !is_in_doubt(&line) {
+        line.run(Duration::from_millis(1));
+    }
+    line.run(Duration::from_millis(300));
+    assert!(is_in_doubt(&line) && !is_relayed(&line));
+    assert_eq!(line.nodes[1].node_stats().relayed, 0);
+    // What is to be carried does not wait.
+    let now = line.now;
+    let sent = line.nodes[0].send_message(now, far, 0, None, &[7; 100], Policy::Stripe);
+    sent.expect("there is room");
+    line.run(Duration::from_millis(50));
+    let has_come = |event: &Event| {
+        matches!(
+            event,
+            Event::Op {
+                event: OpEvent::MessageReady,
+                ..
+            }
+        )
+    };
+    assert!(
+        is_relayed(&line) && line.events[2].iter().any(has_come),
+        "{:?}",
+        line.events[2]
+    );
+}
+
+#[test]
+fn links_in_doubt_for_long_have_others_asked_though_nothing_is_to_be_carried() {
+    let mut line = Line::started(false);
+    line.is_cut = true;
+    line.run(Duration::from_secs(10));
+    let stats = line.nodes[0].peer_stats(Line::peer(0, 2)).unwrap();
+    assert_eq!(stats.state, PeerState::Up);
+    assert!(!stats.relayed.is_empty());
 }
