@@ -153,6 +153,8 @@ pub enum Measurement {
     MpiFailures,
     /// The same: 64 ranks on 8 nodes begin
     MpiStart,
+    /// A halo exchange of Open MPI under four switches, with the file of `tabane place` and without
+    Place,
 }
 
 impl Measurement {

@@ -51,6 +51,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Kernels => programs::kernels(settings),
         Measurement::MpiFailures => programs::mpi_failures(settings),
         Measurement::MpiStart => programs::mpi_start(settings),
+        Measurement::Place => programs::placed(settings),
         Measurement::Connections => connections::measure(settings),
         Measurement::Start => start::measure(settings),
     }

@@ -7,6 +7,7 @@ mod mpi;
 mod mpi_failures;
 mod mpi_killed;
 mod mpi_start;
+mod placed;
 mod redis;
 mod tunnel;
 
@@ -14,6 +15,7 @@ pub use http::measure as http;
 pub use mpi::{kernels, measure as mpi};
 pub use mpi_failures::measure as mpi_failures;
 pub use mpi_start::measure as mpi_start;
+pub use placed::measure as placed;
 pub use redis::measure as redis;
 pub use tunnel::measure as tunnel;
 
