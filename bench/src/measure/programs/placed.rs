@@ -128,6 +128,8 @@ fn halo(mut mpirun: Command, program: &Path) -> Result<f64, LabError> {
         ("pml", "ob1"),
         ("btl", "tcp,self"),
         ("btl_tcp_if_include", "eth0"),
+        // There are more ranks than processors, which nodes of one rank each do not know.
+        ("mpi_yield_when_idle", "1"),
     ];
     for (name, value) in chosen {
         mpirun.args(["--mca", name, value]);
