@@ -332,8 +332,8 @@ impl Mesh {
         if near.is_some() {
             self.risen.push(peer);
         }
-        let after = [TELL_AFTER, TELL_GAIN_AFTER][usize::from(near.is_some())];
-        self.tell_after(now, after);
+        let is_gain = near.is_some();
+        self.tell_after(now, if is_gain { TELL_GAIN_AFTER } else { TELL_AFTER });
         self.look_soon(now);
     }
 
@@ -519,11 +519,10 @@ impl Mesh {
 
     /// Nodes of which `neighbour`, which has just come, may not know, or may know more: even of itself, if it has restarted.
     pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = PeerId> {
-        let is_past = move |node: PeerId| node == neighbour && self.links_up(node).is_some();
-        let is_sought =
-            |known: &Known| known.reach.as_ref().is_some_and(|reach| reach.version == 0);
         let is_told = move |(node, known): &(&PeerId, &Known)| {
-            self.is_news_to(neighbour, **node) || is_past(**node) || is_sought(known)
+            let is_past = **node == neighbour && known.said().is_some();
+            let is_sought = known.reach.is_some() && known.said().is_none();
+            self.is_news_to(neighbour, **node) || is_past || is_sought
         };
         self.nodes.iter().filter(is_told).map(|(node, _)| *node)
     }
@@ -534,7 +533,6 @@ impl Mesh {
             // What this node said before it restarted.
             if reach.version >= self.version.max(1) && self.told.as_ref() != Some(&reach) {
                 self.version = reach.version;
-                self.is_asked = true;
                 self.tell_after(now, TELL_AFTER);
                 if let Some(switches) = reach.switches.filter(|_| self.switches.is_none()) {
                     self.set_switches(now, switches);
