@@ -22,6 +22,10 @@ use crate::system::{Kernel, Socket, System, TOKEN_MONITOR};
 
 /// The node's buffer for one burst.
 const BURST_BYTES: usize = 65_535;
+/// Batches taken in from a link in one turn, at most …
+const BATCHES_MAX: usize = 64;
+/// … and bytes after which no further one is.
+const BULK_BYTES: usize = 64 * 1024;
 /// Frames that may wait for a peer: as much as the kernel's queue in front of a device holds. Each flow has a turn of its
 /// own here, so that nobody waits for it; with less, many TCP connections with packets of 62,000 bytes
 /// have not one each, and lose them.
@@ -362,20 +366,36 @@ impl<S: System> Engine<S> {
         }
     }
 
-    /// Hands in one batch of what has arrived on a link, and its frames to the
-    /// host. More waits for the next turn: acknowledgements go out in between.
+    /// Hands in what has arrived on a link. Of bulk, more waits for the next turn: acknowledgements go out in between. Of
+    /// small packets, most of which answer others, no timer may run before they are read: a process that seldom has a
+    /// processor would ask again what was answered long ago, and have ever less time to read.
     fn receive(&mut self, now: Time, link: LinkId, host: &mut impl Host) {
+        let before = self.moved.received;
+        for _ in 0..BATCHES_MAX {
+            let is_more = self.receive_batch(now, link, host);
+            if !is_more || self.moved.received - before >= BULK_BYTES {
+                self.moved.more_arrived |= is_more;
+                return;
+            }
+        }
+        self.moved.more_arrived = true;
+    }
+
+    /// Hands in one batch, and what it brought to the host. Whether more may have arrived.
+    fn receive_batch(&mut self, now: Time, link: LinkId, host: &mut impl Host) -> bool {
         let Some(socket) = self.links.get(u64::from(link.0)) else {
-            return;
+            return false;
         };
         match socket.recv(&mut self.batch) {
             Ok(1..) => {}
             // The kernel tells that by netlink too.
-            Ok(0) | Err(RecvError::LinkDown(_)) => return,
-            Err(RecvError::Other(_)) => return self.poller.stumble(),
+            Ok(0) | Err(RecvError::LinkDown(_)) => return false,
+            Err(RecvError::Other(_)) => {
+                self.poller.stumble();
+                return false;
+            }
         }
         let before = *self.node.node_stats();
-        self.moved.more_arrived |= self.batch.is_full();
         let mut sender = None;
         self.batch.datagrams().for_each(|(from, datagram)| {
             self.moved.received += datagram.len();
@@ -383,7 +403,8 @@ impl<S: System> Engine<S> {
             self.node.handle_datagram(now, link, from, datagram);
         });
         self.links.count(link, &before, self.node.node_stats());
-        deliver_frames(&mut self.node, host);
+        self.deliver(now, host);
+        self.batch.is_full()
     }
 
     fn run_timers(&mut self, now: Time, host: &mut impl Host) {

@@ -15,10 +15,11 @@ use tabane_lab::{LabConfig, LabError, LinkSpec};
 const NODES: usize = 8;
 const RANKS_PER_NODE: usize = 8;
 /// The first is what the others are compared with.
-const CARRIERS: [Carrier; 4] = [
+const CARRIERS: [Carrier; 5] = [
     Carrier::Tcp,
     Carrier::Tcp1,
     Carrier::Ucx,
+    Carrier::Rxm,
     Carrier::Provider(Wire::Encrypted),
 ];
 /// By then what was in use is given back.

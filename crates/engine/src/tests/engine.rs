@@ -243,3 +243,21 @@ fn a_device_that_goes_and_returns_is_told_and_carries_again() {
         pair.sides[1].program.messages == 1
     });
 }
+
+/// Else it would judge, and ask again, by what is long out of date, and have ever more to read.
+#[test]
+fn who_was_away_reads_all_small_packets_before_a_timer_runs_but_not_all_bulk() {
+    for (bytes, is_all) in [(100, true), (8192, false)] {
+        let mut pair = Pair::connected();
+        let (from, to) = (SocketAddr::new(ip(1), PORT), SocketAddr::new(ip(2), PORT));
+        let came = (0..500).map(|_| (from, to, vec![0; bytes]));
+        pair.sides[0].fake.0.borrow_mut().sent.extend(came);
+        pair.sides[0].fake.carry_to(&pair.sides[1].fake.clone());
+        pair.turn_of(1, &[ready(0, true, false)]);
+        assert_eq!(
+            pair.sides[1].fake.waiting() == 0,
+            is_all,
+            "of {bytes} bytes"
+        );
+    }
+}

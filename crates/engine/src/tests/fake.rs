@@ -111,6 +111,11 @@ impl Fake {
         self.0.borrow().interests.get(&0).copied()
     }
 
+    /// Datagrams that wait at its sockets.
+    pub fn waiting(&self) -> usize {
+        self.0.borrow().queues.values().map(VecDeque::len).sum()
+    }
+
     /// Brings everything sent since the last time to the sockets of `other`.
     pub fn carry_to(&self, other: &Fake) -> usize {
         let sent = core::mem::take(&mut self.0.borrow_mut().sent);

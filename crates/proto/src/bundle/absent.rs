@@ -68,7 +68,7 @@ impl Absent {
 
     /// The same with ways through other nodes, once it has not answered for a while: nothing waits for it.
     fn all_paths(&self, now: Time, context: &mut Context) -> u16 {
-        if !self.sessions.is_unanswered(now, relays::LINKS_FIRST_IDLE) {
+        if !self.is_missed(now) {
             return self.path_mask(context);
         }
         let ways = context.mesh.addresses(now, self.peer, &[]).len();
@@ -77,6 +77,11 @@ impl Absent {
         }
         let relayed = ((1 << ways) - 1) << LINKS_MAX;
         self.path_mask(context) | relayed
+    }
+
+    /// Whether it has been called in vain for so long that others may know a way.
+    pub fn is_missed(&self, now: Time) -> bool {
+        (self.sessions).is_unanswered(now, relays::LINKS_FIRST)
     }
 
     fn links(&self, context: &Context) -> impl Iterator<Item = LinkId> {
@@ -94,7 +99,11 @@ impl Absent {
         if self.on_demand {
             return;
         }
-        let paths = self.all_paths(now, context);
+        // To look for ways takes work.
+        let paths = match self.sessions.repeats(now) {
+            true => self.all_paths(now, context),
+            false => 0,
+        };
         if let Some(dropped) = self.sessions.on_timeout(now, paths) {
             context.sessions.remove(&dropped);
         }

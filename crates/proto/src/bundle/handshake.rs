@@ -55,10 +55,12 @@ impl Sessions {
 }
 
 impl Bundle {
-    /// Whether there are keys, or a handshake is under way, that another one could disturb.
-    pub fn has_handshake(&self) -> bool {
-        let s = &self.sessions;
-        s.current.is_some() || s.unconfirmed.is_some() || s.initiation.is_some()
+    /// Whether there are keys that an answer to this first message could put out of place. It comes on every path: those
+    /// that the first one made are no others.
+    pub fn has_keys_besides(&self, init: &[u8]) -> bool {
+        let unconfirmed = self.sessions.unconfirmed.as_ref();
+        let is_known = unconfirmed.is_some_and(|u| init.starts_with(&u.init));
+        !is_known && (self.sessions.current.is_some() || unconfirmed.is_some())
     }
 
     /// Begins a handshake.
@@ -145,9 +147,7 @@ impl Bundle {
             }
             return Err(Rejection::Crossed);
         }
-        if let Some(given_up) = self.sessions.initiation.take() {
-            context.sessions.remove(&given_up.local);
-        }
+        self.sessions.let_go_first(now);
         let begins = self.sessions.begins(&hello);
         let my_bundle = match begins {
             Begins::GoesOn { names, .. } => {

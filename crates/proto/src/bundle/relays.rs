@@ -25,11 +25,10 @@ use crate::{LinkId, PeerId, Time};
 pub(super) const RELAYED: u16 = ((1 << RELAYED_MAX) - 1) << LINKS_MAX;
 /// Paths through others rest when one over a link has worked for so long: a link that came back may fail again.
 const REST_AFTER: Duration = Duration::from_secs(2);
-/// Links that were never heard of have so long to show that they work before others are asked to relay.
-const LINKS_FIRST: Duration = Duration::from_millis(50);
-/// Links in doubt have so long if nothing is to be carried: where processors are busy all links are in doubt at once, and to
-/// probe ways through others beside them would keep processors busy.
-pub(super) const LINKS_FIRST_IDLE: Duration = Duration::from_millis(500);
+/// Links that were never heard of have so long to show that they work before others are asked to relay, and so have links
+/// in doubt if nothing is to be carried: where processors are busy all links are in doubt at once, and to probe ways through
+/// others beside them would keep processors busy.
+pub(super) const LINKS_FIRST: Duration = Duration::from_millis(500);
 /// While ways are in use, better ones are looked for so often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A way on which nothing was answered for so long is left for another one …
@@ -196,8 +195,8 @@ impl Bundle {
         }
         if self.ways_due().is_some_and(|at| now >= at) {
             self.ways_can_wait = false;
-            self.look_for_ways(now, context);
-            self.ways_at = match (self.is_on_demand(), self.uses_relays()) {
+            let asks = self.look_for_ways(now, context);
+            self.ways_at = match (self.is_on_demand(), asks || self.uses_relays()) {
                 (false, true) => now + LOOK_EVERY,
                 (false, false) => Time::NEVER,
                 (true, _) => match self.working_ways() {
@@ -218,12 +217,15 @@ impl Bundle {
 
     /// Others are to be asked to relay, if no path over a link works by then.
     fn want_ways(&mut self, now: Time) {
-        let began = self.sessions.current.as_ref().map(|s| s.since);
-        let untested = |path: &Path| path.state() == PathState::Untested;
-        let began = began.filter(|_| self.has_links() && self.direct().all(untested));
-        self.ways_at = began.map_or(now, |began| began + LINKS_FIRST);
-        let is_down = |path: &Path| path.state() == PathState::Down;
-        self.ways_can_wait = self.has_links() && !self.direct().all(is_down);
+        let are_all = |state: PathState| self.direct().all(|path| path.state() == state);
+        let are_new = self.has_links() && are_all(PathState::Untested);
+        let can_wait = self.has_links() && !are_new && !are_all(PathState::Down);
+        self.ways_at = match (are_new, &self.sessions.current) {
+            (true, Some(session)) => session.since + LINKS_FIRST,
+            (true, None) => self.sessions.asked_since().unwrap_or(now) + LINKS_FIRST,
+            (false, _) => now,
+        };
+        self.ways_can_wait = can_wait;
     }
 
     /// When ways are to be looked for, or to rest.
@@ -231,7 +233,7 @@ impl Bundle {
         let is_idle = || self.ops.queued_bytes() + self.ops.in_flight_bytes() == 0;
         let at = Some(self.ways_at).filter(|at| *at != Time::NEVER)?;
         match self.ways_can_wait && is_idle() {
-            true => Some(at + LINKS_FIRST_IDLE),
+            true => Some(at + LINKS_FIRST),
             false => Some(at),
         }
     }
@@ -263,8 +265,8 @@ impl Bundle {
         }
     }
 
-    /// Gives each path through others that does not work a way, if there is one.
-    fn look_for_ways(&mut self, now: Time, context: &mut Context) {
+    /// Gives each path through others that does not work a way, if there is one. Whether others were asked for one.
+    fn look_for_ways(&mut self, now: Time, context: &mut Context) -> bool {
         let peer = self.peer;
         self.leave_ways_in_vain(now);
         let in_use = self.uses_relays();
@@ -276,7 +278,7 @@ impl Bundle {
             .filter_map(|id| self.paths.get(id).filter(|p| works(p)).map(|p| p.remote))
             .collect();
         if working.len() == RELAYED_MAX {
-            return;
+            return false;
         }
         let mut ways = Vec::new();
         for way in working.iter().filter_map(|address| Way::of(*address)) {
@@ -287,11 +289,10 @@ impl Bundle {
             ways.extend(context.mesh.addresses(now, peer, &[]));
         }
         if ways.is_empty() && working.is_empty() {
-            context.mesh.seek(peer);
             if in_use {
                 self.rest(now);
             }
-            return;
+            return context.mesh.seek(peer);
         }
         if !in_use {
             self.wake(now);
@@ -308,6 +309,7 @@ impl Bundle {
         for (id, way) in slots().filter(|id| !fixed.contains(id)).zip(ways) {
             self.set_way(now, id, way, context);
         }
+        false
     }
 
     /// Ways on which nothing is answered are avoided from now on.
@@ -377,7 +379,7 @@ impl Bundle {
     }
 
     /// A datagram of the peer's came on path `id` by `way`.
-    pub fn meet_relayed(&mut self, now: Time, id: LinkId, way: SocketAddr, context: &Context) {
+    pub fn meet_relayed(&mut self, now: Time, id: LinkId, way: SocketAddr, context: &mut Context) {
         let in_use = self.uses_relays();
         match self.paths.get_mut(id) {
             None => self.set_way(now, id, way, context),
@@ -389,6 +391,7 @@ impl Bundle {
         if !in_use && !self.direct().any(Path::carries) {
             self.lost_links = true;
             (self.ways_at, self.ways_can_wait) = (now, false);
+            self.tend_relays(now, context);
         }
     }
 

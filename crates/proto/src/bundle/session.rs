@@ -371,10 +371,19 @@ impl Sessions {
         initiation.is_some_and(|i| now < i.started + CROSSING_MAX)
     }
 
-    /// Whether the handshake of ours that is under way has not been answered for so long.
+    /// The peer's call is answered. Ours goes on, for the peer's may be an old one that somebody has recorded, but gives way.
+    pub fn let_go_first(&mut self, now: Time) {
+        if let Some(initiation) = &mut self.initiation {
+            initiation.unsent = 0;
+            initiation.next_send = now + CONFIRMATION_MAX;
+        }
+    }
+
+    /// Whether the handshake of ours that is under way, or the last one if none is, has not been answered for so long.
     pub fn is_unanswered(&self, now: Time, time: Duration) -> bool {
-        let initiation = self.initiation.as_ref();
-        initiation.is_some_and(|i| now >= i.started + time)
+        let started = self.initiation.as_ref().map(|i| i.started);
+        let started = started.or(self.asked_since);
+        started.is_some_and(|started| now >= started + time)
     }
 
     /// Makes `session` current. Returns the numbers of sessions that are no longer readable.
@@ -431,7 +440,13 @@ impl Sessions {
             .map(|u| u.session.since + CONFIRMATION_MAX)
     }
 
-    /// Repeats the handshake under way if it is time, and forgets former keys.
+    /// Whether the handshake under way is to be repeated, or given up, now.
+    pub fn repeats(&self, now: Time) -> bool {
+        let initiation = self.initiation.as_ref();
+        initiation.is_some_and(|i| now >= i.next_send)
+    }
+
+    /// Repeats the handshake under way on these paths if it is [time](Sessions::repeats), and forgets former keys.
     /// Returns the number of a session that is no longer readable.
     pub fn on_timeout(&mut self, now: Time, paths: u16) -> Option<u32> {
         if let Some(i) = self.initiation.take_if(|i| i.lone && now >= i.next_send) {

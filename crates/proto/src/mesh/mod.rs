@@ -5,6 +5,7 @@
 //! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
 //! and a relay keeps nothing but a short queue.
 
+mod asking;
 mod few;
 mod groups;
 mod measuring;
@@ -155,8 +156,10 @@ pub(crate) struct Mesh {
     version: u64,
     /// What this node said last.
     told: Option<Reach>,
-    /// Somebody asked for what is not expected of this node.
-    is_asked: bool,
+    /// Who asked whom this node reaches, where nobody is told who does not ask.
+    askers: Vec<PeerId>,
+    /// How many neighbours were asked for a way, one after the other; wraps.
+    asked: usize,
     plan: Option<Plan>,
     /// On which switches this node is, as far as it was told, …
     switches: Option<Switches>,
@@ -205,7 +208,8 @@ impl Mesh {
             me: NodeId::of(name),
             version: 0,
             told: None,
-            is_asked: false,
+            askers: Vec::new(),
+            asked: 0,
             plan: None,
             switches: None,
             has_moved: false,
@@ -257,6 +261,7 @@ impl Mesh {
     pub fn remove(&mut self, now: Time, peer: PeerId) {
         if let Some(known) = self.nodes.remove(&peer) {
             self.ids.remove(&known.id);
+            self.askers.retain(|asker| *asker != peer);
             self.former.truncate(FORMER_MAX - 1);
             self.former.push_front((known.id, now + FORMER_FOR));
             self.tell_after(now, TELL_AFTER);
@@ -400,7 +405,7 @@ impl Mesh {
                 let is_plain = self.config.forwards && self.switches.is_none();
                 is_plain && self.former.is_empty() && self.nodes.values().all(is)
             }
-            false => !self.is_asked,
+            false => self.askers.is_empty(),
         }
     }
 
@@ -491,38 +496,12 @@ impl Mesh {
         both.and_then(|(node, neighbour)| self.reaches(node, neighbour)) == Some(true)
     }
 
-    /// No way to `peer` is known. Where nodes say nothing unless they are asked, they are.
-    pub fn seek(&mut self, peer: PeerId) {
-        if !self.alike && self.sought.len() < WISHES_MAX {
-            self.sought.push(peer);
-        }
-    }
-
-    /// Whether a node says nothing of whom it reaches, as far as is known here; then that is put so that whoever is told so and
-    /// knows better says it.
-    pub fn knows_nothing_of(&mut self, node: PeerId) -> bool {
-        let known = self.nodes.get_mut(&node);
-        let Some(known) = known.filter(|known| known.said().is_none()) else {
-            return false;
-        };
-        known.reach = Some(Reach {
-            node: known.id,
-            version: 0,
-            links: 0,
-            unwilling: false,
-            all_but: false,
-            switches: None,
-            nodes: Box::default(),
-        });
-        true
-    }
-
     /// Nodes of which `neighbour`, which has just come, may not know, or may know more: even of itself, if it has restarted.
     pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = PeerId> {
-        let is_told = move |(node, known): &(&PeerId, &Known)| {
-            let is_past = **node == neighbour && known.said().is_some();
-            let is_sought = known.reach.is_some() && known.said().is_none();
-            self.is_news_to(neighbour, **node) || is_past || is_sought
+        let listens = self.alike || self.askers.contains(&neighbour);
+        let is_told = move |(node, known): &(&PeerId, &Known)| match known.said() {
+            Some(_) => listens && (**node == neighbour || self.is_news_to(neighbour, **node)),
+            None => known.reach.is_some() && !known.is_reached(),
         };
         self.nodes.iter().filter(is_told).map(|(node, _)| *node)
     }
@@ -548,10 +527,8 @@ impl Mesh {
         };
         if reach.version == 0 {
             let is_less = known.said().is_some();
-            // Who asks for a way to a node wants to know who reaches it.
-            if known.is_reached() && !self.alike {
-                self.is_asked = true;
-                self.tell_after(now, TELL_AFTER);
+            if known.is_reached() {
+                self.on_question(now, from);
             }
             return is_less;
         }
@@ -656,7 +633,8 @@ impl Mesh {
 
     fn shortest(&self, now: Time, to: PeerId, avoid: &[PeerId]) -> Option<RelayList> {
         let target = self.nodes.get(&to)?.id;
-        if !self.is_of_use() {
+        let carries = |known: &Known| known.near > Some(0);
+        if !self.is_of_use() || !self.nodes.values().any(carries) {
             return None;
         }
         // On the switch of either end first: then trunks are crossed once. Among equals it is the same at both ends, and another

@@ -174,6 +174,30 @@ fn where_nodes_know_others_than_their_peers_each_one_that_is_reached_is_named() 
     assert!(mesh.takes_tell(NOW + START * 3, 1, 1));
     let own = mesh.own().unwrap();
     assert!(!own.all_but && own.reaches(id(9)) && !own.reaches(id(10)));
+    // Nobody else hears of it.
+    assert_eq!(mesh.listeners(), [peer(1)]);
+}
+
+#[test]
+fn a_few_at_a_time_are_asked_for_a_way() {
+    let mut mesh = Mesh::new(true, false, RelayConfig::default(), &name(0));
+    for node in 1..10 {
+        mesh.add(NOW, peer(node), &name(node));
+    }
+    for node in 1..9 {
+        mesh.set_near(NOW, peer(node), Some(1472));
+    }
+    assert!(mesh.seek(peer(9)) && mesh.knows_nothing_of(peer(9)));
+    let mut asked: Vec<PeerId> = Vec::new();
+    for _ in 0..2 {
+        let some = mesh.whom_to_ask(peer(9));
+        assert_eq!(some.len(), 4);
+        asked.extend(some);
+    }
+    asked.sort_unstable();
+    assert!(asked.into_iter().eq((1..9).map(peer)), "each one in turn");
+    // Where all are alike, they say by themselves what is not expected.
+    assert!(!mesh_of_silent(10, &[(0, 1)]).seek(peer(9)));
 }
 
 #[test]

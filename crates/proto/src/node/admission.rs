@@ -18,8 +18,8 @@ use crate::crypto::{
 use crate::wire::{HandshakeHeader, Hello, Reader};
 use crate::{LinkId, Time};
 
-/// Handshakes answered without a cookie: this many at once …
-const FREE_BURST: u32 = 64;
+/// Handshakes answered without a cookie: this many at once, for nodes that merely start together …
+const FREE_BURST: u32 = 256;
 /// … and one more for every such interval that passes.
 const FREE_INTERVAL: Duration = Duration::from_millis(10);
 /// Handshakes answered with a valid cookie come out of a second allowance: so many at once …
@@ -193,8 +193,8 @@ impl Node {
             return Err(Rejection::UnknownSession);
         };
         // A recorded first message must not disturb what there is: its sender
-        // has to show that it is there now.
-        if there.has_handshake() && !has_cookie {
+        // has to show that it is there now. (A call of this node's own goes on.)
+        if there.has_keys_besides(init) && !has_cookie {
             return Err(self.demand_cookie(now, link, from, init, &key));
         }
         let elsewhere = there

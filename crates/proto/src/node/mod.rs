@@ -91,10 +91,10 @@ impl Peer {
         paths as u8
     }
 
-    fn has_handshake(&self) -> bool {
+    fn has_keys_besides(&self, init: &[u8]) -> bool {
         match self {
-            Peer::Absent(absent) => absent.sessions.initiation.is_some(),
-            Peer::Met(bundle) => bundle.has_handshake(),
+            Peer::Absent(_) => false,
+            Peer::Met(bundle) => bundle.has_keys_besides(init),
         }
     }
 

@@ -34,21 +34,25 @@ impl Node {
             let mesh = &self.context.mesh;
             let news: Vec<PeerId> = mesh.all_news_to(neighbour).collect();
             self.greet(now, neighbour);
-            self.owe(neighbour, News::OwnReach);
+            if self.context.mesh.listeners().contains(&neighbour) {
+                self.owe(neighbour, News::OwnReach);
+            }
             for node in news {
                 self.owe(neighbour, News::Reach(node));
             }
         }
         while let Some(peer) = self.context.mesh.sought.pop() {
             if self.context.mesh.knows_nothing_of(peer) {
-                self.tell_all_neighbours(News::Reach(peer), None);
+                for neighbour in self.context.mesh.whom_to_ask(peer) {
+                    self.owe(neighbour, News::Reach(peer));
+                }
             }
         }
         while let Some((node, from)) = self.context.mesh.news.pop() {
             let mesh = &self.context.mesh;
             let is_told = |n: &PeerId| *n != from && mesh.is_news_to(*n, node);
-            let neighbours: Vec<PeerId> = mesh.neighbours().filter(is_told).collect();
-            for neighbour in neighbours {
+            let listeners: Vec<PeerId> = mesh.listeners().into_iter().filter(is_told).collect();
+            for neighbour in listeners {
                 self.owe(neighbour, News::Reach(node));
             }
         }
@@ -61,7 +65,9 @@ impl Node {
         let all = self.context.link_bits();
         let up = all & !self.kernel_down;
         if self.context.mesh.takes_tell(now, up, all) {
-            self.tell_all_neighbours(News::OwnReach, None);
+            for neighbour in self.context.mesh.listeners() {
+                self.owe(neighbour, News::OwnReach);
+            }
         }
         if self.context.mesh.takes_look(now) {
             for index in 0..self.peers.len() {
@@ -79,7 +85,8 @@ impl Node {
                     return;
                 }
             }
-            Some(Peer::Absent(absent)) if absent.on_demand => return,
+            // The call may just be about to be answered.
+            Some(Peer::Absent(absent)) if absent.on_demand || !absent.is_missed(now) => return,
             Some(Peer::Absent(absent)) => {
                 let has_way = self.context.mesh.has_way(now, peer);
                 if core::mem::replace(&mut absent.has_way, has_way) || !has_way {
@@ -251,9 +258,12 @@ impl Node {
         match datagram.first().copied().and_then(Kind::from_byte) {
             Some(Kind::Data) => self.on_relayed_data(now, &way, datagram),
             Some(Kind::Init) => {
-                self.on_init(now, PATH_OF_HANDSHAKES, from, datagram)?;
-                self.meet_relayed(now, way.to, PATH_OF_HANDSHAKES, &way);
-                Ok(())
+                let taken = self.on_init(now, PATH_OF_HANDSHAKES, from, datagram);
+                // If this node's own call counts, that goes back the same way.
+                if matches!(taken, Ok(()) | Err(Rejection::Crossed)) {
+                    self.meet_relayed(now, way.to, PATH_OF_HANDSHAKES, &way);
+                }
+                taken
             }
             Some(Kind::Response | Kind::Cookie) => {
                 self.on_handshake_answer(now, PATH_OF_HANDSHAKES, from, datagram)?;
@@ -267,7 +277,7 @@ impl Node {
     /// The bundle to `peer` has a path over `way` from now on.
     fn meet_relayed(&mut self, now: Time, peer: PeerId, path: LinkId, way: &Way) {
         if let (Some(bundle), Some(address)) = (met(&mut self.peers, peer), way.address()) {
-            bundle.meet_relayed(now, path, address, &self.context);
+            bundle.meet_relayed(now, path, address, &mut self.context);
             self.touch(peer);
         }
     }
