@@ -154,7 +154,7 @@ impl Bundle {
                 hello.bundle = names.1;
                 names.0
             }
-            Begins::Afresh => context.random.u64().max(1),
+            Begins::Afresh => self.sessions.name_afresh(&mut context.random),
         };
         let local = context.new_session(self.peer);
         let answer = context.hello(self.name, local, my_bundle, hello.bundle);

@@ -330,6 +330,13 @@ impl Sessions {
     /// How the sender of `hello` goes on with the state both ends have, and what both of its names are then, this end's first.
     /// Each time that an end lets it [rest](Sessions::rest) its names are the next ones; the other end may not know of that.
     pub fn begins(&self, hello: &Hello) -> Begins {
+        // The peer answered a call of this end and never heard that this took the answer: it calls by the name that it gave.
+        if self.peer_bundle != 0 && (hello.bundle, hello.peer_bundle) == (self.peer_bundle, 0) {
+            return Begins::GoesOn {
+                numbers_go_on: false,
+                names: (self.my_bundle, self.peer_bundle),
+            };
+        }
         let ahead = hello.bundle.wrapping_sub(self.peer_bundle) as i64;
         let is_same = hello.peer_bundle.wrapping_sub(self.my_bundle) as i64 == ahead;
         let has_state = self.current.is_some() || self.rests;
@@ -344,6 +351,15 @@ impl Sessions {
                 self.my_bundle.wrapping_add(more),
                 self.peer_bundle.wrapping_add(more),
             ),
+        }
+    }
+
+    /// Names the state that begins afresh when the peer's call is answered. The first one has the name by which this end calls,
+    /// too: should both calls be answered, they are of one state.
+    pub fn name_afresh(&self, random: &mut Random) -> u64 {
+        match self.peer_bundle == 0 && self.my_bundle != 0 {
+            true => self.my_bundle,
+            false => random.u64().max(1),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::crypto::{ClusterKey, HandshakeError, Identity, Initiator};
+use crate::op::Policy;
 use crate::wire::{COOKIE_DATAGRAM_BYTES, Hello, Kind, MAC_BYTES, RESPONSE_BYTES, VERSION};
 use ring::{hkdf, hmac};
 
@@ -335,6 +336,29 @@ fn first_messages_that_cross_or_come_back() {
     let theirs = pair.drain(1).remove(0).3;
     let (_, events) = hand(&mut pair, Rejection::Crossed, (0, from), &theirs);
     assert_eq!(events, []);
+}
+
+/// Both call, and each answers the other one, while nothing else gets through: they are of one state even so.
+#[test]
+fn what_was_sent_after_one_answer_is_not_lost_by_the_other() {
+    for lost_for_ms in [50, 550, 700, 1200, 2600] {
+        let mut pair = Pair::new([0, 1].map(|n| config(n, KEY, WireMode::Encrypted)));
+        for node in 0..2 {
+            let policy = Policy::default();
+            let to = pair.peers[node];
+            let sent = pair.nodes[node].send_message(pair.now, to, 0, None, &[7; 100], policy);
+            sent.unwrap();
+        }
+        pair.passes_handshakes_only = true;
+        pair.run(Duration::from_millis(lost_for_ms));
+        pair.passes_handshakes_only = false;
+        pair.run(Duration::from_secs(4));
+        for node in 0..2 {
+            let from = pair.peers[node];
+            let came = core::iter::from_fn(|| pair.nodes[node].receive_message(pair.now, from));
+            assert_eq!(came.count(), 1, "at node {node}, {lost_for_ms} ms");
+        }
+    }
 }
 
 #[test]
