@@ -170,6 +170,8 @@ impl Bundle {
         if self.answered_inits.len() == ANSWERED_INITS {
             self.answered_inits.pop_front();
         }
+        // Most peers call once.
+        self.answered_inits.reserve_exact(1);
         self.answered_inits.push_back(id);
         let new = Box::new(Unconfirmed {
             session,
