@@ -25,7 +25,7 @@ const BURST_BYTES: usize = 65_535;
 /// Batches taken in from a link in one turn, at most …
 const BATCHES_MAX: usize = 64;
 /// … and bytes after which no further one is.
-const BULK_BYTES: usize = 64 * 1024;
+const TAKEN_BYTES: usize = 64 * 1024;
 /// Frames that may wait for a peer: as much as the kernel's queue in front of a device holds. Each flow has a turn of its
 /// own here, so that nobody waits for it; with less, many TCP connections with packets of 62,000 bytes
 /// have not one each, and lose them.
@@ -373,7 +373,7 @@ impl<S: System> Engine<S> {
         let before = self.moved.received;
         for _ in 0..BATCHES_MAX {
             let is_more = self.receive_batch(now, link, host);
-            if !is_more || self.moved.received - before >= BULK_BYTES {
+            if !is_more || self.moved.received - before >= TAKEN_BYTES {
                 self.moved.more_arrived |= is_more;
                 return;
             }
@@ -441,7 +441,11 @@ impl<S: System> Engine<S> {
     }
 
     fn deliver(&mut self, now: Time, host: &mut impl Host) {
-        deliver_frames(&mut self.node, host);
+        while let Some((peer, mut frame)) = self.node.receive_frame() {
+            host.frame(peer, &mut frame);
+            self.node.recycle_frame(frame);
+        }
+        host.frames_end();
         while let Some(event) = self.node.poll_event() {
             let event: Event = event;
             host.event(now, &mut self.node, event);
@@ -503,14 +507,6 @@ impl Wait {
     pub const fn until(&self) -> Time {
         self.until
     }
-}
-
-fn deliver_frames(node: &mut Node, host: &mut impl Host) {
-    while let Some((peer, mut frame)) = node.receive_frame() {
-        host.frame(peer, &mut frame);
-        node.recycle_frame(frame);
-    }
-    host.frames_end();
 }
 
 /// Whether the CPU has AES instructions; without them ChaCha20 is faster.

@@ -42,7 +42,7 @@ fn finish(name: &'static str, command: Command) -> Result<Output, LabError> {
 
 /// Enough to see what was wrong.
 fn last_lines(text: &str) -> String {
-    let lines: Vec<_> = text.lines().rev().take(40).collect();
+    let lines: Vec<_> = text.lines().rev().take(4).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("; ")
 }
 

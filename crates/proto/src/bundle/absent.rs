@@ -81,7 +81,8 @@ impl Absent {
 
     /// Whether it has been called in vain for so long that others may know a way.
     pub fn is_missed(&self, now: Time) -> bool {
-        (self.sessions).is_unanswered(now, relays::LINKS_FIRST)
+        let sessions = &self.sessions;
+        sessions.is_unanswered(now, relays::LINKS_FIRST)
     }
 
     fn links(&self, context: &Context) -> impl Iterator<Item = LinkId> {

@@ -330,8 +330,12 @@ impl Sessions {
     /// How the sender of `hello` goes on with the state both ends have, and what both of its names are then, this end's first.
     /// Each time that an end lets it [rest](Sessions::rest) its names are the next ones; the other end may not know of that.
     pub fn begins(&self, hello: &Hello) -> Begins {
+        let has_state = self.current.is_some() || self.rests;
+        if !has_state || self.peer_bundle == 0 {
+            return Begins::Afresh;
+        }
         // The peer answered a call of this end and never heard that this took the answer: it calls by the name that it gave.
-        if self.peer_bundle != 0 && (hello.bundle, hello.peer_bundle) == (self.peer_bundle, 0) {
+        if (hello.bundle, hello.peer_bundle) == (self.peer_bundle, 0) {
             return Begins::GoesOn {
                 numbers_go_on: false,
                 names: (self.my_bundle, self.peer_bundle),
@@ -339,8 +343,7 @@ impl Sessions {
         }
         let ahead = hello.bundle.wrapping_sub(self.peer_bundle) as i64;
         let is_same = hello.peer_bundle.wrapping_sub(self.my_bundle) as i64 == ahead;
-        let has_state = self.current.is_some() || self.rests;
-        if !has_state || self.peer_bundle == 0 || !is_same || ahead.unsigned_abs() > RESTS_MAX {
+        if !is_same || ahead.unsigned_abs() > RESTS_MAX {
             return Begins::Afresh;
         }
         let numbers_go_on = ahead == 0 && !self.rests;

@@ -9,15 +9,14 @@ use crate::{PeerId, Time};
 const ASKED_AT_ONCE: usize = 4;
 
 impl Mesh {
-    /// Neighbours that are to be told what is news: of nodes that are alike all, else who asked.
-    pub fn listeners(&self) -> Vec<PeerId> {
-        match self.alike {
-            true => self.neighbours().collect(),
-            false => self
-                .neighbours()
-                .filter(|peer| self.askers.contains(peer))
-                .collect(),
-        }
+    /// Whether a neighbour is to be told what is news: of nodes that are alike each one, else who asked.
+    pub fn listens(&self, neighbour: PeerId) -> bool {
+        self.alike || self.askers.contains(&neighbour)
+    }
+
+    /// The neighbours that are.
+    pub fn listeners(&self) -> impl Iterator<Item = PeerId> {
+        self.neighbours().filter(|peer| self.listens(*peer))
     }
 
     /// No way to `peer` is known. Where nodes say nothing unless they are asked, some are; whether that is so.

@@ -498,7 +498,7 @@ impl Mesh {
 
     /// Nodes of which `neighbour`, which has just come, may not know, or may know more: even of itself, if it has restarted.
     pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = PeerId> {
-        let listens = self.alike || self.askers.contains(&neighbour);
+        let listens = self.listens(neighbour);
         let is_told = move |(node, known): &(&PeerId, &Known)| match known.said() {
             Some(_) => listens && (**node == neighbour || self.is_news_to(neighbour, **node)),
             None => known.reach.is_some() && !known.is_reached(),

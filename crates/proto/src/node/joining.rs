@@ -120,8 +120,13 @@ impl Node {
     }
 
     pub(super) fn tell_all_neighbours(&mut self, news: News, but: Option<PeerId>) {
-        let neighbours: Vec<PeerId> = self.context.mesh.neighbours().collect();
-        for neighbour in neighbours.into_iter().filter(|n| Some(*n) != but) {
+        let neighbours = self.context.mesh.neighbours();
+        let told = neighbours.filter(|n| Some(*n) != but).collect();
+        self.owe_all(told, news);
+    }
+
+    pub(super) fn owe_all(&mut self, neighbours: Vec<PeerId>, news: News) {
+        for neighbour in neighbours {
             self.owe(neighbour, news);
         }
     }

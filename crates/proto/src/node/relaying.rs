@@ -34,7 +34,7 @@ impl Node {
             let mesh = &self.context.mesh;
             let news: Vec<PeerId> = mesh.all_news_to(neighbour).collect();
             self.greet(now, neighbour);
-            if self.context.mesh.listeners().contains(&neighbour) {
+            if self.context.mesh.listens(neighbour) {
                 self.owe(neighbour, News::OwnReach);
             }
             for node in news {
@@ -43,18 +43,15 @@ impl Node {
         }
         while let Some(peer) = self.context.mesh.sought.pop() {
             if self.context.mesh.knows_nothing_of(peer) {
-                for neighbour in self.context.mesh.whom_to_ask(peer) {
-                    self.owe(neighbour, News::Reach(peer));
-                }
+                let asked = self.context.mesh.whom_to_ask(peer);
+                self.owe_all(asked, News::Reach(peer));
             }
         }
         while let Some((node, from)) = self.context.mesh.news.pop() {
             let mesh = &self.context.mesh;
             let is_told = |n: &PeerId| *n != from && mesh.is_news_to(*n, node);
-            let listeners: Vec<PeerId> = mesh.listeners().into_iter().filter(is_told).collect();
-            for neighbour in listeners {
-                self.owe(neighbour, News::Reach(node));
-            }
+            let told = mesh.listeners().filter(is_told).collect();
+            self.owe_all(told, News::Reach(node));
         }
         self.regroup_if_moved(now);
         self.grant_wishes(now);
@@ -65,9 +62,8 @@ impl Node {
         let all = self.context.link_bits();
         let up = all & !self.kernel_down;
         if self.context.mesh.takes_tell(now, up, all) {
-            for neighbour in self.context.mesh.listeners() {
-                self.owe(neighbour, News::OwnReach);
-            }
+            let told = self.context.mesh.listeners().collect();
+            self.owe_all(told, News::OwnReach);
         }
         if self.context.mesh.takes_look(now) {
             for index in 0..self.peers.len() {
