@@ -17,6 +17,7 @@ sim churn --seeds A..B               clusters whose nodes join, crash, leave and
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
 sim topology [--trees N] [--nodes A,B,…] [--seed S] [MODEL]   survey N trees of switches of each size (also paper, flat) from round trips
 sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them
+sim exchange all|halo BUNDLES MBPS [ROUNDS]  how long 128 nodes on 8 switches take, with so many bundles (or `all`), over such trunks
 sim many [N]                         what N (256) nodes cost each other that may have 64 bundles over links
 MODEL: [--jitter-us X] [--load X] [--nic-us X] [--trunk-mbps N] [--samples N] [--liar anything|low|late|silent]
 SIZE: [--hosts N] [--streams N]      N hosts in each schedule; N streams more in each";
@@ -39,6 +40,8 @@ fn main() -> ExitCode {
         ["topology", rest @ ..] => survey_trees(rest),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
+        ["exchange", pattern, bundles, mbps] => exchange([pattern, bundles, mbps, "1"]),
+        ["exchange", pattern, bundles, mbps, rounds] => exchange([pattern, bundles, mbps, rounds]),
         ["many"] => measure_many("256"),
         ["many", count] => measure_many(count),
         ["snapshot"] => compare_snapshot(),
@@ -190,6 +193,31 @@ fn try_churn(seeds: &str) -> Result<bool, String> {
     );
     println!("{} passed, {failed} failed", seeds.len() - failed);
     Ok(failed == 0)
+}
+
+fn exchange([pattern, bundles, mbps, rounds]: [&str; 4]) -> Result<bool, String> {
+    let number = |text: &str| {
+        text.parse::<usize>()
+            .map_err(|_| format!("{text}: no number"))
+    };
+    let pattern = match pattern {
+        "all" => many::Pattern::All,
+        "halo" => many::Pattern::Halo,
+        _ => return Err(format!("{pattern}: all or halo")),
+    };
+    let bundles_max = match bundles {
+        "all" => None,
+        _ => Some(number(bundles)? as u16),
+    };
+    let layout = many::Layout {
+        switches: 8,
+        nodes_each: 16,
+        trunk_mbps: number(mbps)? as u64,
+    };
+    let size = (64 * 1024, number(rounds)?);
+    let exchanged = many::exchange(layout, bundles_max, pattern, size);
+    exchanged.iter().for_each(|round| println!("{round}"));
+    Ok(exchanged.iter().all(|round| round.time.is_some()))
 }
 
 fn measure_many(count: &str) -> Result<bool, String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use tabane_proto::{PeerState, bundles_needed};
-use tabane_sim::many::{Many, measure};
+use tabane_sim::many::{Layout, Many, Pattern, exchange, measure};
 
 const START: Duration = Duration::from_millis(100);
 const MS: Duration = Duration::from_millis(1);
@@ -151,4 +151,19 @@ fn a_cluster_that_starts_at_once_costs_each_node_little() {
     assert!(figures.mesh_bytes <= 64 * 1024, "{figures}");
     assert!(figures.idle_datagrams <= 40.0, "{figures}");
     assert_eq!(figures.losses, 0);
+}
+
+/// 32 nodes fill the trunks between their switches all at once. Nobody takes that for links that have failed, and fills them with
+/// questions, with what is sent again, or with what others are to relay. (Simulated time. Of these three each takes 350 ms and more
+/// if it has no bound.)
+#[test]
+fn full_trunks_get_empty_again() {
+    let layout = Layout {
+        switches: 4,
+        nodes_each: 8,
+        trunk_mbps: 250,
+    };
+    let exchanged = exchange(layout, None, Pattern::All, (16 * 1024, 1));
+    let took = exchanged[0].time.expect("ends");
+    assert!(took < 300 * MS, "{}", exchanged[0]);
 }

@@ -3,7 +3,9 @@
 //! Switches lose nothing. Processor time of a node is measured around the calls that a driver makes; everything else is
 //! exact, and the same each time.
 
+mod exchange;
 mod figures;
+mod wires;
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,10 @@ use tabane_proto::{Event, Node, NodeConfig, PeerId, PeerState, RelayConfig, Time
 use crate::agenda::{Agenda, Datagram, sends, take_in};
 use crate::random::Random;
 use crate::star::{self, ORIGIN};
+pub use exchange::{Exchanged, Pattern, exchange};
 pub use figures::{Figures, measure};
+pub use wires::Layout;
+use wires::Wires;
 
 /// The way from anyone to anyone.
 const DELAY: Duration = Duration::from_micros(50);
@@ -43,6 +48,8 @@ pub struct Many {
     now: Time,
     hosts: Vec<Host>,
     agenda: Agenda,
+    /// Without, everything takes as long.
+    wires: Option<Wires>,
     buffer: Vec<u8>,
     /// Events that say that a peer is gone, or was broken.
     pub losses: u64,
@@ -58,6 +65,7 @@ impl Many {
             now: ORIGIN,
             hosts: Vec::new(),
             agenda: Agenda::default(),
+            wires: None,
             buffer: vec![0; 65_535],
             losses: 0,
             sent: 0,
@@ -76,6 +84,19 @@ impl Many {
         }
         many.bundles_max(bundles_max);
         many
+    }
+
+    /// Those of a layout, on wires that carry so much.
+    pub fn on(layout: Layout, bundles_max: Option<u16>) -> Many {
+        let hosts = layout.switches * layout.nodes_each;
+        let mut many = Many::new(hosts, bundles_max, Duration::from_millis(100));
+        many.wires = Some(Wires::new(layout, usize::from(star::LINKS)));
+        many
+    }
+
+    /// Datagrams that were dropped on wires.
+    pub fn lost(&self) -> u64 {
+        self.wires.as_ref().map_or(0, Wires::lost)
     }
 
     fn bundles_max(&mut self, bundles_max: Option<u16>) {
@@ -196,7 +217,19 @@ impl Many {
     /// Runs for so long.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time;
-        while let Some((at, host, datagrams)) = self.agenda.next_until(until) {
+        loop {
+            let moves_at = self.wires.as_ref().and_then(Wires::next_at);
+            let moves_at = moves_at.filter(|at| *at <= until);
+            let next = self.agenda.next_until(moves_at.unwrap_or(until));
+            let Some((at, host, datagrams)) = next else {
+                let Some(wires) = self.wires.as_mut().filter(|_| moves_at.is_some()) else {
+                    break;
+                };
+                if let Some((at, to, datagram)) = wires.step() {
+                    self.agenda.plan(woken(at), to, Some(datagram));
+                }
+                continue;
+            };
             self.now = at;
             let here = &self.hosts[host];
             let is_there = at >= here.starts_at;
@@ -257,7 +290,6 @@ impl Many {
         }
         self.sent += outbox.len() as u64;
         for (link, to, bytes) in outbox {
-            let at = (now + DELAY).as_ns().next_multiple_of(WAKE_NS);
             let from = star::address(host, link.0);
             let datagram = Datagram {
                 link: link.0,
@@ -265,9 +297,17 @@ impl Many {
                 bytes,
             };
             let to = star::host_at(to);
-            self.agenda.plan(Time::from_ns(at), to, Some(datagram));
+            match &mut self.wires {
+                Some(wires) => wires.send(now, host, to, datagram),
+                None => self.agenda.plan(woken(now + DELAY), to, Some(datagram)),
+            }
         }
     }
+}
+
+/// When a process takes in what arrives at the time `at`.
+fn woken(at: Time) -> Time {
+    Time::from_ns(at.as_ns().next_multiple_of(WAKE_NS))
 }
 
 fn name(host: usize) -> String {

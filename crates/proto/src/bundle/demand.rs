@@ -264,6 +264,7 @@ impl Bundle {
             self.relays = None;
         }
         self.tell_near(now, context);
+        context.mesh.ends_doubt(self.peer);
         (self.lost_links, self.ways_at) = (false, Time::NEVER);
         // Who was told that the peer is gone is to hear when it is back.
         if self.state != PeerState::Down {

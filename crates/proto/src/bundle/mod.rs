@@ -419,7 +419,7 @@ impl Bundle {
         let any_direct = self.direct().any(Path::carries);
         let paths = paths.filter(move |(id, _)| !(any_direct && id.is_relayed()));
         let any_wide = paths.clone().any(|(_, path)| is_wide(path));
-        let closed = self.closed(blocked);
+        let closed = self.closed(blocked) | self.longer_ways();
         paths.filter(move |(id, path)| {
             closed & id.bit() == 0 && !(any_wide && path.flight().is_narrow())
         })

@@ -156,6 +156,24 @@ impl Bundle {
         u16::from(blocked) | if in_use { 0 } else { RELAYED }
     }
 
+    /// Paths (a bit each) through more nodes than another one that works: they are ready, and carry nothing. What goes there
+    /// takes more of what all have.
+    pub(super) fn longer_ways(&self) -> u16 {
+        if !self.uses_relays() {
+            return 0;
+        }
+        let length = |p: &BundlePath| Way::of(p.remote).map_or(0, |way| way.relays.len());
+        let up = self
+            .paths
+            .iter()
+            .filter(|(id, p)| id.is_relayed() && p.path.state() == PathState::Up);
+        let Some(shortest) = up.clone().map(|(_, p)| length(p)).min() else {
+            return 0;
+        };
+        let longer = up.filter(|(_, p)| length(p) > shortest);
+        longer.fold(0, |bits, (id, _)| bits | id.bit())
+    }
+
     pub(super) fn direct(&self) -> impl Iterator<Item = &Path> {
         let all = self.paths.iter().filter(|(id, _)| !id.is_relayed());
         all.map(|(_, p)| &p.path)
@@ -174,6 +192,10 @@ impl Bundle {
         if self.direct().any(Path::carries) {
             self.lost_links = false;
             (self.ways_at, self.ways_can_wait) = (Time::NEVER, false);
+            if context.mesh.ends_doubt(self.peer) && self.uses_relays() {
+                // No link had failed.
+                return self.rest(now);
+            }
             let Some(relays) = self.relays.as_mut().filter(|relays| relays.in_use) else {
                 return;
             };
@@ -187,8 +209,11 @@ impl Bundle {
         if let Some(relays) = &mut self.relays {
             relays.direct_since = None;
         }
+        if self.has_failed() {
+            context.mesh.ends_doubt(self.peer);
+        }
         if !core::mem::replace(&mut self.lost_links, true) {
-            self.want_ways(now);
+            self.want_ways(now, context);
         }
         if self.is_on_demand() && self.ways_at == Time::NEVER && self.working_ways() == 0 {
             self.ways_at = now;
@@ -215,17 +240,24 @@ impl Bundle {
         slots().filter(|id| in_use && works(id)).count()
     }
 
+    /// Whether all links to the peer have failed.
+    fn has_failed(&self) -> bool {
+        self.direct().all(|path| path.state() == PathState::Down)
+    }
+
     /// Others are to be asked to relay, if no path over a link works by then.
-    fn want_ways(&mut self, now: Time) {
-        let are_all = |state: PathState| self.direct().all(|path| path.state() == state);
-        let are_new = self.has_links() && are_all(PathState::Untested);
-        let can_wait = self.has_links() && !are_new && !are_all(PathState::Down);
-        self.ways_at = match (are_new, &self.sessions.current) {
-            (true, Some(session)) => session.since + LINKS_FIRST,
-            (true, None) => self.sessions.asked_since().unwrap_or(now) + LINKS_FIRST,
-            (false, _) => now,
+    fn want_ways(&mut self, now: Time, context: &mut Context) {
+        let is_new = |path: &Path| path.state() == PathState::Untested;
+        let are_new = self.has_links() && self.direct().all(is_new);
+        let are_in_doubt = self.has_links() && !are_new && !self.has_failed();
+        let begins_at = match &self.sessions.current {
+            Some(session) if are_new => session.since + LINKS_FIRST,
+            None if are_new => self.sessions.asked_since().unwrap_or(now) + LINKS_FIRST,
+            _ if are_in_doubt && !context.mesh.begins_doubt(self.peer) => now + LINKS_FIRST,
+            _ => now,
         };
-        self.ways_can_wait = can_wait;
+        self.ways_at = self.ways_at.min(begins_at);
+        self.ways_can_wait = are_in_doubt;
     }
 
     /// When ways are to be looked for, or to rest.
@@ -242,7 +274,7 @@ impl Bundle {
     pub fn seek_ways(&mut self, now: Time, context: &mut Context) -> bool {
         if self.lost_links {
             if !self.ways_can_wait {
-                self.want_ways(now);
+                self.want_ways(now, context);
             }
             self.tend_relays(now, context);
         }

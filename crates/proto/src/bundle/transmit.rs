@@ -85,6 +85,9 @@ impl Bundle {
             let Some(p) = self.paths.get_mut(id) else {
                 continue;
             };
+            if open && p.path.asks_in_doubt(now) && !context.questions.take(now) {
+                p.path.put_off_probe(now);
+            }
             match p.path.poll_control(now, token, open) {
                 Some(PathControl::Probe {
                     token,

@@ -6,6 +6,7 @@ mod budget;
 mod config;
 mod crowd;
 mod event;
+mod questions;
 mod sessions;
 mod stats;
 mod transmit;
@@ -25,6 +26,7 @@ pub(crate) use budget::{Account, Budget};
 pub use config::{ConfigError, Guests, LinkConfig, NodeConfig, PeerConfig};
 pub(crate) use crowd::Crowd;
 pub use event::{DownReason, Event, PartedWhy, Refusal};
+pub(crate) use questions::Questions;
 pub(crate) use sessions::SessionNumbers;
 pub use stats::{NodeStats, Rejection};
 pub use transmit::{RanOut, Transmit};
@@ -58,6 +60,8 @@ pub(crate) struct Context {
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
     /// What all bundles hold.
     pub budget: Budget,
+    /// What all bundles ask on paths in doubt.
+    pub questions: Questions,
     /// Who sends how much to us.
     pub crowd: Crowd,
     /// Who reaches whom.

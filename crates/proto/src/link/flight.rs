@@ -133,7 +133,10 @@ impl Flight {
             return 0;
         }
         let in_flight = self.sent.in_flight_bytes();
-        let window = self.congestion.window();
+        // Half as much at each timeout, down to a packet (in the manner of RFC 5681, section 3.1): what is released is not to
+        // follow at once what was lost. An answer opens the window again.
+        let window = self.congestion.window() >> self.timeouts.min(63);
+        let window = window.max(self.mtu_bytes() as u64);
         let Some(pace) = &self.pace else {
             let at_once = self.bucket.as_ref().map_or(u64::MAX, Bucket::room_bytes);
             return window.saturating_sub(in_flight).min(at_once);

@@ -613,6 +613,16 @@ impl Path {
         })
     }
 
+    /// Whether a probe is due to settle whether the path has failed.
+    pub fn asks_in_doubt(&self, now: Time) -> bool {
+        self.state() == PathState::Suspect && self.is_probe_due(now)
+    }
+
+    /// It is not sent now, and due again as if it had been.
+    pub const fn put_off_probe(&mut self, now: Time) {
+        self.liveness.probes.put_off(now);
+    }
+
     /// When liveness or the MTU search has something to do; probes only if the path's socket is `open`.
     fn live_timeout(&self, open: bool) -> Option<Time> {
         let probe = match open {

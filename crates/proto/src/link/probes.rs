@@ -34,6 +34,11 @@ impl Probes {
         self.last_sent = Some(now);
     }
 
+    /// No probe leaves now, but the next one waits as if one had.
+    pub const fn put_off(&mut self, now: Time) {
+        self.last_sent = Some(now);
+    }
+
     /// An answer. Returns how long it took, if it answers a probe that is remembered and was not answered before.
     pub fn on_reply(&mut self, now: Time, token: u32) -> Option<Duration> {
         let probe = self
@@ -50,7 +55,7 @@ impl Probes {
         self.last.iter().flatten().filter(|p| p.answered).count() as u32
     }
 
-    /// When the last one left.
+    /// When the last one left, or was put off.
     pub const fn last_sent(&self) -> Option<Time> {
         self.last_sent
     }

@@ -11,7 +11,7 @@ const ASKED_AT_ONCE: usize = 4;
 impl Mesh {
     /// Whether a neighbour is to be told what is news: of nodes that are alike each one, else who asked.
     pub fn listens(&self, neighbour: PeerId) -> bool {
-        self.alike || self.askers.contains(&neighbour)
+        self.are_alike() || self.askers.contains(&neighbour)
     }
 
     /// The neighbours that are.
@@ -21,10 +21,11 @@ impl Mesh {
 
     /// No way to `peer` is known. Where nodes say nothing unless they are asked, some are; whether that is so.
     pub fn seek(&mut self, peer: PeerId) -> bool {
-        if !self.alike && self.sought.len() < WISHES_MAX {
+        let asks = !self.are_alike();
+        if asks && self.sought.len() < WISHES_MAX {
             self.sought.push(peer);
         }
-        !self.alike
+        asks
     }
 
     /// The neighbours that are asked next for a way to `node`.
@@ -58,7 +59,7 @@ impl Mesh {
 
     /// A neighbour asks for a way to a node that is reached here.
     pub(super) fn on_question(&mut self, now: Time, from: PeerId) {
-        if self.alike {
+        if self.are_alike() {
             return;
         }
         if !self.askers.contains(&from) {

@@ -50,6 +50,8 @@ const TELL_EVERY_NODE: Duration = Duration::from_millis(2);
 const LOOK_AFTER: Duration = Duration::from_millis(2);
 /// … and not again for so long for each node there is: to look takes that much work.
 const LOOK_EVERY_NODE: Duration = Duration::from_micros(50);
+/// Ways are tried to so many peers at once whose links are only in doubt.
+const DOUBTS_MAX: usize = 2;
 /// A node that did not relay to another one is not asked to for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// So many of these are remembered.
@@ -148,8 +150,7 @@ impl Default for RelayConfig {
 #[derive(Debug)]
 pub(crate) struct Mesh {
     is_on: bool,
-    /// All nodes know the same ones, but for a moment: so they expect the same of each other, and of those that are not
-    /// named the contrary can be said.
+    /// Nodes know the same ones even where everybody keeps a bundle with everybody (see [`Mesh::are_alike`]).
     alike: bool,
     config: RelayConfig,
     me: NodeId,
@@ -169,6 +170,8 @@ pub(crate) struct Mesh {
     ids: BTreeMap<NodeId, PeerId>,
     /// Nodes that were known, and until when that is remembered.
     former: VecDeque<(NodeId, Time)>,
+    /// Peers to which all links are in doubt, and ways through others are tried.
+    doubts: SmallVec<[PeerId; DOUBTS_MAX]>,
     /// Until then a node is not asked to relay to another one, for it refused.
     refusals: VecDeque<(PeerId, PeerId, Time)>,
     allowance: Allowance,
@@ -216,6 +219,7 @@ impl Mesh {
             nodes: BTreeMap::new(),
             ids: BTreeMap::new(),
             former: VecDeque::new(),
+            doubts: SmallVec::new(),
             refusals: VecDeque::new(),
             allowance: Allowance::default(),
             began: None,
@@ -262,6 +266,7 @@ impl Mesh {
         if let Some(known) = self.nodes.remove(&peer) {
             self.ids.remove(&known.id);
             self.askers.retain(|asker| *asker != peer);
+            self.ends_doubt(peer);
             self.former.truncate(FORMER_MAX - 1);
             self.former.push_front((known.id, now + FORMER_FOR));
             self.tell_after(now, TELL_AFTER);
@@ -312,6 +317,12 @@ impl Mesh {
         self.ids.get(&id).copied()
     }
 
+    /// Whether all nodes know the same ones, but for a moment: so they expect the same of each other, and of those that are not
+    /// named the contrary can be said. Ranks do where they keep few bundles: they are told of all others then.
+    const fn are_alike(&self) -> bool {
+        self.alike || self.plan.is_some()
+    }
+
     /// Whether there is anybody who could be between two others.
     fn is_of_use(&self) -> bool {
         self.nodes.len() >= 2
@@ -342,6 +353,23 @@ impl Mesh {
         self.look_soon(now);
     }
 
+    /// All links to a peer are in doubt. Whether ways through others may be tried at once, to settle it: not if that is so with many
+    /// peers, for then it is not their links, but what is between them is full, and would only get fuller.
+    pub fn begins_doubt(&mut self, peer: PeerId) -> bool {
+        let is_known = self.doubts.contains(&peer);
+        if !is_known && self.doubts.len() < DOUBTS_MAX {
+            self.doubts.push(peer);
+        }
+        self.doubts.contains(&peer)
+    }
+
+    /// Links to a peer work, or have failed. Whether they were in doubt, and ways were tried.
+    pub fn ends_doubt(&mut self, peer: PeerId) -> bool {
+        let before = self.doubts.len();
+        self.doubts.retain(|doubt| *doubt != peer);
+        self.doubts.len() < before
+    }
+
     /// A link of this node's came or went.
     pub fn set_links(&mut self, now: Time) {
         self.tell_after(now, TELL_GAIN_AFTER);
@@ -364,7 +392,7 @@ impl Mesh {
         }
         let for_all = TELL_EVERY_NODE * self.nodes.len() as u32;
         let pause = self.told_at.map(|at| at + TELL_EVERY + for_all);
-        let starts = self.alike && self.told.is_none();
+        let starts = self.are_alike() && self.told.is_none();
         let start = self.began.filter(|_| starts).map(|at| at + START + for_all);
         let at = pause.max(start).unwrap_or(now).max(now + after);
         self.tell_at = Some(self.tell_at.map_or(at, |before| before.min(at)));
@@ -399,7 +427,7 @@ impl Mesh {
     /// expected, and nothing told but who asks.
     fn reaches_as_expected(&self) -> bool {
         let is = |known: &Known| known.is_reached() == self.plans_here(known);
-        match self.alike {
+        match self.are_alike() {
             // Others may expect it to reach who is none any more for them.
             true => {
                 let is_plain = self.config.forwards && self.switches.is_none();
@@ -445,7 +473,7 @@ impl Mesh {
         far.extend(self.former.iter().filter(is_new).map(|(id, _)| *id));
         far.sort_unstable();
         far.dedup();
-        let all_but = self.alike && far.len() < near.len() && far.len() <= REACH_NODES_MAX;
+        let all_but = self.are_alike() && far.len() < near.len() && far.len() <= REACH_NODES_MAX;
         // Who is left out is reached by fewer ways than there are.
         near.truncate(REACH_NODES_MAX);
         Reach {

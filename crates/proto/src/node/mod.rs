@@ -17,8 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 use crate::Random;
 use crate::bundle::{Absent, Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
-    Budget, ConfigError, Context, Crowd, Event, Guests, NodeConfig, NodeStats, RanOut, Refusal,
-    Rejection, SessionNumbers, Transmit,
+    Budget, ConfigError, Context, Crowd, Event, Guests, NodeConfig, NodeStats, Questions, RanOut,
+    Refusal, Rejection, SessionNumbers, Transmit,
 };
 use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
 use crate::limits::LINKS_MAX;
@@ -157,7 +157,7 @@ impl Node {
         } else {
             0
         };
-        // Ranks know whom they speak with.
+        // Ranks know whom they speak with, unless they keep few bundles.
         let alike = !matches!(config.guests, Some(Guests::Located { .. }));
         let relays = config.features & FEATURE_RELAYS != 0;
         let mesh = Mesh::new(relays, alike, config.relay, &name);
@@ -166,6 +166,7 @@ impl Node {
         Ok(Node {
             context: Context {
                 budget: Budget::new(&config.op_limits),
+                questions: Questions::default(),
                 config,
                 name,
                 keys,
