@@ -559,6 +559,8 @@ mod tests {
                 failures: 1,
             }],
             peers: 3,
+            bundles: 2,
+            peer_bytes: 9 << 10,
             local_sent_bytes: 6,
             local_received_bytes: 0,
             packets_lost: 4,
@@ -567,7 +569,7 @@ mod tests {
         assert_eq!(
             done.summary(&address),
             "10.77.0.1:40000#ab00: link 0 (10.77.0.1) sent 1000 bytes, received 20, failed 1 times; \
-             shared memory sent 6 bytes, received 0; 3 peers, 4 packets sent again, 5 accesses refused"
+             shared memory sent 6 bytes, received 0; 3 peers, 2 bundles, 9 KB held for them, 4 packets sent again, 5 accesses refused"
         );
     }
 }

@@ -325,14 +325,6 @@ fn close_range(first: RawFd, last: RawFd) {
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
-/// Processors of this machine that are in use; not only those that this process may run on.
-#[must_use]
-pub fn processors() -> usize {
-    // SAFETY: has no pointers.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(count).unwrap_or(1).max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};

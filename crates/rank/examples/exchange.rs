@@ -52,6 +52,7 @@ impl Rank {
                 Ok("copy") => SharedMemory::Copy,
                 _ => SharedMemory::Pull,
             },
+            bundles_max: None,
         };
         let endpoint = Endpoint::open(&settings).expect("opens");
         let at = |n: usize| file.with_extension(n.to_string());

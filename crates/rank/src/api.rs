@@ -35,6 +35,10 @@ pub struct Settings {
     pub unexpected_bytes: usize,
     /// How endpoints of the same node talk.
     pub shared_memory: SharedMemory,
+    /// Bundles over links at most, once more endpoints than that are named here (all of a job name the same ones and have the
+    /// same limit): others are reached through those. What it takes that all are reached is kept even so. `None`: one with each
+    /// that is spoken with.
+    pub bundles_max: Option<u16>,
 }
 
 /// How endpoints of the same node, network and user talk.
@@ -459,8 +463,12 @@ unsafe impl core::marker::Send for Completion {}
 pub struct Statistics {
     /// Of each link: its number, address, device, bytes sent and received, failures survived.
     pub links: Vec<LinkStatistics>,
-    /// Peers that were spoken with.
+    /// Peers that were spoken with, …
     pub peers: usize,
+    /// … to how many of them there was a bundle over links at once, at most, …
+    pub bundles: usize,
+    /// … and what is held for them, in bytes.
+    pub peer_bytes: usize,
     /// Bytes given to endpoints of the same node through shared memory, beside what they read from this process themselves.
     pub local_sent_bytes: u64,
     /// The same from them.
@@ -485,9 +493,11 @@ impl Statistics {
             (sent, received) => format!("shared memory sent {sent} bytes, received {received}; "),
         };
         format!(
-            "{address}: {}{local}{} peers, {} packets sent again, {} accesses refused",
+            "{address}: {}{local}{} peers, {} bundles, {} KB held for them, {} packets sent again, {} accesses refused",
             links.collect::<String>(),
             self.peers,
+            self.bundles,
+            self.peer_bytes / 1024,
             self.packets_lost,
             self.refused_accesses
         )

@@ -127,6 +127,7 @@ impl Neighbour {
             eager_bytes: 4096,
             unexpected_bytes: 16 * 1024,
             shared_memory: SharedMemory::Pull,
+            bundles_max: None,
         };
         let end = Endpoint::open(&settings).ok()?;
         let own = COUNT.fetch_add(1, Ordering::Relaxed) << 32 | u64::from(std::process::id());

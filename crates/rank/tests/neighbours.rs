@@ -24,6 +24,7 @@ fn settings() -> Settings {
         eager_bytes: 16 * 1024,
         unexpected_bytes: 256 * 1024,
         shared_memory: SharedMemory::Pull,
+        bundles_max: None,
     }
 }
 

@@ -86,6 +86,7 @@ fn settings() -> Settings {
         eager_bytes: 1 << 15,
         unexpected_bytes: 1 << 20,
         shared_memory: SharedMemory::Pull,
+        bundles_max: None,
     }
 }
 

@@ -317,11 +317,6 @@ impl Local {
         self.neighbours.capacity().min(NEIGHBOURS_MAX)
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.neighbours.len()
-    }
-
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Neighbour)> {
         self.neighbours.iter()

@@ -200,6 +200,7 @@ fn endpoint_and(instance: u64) -> (Endpoint, Local, usize) {
         eager_bytes: 16 * 1024,
         unexpected_bytes: 256 * 1024,
         shared_memory: SharedMemory::Pull,
+        bundles_max: None,
     };
     let end = Endpoint::open(&settings).expect("opens");
     let instance = instance << 32 | u64::from(std::process::id());

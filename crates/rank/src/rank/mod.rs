@@ -17,9 +17,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn};
+use tabane_io::entropy;
 use tabane_io::poll::{Poller, Ready};
 use tabane_io::udp::Claim;
-use tabane_io::{entropy, process};
 use tabane_proto::op::{Get, OpEvent};
 use tabane_proto::wire::{FEATURE_MEMORY, WireMode};
 use tabane_proto::{DownReason, Event, Guests, LinkId, Node, PeerId, Random, RelayConfig, Time};
@@ -119,10 +119,10 @@ pub(crate) struct Rank {
     spare: Vec<Vec<u8>>,
     polled_at: Time,
     came_at: Time,
-    /// How many this node has.
-    processors: usize,
-    /// Endpoints of this node that the program has named.
-    named_here: usize,
+    /// Somebody else takes the processor until then, whenever it is given away.
+    crowded_until: Time,
+    /// Other endpoints that the program has named.
+    named: usize,
     completions: VecDeque<Completion>,
     /// When whoever sleeps is to look, though nothing has ended.
     look_at: Option<Time>,
@@ -130,6 +130,8 @@ pub(crate) struct Rank {
     unsent_bytes: usize,
     sent_at: Time,
     looked_at: Time,
+    /// Bundles over links, the most there were at once.
+    bundles_most: usize,
     link_failures: [u64; 8],
     refused_accesses: u64,
     lost: LostPeers,
@@ -148,30 +150,7 @@ impl Rank {
         let (port, claims) = claim_port(&links, settings, &mut random)?;
         let address = Address::new(&settings.links, port, random.u64())
             .map_err(|_| OpenError::Settings("a link number above 7, or twice".into()))?;
-        let spec = |(number, address): &(u8, IpAddr)| LinkSpec {
-            id: LinkId(*number),
-            address: *address,
-        };
-        let config = EngineConfig {
-            name: address.to_name(),
-            keys: vec![settings.key],
-            private: None,
-            public: None,
-            wire: match settings.encrypted {
-                true => WireMode::Encrypted,
-                false => WireMode::Plain,
-            },
-            port,
-            links: links.iter().map(spec).collect(),
-            spin: Duration::ZERO,
-            features: FEATURE_MEMORY,
-            relay: Some(RelayConfig::default()),
-            guests: Some(Guests::Located {
-                count_max: GUESTS_MAX,
-                locate: |name| Some(Address::from_name(name).ok()?.links()),
-            }),
-        };
-        let (mut engine, _) = Engine::with_claims(config, claims)
+        let (mut engine, _) = Engine::with_claims(config(settings, &address, port, &links), claims)
             .map_err(|error| OpenError::Settings(error.to_string()))?;
         engine.node.set_memory(Box::new(Buffers));
         let local = match settings.shared_memory {
@@ -200,13 +179,14 @@ impl Rank {
             spare: Vec::new(),
             polled_at: now,
             came_at: now,
-            processors: process::processors(),
-            named_here: 0,
+            crowded_until: Time::ZERO,
+            named: 0,
             completions: VecDeque::new(),
             look_at: None,
             unsent_bytes: 0,
             sent_at: now,
             looked_at: now,
+            bundles_most: 0,
             link_failures: [0; 8],
             refused_accesses: 0,
             lost: LostPeers::default(),
@@ -552,6 +532,41 @@ impl Rank {
     }
 }
 
+/// What the engine of an endpoint at this address is told.
+fn config(
+    settings: &Settings,
+    address: &Address,
+    port: u16,
+    links: &[(u8, IpAddr)],
+) -> EngineConfig {
+    let spec = |(number, address): &(u8, IpAddr)| LinkSpec {
+        id: LinkId(*number),
+        address: *address,
+    };
+    EngineConfig {
+        name: address.to_name(),
+        keys: vec![settings.key],
+        private: None,
+        public: None,
+        wire: match settings.encrypted {
+            true => WireMode::Encrypted,
+            false => WireMode::Plain,
+        },
+        port,
+        links: links.iter().map(spec).collect(),
+        spin: Duration::ZERO,
+        features: FEATURE_MEMORY,
+        relay: Some(RelayConfig {
+            bundles_max: settings.bundles_max,
+            ..RelayConfig::default()
+        }),
+        guests: Some(Guests::Located {
+            count_max: GUESTS_MAX,
+            locate: |name| Some(Address::from_name(name).ok()?.links()),
+        }),
+    }
+}
+
 /// Has others of this node find the endpoint. Where that cannot be, they come over the loopback device.
 fn open_local(
     settings: &Settings,
@@ -618,11 +633,11 @@ fn claim(links: &[(u8, IpAddr)], port: u16) -> Result<Option<Vec<Claim>>, OpenEr
 impl Core for Rank {
     fn peer(&mut self, address: &Address) -> Peer {
         let peer = self.peers.at(address);
-        let is_here = peer != OWN && self.is_of_this_node(address);
         if let Some(entry) = self.peers.get_mut(peer)
             && !core::mem::replace(&mut entry.is_named, true)
         {
-            self.named_here += usize::from(is_here);
+            self.named += usize::from(peer != OWN);
+            self.tell_of_all();
         }
         peer
     }
@@ -632,12 +647,10 @@ impl Core for Rank {
     }
 
     fn forget(&mut self, peer: Peer) {
-        let Some(entry) = self.peers.get_mut(peer) else {
-            return;
-        };
-        if core::mem::replace(&mut entry.is_named, false) && peer != OWN {
-            let address = entry.address;
-            self.named_here -= usize::from(self.is_of_this_node(&address));
+        if let Some(entry) = self.peers.get_mut(peer)
+            && core::mem::replace(&mut entry.is_named, false)
+        {
+            self.named -= usize::from(peer != OWN);
         }
     }
 
@@ -733,6 +746,7 @@ impl Core for Rank {
     fn statistics(&self) -> Statistics {
         let mut all = Statistics {
             refused_accesses: self.refused_accesses,
+            bundles: (self.engine.node.bundle_count().direct).max(self.bundles_most),
             ..Statistics::default()
         };
         for status in self.engine.link_status() {
@@ -757,7 +771,8 @@ impl Core for Rank {
             let Some(stats) = self.engine.node.peer_stats(id) else {
                 continue;
             };
-            all.peers += 1;
+            all.peer_bytes += stats.memory_bytes;
+            all.peers += usize::from(self.engine.node.has_been_connected(id));
             all.refused_accesses += stats.op.accesses_refused;
             for path in stats.paths {
                 let link = all.links.iter_mut().find(|l| l.number == path.link.0);

@@ -189,6 +189,25 @@ impl Rank {
         Ok(id)
     }
 
+    /// Where there are to be few bundles, the node is told of all that are named, before anything is sent there: who keeps one with
+    /// whom follows from who there is, and everybody comes to the same.
+    pub(super) fn tell_of_all(&mut self) {
+        let max = self.settings.bundles_max.map(usize::from);
+        if max.is_none_or(|max| self.named <= max) {
+            return;
+        }
+        let now = self.engine.now();
+        let is_new = |peer: &Peer| {
+            let entry = self.peers.get(*peer);
+            *peer != OWN && entry.is_some_and(|entry| entry.is_named && entry.id.is_none())
+        };
+        let new: Vec<Peer> = self.peers.all().filter(is_new).collect();
+        for peer in new {
+            // Who is gone, or on no network of this node's, is sent nothing either.
+            let _ = self.meet(now, peer);
+        }
+    }
+
     /// Somebody has called that nobody named.
     pub(super) fn on_guest(&mut self, now: Time, id: PeerId, name: &str) {
         let Ok(address) = Address::from_name(name) else {
@@ -248,6 +267,10 @@ impl Rank {
             let Some(entry) = self.peers.get_mut(peer) else {
                 continue;
             };
+            // Of those that the program names it is known that they are there, called or not.
+            if entry.is_named && self.settings.bundles_max.is_some() {
+                continue;
+            }
             let since = *entry.silent_since.get_or_insert(now);
             let is_late = now.since(since) >= self.settings.peer_timeout;
             if has_come_in || is_late {

@@ -13,11 +13,14 @@ use crate::local::Local;
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The sockets of a rank whose peers are all beside it are tried so often.
 const POLL_EVERY: Duration = Duration::from_micros(20);
-/// Who looks for something of its neighbours in vain for so long gives the processor away each time, if there are not
-/// processors enough for all of them …
-const YIELD_SOON: Duration = Duration::from_micros(5);
-/// … and if there are, as giving it away to something else costs milliseconds (`tabane_engine` looks for as long before it sleeps).
+/// Who looks in vain for so long gives the processor away each time (`tabane_engine` looks for as long before it sleeps) …
 const YIELD_LATE: Duration = Duration::from_micros(100);
+/// … and after so long where somebody takes it: those who do may be the very ones that it waits for.
+const YIELD_SOON: Duration = Duration::from_micros(5);
+/// Somebody has taken it if it was away for so long: to come back at once takes less than a microsecond.
+const TAKEN: Duration = Duration::from_micros(20);
+/// Who took it lately takes it again.
+const CROWDED_FOR: Duration = Duration::from_millis(100);
 
 impl Rank {
     /// As [`Core::progress`](crate::Core::progress).
@@ -41,22 +44,24 @@ impl Rank {
         }
     }
 
-    /// A neighbour may wait for the very processor on which this rank looks in vain for its message: sooner where they outnumber
-    /// the processors.
+    /// Others may wait for the very processor on which this rank looks in vain for their messages. Whether there are any, be they
+    /// ranks or not, shows when it is given away.
     fn make_way(&mut self, now: Time, came: bool) {
         if came {
             self.came_at = now;
             return;
         }
-        // Those that nothing was said to yet wait for the processor as well.
-        let met = self.local.as_ref().map_or(0, Local::count);
-        let neighbours = met.max(self.named_here);
-        let patience = match neighbours < self.processors {
-            true => YIELD_LATE,
-            false => YIELD_SOON,
+        let patience = match now < self.crowded_until {
+            true => YIELD_SOON,
+            false => YIELD_LATE,
         };
-        if neighbours > 0 && now.since(self.came_at) >= patience {
-            std::thread::yield_now();
+        if now.since(self.came_at) < patience {
+            return;
+        }
+        std::thread::yield_now();
+        let back = self.engine.now();
+        if back.since(now) >= TAKEN {
+            self.crowded_until = back + CROWDED_FOR;
         }
     }
 
@@ -89,6 +94,8 @@ impl Rank {
             self.look_beside(now);
             self.looked_at = now;
             self.look_after(now);
+            let bundles = self.engine.node.bundle_count().direct;
+            self.bundles_most = self.bundles_most.max(bundles);
         }
         self.flush(now);
         // What `look_after` did.
