@@ -13,6 +13,7 @@ use super::books::{OF_PLACE, is_within_share};
 use super::opening::{
     CODE_BUSY, CODE_MALFORMED, CODE_NOBODY, CODE_REFUSED, CODE_RESET, OPENING_BYTES_MAX, Opening,
 };
+use super::outbound::reached_by;
 use super::relay::{Far, give_up, reset_far};
 use super::words::ToSupervisor;
 use super::{Agent, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
@@ -413,11 +414,7 @@ impl Agent {
         let Some(near) = self.take_near(index) else {
             return;
         };
-        let stands = match near.take_error() {
-            Ok(None) => near.peer_addr().map(drop),
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
-        if let Err(error) = stands {
+        if let Err(error) = reached_by(&near) {
             return self.is_not_reached(now, node, index, &error);
         }
         let inbound = self.inbound.get(index);

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::time::Duration;
 use std::io;
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use slab::Slab;
 use tabane_io::capture::{Capture, Outward, Syn, Unreachable, has_address, reset};
@@ -23,6 +23,19 @@ const PEER_NEW_MAX: Duration = Duration::from_secs(3);
 
 /// Connections taken in from one socket before others have their turn.
 pub(super) const TURN_CONNECTIONS: usize = 64;
+
+/// Whom a socket that was being connected has reached.
+///
+/// # Errors
+/// Why it has reached nobody; or that it had, and was reset since.
+pub(super) fn reached_by(socket: &TcpStream) -> io::Result<SocketAddr> {
+    let fails = |socket: &TcpStream| socket.take_error()?.map_or(Ok(()), Err);
+    fails(socket)?;
+    // A reset may come between the two questions: then it is what there is to tell.
+    socket
+        .peer_addr()
+        .or_else(|gone| fails(socket).and(Err(gone)))
+}
 
 impl Agent {
     pub(super) fn take_syns(
@@ -244,13 +257,10 @@ impl Agent {
             return;
         };
         let _ = self.poller.deregister(&*attempt.plain);
-        let stands = match attempt.plain.take_error() {
+        let stands = match (reached_by(&attempt.plain), attempt.plain.local_addr()) {
             // One that was given the port it is to connect to has found itself: nobody listens there.
-            Ok(None) => match (attempt.plain.peer_addr(), attempt.plain.local_addr()) {
-                (Ok(peer), Ok(own)) if peer == own => Err(io::ErrorKind::ConnectionRefused.into()),
-                (peer, _) => peer.map(drop),
-            },
-            Ok(Some(error)) | Err(error) => Err(error),
+            (Ok(peer), Ok(own)) if peer == own => Err(io::ErrorKind::ConnectionRefused.into()),
+            (peer, _) => peer.map(drop),
         };
         let result = stands.map(|()| Far::Plain(attempt.plain));
         self.conclude(now, attempt.place, attempt.ends, result);
@@ -419,4 +429,40 @@ fn open(
     node.write_stream(now, peer, stream, &opening.encode())
         .ok()?;
     Some(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    use super::*;
+
+    const TIMES: usize = 2_000;
+
+    #[test]
+    fn a_reset_is_told_as_one_whenever_it_comes() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let at = listener.local_addr().expect("is bound");
+        let server = thread::spawn(move || {
+            for stream in listener.incoming().take(TIMES) {
+                // To close a socket of which not all was read resets the connection.
+                stream
+                    .and_then(|stream| stream.peek(&mut [0]))
+                    .expect("a byte");
+            }
+        });
+        for _ in 0..TIMES {
+            let mut socket = TcpStream::connect(at).expect("is accepted");
+            socket.write_all(b"x").expect("is sent");
+            let error = loop {
+                if let Err(error) = reached_by(&socket) {
+                    break error;
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+        server.join().expect("ends");
+    }
 }
