@@ -43,11 +43,6 @@ pub const VARIABLES: &[(&CStr, &CStr)] = &[
           copy keeps them from reading each other's memory (default: 1)",
     ),
     (
-        c"bundles",
-        c"TABANE_BUNDLES: of how many peers each endpoint uses the links itself at most, once more are in its address vector; others \
-          are reached through these (default: all)",
-    ),
-    (
         c"stats",
         c"TABANE_STATS: 1 prints what each link carried when an endpoint is closed (default: 0)",
     ),
@@ -69,7 +64,6 @@ pub fn is_wanted() -> bool {
         "PORTS",
         "PEER_TIMEOUT",
         "SHM",
-        "BUNDLES",
     ];
     let is_chosen = std::env::var("FI_PROVIDER").is_ok_and(|chosen| names_us(&chosen));
     is_chosen || names.into_iter().any(|name| variable(name).is_some())

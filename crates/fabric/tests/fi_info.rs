@@ -77,7 +77,6 @@ fn libfabric_explains_the_variables() {
         "WIRE",
         "PORTS",
         "PEER_TIMEOUT",
-        "BUNDLES",
         "STATS",
     ] {
         assert!(listed.contains(&format!("FI_TABANE_{name}")), "{listed}");
