@@ -197,8 +197,8 @@ fn try_churn(seeds: &str) -> Result<bool, String> {
 
 fn exchange([pattern, bundles, mbps, rounds]: [&str; 4]) -> Result<bool, String> {
     let number = |text: &str| {
-        text.parse::<usize>()
-            .map_err(|_| format!("{text}: no number"))
+        let number = text.parse::<u16>().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| format!("{text}: not a number from 1 to 65535"))
     };
     let pattern = match pattern {
         "all" => many::Pattern::All,
@@ -207,14 +207,14 @@ fn exchange([pattern, bundles, mbps, rounds]: [&str; 4]) -> Result<bool, String>
     };
     let bundles_max = match bundles {
         "all" => None,
-        _ => Some(number(bundles)? as u16),
+        _ => Some(number(bundles)?),
     };
     let layout = many::Layout {
         switches: 8,
         nodes_each: 16,
-        trunk_mbps: number(mbps)? as u64,
+        trunk_mbps: number(mbps)?.into(),
     };
-    let size = (64 * 1024, number(rounds)?);
+    let size = (64 * 1024, number(rounds)?.into());
     let exchanged = many::exchange(layout, bundles_max, pattern, size);
     exchanged.iter().for_each(|round| println!("{round}"));
     Ok(exchanged.iter().all(|round| round.time.is_some()))

@@ -1,6 +1,6 @@
 //! Very many nodes, every one of which is there: who keeps bundles with whom, and what that costs.
 //!
-//! Switches lose nothing. Processor time of a node is measured around the calls that a driver makes; everything else is
+//! Switches lose nothing, but for those of [`Layout`]s, whose ports have queues. Processor time of a node is measured around the calls that a driver makes; everything else is
 //! exact, and the same each time.
 
 mod exchange;
