@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tabane_proto::crypto::{
-    ClusterKey, HandshakeError, Identity, Initiator, PublicKey, Responder, SessionKeys, public_key,
+    ClusterKey, ECHO_BYTES, HandshakeError, Identity, Initiator, PublicKey, Responder, SessionKeys,
+    echo, echo_reply, echo_token, public_key,
 };
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpLimits;
@@ -576,6 +577,29 @@ fn handshake_datagrams_are_taken_apart_and_put_together_again() {
     assert_eq!(cookie.header, header(Kind::Cookie));
     assert_eq!(cookie.cookie, init.cookie);
     check("cookie", &|w| cookie.write(w));
+}
+
+#[test]
+fn a_question_without_a_session_and_its_answer_are_byte_for_byte_those_of_their_vectors() {
+    let vectors = Vectors::load("handshake.hex");
+    let key = ClusterKey::new(vectors.array("cluster key"));
+    let token = 0xa1a2_a3a4;
+    assert_eq!(echo(&key, token, 64), vectors.get("echo"));
+    assert_eq!(echo_reply(&key, token), vectors.get("echo reply"));
+    for name in ["echo", "echo reply"] {
+        let datagram = vectors.get(name);
+        assert_eq!(echo_token(&key, datagram), Ok(token));
+        let other = ClusterKey::new([9; 32]);
+        assert_eq!(echo_token(&other, datagram), Err(HandshakeError::WrongKey));
+        for cut in 0..ECHO_BYTES {
+            assert!(echo_token(&key, &datagram[..cut]).is_err(), "{name}: {cut}");
+        }
+        for bit in 0..ECHO_BYTES * 8 {
+            let mut altered = datagram.to_vec();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            assert!(echo_token(&key, &altered).is_err(), "{name}: {bit}");
+        }
+    }
 }
 
 #[test]

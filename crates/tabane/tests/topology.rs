@@ -8,25 +8,32 @@ use std::time::{Duration, Instant};
 use common::*;
 use serde_json::Value;
 use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
-use tabane_lab::{LabConfig, LinkSpec};
+use tabane_lab::{Lab, LabConfig, LinkSpec};
 
 /// Two switches with these nodes under a third one.
 const GROUPS: [&[&str]; 2] = [&["n0", "n1", "n2", "n3"], &["n4", "n5", "n6", "n7"]];
 /// Other programs of this machine may hold a survey up so much that it says that it is not sure.
 const SURVEYS_MAX: usize = 5;
 
-fn cluster() -> Cluster {
-    let config = LabConfig {
+fn lab_of_switches() -> Lab {
+    lab(&LabConfig {
         nodes: 8,
         links: vec![LinkSpec::mbit(100)],
         tree: vec![4, 4],
         ..LabConfig::default()
-    };
-    let vnic = ClusterConfig {
+    })
+}
+
+fn without_vnic() -> ClusterConfig {
+    ClusterConfig {
         vnic: false,
         ..ClusterConfig::default()
-    };
-    Cluster::up(lab(&config), tabane(), vnic).expect("the cluster comes up")
+    }
+}
+
+fn cluster() -> Cluster {
+    let up = Cluster::up(lab_of_switches(), tabane(), without_vnic());
+    up.expect("the cluster comes up")
 }
 
 /// What `tabane topo` with these words prints on a node, or what it complains of.
@@ -73,6 +80,12 @@ fn is_right(found: &Value) -> bool {
     groups.iter().map(|(_, nodes)| nodes).eq(GROUPS.iter())
 }
 
+/// What the first trunk of which that is known carries, in Mb/s.
+fn mbps(found: &Value) -> Option<u64> {
+    let trunks = found["networks"][0]["trunks"].as_array().expect("a list");
+    trunks.iter().find_map(|trunk| trunk["mbps"].as_u64())
+}
+
 /// Waits until a node says of all others on which switches they are.
 fn says_the_switches(cluster: &Cluster, asked: usize, groups: &[(String, Vec<String>)]) {
     let switch_of = |name: &str| {
@@ -108,7 +121,7 @@ fn nodes_of_one_switch_are_found_and_programs_can_read_it() {
 
     let mut found = survey(&cluster);
     for _ in 1..SURVEYS_MAX {
-        if is_right(&found) {
+        if is_right(&found) && mbps(&found).is_some() {
             break;
         }
         found = survey(&cluster);
@@ -117,6 +130,10 @@ fn nodes_of_one_switch_are_found_and_programs_can_read_it() {
     assert_eq!(found["schema"], 1);
     assert_eq!(found["networks"][0]["link"], 0);
     assert!(found["measured_unix_ms"].as_u64().expect("a time") > 0);
+
+    // Trunks are as fast as links: trains of two pairs of nodes show it.
+    let shown = mbps(&found).expect("what a trunk carries");
+    assert!((70..=130).contains(&shown), "{shown} Mb/s");
 
     // It is remembered, and shown in every form.
     let again = topo(&cluster, 0, &["--json"]).expect("is known");
@@ -192,4 +209,35 @@ fn a_node_that_is_not_there_is_said_to_be_nowhere() {
         .expect("a list");
     let nowhere = serde_json::json!(["n5"]);
     assert!(ambiguous.contains(&nowhere), "{found:#}");
+}
+
+/// Nobody has a bundle over links with all others, and none is made for a survey: those are measured as well.
+#[test]
+fn nodes_that_keep_few_bundles_are_found_all_the_same() {
+    let bundles = 4;
+    let mut cluster =
+        Cluster::new(lab_of_switches(), tabane(), without_vnic()).expect("the cluster file");
+    let file = std::fs::read_to_string(cluster.file()).expect("the cluster file");
+    let file = format!("{file}[mesh]\nbundles = {bundles}\n");
+    std::fs::write(cluster.file(), file).expect("the cluster file");
+    for node in 0..8 {
+        cluster.start(node).expect("starts");
+    }
+    let within = |status: &Value| {
+        let direct = status["node"]["bundles_direct"].as_u64().expect("a number");
+        (1..=bundles).contains(&direct)
+    };
+    for node in 0..8 {
+        cluster
+            .wait_status(node, "bundles are there", within)
+            .expect("status");
+    }
+    let found = (0..SURVEYS_MAX).map(|_| survey(&cluster)).find(is_right);
+    let found = found.expect("the switches are found");
+    says_the_switches(&cluster, 7, &groups(&found));
+    for node in 0..8 {
+        cluster
+            .wait_status(node, "few bundles are there", within)
+            .expect("status");
+    }
 }

@@ -2,7 +2,7 @@
 //! both ends: nothing but the right answer is accepted, and both can go on.
 use ring::hmac;
 use tabane_proto::crypto::{
-    ClusterKey, CookieJar, Identity, Initiator, Responder, init_is_from_key_holder,
+    ClusterKey, CookieJar, Identity, Initiator, Responder, echo_token, init_is_from_key_holder,
     init_of_other_version, public_key,
 };
 use tabane_proto::wire::{
@@ -63,6 +63,11 @@ pub fn run(body: &[u8]) {
     let me = Identity::new(name, Some(private), Some(public)).unwrap();
     let _ = init_is_from_key_holder(&key, &datagram);
     let _ = init_of_other_version(&datagram);
+    // Its MAC stands behind the header.
+    if let Some((header, padding)) = body.split_first_chunk::<8>() {
+        let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &MAC_KEY), header);
+        let _ = echo_token(&key, &[header, mac.as_ref(), padding].concat());
+    }
     let _ = Responder::read(&key, &me, &datagram, &mut random);
 
     let mut jar = CookieJar::new(&mut random, Time::ZERO);

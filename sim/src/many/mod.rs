@@ -13,7 +13,7 @@ use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::link::PathState;
 use tabane_proto::op::{OpEvent, Policy};
 use tabane_proto::wire::{FEATURE_RELAYS, Switches};
-use tabane_proto::{Event, Node, NodeConfig, PeerId, PeerState, RelayConfig, Time};
+use tabane_proto::{Event, LinkId, Node, NodeConfig, PeerId, PeerState, RelayConfig, Time};
 
 use crate::agenda::{Agenda, Datagram, sends, take_in};
 use crate::random::Random;
@@ -90,7 +90,7 @@ impl Many {
     pub fn on(layout: Layout, bundles_max: Option<u16>) -> Many {
         let hosts = layout.switches * layout.nodes_each;
         let mut many = Many::new(hosts, bundles_max, Duration::from_millis(100));
-        many.wires = Some(Wires::new(layout, usize::from(star::LINKS)));
+        many.wires = Some(Wires::new(layout, star::LINKS));
         many
     }
 
@@ -248,7 +248,13 @@ impl Many {
         let mut arrived = Vec::new();
         let began = Instant::now();
         act(node, now);
-        let outbox = sends(node, now, &mut self.buffer);
+        let outbox = match &mut self.wires {
+            Some(wires) => {
+                self.sent += sends_on(wires, node, now, host, &mut self.buffer);
+                Vec::new()
+            }
+            None => sends(node, now, &mut self.buffer),
+        };
         while let Some(event) = node.poll_event() {
             match event {
                 Event::Op {
@@ -272,7 +278,8 @@ impl Many {
                 messages += 1;
             }
         }
-        let timeout = node.poll_timeout();
+        let opens_at = self.wires.as_ref().and_then(|w| w.opens_at(now, host));
+        let timeout = node.poll_timeout().into_iter().chain(opens_at).min();
         let work = began.elapsed();
         // To count them takes longer than all else.
         let direct = match self.agenda.planned().is_multiple_of(COUNT_EVERY) {
@@ -290,17 +297,35 @@ impl Many {
         }
         self.sent += outbox.len() as u64;
         for (link, to, bytes) in outbox {
-            let from = star::address(host, link.0);
             let datagram = Datagram {
                 link: link.0,
-                from,
+                from: star::address(host, link.0),
                 bytes,
             };
-            let to = star::host_at(to);
-            match &mut self.wires {
-                Some(wires) => wires.send(now, host, to, datagram),
-                None => self.agenda.plan(woken(now + DELAY), to, Some(datagram)),
-            }
+            let at = woken(now + DELAY);
+            self.agenda.plan(at, star::host_at(to), Some(datagram));
+        }
+    }
+}
+
+/// A node sends what it has to, on links whose socket takes it. Returns how many datagrams that were.
+fn sends_on(wires: &mut Wires, node: &mut Node, now: Time, host: usize, buffer: &mut [u8]) -> u64 {
+    let mut sent = 0;
+    loop {
+        for link in 0..star::LINKS {
+            node.set_link_blocked(LinkId(link), wires.is_full(now, host, link));
+        }
+        let Some(t) = node.poll_transmit(now, buffer) else {
+            return sent;
+        };
+        for bytes in buffer[..t.bytes].chunks(t.segment_bytes) {
+            let datagram = Datagram {
+                link: t.link.0,
+                from: star::address(host, t.link.0),
+                bytes: bytes.to_vec(),
+            };
+            wires.send(now, host, star::host_at(t.to), datagram);
+            sent += 1;
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::agenda::Datagram;
 
 /// What a port's queue holds, in bytes.
 const QUEUE_BYTES: u64 = 512 * 1024;
+/// A node's socket takes nothing while so much waits for the node's own port.
+const SOCKET_BYTES: u64 = 256 * 1024;
 /// Ethernet, IPv4 and UDP around each datagram.
 const AROUND_BYTES: usize = 66;
 /// Through a switch, beside the time to store it.
@@ -50,13 +52,14 @@ struct Moving {
 /// All networks.
 pub(super) struct Wires {
     layout: Layout,
+    networks: u8,
     ports: Vec<Port>,
     moving: BinaryHeap<Reverse<Moving>>,
     number: u64,
 }
 
 impl Wires {
-    pub fn new(layout: Layout, networks: usize) -> Wires {
+    pub fn new(layout: Layout, networks: u8) -> Wires {
         let port = |mbps| Port {
             free_at: Time::ZERO,
             mbps,
@@ -69,10 +72,37 @@ impl Wires {
         let of_one: Vec<Port> = of_one.collect();
         Wires {
             layout,
-            ports: of_one.repeat(networks),
+            networks,
+            ports: of_one.repeat(networks.into()),
             moving: BinaryHeap::new(),
             number: 0,
         }
+    }
+
+    /// Whether a node's socket takes nothing now on a network.
+    pub fn is_full(&self, now: Time, host: usize, link: u8) -> bool {
+        self.takes_from(host, link) > now
+    }
+
+    /// When one of a node's sockets that take nothing now takes something again.
+    pub fn opens_at(&self, now: Time, host: usize) -> Option<Time> {
+        let networks = 0..self.networks;
+        let opens = networks.map(|link| self.takes_from(host, link));
+        opens.filter(|at| *at > now).min()
+    }
+
+    fn takes_from(&self, host: usize, link: u8) -> Time {
+        let port = self.ports[self.first_of(link) + 2 * host];
+        port.free_at - Duration::from_nanos(SOCKET_BYTES * 8000 / port.mbps)
+    }
+
+    fn first_of(&self, link: u8) -> usize {
+        let Layout {
+            switches,
+            nodes_each,
+            ..
+        } = self.layout;
+        usize::from(link) * 2 * switches * (nodes_each + 1)
     }
 
     /// A node sends something to another one.
@@ -82,23 +112,37 @@ impl Wires {
             nodes_each,
             ..
         } = self.layout;
-        let nodes = switches * nodes_each;
-        let first = usize::from(datagram.link) * 2 * (nodes + switches);
-        let trunks = first + 2 * nodes;
+        let first = self.first_of(datagram.link);
+        let trunks = first + 2 * switches * nodes_each;
         let (here, there) = (from / nodes_each, to / nodes_each);
         let mut ports = vec![first + 2 * to + 1];
         if here != there {
             ports.extend([trunks + 2 * there + 1, trunks + 2 * here]);
         }
-        ports.push(first + 2 * from);
         self.number += 1;
-        self.moving.push(Reverse(Moving {
+        let moving = Moving {
             at: now,
             number: self.number,
             to,
             ports,
             datagram,
-        }));
+        };
+        self.pass(first + 2 * from, moving);
+    }
+
+    /// What comes to a port leaves it, if the port has room for it.
+    fn pass(&mut self, place: usize, mut moving: Moving) {
+        let port = &mut self.ports[place];
+        let waits = port.free_at.since(moving.at);
+        if waits.as_nanos() as u64 * port.mbps / 8000 > QUEUE_BYTES {
+            port.lost += 1;
+            return;
+        }
+        let bits = 8 * (moving.datagram.bytes.len() + AROUND_BYTES) as u64;
+        let begins = port.free_at.max(moving.at);
+        port.free_at = begins + Duration::from_nanos(bits * 1000 / port.mbps);
+        moving.at = port.free_at + LATENCY;
+        self.moving.push(Reverse(moving));
     }
 
     /// When something moves next.
@@ -112,17 +156,7 @@ impl Wires {
         let Some(place) = moving.ports.pop() else {
             return Some((moving.at, moving.to, moving.datagram));
         };
-        let port = &mut self.ports[place];
-        let waits = port.free_at.since(moving.at);
-        if waits.as_nanos() as u64 * port.mbps / 8000 > QUEUE_BYTES {
-            port.lost += 1;
-            return None;
-        }
-        let bits = 8 * (moving.datagram.bytes.len() + AROUND_BYTES) as u64;
-        let begins = port.free_at.max(moving.at);
-        port.free_at = begins + Duration::from_nanos(bits * 1000 / port.mbps);
-        moving.at = port.free_at + LATENCY;
-        self.moving.push(Reverse(moving));
+        self.pass(place, moving);
         None
     }
 

@@ -11,17 +11,11 @@ use crate::LinkId;
 use crate::Time;
 use crate::context::Context;
 use crate::limits::LINKS_MAX;
-use crate::mesh::Wish;
+use crate::mesh::{Lately, WORTH_LINKS, Wish};
 use crate::wire::{Record, RelayRecord};
 
 /// A bundle that carried nothing for this long rests.
 const IDLE_AFTER: Duration = Duration::from_secs(300);
-/// What a bundle carried counts half after this time …
-const HALF_LIFE: Duration = Duration::from_secs(10);
-/// … and is not halved more often than this: nothing is left.
-const HALVINGS_MAX: u128 = 63;
-/// What relays spend on so many bytes, in processor time, is more than what a bundle over links costs both ends.
-const WORTH_LINKS: u64 = 512 * 1024;
 /// Links are asked for at most so often.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// A peer that no way leads to is called over links after it was sought for so long.
@@ -44,8 +38,8 @@ pub(super) struct Demand {
     is_asked_for: bool,
     /// When it carried something last.
     carried_at: Time,
-    /// What it carried lately, in bytes, as of some time.
-    carried: (u64, Time),
+    /// What it carried.
+    carried: Lately,
     asked_at: Option<Time>,
 }
 
@@ -55,15 +49,9 @@ impl Demand {
             links_since: None,
             is_asked_for: false,
             carried_at: now,
-            carried: (0, now),
+            carried: Lately::new(now),
             asked_at: None,
         })
-    }
-
-    fn carried_lately(&self, now: Time) -> u64 {
-        let (bytes, at) = self.carried;
-        let halvings = now.since(at).as_nanos() / HALF_LIFE.as_nanos();
-        bytes >> halvings.min(HALVINGS_MAX)
     }
 }
 
@@ -139,10 +127,11 @@ impl Bundle {
         let Some(demand) = &mut self.demand else {
             return;
         };
-        let lately = demand.carried_lately(now) + bytes as u64;
-        let halves = now.since(demand.carried.1) >= HALF_LIFE;
-        demand.carried = (lately, if halves { now } else { demand.carried.1 });
+        let lately = demand.carried.add(now, bytes as u64);
         demand.carried_at = now;
+        if demand.links_since.is_none() {
+            context.mesh.note_relayed(now, peer, bytes as u64);
+        }
         let asked = demand.asked_at.is_some_and(|at| now.since(at) < ASK_EVERY);
         if demand.links_since.is_none() && lately >= WORTH_LINKS && !asked {
             demand.asked_at = Some(now);
@@ -153,7 +142,7 @@ impl Bundle {
     /// What it carried lately, in bytes.
     pub fn carried_lately(&self, now: Time) -> u64 {
         let demand = self.demand.as_deref();
-        demand.map_or(0, |demand| demand.carried_lately(now))
+        demand.map_or(0, |demand| demand.carried.bytes(now))
     }
 
     /// Asks the peer for links, or answers it.
@@ -260,7 +249,7 @@ impl Bundle {
         (self.paths, self.parked) = (Paths::default(), Paths::default());
         if let Some(demand) = &mut self.demand {
             (demand.links_since, demand.is_asked_for) = (None, false);
-            demand.carried = (0, now);
+            demand.carried = Lately::new(now);
             self.relays = None;
         }
         self.tell_near(now, context);

@@ -743,6 +743,13 @@ impl Bundle {
         self.paths.get(link).is_some_and(|p| p.remote == address)
     }
 
+    /// Where the peer is on a link, if it is known to be there at all.
+    pub fn address_on(&self, link: LinkId) -> Option<SocketAddr> {
+        let path = self.paths.get(link).or_else(|| self.parked.get(link));
+        let configured = || self.config.addresses.get(link.index()).copied().flatten();
+        path.map(|p| p.remote).or_else(configured)
+    }
+
     /// A first message of another key came from the peer's address. Whether that is more than an accident.
     pub fn notices_wrong_key(&mut self) -> bool {
         self.wrong_keys = self.wrong_keys.saturating_add(1);

@@ -246,10 +246,7 @@ impl Bundle {
                 token,
                 datagram_bytes,
             } => {
-                let measuring = context.measuring.as_mut();
-                if !measuring.is_some_and(|m| m.on_reply(now, self.peer, link, token)) {
-                    self.on_probe_reply(arrival, token, usize::from(datagram_bytes));
-                }
+                self.on_probe_reply(arrival, token, usize::from(datagram_bytes));
             }
             Record::LinkState {
                 path,

@@ -1,17 +1,20 @@
-//! Probes of a measurement to the peer, and what the two say each other of measurements.
+//! What the two ends say each other of measurements.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::{Bundle, schedule};
 use crate::context::{Context, Event, Transmit};
 use crate::limits::DATAGRAM_BYTES_MIN;
-use crate::link::PathState;
 use crate::mesh::Measurement;
-use crate::wire::{FEATURE_SURVEYS, Measure, Measured, NodeId, Record, SurveyRecord, Switches};
+use crate::wire::{FEATURE_SURVEYS, Measure, Measured, NodeId, SurveyRecord, Switches};
 use crate::{LinkId, Time};
 
 /// Records that wait for the peer at most. Only a peer that asks again and again causes more: they are dropped, and counted.
 const OWED_MAX: usize = 8;
+
+/// A node sends trains for others so long after each other at least, whoever asks: each fills its link for 2 ms at 1 Gb/s.
+const TRAIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// What there is of surveys with one peer.
 #[derive(Debug, Default)]
@@ -61,15 +64,6 @@ impl Bundle {
         self.relays_mut().survey.get_or_insert_default()
     }
 
-    /// Whether probes of this size can be sent to the peer on a link.
-    pub fn takes_probes(&self, how: &Measure) -> bool {
-        let path = self.paths.get(how.link).filter(|_| self.connected());
-        path.is_some_and(|p| {
-            p.path.state() == PathState::Up
-                && p.path.flight().mtu_bytes() >= usize::from(how.datagram_bytes)
-        })
-    }
-
     /// Whether something is on its way to the peer on a link.
     pub fn is_loaded(&self, link: LinkId) -> bool {
         let path = self.paths.get(link);
@@ -94,7 +88,13 @@ impl Bundle {
                 match (to, &context.measuring) {
                     (None, _) => self.tell_measured(token, Measured::Unreached),
                     (_, Some(_)) => self.tell_measured(token, Measured::Busy),
+                    _ if how.is_train() && now < context.train_at => {
+                        self.tell_measured(token, Measured::Busy)
+                    }
                     (Some(to), None) => {
+                        if how.is_train() {
+                            context.train_at = now + TRAIN_PAUSE;
+                        }
                         let asker = Some(self.peer);
                         let new = Measurement::new(now, asker, token, to, how, false);
                         context.measuring = Some(Box::new(new));
@@ -126,23 +126,13 @@ impl Bundle {
         context.stats.violation += u64::from(!is_taken);
     }
 
-    /// The next probe of a measurement, or the next record that is owed to the peer.
+    /// The next record that is owed to the peer.
     pub(super) fn transmit_survey(
         &mut self,
         now: Time,
         buffer: &mut [u8],
         context: &mut Context,
     ) -> Option<Transmit> {
-        if let Some(measuring) = &mut context.measuring
-            && let Some((id, bytes)) = measuring.is_due(self.peer)
-            && self.paths.get(id).is_some()
-            && u16::from(context.blocked) & id.bit() == 0
-        {
-            let token = context.random.u32();
-            measuring.on_sent(now, token);
-            let records = [Record::Probe { token }];
-            return self.transmit_records(now, id, &records, bytes, buffer, context);
-        }
         let owed = &self.relays.as_ref()?.survey.as_ref()?.owed;
         if owed.is_empty() {
             return None;

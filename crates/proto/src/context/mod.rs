@@ -6,6 +6,7 @@ mod budget;
 mod config;
 mod crowd;
 mod event;
+mod load;
 mod questions;
 mod sessions;
 mod stats;
@@ -20,12 +21,13 @@ use crate::limits::LINKS_MAX;
 use crate::mesh::{Measurement, Members, Mesh};
 use crate::op::{OpEvent, Reach, Rest};
 use crate::wire::{Hello, Member, MembersDigest, Name, VERSION};
-use crate::{LinkId, PeerId};
+use crate::{LinkId, PeerId, Time};
 
 pub(crate) use budget::{Account, Budget};
 pub use config::{ConfigError, Guests, LinkConfig, NodeConfig, PeerConfig};
 pub(crate) use crowd::Crowd;
 pub use event::{DownReason, Event, PartedWhy, Refusal};
+pub(crate) use load::Load;
 pub(crate) use questions::Questions;
 pub(crate) use sessions::SessionNumbers;
 pub use stats::{NodeStats, Rejection};
@@ -60,6 +62,8 @@ pub(crate) struct Context {
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
     /// What all bundles hold.
     pub budget: Budget,
+    /// What all bundles have handed to links.
+    pub load: Load,
     /// What all bundles ask on paths in doubt.
     pub questions: Questions,
     /// Who sends how much to us.
@@ -70,6 +74,8 @@ pub(crate) struct Context {
     pub members: Members,
     /// What this node measures, for a survey of its own or of a peer's: one path at a time.
     pub measuring: Option<Box<Measurement>>,
+    /// No train is sent for others before.
+    pub train_at: Time,
     /// The memory that operations of all bundles reach.
     pub reach: Reach,
     /// Who has sent all there was, since it was last asked.

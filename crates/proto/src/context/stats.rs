@@ -25,11 +25,11 @@ pub enum Rejection {
     /// A first message answered with a cookie, because many came or something
     /// was at stake.
     AskedForCookie,
-    /// A first message with a good cookie, while too many of those came.
+    /// A first message with a good cookie, or a question that needs no session, while too many of those came.
     TooManyHandshakes,
     /// A first message that met one of this node's own, which counts.
     Crossed,
-    /// An answer or a cookie for a handshake that is over.
+    /// An answer or a cookie for a handshake that is over, or the answer to a question that nobody asks any more.
     Stale,
     /// A first message of this node's own that came back.
     Reflected,

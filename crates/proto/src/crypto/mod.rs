@@ -6,6 +6,7 @@
 //! both end with [`SessionKeys`].
 
 mod cookie;
+mod echo;
 mod handshake;
 mod identity;
 mod key;
@@ -15,6 +16,7 @@ mod session;
 mod tests;
 
 pub use cookie::{COOKIE_SECRET_LIFETIME, CookieJar};
+pub use echo::{ECHO_BYTES, echo, echo_reply, echo_token};
 pub use handshake::{
     HandshakeError, Initiator, Responder, init_is_from_key_holder, init_of_other_version,
     say_version,

@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+use super::backoff::Backoff;
 use super::bucket::Bucket;
 use super::congestion::{AckSample, Congestion};
 use super::loss::{LossRatio, Reorder};
@@ -16,7 +17,7 @@ use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
     ACK_DELAY_CROWDED, ACK_DELAY_MAX, FAR_RATE_GAIN, LOST_KEPT, PROBE_TIMEOUT_PACKETS,
-    QUEUE_TARGET_MIN, TRAIN_NEWS,
+    QUEUE_TARGET, QUEUE_TARGET_MIN, TRAIN_NEWS, WINDOW_MIN_PACKETS,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_WIDE};
 use crate::segment::{Content, Fate};
@@ -52,7 +53,9 @@ pub struct Flight {
     mtu: Mtu,
     /// What the peer grants while many send to it.
     pace: Option<Pace>,
-    /// How much goes at once, while the path is far and its rate known.
+    /// While the least window is too much.
+    backoff: Option<Backoff>,
+    /// How much goes at once, while the path is far and its rate known, or less than a packet may be in flight.
     bucket: Option<Bucket>,
     /// One more than the highest number acknowledged, and when that packet was sent.
     acked_next: u64,
@@ -77,6 +80,7 @@ impl Flight {
             congestion: Congestion::new(now, DATAGRAM_BYTES_WIDE, config.receive_buffer_bytes / 2),
             mtu: Mtu::new(now, min, max),
             pace: None,
+            backoff: None,
             bucket: None,
             acked_next: 0,
             acked_sent: Time::ZERO,
@@ -112,7 +116,9 @@ impl Flight {
         if let Some(pace) = &mut self.pace {
             pace.on_sent(datagram_bytes);
         }
-        if let Some(bucket) = &mut self.bucket {
+        // Questions of liveness are bounded otherwise: while hardly anything goes, content would never pay for them.
+        let counts = self.backoff.is_none() || !contents.is_empty();
+        if let Some(bucket) = self.bucket.as_mut().filter(|_| counts) {
             bucket.on_sent(datagram_bytes);
         }
         if eliciting {
@@ -133,10 +139,11 @@ impl Flight {
             return 0;
         }
         let in_flight = self.sent.in_flight_bytes();
-        // Half as much at each timeout, down to a packet (in the manner of RFC 5681, section 3.1): what is released is not to
-        // follow at once what was lost. An answer opens the window again.
-        let window = self.congestion.window() >> self.timeouts.min(63);
-        let window = window.max(self.mtu_bytes() as u64);
+        let packet = self.mtu_bytes() as u64;
+        let most = self
+            .backoff
+            .map_or(u64::MAX, |b| b.packets() as u64 * packet);
+        let window = self.window().min(most).max(packet);
         let Some(pace) = &self.pace else {
             let at_once = self.bucket.as_ref().map_or(u64::MAX, Bucket::room_bytes);
             return window.saturating_sub(in_flight).min(at_once);
@@ -164,13 +171,9 @@ impl Flight {
 
     /// Counts what may be sent by now.
     pub(super) fn refill(&mut self, now: Time) {
-        let far = self.rtt.is_far() && self.pace.is_none();
-        let rate = self.congestion.rate_after_startup().filter(|_| far);
-        self.bucket = rate.map(|rate| {
-            // As deep as the queue aimed at.
-            let depth = self.congestion.queue_bytes(&self.rtt);
+        self.bucket = self.bucket_rate().map(|(rate, depth, burst)| {
             let mut bucket = self.bucket.unwrap_or(Bucket::full(now));
-            bucket.set(rate * FAR_RATE_GAIN, depth, self.burst_bytes() as f64);
+            bucket.set(rate, depth, burst);
             bucket.refill(now);
             bucket
         });
@@ -180,6 +183,47 @@ impl Flight {
                 self.pace = None;
                 self.rtt.set_ack_delay_max(ACK_DELAY_MAX);
             }
+        }
+    }
+
+    /// What the bucket gets in bytes per second, how deep it is, and the least that goes at once, if there is to be one.
+    fn bucket_rate(&self) -> Option<(f64, f64, f64)> {
+        if let Some(backoff) = self.backoff.filter(|b| b.packets() < 1.0) {
+            let packet = self.mtu.current() as f64;
+            let rate = backoff.packets() * packet / self.rtt.smoothed().as_secs_f64();
+            return Some((rate, packet, packet));
+        }
+        let far = self.rtt.is_far() && self.pace.is_none();
+        let rate = self.congestion.rate_after_startup().filter(|_| far)?;
+        // As deep as the queue aimed at. The least window may be in flight as it may on a near path: what a path carried while its
+        // link was full of others says nothing of later.
+        let least = (WINDOW_MIN_PACKETS * self.mtu.current() as u64) as f64;
+        let rate = (rate * FAR_RATE_GAIN).max(least / self.rtt.base().as_secs_f64());
+        let depth = self.congestion.queue_bytes(&self.rtt).max(least);
+        Some((rate, depth, self.burst_bytes() as f64))
+    }
+
+    /// The window, as far as timeouts leave it.
+    const fn window(&self) -> u64 {
+        // Half as much at each timeout (in the manner of RFC 5681, section 3.1): what is released is not to follow at once what
+        // was lost. An answer opens the window again.
+        let halvings = if self.timeouts < 63 {
+            self.timeouts
+        } else {
+            63
+        };
+        self.congestion.window() >> halvings
+    }
+
+    /// Something was lost, the newest of it or of what arrived beside it `sent` at that time. If the window is at its least, that
+    /// was too much.
+    fn back_off(&mut self, now: Time, sent: Time) {
+        let least = WINDOW_MIN_PACKETS * self.mtu.current() as u64;
+        // Of a path that was never answered nothing is known.
+        let is_least = self.window() <= least && self.rtt.is_known();
+        match &mut self.backoff {
+            Some(backoff) => backoff.on_lost(now, sent),
+            None => self.backoff = is_least.then(|| Backoff::new(now)),
         }
     }
 
@@ -255,17 +299,18 @@ impl Flight {
         self.mtu.is_narrow()
     }
 
-    /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them, the way,
-    /// and what loss costs on average.
-    pub fn delivery_us(&self, bytes: u64) -> f64 {
+    /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them (of this path's own
+    /// packets, or what the link has to carry first, `busy`, if that is longer), the way, and what loss costs on average.
+    pub fn delivery_us(&self, bytes: u64, busy: Duration) -> f64 {
         let rate = self.rate();
         let way = self.rtt.base().as_secs_f64() / 2.0;
         let moving = rate * (way * 2.0 + self.rtt.back().as_secs_f64());
-        let ahead = (self.sent.in_flight_bytes() as f64 - moving).max(0.0);
+        let own = (self.sent.in_flight_bytes() as f64 - moving).max(0.0);
+        let ahead_s = (own / rate).max(busy.as_secs_f64());
         let loss = self.loss_ratio.get().min(0.9);
         let again = self.rtt.smoothed() + self.reorder.window(self.rtt.smoothed());
         let penalty = loss / (1.0 - loss) * again.as_secs_f64();
-        ((ahead + bytes as f64) / rate + way + penalty) * 1e6
+        (ahead_s + bytes as f64 / rate + way + penalty) * 1e6
     }
 
     /// Bytes sent and neither answered nor given up.
@@ -313,6 +358,7 @@ impl Flight {
         self.reorder.lost(now, lost.packets);
         self.loss_ratio.decided(tally.packets, lost.packets);
         self.adjust_window(now, &tally, number, &newest, queue, lost.packets);
+        self.adjust_backoff(now, &tally, newest.sent, queue, lost.packets);
         self.stats.bytes_acked += tally.bytes;
         self.timeouts = 0;
         self.timeout_from = now;
@@ -373,6 +419,18 @@ impl Flight {
         };
         if let Some(longer) = self.congestion.on_ack(now, &sample, &self.rtt) {
             self.rtt.lengthen(now, longer);
+        }
+    }
+
+    fn adjust_backoff(&mut self, now: Time, tally: &Tally, sent: Time, queue: Duration, lost: u32) {
+        let is_long = queue > QUEUE_TARGET && queue < Duration::MAX;
+        if lost > 0 && is_long {
+            self.back_off(now, sent);
+        } else {
+            let opens = |b: &mut Backoff| b.on_acked(tally.packets, queue);
+            if self.backoff.take_if(opens).is_some() {
+                self.bucket = None;
+            }
         }
     }
 
@@ -470,7 +528,8 @@ impl Flight {
     /// When the silence after the newest packets is too long.
     fn probe_timeout(&self) -> Option<Time> {
         let (_, oldest) = self.sent.oldest()?;
-        let wait = self.rtt.patience() * (1 << self.timeouts.min(5));
+        let most = if self.backoff.is_some() { 2 } else { 5 };
+        let wait = self.rtt.patience() * (1 << self.timeouts.min(most));
         Some(oldest.sent.max(self.timeout_from) + wait)
     }
 
@@ -502,6 +561,7 @@ impl Flight {
             .lose(u64::MAX, count, State::TimedOut, |_| true, fates);
         self.count_lost(now, &lost);
         self.timeouts += 1;
+        self.back_off(now, now);
         self.timeout_from = now;
         self.stats.probe_timeouts += 1;
     }

@@ -443,6 +443,11 @@ impl Liveness {
 
     // ---- probing ----
 
+    /// Whether one was asked for.
+    pub const fn is_probe_wanted(&self) -> bool {
+        self.probe_wanted
+    }
+
     /// Asks for a probe soon, unless one was just sent.
     pub const fn request_probe(&mut self) {
         self.probe_wanted = true;
@@ -542,7 +547,8 @@ impl Liveness {
             PathState::Down => last + t::PROBE_DOWN_SLOW,
         };
         match self.probe_wanted || self.asked_along {
-            true => at.min(last + t::PROBE_SUSPECT),
+            // Sooner it cannot be answered.
+            true => at.min(last + t::PROBE_SUSPECT.max(rtt.smoothed())),
             false => at,
         }
     }

@@ -14,11 +14,12 @@
 //!   ┌──────┼───────┐                    evidence.rs
 //! sent.rs  │  congestion.rs             probes.rs, agreement.rs
 //! loss.rs  │  rate.rs, loss_cause.rs
-//! rtt.rs mtu.rs  pace.rs, bucket.rs
+//! rtt.rs mtu.rs  backoff.rs, pace.rs, bucket.rs
 //! ```
 //! Every threshold lies in [`thresholds`], with its reason.
 
 mod agreement;
+mod backoff;
 mod bucket;
 mod congestion;
 mod evidence;

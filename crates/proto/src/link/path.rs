@@ -613,9 +613,14 @@ impl Path {
         })
     }
 
-    /// Whether a probe is due to settle whether the path has failed.
+    /// Whether a probe is due to settle whether this path has failed, or another one.
     pub fn asks_in_doubt(&self, now: Time) -> bool {
-        self.state() == PathState::Suspect && self.is_probe_due(now)
+        let is_in_doubt = match self.state() {
+            PathState::Suspect => true,
+            PathState::Up => self.liveness.is_probe_wanted(),
+            PathState::Untested | PathState::Down => false,
+        };
+        is_in_doubt && self.is_probe_due(now)
     }
 
     /// It is not sent now, and due again as if it had been.

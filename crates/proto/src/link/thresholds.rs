@@ -65,6 +65,11 @@ pub const RTT_INITIAL: Duration = ms(2);
 pub const WINDOW_INITIAL_PACKETS: u64 = 16;
 /// Least window in packets.
 pub const WINDOW_MIN_PACKETS: u64 = 4;
+/// The same in packets per round trip while a link is full of others: where 16 nodes of a switch send to a thousand each, every
+/// path has a hundredth of a packet in each round trip.
+pub const BACKOFF_LEAST: f64 = 1.0 / 16.0;
+/// What a packet that arrives opens a window below the least one by, in packets, while queues are long.
+pub const BACKOFF_RISE: f64 = 1.0 / 32.0;
 /// Queue aimed at on a 1 Gb/s link. It covers acknowledgement delay and scheduling of both ends.
 pub const QUEUE_TARGET: Duration = ms(2);
 /// A queue that was cut holds at least this much of what ACK aggregation acknowledges at once: more than all of it, so

@@ -306,7 +306,10 @@ impl End {
         } else {
             PathState::Suspect
         };
-        let cost = |p: &Path| p.flight().delivery_us(p.flight().burst_bytes() as u64);
+        let cost = |p: &Path| {
+            p.flight()
+                .delivery_us(p.flight().burst_bytes() as u64, Duration::ZERO)
+        };
         let best = of(state)
             .filter(|x| self.allowed[x.0])
             .filter(room)

@@ -70,6 +70,25 @@ impl Few {
         kept.into_iter().map(usize::from).collect()
     }
 
+    /// The group of a node.
+    pub fn group_of(&self, node: usize) -> Option<u16> {
+        self.places.get(node).map(|place| place.0)
+    }
+
+    /// The node of another group that a node reaches it by, if much goes there: each node of its own has another one, which
+    /// has it in turn where both groups are of one size.
+    pub fn counterpart(&self, node: usize, group: u16) -> Option<usize> {
+        let own = self.places.get(node)?;
+        let members = self
+            .groups
+            .get(usize::from(group))
+            .filter(|_| group != own.0)?;
+        let sum = (usize::from(own.0) + usize::from(group)) % members.len();
+        let place = usize::from(own.1) % members.len();
+        let counterpart = members[(sum + members.len() - place) % members.len()];
+        Some(counterpart.into())
+    }
+
     /// The place of the node of `group` that keeps the `nth` bundle with the group `other`: they take turns.
     fn owner(&self, group: u16, other: u16, nth: usize) -> u16 {
         let (group, count) = (usize::from(group), self.groups.len());
@@ -152,6 +171,25 @@ mod tests {
                 assert!(reaches_all(&few, from, &BTreeSet::from([gone]), 3));
             }
         }
+    }
+
+    #[test]
+    fn each_node_of_a_group_has_its_own_counterpart_in_another_one() {
+        let few = racks(128, |node| node % 8);
+        for node in 0..128 {
+            for group in 0..8 {
+                let Some(counterpart) = few.counterpart(node, group) else {
+                    assert_eq!(few.group_of(node), Some(group));
+                    continue;
+                };
+                let own = few.group_of(node).expect("a group");
+                assert_eq!(few.group_of(counterpart), Some(group));
+                assert_eq!(few.counterpart(counterpart, own), Some(node));
+            }
+        }
+        // Groups of unlike sizes: somebody is there for each.
+        let few = Few::in_groups((0..30).map(|node| u16::from(node >= 20)));
+        assert!((0..20).all(|node| few.counterpart(node, 1).is_some_and(|n| n >= 20)));
     }
 
     #[test]

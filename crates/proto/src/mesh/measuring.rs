@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::wire::{Measure, Measured};
+use crate::wire::{Measure, Measured, PAUSE_US};
 use crate::{LinkId, PeerId, Time};
 
 /// The last probes have so long to be answered: on a path that is shorter nobody waits for it.
@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// While the link has something to carry, probes are put off, in all for so many times as long as they would take.
 const PUT_OFF_MAX: u32 = 3;
 
-/// Bytes of a probe that only wakes both hosts: so many that it is padded, and counts for nothing else.
+/// Bytes of a probe that only wakes both hosts: next to nothing.
 const WAKING_BYTES: usize = 64;
 
 /// What a probe is for.
@@ -28,7 +28,7 @@ enum Purpose {
 /// What a measurement wants done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Probes are to be sent: [`Measurement::is_due`].
+    /// Probes are to be sent: [`Measurement::due_bytes`].
     Probe,
     /// Nothing yet.
     Wait,
@@ -60,6 +60,17 @@ pub(crate) struct Measurement {
     open: Vec<(u32, Time, Purpose)>,
     /// The least round trips, of first, second and third ones.
     least: [Option<Duration>; 3],
+    train: Train,
+}
+
+/// What there is of a train, in which every probe is a first one.
+#[derive(Debug, Default)]
+struct Train {
+    sent: u8,
+    answered: u32,
+    /// When the first answer came, and the last one.
+    first: Option<Time>,
+    last: Option<Time>,
 }
 
 impl Measurement {
@@ -78,12 +89,13 @@ impl Measurement {
             to,
             how,
             in_trains,
-            left: how.probes,
+            left: if how.is_train() { 1 } else { how.probes },
             next_at: now,
             end_at: now + lasts * PUT_OFF_MAX + PATIENCE * 2,
             due: None,
             open: Vec::new(),
             least: [None; 3],
+            train: Train::default(),
         }
     }
 
@@ -107,7 +119,7 @@ impl Measurement {
         if self.left == 0 || now < self.next_at {
             return Step::Wait;
         }
-        let pause_ns = u64::from(self.how.pause_us) * 1_000;
+        let pause_ns = u64::from(self.how.pause_us.max(*PAUSE_US.start())) * 1_000;
         self.next_at = now + Duration::from_nanos(pause_ns / 2 + pause_ns * share / 1024);
         if !idle {
             return Step::Wait;
@@ -120,12 +132,11 @@ impl Measurement {
         Step::Probe
     }
 
-    /// The probe to `peer` that is to be sent now, if one is: on which link, and of how many bytes.
-    pub fn is_due(&self, peer: PeerId) -> Option<(LinkId, usize)> {
-        let purpose = self.due.filter(|_| self.to == peer)?;
-        Some(match purpose {
-            Purpose::Waking => (self.how.link, WAKING_BYTES),
-            _ => (self.how.link, usize::from(self.how.datagram_bytes)),
+    /// The bytes of the probe that is to be sent now, if one is.
+    pub fn due_bytes(&self) -> Option<usize> {
+        Some(match self.due? {
+            Purpose::Waking => WAKING_BYTES,
+            Purpose::First | Purpose::Second | Purpose::Third => self.how.datagram_bytes.into(),
         })
     }
 
@@ -135,6 +146,10 @@ impl Measurement {
             return;
         };
         self.due = match purpose {
+            Purpose::First if self.how.is_train() => {
+                self.train.sent += 1;
+                (self.train.sent < self.how.probes).then_some(Purpose::First)
+            }
             Purpose::First => self.in_trains.then_some(Purpose::Second),
             Purpose::Second => Some(Purpose::Third),
             Purpose::Waking | Purpose::Third => None,
@@ -142,9 +157,9 @@ impl Measurement {
         self.open.push((token, now, purpose));
     }
 
-    /// A probe of `peer`'s was answered. Returns whether it is one of this measurement.
-    pub fn on_reply(&mut self, now: Time, peer: PeerId, link: LinkId, token: u32) -> bool {
-        if (peer, link) != (self.to, self.how.link) {
+    /// A probe was answered on a link. Returns whether it is one of this measurement.
+    pub fn on_reply(&mut self, now: Time, link: LinkId, token: u32) -> bool {
+        if link != self.how.link {
             return false;
         }
         let Some(at) = self.open.iter().position(|open| open.0 == token) else {
@@ -156,7 +171,12 @@ impl Measurement {
                 self.due = Some(Purpose::First);
                 return true;
             }
-            Purpose::First => &mut self.least[0],
+            Purpose::First => {
+                self.train.answered += 1;
+                self.train.first.get_or_insert(now);
+                self.train.last = Some(now);
+                &mut self.least[0]
+            }
             Purpose::Second => &mut self.least[1],
             Purpose::Third => &mut self.least[2],
         };
@@ -178,6 +198,9 @@ impl Measurement {
 
     /// What it came to. Fewer than half of the probes say too little.
     fn outcome(&self) -> Measured {
+        if self.how.is_train() {
+            return self.train.outcome(self.how.probes, self.left > 0);
+        }
         let tried = self.how.probes - self.left;
         let is_short = tried * 2 < self.how.probes;
         match self.least[0] {
@@ -186,6 +209,26 @@ impl Measurement {
             Some(least) => Measured::Least {
                 ns: u32::try_from(least.as_nanos()).unwrap_or(u32::MAX),
             },
+        }
+    }
+}
+
+impl Train {
+    /// What a train of so many probes came to, that may not have left for want of an idle link.
+    fn outcome(&self, probes: u8, waits: bool) -> Measured {
+        let (Some(first), Some(last)) = (self.first, self.last) else {
+            return match waits {
+                true => Measured::Busy,
+                false => Measured::Unreached,
+            };
+        };
+        if self.answered < 2 || self.answered * 2 < u32::from(probes) {
+            return Measured::Unreached;
+        }
+        // Those that were lost did not take the place of others.
+        let apart = last.since(first) / (self.answered - 1);
+        Measured::Least {
+            ns: u32::try_from(apart.as_nanos()).unwrap_or(u32::MAX),
         }
     }
 }

@@ -8,6 +8,7 @@
 mod asking;
 mod few;
 mod groups;
+mod lately;
 mod measuring;
 mod members;
 mod plan;
@@ -16,6 +17,7 @@ mod queue;
 mod tests;
 pub mod topology;
 mod way;
+mod wish;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,12 +31,15 @@ use crate::{PeerId, Time};
 
 pub(crate) use few::Few;
 pub use few::bundles_needed;
+pub(crate) use lately::Lately;
 pub(crate) use measuring::{Measurement, Step};
 pub use members::Joining;
 pub(crate) use members::Members;
 use plan::Plan;
+pub(crate) use plan::WORTH_LINKS;
 pub(crate) use queue::RelayQueue;
 pub(crate) use way::{RelayList, Way};
+pub(crate) use wish::Wish;
 
 /// Whom a node does not reach any more is told after so long: more may change just then.
 const TELL_AFTER: Duration = Duration::from_millis(5);
@@ -89,38 +94,6 @@ impl Known {
 
     fn is_reached(&self) -> bool {
         self.near.is_some() && self.kept
-    }
-}
-
-/// What is wanted of the node for the bundle with a peer that is there on demand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wish {
-    /// It carries so much that it is worth the links.
-    Links,
-    /// No way leads to the peer.
-    Stranded,
-    /// The peer asks for the links, …
-    Asked,
-    /// … or gives them, …
-    Given,
-    /// … or has none left.
-    Refused,
-}
-
-impl Wish {
-    /// The data of a [`RelayRecord::LINKS`](crate::wire::RelayRecord::LINKS).
-    pub const ASK: &[u8] = &[0];
-    pub const GIVE: &[u8] = &[1];
-    pub const REFUSE: &[u8] = &[2];
-
-    /// What the peer says.
-    pub const fn read(data: &[u8]) -> Option<Wish> {
-        match data {
-            Wish::ASK => Some(Wish::Asked),
-            Wish::GIVE => Some(Wish::Given),
-            Wish::REFUSE => Some(Wish::Refused),
-            _ => None,
-        }
     }
 }
 
@@ -302,6 +275,19 @@ impl Mesh {
     pub fn wish(&mut self, peer: PeerId, wish: Wish) {
         if self.wishes.len() < WISHES_MAX {
             self.wishes.push((peer, wish));
+        }
+    }
+
+    /// So many bytes went to `peer` through others. If all that goes to its group so is much, links to one node of that are wanted,
+    /// which is one relay less for all of it.
+    pub fn note_relayed(&mut self, now: Time, peer: PeerId, bytes: u64) {
+        let place = self.nodes.get(&peer).map(|known| known.place);
+        let wanted = match (&mut self.plan, place) {
+            (Some(plan), Some(place)) => plan.note_relayed(now, place, bytes),
+            _ => None,
+        };
+        if let Some(counterpart) = wanted {
+            self.wish(counterpart, Wish::Links);
         }
     }
 
@@ -657,6 +643,12 @@ impl Mesh {
     /// Whether there is a way to a node.
     pub fn has_way(&self, now: Time, to: PeerId) -> bool {
         self.shortest(now, to, &[]).is_some()
+    }
+
+    /// Whether somebody reaches a node over its links, as far as is known: that says less than a way, and takes next to nothing.
+    pub fn is_reached_by_any(&self, now: Time, node: PeerId) -> bool {
+        let around = self.around(node);
+        around.iter().any(|by| self.relays(now, *by, node))
     }
 
     fn shortest(&self, now: Time, to: PeerId, avoid: &[PeerId]) -> Option<RelayList> {

@@ -1,7 +1,15 @@
 //! Who keeps a bundle with whom, as all nodes come to by themselves, where not everybody does with everybody.
 
-use super::Few;
-use crate::PeerId;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use super::{Few, Lately};
+use crate::{PeerId, Time};
+
+/// What relays spend on so many bytes, in processor time, is more than what a bundle over links costs both ends.
+pub(crate) const WORTH_LINKS: u64 = 512 * 1024;
+/// Links to one node of a group are wanted again after so long, if much still goes to the group through others.
+const WANT_EVERY: Duration = Duration::from_millis(250);
 
 /// [`Few`], with the peers that it speaks of.
 #[derive(Debug)]
@@ -11,6 +19,14 @@ pub(super) struct Plan {
     order: Vec<Option<PeerId>>,
     /// The place of this node.
     me: usize,
+    /// What went to groups through others.
+    relayed: BTreeMap<u16, Relayed>,
+}
+
+#[derive(Debug)]
+struct Relayed {
+    lately: Lately,
+    want_at: Time,
 }
 
 impl Plan {
@@ -18,7 +34,12 @@ impl Plan {
     pub fn new(few: Few, peers: &[PeerId], me: usize) -> Plan {
         let mut order: Vec<Option<PeerId>> = peers.iter().copied().map(Some).collect();
         order.insert(me, None);
-        Plan { few, order, me }
+        Plan {
+            few,
+            order,
+            me,
+            relayed: BTreeMap::new(),
+        }
     }
 
     /// All peers, and their places.
@@ -43,8 +64,31 @@ impl Plan {
         kept.filter_map(|place| self.order[place]).collect()
     }
 
+    /// So many bytes went to the node at a place through others. Returns to whom of its group this node wants links, if that is
+    /// now worth them: to one that no other node of this one's group wants them to.
+    pub fn note_relayed(&mut self, now: Time, place: usize, bytes: u64) -> Option<PeerId> {
+        let group = self.few.group_of(place)?;
+        let relayed = self.relayed.entry(group).or_insert(Relayed {
+            lately: Lately::new(now),
+            want_at: now,
+        });
+        if relayed.lately.add(now, bytes) < WORTH_LINKS || now < relayed.want_at {
+            return None;
+        }
+        relayed.want_at = now + WANT_EVERY;
+        let counterpart = self.few.counterpart(self.me, group)?;
+        let is_kept = self.few.keeps(self.me, counterpart);
+        self.order
+            .get(counterpart)
+            .copied()
+            .flatten()
+            .filter(|_| !is_kept)
+    }
+
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.order.capacity() * size_of::<Option<PeerId>>() + self.few.memory_bytes()
+        self.order.capacity() * size_of::<Option<PeerId>>()
+            + self.few.memory_bytes()
+            + self.relayed.len() * size_of::<(u16, Relayed)>()
     }
 }

@@ -102,21 +102,36 @@ impl RelayQueue {
         self.credit = (self.credit + earned).min(CREDIT_MAX);
     }
 
-    /// Writes the next datagram to a packet if it fits. One that fits into no packet is dropped.
-    pub fn write_next(&mut self, now: Time, is_alone: bool, w: &mut Writer<'_>) -> bool {
-        while let Some(source) = self.sources.front_mut() {
-            if source.turn_bytes <= 0 {
-                source.turn_bytes += TURN_BYTES;
-                self.sources.rotate_left(1);
-                continue;
-            }
+    /// Puts first whose turn it is.
+    fn take_turns(&mut self) {
+        while let Some(source) = self.sources.front_mut().filter(|s| s.turn_bytes <= 0) {
+            source.turn_bytes += TURN_BYTES;
+            self.sources.rotate_left(1);
+        }
+    }
+
+    /// The room that the next datagram needs in a packet, in bytes.
+    pub fn next_bytes(&mut self) -> Option<usize> {
+        self.take_turns();
+        let (_, data) = self.sources.front()?.waiting.front()?;
+        Some(EXTENSION_HEADER_BYTES + data.len())
+    }
+
+    /// Writes the next datagram to a packet if it fits. One that has no room in `widest` bytes, an empty packet on any of the
+    /// neighbour's links, is dropped.
+    pub fn write_next(&mut self, now: Time, widest: usize, w: &mut Writer<'_>) -> bool {
+        loop {
+            self.take_turns();
+            let Some(source) = self.sources.front_mut() else {
+                return false;
+            };
             let Some((since, data)) = source.waiting.front() else {
                 self.sources.pop_front();
                 continue;
             };
             let (len, is_late) = (data.len(), now.since(*since) > WAIT_MAX);
             let fits = EXTENSION_HEADER_BYTES + len <= w.room();
-            if !fits && !is_late && !is_alone {
+            if !fits && !is_late && EXTENSION_HEADER_BYTES + len <= widest {
                 return false;
             }
             let is_sent = fits && !is_late;
@@ -136,7 +151,6 @@ impl RelayQueue {
                 return true;
             }
         }
-        false
     }
 
     /// Memory held, in bytes.
@@ -159,7 +173,7 @@ mod tests {
         let mut buffer = [0; 1500];
         let next = |_| {
             let mut w = Writer::new(&mut buffer);
-            let written = queue.write_next(now, true, &mut w);
+            let written = queue.write_next(now, 1500, &mut w);
             let len = w.len();
             written.then(|| (buffer[EXTENSION_HEADER_BYTES], len))
         };
@@ -211,6 +225,19 @@ mod tests {
         queue.push(late, NodeId(1), vec![1; 100], RATE);
         assert_eq!(sent(&mut queue, late, 10).len(), 1);
         assert_eq!(queue.dropped, 2);
+    }
+
+    #[test]
+    fn what_does_not_fit_here_and_would_elsewhere_waits_for_that() {
+        let mut queue = RelayQueue::default();
+        queue.push(Time::ZERO, NodeId(1), vec![1; 1400], RATE);
+        assert_eq!(queue.next_bytes(), Some(EXTENSION_HEADER_BYTES + 1400));
+        let mut narrow = [0; 1000];
+        let mut w = Writer::new(&mut narrow);
+        assert!(!queue.write_next(Time::ZERO, 1500, &mut w));
+        assert_eq!((w.len(), queue.dropped), (0, 0));
+        assert_eq!(sent(&mut queue, Time::ZERO, 10).len(), 1);
+        assert_eq!(queue.next_bytes(), None);
     }
 
     #[test]

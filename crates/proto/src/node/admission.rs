@@ -42,6 +42,11 @@ const GUESTS_FREE: usize = 64;
 /// more for every [`STRANGER_INTERVAL`].
 const VERSION_BURST: u32 = 16;
 
+/// Questions that need no session and are answered: as many as measurements of others ask at once, and one more for every such
+/// interval that passes.
+const ECHO_BURST: u32 = 256;
+const ECHO_INTERVAL: Duration = Duration::from_micros(500);
+
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
@@ -61,7 +66,7 @@ impl Allowance {
         }
     }
 
-    fn take(&mut self, now: Time) -> bool {
+    pub fn take(&mut self, now: Time) -> bool {
         let earned = now.since(self.refilled).as_nanos() / self.interval.as_nanos();
         if earned > 0 {
             self.tokens = self
@@ -83,6 +88,7 @@ pub(super) struct Admission {
     refusals: Allowance,
     strangers: Allowance,
     versions: Allowance,
+    pub(super) echoes: Allowance,
 }
 
 impl Admission {
@@ -93,6 +99,7 @@ impl Admission {
             refusals: Allowance::new(FREE_BURST, FREE_INTERVAL),
             strangers: Allowance::new(STRANGER_BURST, STRANGER_INTERVAL),
             versions: Allowance::new(VERSION_BURST, STRANGER_INTERVAL),
+            echoes: Allowance::new(ECHO_BURST, ECHO_INTERVAL),
         }
     }
 }

@@ -235,11 +235,14 @@ impl Node {
     pub(super) fn grant_wishes(&mut self, now: Time) {
         while let Some((peer, wish)) = self.context.mesh.wishes.pop() {
             let Some(bundle) = met(&mut self.peers, peer) else {
+                // Links to it are wanted for others of its group.
+                self.want(now, peer);
                 continue;
             };
             let (carried, has_links) = (bundle.carried_lately(now), bundle.has_links());
             match wish {
                 Wish::Links if has_links => {}
+                Wish::Links if !bundle.connected() => self.want(now, peer),
                 Wish::Links => {
                     if self.has_room(now, carried, false) {
                         self.say_of_links(peer, Wish::ASK);

@@ -266,7 +266,8 @@ impl Node {
                 self.meet_relayed(now, way.to, PATH_OF_HANDSHAKES, &way);
                 Ok(())
             }
-            None => Err(Rejection::Malformed),
+            // What these measure is the way over a link.
+            Some(Kind::Echo | Kind::EchoReply) | None => Err(Rejection::Malformed),
         }
     }
 

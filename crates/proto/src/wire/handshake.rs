@@ -68,7 +68,7 @@ pub struct HandshakeHeader {
     /// Any kind but [`Kind::Data`].
     pub kind: Kind,
     /// The initiator's number for the session: that of the sender in an Init,
-    /// that of the receiver in a Response or Cookie.
+    /// that of the receiver in a Response or Cookie. In a [`Kind::Echo`] and its answer it is the asker's token.
     pub session: u32,
     /// The sender's [`VERSION`].
     pub version: u16,

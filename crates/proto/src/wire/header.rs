@@ -20,6 +20,10 @@ pub enum Kind {
     Response = 0x02,
     /// A stateless demand to repeat [`Kind::Init`] with this cookie.
     Cookie = 0x03,
+    /// A question that needs no session, padded or not.
+    Echo = 0x04,
+    /// Its answer.
+    EchoReply = 0x05,
     /// Records under a session's keys.
     Data = 0x10,
 }
@@ -31,6 +35,8 @@ impl Kind {
             0x01 => Some(Kind::Init),
             0x02 => Some(Kind::Response),
             0x03 => Some(Kind::Cookie),
+            0x04 => Some(Kind::Echo),
+            0x05 => Some(Kind::EchoReply),
             0x10 => Some(Kind::Data),
             _ => None,
         }

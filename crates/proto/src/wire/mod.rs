@@ -43,6 +43,6 @@ pub use relay::{
     NodeId, REACH_NODES_MAX, Reach, RefusedWhy, RelayRecord, STEPS_MAX, Steps, advance,
     relayed_data, relayed_header_bytes, write_relayed,
 };
-pub use survey::{Measure, Measured, PAUSE_US, PROBES_MAX, SurveyRecord};
+pub use survey::{Measure, Measured, PAUSE_US, PROBES_MAX, SurveyRecord, TRAIN_MAX};
 pub use switches::Switches;
 pub use writer::Writer;

@@ -17,6 +17,8 @@ mod code {
 
 /// Probes of one measurement at most.
 pub const PROBES_MAX: u8 = 32;
+/// Probes of a train at most.
+pub const TRAIN_MAX: u8 = 192;
 /// The least and the longest pause between two probes of a measurement, in microseconds: so the answerer is never asked
 /// for more than 12 Mb/s of plain Ethernet's packets, whoever asks for it.
 pub const PAUSE_US: core::ops::RangeInclusive<u32> = 1_000..=200_000;
@@ -30,11 +32,12 @@ const MEASURED_BYTES: usize = 9;
 pub struct Measure {
     /// Over which link.
     pub link: LinkId,
-    /// So many probes, 1 to [`PROBES_MAX`].
+    /// So many probes, 1 to [`PROBES_MAX`]; of a train 2 to [`TRAIN_MAX`].
     pub probes: u8,
     /// Each a datagram of so many bytes (UDP payload), which a small one answers.
     pub datagram_bytes: u16,
-    /// So long apart on average, in microseconds; one of [`PAUSE_US`].
+    /// So long apart on average, in microseconds; one of [`PAUSE_US`]. 0: right behind each other, as a train; then what is measured is
+    /// how long after each other they are answered.
     pub pause_us: u32,
 }
 
@@ -42,17 +45,25 @@ impl Measure {
     /// Whether every field is within its range.
     pub fn is_sound(&self) -> bool {
         let sizes = DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX;
+        let probes_and_pause = match self.is_train() {
+            true => (2..=TRAIN_MAX).contains(&self.probes),
+            false => (1..=PROBES_MAX).contains(&self.probes) && PAUSE_US.contains(&self.pause_us),
+        };
         self.link.index() < LINKS_MAX
-            && (1..=PROBES_MAX).contains(&self.probes)
             && sizes.contains(&usize::from(self.datagram_bytes))
-            && PAUSE_US.contains(&self.pause_us)
+            && probes_and_pause
+    }
+
+    /// Whether probes go right behind each other.
+    pub const fn is_train(&self) -> bool {
+        self.pause_us == 0
     }
 }
 
 /// What came of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measured {
-    /// The least round trip of the probes, in nanoseconds.
+    /// The least round trip of the probes, in nanoseconds; of a train how long one answer came after the other, on average.
     Least {
         /// That.
         ns: u32,
@@ -180,22 +191,34 @@ mod tests {
         (buffer[0], buffer[EXTENSION_HEADER_BYTES..len].to_vec())
     }
 
-    #[test]
-    fn what_is_cut_short_too_long_or_out_of_range_is_refused() {
-        let how = Measure {
+    fn measure_of(probes: u8) -> Measure {
+        Measure {
             link: LinkId(7),
-            probes: PROBES_MAX,
+            probes,
             datagram_bytes: 1472,
             pause_us: 1_000,
-        };
-        let measure = |how| SurveyRecord::Measure {
+        }
+    }
+
+    fn measure(how: Measure) -> SurveyRecord {
+        SurveyRecord::Measure {
             token: 9,
             to: NodeId(5),
             how,
-        };
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_long_is_refused() {
+        let how = measure_of(PROBES_MAX);
         let measured = |outcome| SurveyRecord::Measured { token: 9, outcome };
         let sound = [
             measure(how),
+            measure(Measure {
+                probes: TRAIN_MAX,
+                pause_us: 0,
+                ..how
+            }),
             measured(Measured::Least { ns: u32::MAX }),
             measured(Measured::Busy),
             measured(Measured::Unreached),
@@ -217,11 +240,26 @@ mod tests {
                 "{record:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        let how = measure_of(PROBES_MAX);
         let link = LinkId(8);
         for wrong in [
             Measure { link, ..how },
             Measure { probes: 0, ..how },
             Measure { probes: 33, ..how },
+            Measure {
+                probes: 1,
+                pause_us: 0,
+                ..how
+            },
+            Measure {
+                probes: TRAIN_MAX + 1,
+                pause_us: 0,
+                ..how
+            },
             Measure {
                 datagram_bytes: 547,
                 ..how

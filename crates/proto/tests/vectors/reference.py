@@ -256,6 +256,9 @@ def write_handshake():
     text += section("response", *datagram(x.response, (8, "header"), *noise, (32, "MAC")))
     text += "# What a node answers to an Init of another version that asks for the same session.\n"
     text += section("version answer", *datagram(signed(header(2, SESSION_A)), (8, "header"), (32, "MAC")))
+    text += "# A question that needs no session, in 64 bytes, and its answer: the token stands where the session does.\n"
+    text += section("echo", *datagram(signed(header(4, SESSION_A)) + bytes(24), (8, "header"), (32, "MAC"), (24, "padding")))
+    text += section("echo reply", *datagram(signed(header(5, SESSION_A)), (8, "header"), (32, "MAC")))
     text += section("h", x.h) + section("k1", x.k1) + section("k2", x.k2)
     for way, name in (("i", "initiator to responder"), ("r", "responder to initiator")):
         prk = x.prk[way]

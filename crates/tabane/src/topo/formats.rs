@@ -30,9 +30,12 @@ pub fn dot(topology: &Topology) -> String {
         }
         for trunk in &network.trunks {
             let (a, b) = &trunk.between;
-            let label = match trunk.hops {
-                1 => String::new(),
-                hops => format!(" label=\"{hops} hops\""),
+            let hops = (trunk.hops > 1).then(|| format!("{} hops", trunk.hops));
+            let mbps = trunk.mbps.map(|mbps| format!("{mbps} Mb/s"));
+            let words: Vec<String> = hops.into_iter().chain(mbps).collect();
+            let label = match words.is_empty() {
+                true => String::new(),
+                false => format!(" label=\"{}\"", words.join(", ")),
             };
             let _ = writeln!(
                 text,

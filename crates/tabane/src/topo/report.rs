@@ -48,7 +48,8 @@ pub struct Switch {
 pub struct Trunk {
     /// The switches.
     pub between: (String, String),
-    /// What it carries, in Mb/s; it is not measured yet.
+    /// What it carries, in Mb/s; none if that is not known: it carries more than two links, or no two pairs of nodes have it and
+    /// nothing else in common.
     pub mbps: Option<u32>,
     /// One more than the switches on it.
     pub hops: u32,
@@ -140,6 +141,16 @@ impl Network {
             ambiguous: doubts.iter().map(Ambiguity::names).collect(),
             doubts,
         }
+    }
+
+    /// What joins two switches, in either order.
+    pub fn trunk(&self, one: usize, other: usize) -> Option<&Trunk> {
+        let ids = [one, other].map(|at| self.switches.get(at).map(|s| s.id.as_str()));
+        let joins = |t: &&Trunk| {
+            let ends = [Some(t.between.0.as_str()), Some(t.between.1.as_str())];
+            ends == ids || ends == [ids[1], ids[0]]
+        };
+        self.trunks.iter().find(joins)
     }
 
     /// As a map of the nodes of these names, as far as its ids go: for [`topology::Map::keep_ids`].

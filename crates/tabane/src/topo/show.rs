@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::formats::unknown;
-use super::report::{Network, Topology};
+use super::report::{Network, Topology, Trunk};
 use super::tree::{Branch, trees};
 use crate::status::{clean, duration};
 
@@ -14,7 +14,7 @@ pub fn table(topology: &Topology, now_unix_ms: u64) -> String {
     for network in &topology.networks {
         let _ = writeln!(text, "\nlink {}", network.link);
         for tree in trees(network) {
-            list(network, &tree, 1, 0, &mut text);
+            list(network, &tree, 1, None, &mut text);
         }
         for ambiguity in &network.doubts {
             let nodes = clean(&ambiguity.nodes.join(", "));
@@ -36,26 +36,35 @@ pub fn table(topology: &Topology, now_unix_ms: u64) -> String {
     text
 }
 
-fn list(network: &Network, branch: &Branch, level: usize, hops: u32, text: &mut String) {
+fn list(
+    network: &Network,
+    branch: &Branch,
+    level: usize,
+    trunk: Option<&Trunk>,
+    text: &mut String,
+) {
     let switch = &network.switches[branch.switch];
     let nodes = match switch.nodes.is_empty() {
         true => "(no nodes)".to_owned(),
         false => clean(&switch.nodes.join(" ")),
     };
-    let far = match hops {
+    let far = match trunk.map_or(1, |trunk| trunk.hops) {
         0 | 1 => String::new(),
         hops => format!("  {hops} trunks away"),
     };
+    let mbps = trunk.and_then(|trunk| trunk.mbps);
+    let carries = mbps.map_or(String::new(), |mbps| format!("  over {mbps} Mb/s"));
     let sure = switch.confidence * 100.0;
     let _ = writeln!(
         text,
-        "{:indent$}{}  {sure:.0}%  {nodes}{far}",
+        "{:indent$}{}  {sure:.0}%  {nodes}{far}{carries}",
         "",
         switch.id,
         indent = level * 2
     );
-    for (lower, hops) in &branch.below {
-        list(network, lower, level + 1, *hops, text);
+    for (lower, _) in &branch.below {
+        let trunk = network.trunk(branch.switch, lower.switch);
+        list(network, lower, level + 1, trunk, text);
     }
 }
 

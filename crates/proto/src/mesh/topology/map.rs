@@ -161,7 +161,7 @@ impl Map {
         }
     }
 
-    fn neighbours(&self, id: u32) -> Vec<u32> {
+    pub(super) fn neighbours(&self, id: u32) -> Vec<u32> {
         let ends = self.trunks.iter().filter_map(|t| match t.between {
             (a, b) if a == id => Some(b),
             (a, b) if b == id => Some(a),

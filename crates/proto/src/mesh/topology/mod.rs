@@ -15,11 +15,13 @@ mod place;
 mod plan;
 mod solve;
 mod tree;
+mod trunks;
 
 #[cfg(test)]
 mod tests;
 
 pub use map::{Ambiguity, Map, Switch, Trunk};
+pub use trunks::packets_per_s;
 
 use pairs::{Least, Pairs};
 use plan::Plan;

@@ -1,7 +1,9 @@
 //! Measurements for others: asked for, made one at a time, answered.
 
 use super::*;
-use crate::wire::{FEATURE_SURVEYS, Measure, Measured, NodeId, Record, SurveyRecord, Writer};
+use crate::context::Rejection;
+use crate::crypto::{ECHO_BYTES, echo, echo_reply};
+use crate::wire::{FEATURE_SURVEYS, Kind, Measure, Measured, NodeId, Record, SurveyRecord, Writer};
 
 /// Padded probes are of this size; nothing else here is.
 const PROBE_BYTES: u16 = 1400;
@@ -189,6 +191,63 @@ fn an_answer_that_nobody_asked_for_says_nothing_and_is_counted() {
     assert_eq!(told(&mut pair), []);
     // The second one could be a late answer.
     assert_eq!(pair.nodes[0].node_stats().violation, 1);
+}
+
+/// A datagram of node 0's making comes to node 1. Returns what that answers.
+fn asks(pair: &mut Pair, question: &[u8]) -> Vec<Datagram> {
+    let mut datagram = question.to_vec();
+    pair.nodes[1].handle_datagram(pair.now, LinkId(0), address(0, 0), &mut datagram);
+    let mut answers = pair.drain(1);
+    answers.retain(|d| d.3.len() == ECHO_BYTES);
+    answers
+}
+
+#[test]
+fn who_was_never_met_is_measured_as_well() {
+    let with = |node: usize| NodeConfig {
+        features: FEATURE_RELAYS | FEATURE_SURVEYS,
+        ..config(node, 7, WireMode::Encrypted)
+    };
+    let mut pair = Pair::new([with(0), with(1)]);
+    let to = pair.peers[0];
+    pair.nodes[0].measure(pair.now, TOKEN, to, how(0), false);
+    for _ in 0..200 {
+        pair.now += Duration::from_micros(500);
+        pair.nodes[0].handle_timeout(pair.now);
+        for node in [0, 1] {
+            for (link, from, _, mut bytes) in pair.drain(node) {
+                let kind = Kind::from_byte(bytes[0]);
+                if matches!(kind, Some(Kind::Echo | Kind::EchoReply)) {
+                    pair.nodes[1 - node].handle_datagram(pair.now, link, from, &mut bytes);
+                }
+            }
+        }
+    }
+    assert!(!pair.nodes[0].is_connected(to));
+    let least = Measured::Least { ns: 500_000 };
+    assert_eq!(told(&mut pair), [(TOKEN, least)]);
+}
+
+#[test]
+fn a_question_without_a_session_is_answered_by_less_to_who_has_the_key_and_that_is_bounded() {
+    let mut pair = pair();
+    let key = pair.nodes[1].context.keys[0].clone();
+    for bytes in [ECHO_BYTES, 1400, 8972] {
+        let answers = asks(&mut pair, &echo(&key, TOKEN, bytes));
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].3, echo_reply(&key, TOKEN));
+    }
+    let stranger = ClusterKey::new([1; 32]);
+    assert!(asks(&mut pair, &echo(&stranger, TOKEN, 1400)).is_empty());
+    assert!(asks(&mut pair, &echo_reply(&key, TOKEN)).is_empty());
+    let stats = pair.nodes[1].node_stats();
+    assert_eq!(stats.rejected(Rejection::Stranger), 1);
+    assert_eq!(stats.rejected(Rejection::Stale), 1);
+    let answered = (0..1000).filter(|_| !asks(&mut pair, &echo(&key, TOKEN, 64)).is_empty());
+    assert!((200..300).contains(&answered.count()));
+    let mut pair = pair_with([FEATURE_RELAYS; 2]);
+    let key = pair.nodes[1].context.keys[0].clone();
+    assert!(asks(&mut pair, &echo(&key, TOKEN, 1400)).is_empty());
 }
 
 #[test]

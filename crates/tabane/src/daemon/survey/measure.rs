@@ -10,7 +10,8 @@ use tabane_proto::wire::{Measure, Measured};
 use tabane_proto::{LinkId, Node, PeerId, Time};
 
 use super::brain::{Brain, Results, Said};
-use super::pace::Pace;
+use super::pace::{Pace, bits_on_wire};
+use super::trunks::Trunks;
 use crate::topo::{Network, Topology};
 
 /// How fast a network is, is asked on the way to so many peers, one after the other.
@@ -27,7 +28,7 @@ const TRIES: u8 = 4;
 #[derive(Debug)]
 pub struct Job {
     pub link: LinkId,
-    /// The nodes that can be measured, in the order of the cluster file …
+    /// The nodes that are there on it, in the order of the cluster file …
     pub names: Vec<String>,
     /// … and their numbers here; none for this one.
     pub peers: Vec<Option<PeerId>>,
@@ -45,7 +46,7 @@ pub struct Job {
 
 /// A pair that is being measured.
 #[derive(Debug)]
-struct Asked {
+pub struct Asked {
     probe: Probe,
     token: u32,
     tries: u8,
@@ -80,6 +81,8 @@ enum Phase {
     Think(Brain),
     /// A round is measured.
     Round(Brain, Vec<Asked>),
+    /// It is found out how fast trunks are.
+    Trunks(Box<Trunks>),
 }
 
 /// What a turn of a phase came to.
@@ -132,6 +135,7 @@ impl Running {
             Phase::Pace(pacing) => pacing.asked.map(|asked| asked.1),
             Phase::Think(_) => None,
             Phase::Round(_, asked) => asked.iter().filter_map(Asked::due).min(),
+            Phase::Trunks(trunks) => trunks.asked().iter().filter_map(Asked::due).min(),
         }
     }
 
@@ -143,23 +147,24 @@ impl Running {
         outcome: Measured,
         behind: Option<Duration>,
     ) {
-        match &mut self.phase {
+        let asked: &mut [Asked] = match &mut self.phase {
             Some(Phase::Pace(pacing)) => {
                 if pacing.asked.take_if(|asked| asked.0 == token).is_some() {
                     pacing.behind.extend(behind);
                 }
+                return;
             }
-            Some(Phase::Round(_, all)) => {
-                let is_it = |a: &&mut Asked| a.token == token && matches!(a.state, State::Until(_));
-                if let Some(asked) = all.iter_mut().find(is_it) {
-                    asked.state = match outcome {
-                        Measured::Least { ns } => State::Over(Some(u64::from(ns))),
-                        Measured::Unreached => State::Over(None),
-                        Measured::Busy => State::At(now + AGAIN_AFTER),
-                    };
-                }
-            }
-            Some(Phase::Think(_)) | None => {}
+            Some(Phase::Round(_, asked)) => asked,
+            Some(Phase::Trunks(trunks)) => trunks.asked_mut(),
+            Some(Phase::Think(_)) | None => return,
+        };
+        let is_it = |a: &&mut Asked| a.token == token && matches!(a.state, State::Until(_));
+        if let Some(asked) = asked.iter_mut().find(is_it) {
+            asked.state = match outcome {
+                Measured::Least { ns } => State::Over(Some(u64::from(ns))),
+                Measured::Unreached => State::Over(None),
+                Measured::Busy => State::At(now + AGAIN_AFTER),
+            };
         }
     }
 
@@ -187,7 +192,14 @@ impl Running {
                         job.was_in_vain = true;
                         Turned::Next(Phase::Pace(Pacing::new(job)))
                     }
-                    Some(Said::Done(map)) => Turned::Done(job.network(Some((map, around.before)))),
+                    Some(Said::Done(map)) => {
+                        let network = job.network(Some((map.clone(), around.before)));
+                        Turned::Next(Phase::Trunks(Box::new(Trunks::new(network, &map))))
+                    }
+                },
+                Some(Phase::Trunks(mut trunks)) => match trunks.turn(job, token, &mut around) {
+                    true => Turned::Done(trunks.network),
+                    false => Turned::Waits(Phase::Trunks(trunks)),
                 },
                 Some(Phase::Round(brain, asked)) => round(brain, asked, job, token, &mut around)?,
             };
@@ -223,6 +235,16 @@ impl Job {
 
     fn measure(&self) -> Measure {
         self.pace.measure(self.link, self.datagram_bytes)
+    }
+
+    /// How a train is sent there.
+    pub fn train(&self) -> Measure {
+        self.pace.train(self.link, self.datagram_bytes)
+    }
+
+    /// What so many packets of a train take of the wire in a second, in Mb/s.
+    pub fn mbps_of(&self, packets_per_s: f64) -> u32 {
+        (packets_per_s * bits_on_wire(self.datagram_bytes) as f64 / 1e6).round() as u32
     }
 }
 
@@ -266,7 +288,8 @@ impl Pacing {
 }
 
 impl Asked {
-    fn new(now: Time, probe: Probe) -> Asked {
+    /// Nobody is asked yet.
+    pub const fn new(now: Time, probe: Probe) -> Asked {
         Asked {
             probe,
             token: 0,
@@ -284,8 +307,8 @@ impl Asked {
     }
 
     /// Asks who is to measure, unless that was done often enough.
-    fn ask(&mut self, job: &Job, token: u32, around: &mut Around<'_>) {
-        let (now, how) = (around.now, job.measure());
+    fn ask(&mut self, job: &Job, how: Measure, token: u32, around: &mut Around<'_>) {
+        let now = around.now;
         let end = |node: usize| job.peers.get(node).copied();
         self.token = token;
         self.tries += 1;
@@ -296,7 +319,15 @@ impl Asked {
                 around.node.measure(now, token, to, how, false);
                 true
             }
-            (Some(Some(by)), Some(to)) => around.node.ask_to_measure(token, by, to, how),
+            (Some(Some(by)), Some(to)) => {
+                // Who is met only when something is to be said to it is met now, and asked a moment later.
+                if !around.node.is_connected(by) {
+                    around.node.want(now, by);
+                    self.state = State::At(now + AGAIN_AFTER);
+                    return;
+                }
+                around.node.ask_to_measure(token, by, to, how)
+            }
             _ => false,
         };
         if !is_asked {
@@ -310,6 +341,27 @@ fn lasts(how: &Measure) -> Duration {
     Duration::from_micros(u64::from(how.pause_us)) * 3 * u32::from(how.probes) + GRACE
 }
 
+/// Asks whom it is time to ask. What came of all of them, when all are over.
+pub fn ask_all(
+    all: &mut [Asked],
+    job: &Job,
+    how: Measure,
+    token: &mut u32,
+    around: &mut Around<'_>,
+) -> Option<Results> {
+    for asked in &mut *all {
+        if asked.due().is_some_and(|at| at <= around.now) {
+            *token = token.wrapping_add(1);
+            asked.ask(job, how, *token, around);
+        }
+    }
+    let over = |asked: &Asked| match asked.state {
+        State::Over(least_ns) => Some((asked.probe, least_ns)),
+        State::At(_) | State::Until(_) => None,
+    };
+    all.iter().map(over).collect()
+}
+
 /// Asks whom it is time to ask; when all pairs are over, it is thought over what to measure next.
 fn round(
     brain: Brain,
@@ -318,18 +370,7 @@ fn round(
     token: &mut u32,
     around: &mut Around<'_>,
 ) -> Result<Turned, String> {
-    for asked in &mut all {
-        if asked.due().is_some_and(|at| at <= around.now) {
-            *token = token.wrapping_add(1);
-            asked.ask(job, *token, around);
-        }
-    }
-    let over = |asked: &Asked| match asked.state {
-        State::Over(least_ns) => Some((asked.probe, least_ns)),
-        State::At(_) | State::Until(_) => None,
-    };
-    let results: Option<Results> = all.iter().map(over).collect();
-    let Some(results) = results else {
+    let Some(results) = ask_all(&mut all, job, job.measure(), token, around) else {
         return Ok(Turned::Waits(Phase::Round(brain, all)));
     };
     match brain.tell(results) {

@@ -6,6 +6,7 @@
 mod brain;
 mod measure;
 mod pace;
+mod trunks;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -168,7 +169,7 @@ impl Daemon {
     /// Begins a survey, unless one is under way.
     pub(super) fn begin_survey(&mut self, now: Time, node: &mut Node) {
         if self.surveys.running.is_none() {
-            let jobs = self.survey_jobs(node);
+            let jobs = self.survey_jobs(now, node);
             self.surveys.running = Some(Running::new(now, jobs));
             self.turn_survey(now, node);
         }
@@ -237,8 +238,8 @@ impl Daemon {
         }
     }
 
-    /// What is to be surveyed: each network with the nodes that can be reached on it.
-    fn survey_jobs(&self, node: &Node) -> VecDeque<Job> {
+    /// What is to be surveyed: each network with the nodes that are there on it.
+    fn survey_jobs(&self, now: Time, node: &Node) -> VecDeque<Job> {
         let links = &self.cluster.nodes[self.me].links;
         let own = links.iter().enumerate();
         let own = own.filter_map(|(link, address)| Some((link, (*address)?)));
@@ -261,7 +262,10 @@ impl Daemon {
                 }
                 let peer = self.peers.iter().find(|(_, i)| *i == index).map(|p| p.0);
                 let mtu_bytes = peer.and_then(|peer| mtu_of_path(node, peer, job.link));
-                if index != self.me && mtu_bytes.is_none() {
+                // Of who is not met over links others know whether it is there.
+                let is_there =
+                    |peer| mtu_bytes.is_some() || node.is_said_to_be_on(now, peer, job.link);
+                if index != self.me && !peer.is_some_and(is_there) {
                     job.absent.push(spec.name.clone());
                     continue;
                 }

@@ -5,12 +5,15 @@ use std::net::IpAddr;
 
 use tabane_proto::LinkId;
 use tabane_proto::topology::Config;
-use tabane_proto::wire::{Measure, PAUSE_US};
+use tabane_proto::wire::{Measure, PAUSE_US, TRAIN_MAX};
 
 /// Probes that the least round trip of a pair is taken of.
 const PROBES: u8 = 8;
 /// Around a datagram: headers of IPv4 and UDP, Ethernet's header, checksum, preamble and gap.
 const AROUND_BYTES: u64 = 66;
+/// A train takes so long on a link that it fills, in microseconds, but has so many packets at least.
+const TRAIN_US: u64 = 8_000;
+const TRAIN_MIN: u8 = 16;
 /// A survey takes one part in so many of a link.
 const SHARE: u64 = 100;
 /// Taken for the rate of a device that does not know its own.
@@ -29,7 +32,7 @@ pub struct Pace {
 }
 
 /// What a probe takes of the wire.
-fn bits_on_wire(datagram_bytes: u16) -> u64 {
+pub fn bits_on_wire(datagram_bytes: u16) -> u64 {
     (u64::from(datagram_bytes) + AROUND_BYTES) * 8
 }
 
@@ -71,6 +74,18 @@ impl Pace {
             probes: PROBES,
             datagram_bytes,
             pause_us: (pause_us as u32).clamp(*PAUSE_US.start(), *PAUSE_US.end()),
+        }
+    }
+
+    /// How a train is sent: for so long that two that begin at about the same time meet.
+    pub fn train(self, link: LinkId, datagram_bytes: u16) -> Measure {
+        let bits = bits_on_wire(datagram_bytes);
+        let probes = u64::from(self.mbps) * TRAIN_US / bits;
+        Measure {
+            link,
+            probes: probes.clamp(TRAIN_MIN.into(), TRAIN_MAX.into()) as u8,
+            datagram_bytes,
+            pause_us: 0,
         }
     }
 
