@@ -27,6 +27,8 @@ const KEPT: [&str; 5] = [
 #[derive(Debug)]
 pub struct Jobs {
     here: Scratch,
+    /// The devices that `mpirun` speaks over to its daemons on other nodes, if not the links.
+    control: Option<String>,
 }
 
 impl Jobs {
@@ -51,9 +53,20 @@ impl Jobs {
             fs::write(here.path().join("agent"), agent)?;
             let mode = fs::Permissions::from_mode(0o755);
             fs::set_permissions(here.path().join("agent"), mode)?;
-            Ok(Jobs { here })
+            let control = None;
+            Ok(Jobs { here, control })
         };
         make().map_err(LabError::io("what mpirun needs"))
+    }
+
+    /// What `mpirun` and its daemons on other nodes say each other goes over this device: else they lose each other, and the job ends,
+    /// when the link fails that they have chosen.
+    #[must_use]
+    pub fn controlled_over(self, device: &str) -> Jobs {
+        Jobs {
+            control: Some(device.to_owned()),
+            ..self
+        }
     }
 
     /// The directory that has the provider and nothing else, for `FI_PROVIDER_PATH`.
@@ -127,12 +140,13 @@ impl Jobs {
         let agent = self.here.path().join("agent").display().to_string();
         let directory = self.here.path().display().to_string();
         let links: Vec<_> = (0..lab.links()).map(|link| format!("eth{link}")).collect();
+        let control = self.control.clone().unwrap_or_else(|| links.join(","));
         for (name, value) in [
             ("plm", "rsh"),
             ("plm_rsh_agent", &*agent),
             ("plm_rsh_no_tree_spawn", "1"),
             ("orte_tmpdir_base", &directory),
-            ("oob_tcp_if_include", &links.join(",")),
+            ("oob_tcp_if_include", &control),
         ] {
             mpirun.args(["--mca", name, value]);
         }

@@ -43,6 +43,11 @@ pub const VARIABLES: &[(&CStr, &CStr)] = &[
           copy keeps them from reading each other's memory (default: 1)",
     ),
     (
+        c"eager",
+        c"TABANE_EAGER: bytes of the longest message that travels before its receiver has a buffer for it; a longer one is \
+          announced, and fetched (default: 32768)",
+    ),
+    (
         c"stats",
         c"TABANE_STATS: 1 prints what each link carried when an endpoint is closed (default: 0)",
     ),
@@ -64,6 +69,7 @@ pub fn is_wanted() -> bool {
         "PORTS",
         "PEER_TIMEOUT",
         "SHM",
+        "EAGER",
     ];
     let is_chosen = std::env::var("FI_PROVIDER").is_ok_and(|chosen| names_us(&chosen));
     is_chosen || names.into_iter().any(|name| variable(name).is_some())

@@ -144,12 +144,21 @@ pub struct Job {
     pub arguments: &'static [&'static str],
 }
 
+/// What `mpirun` and its daemons on other nodes speak over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// The links.
+    Links,
+    /// The virtual NIC where the provider carries messages, and else the links.
+    Nic,
+}
+
 /// All carriers, each on a lab of its own, with this program.
 pub fn contestants(
     settings: &Settings,
     carriers: &[Carrier],
     config: &LabConfig,
-    source: &str,
+    (source, control): (&str, Control),
     report: &mut Report,
 ) -> Vec<Contestant> {
     let provider = settings.helper.with_file_name("libtabane_fi.so");
@@ -157,12 +166,19 @@ pub fn contestants(
         .join("programs")
         .join(source);
     let make = |carrier: Carrier| {
+        let over_nic = control == Control::Nic && matches!(carrier, Carrier::Provider(_));
         let entrant = Entrant {
-            way: carrier.way(),
+            way: match over_nic {
+                true => Way::Tabane(Wire::Encrypted),
+                false => carrier.way(),
+            },
             build: Build::Own,
         };
         let stand = settings.stand(entrant, config)?;
-        let jobs = Jobs::new(stand.lab(), &settings.tabane, &provider)?;
+        let mut jobs = Jobs::new(stand.lab(), &settings.tabane, &provider)?;
+        if over_nic {
+            jobs = jobs.controlled_over("tab0");
+        }
         let program = jobs.build(&source)?;
         Ok(Contestant {
             carrier,
@@ -356,7 +372,13 @@ fn compete(
         nodes,
         ..two_nodes(vec![LinkSpec::default(); 2])
     };
-    let contestants = contestants(settings, &CARRIERS, &config, source, &mut report);
+    let contestants = contestants(
+        settings,
+        &CARRIERS,
+        &config,
+        (source, Control::Links),
+        &mut report,
+    );
     let names: Vec<_> = contestants
         .iter()
         .map(|it| it.carrier.name().into())

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::mpi::{CARRIERS, Carrier, Contestant, Job, contestants};
+use super::mpi::{CARRIERS, Carrier, Contestant, Control, Job, contestants};
 use super::mpi_killed;
 use crate::measure::two_nodes;
 use crate::{Report, Samples, Settings, Table};
@@ -220,8 +220,9 @@ fn exchanges(settings: &Settings, report: &mut Report) {
         "both links again, ms",
     ];
     let note = format!(
-        "Two ranks send each other 1 MB, two at a time. \"Longest\" is from the end of one exchange to that of the next. A \
-         job that has not ended {} s later is stopped.",
+        "Two ranks send each other 1 MB, two at a time. \"Longest\" is from the end of one exchange to that of the next; over one link \
+         that is 26 ms at best. A job that has not ended {} s later is stopped. What `mpirun` itself says to other nodes goes over \
+         the virtual NIC where tabane carries the messages, else over the links: Open MPI's daemons end a job whose launcher they lose.",
         STANDS.as_secs()
     );
     let mut table = Table::new(
@@ -229,7 +230,8 @@ fn exchanges(settings: &Settings, report: &mut Report) {
         note,
         &columns,
     );
-    for contestant in contestants(settings, &CARRIERS, &config, "pairs.c", report) {
+    let source = ("pairs.c", Control::Nic);
+    for contestant in contestants(settings, &CARRIERS, &config, source, report) {
         // What the others do is seen at once.
         let times = if contestant.carrier == OWN {
             settings.times.div_ceil(2)
@@ -277,7 +279,8 @@ fn kernels(settings: &Settings, report: &mut Report) {
     );
     let note = "Either switch in turn, for good and for 5 s in turn.";
     let mut table = Table::new(title, note, &columns);
-    for contestant in contestants(settings, &[OWN], &config, "kernels.c", report) {
+    let source = ("kernels.c", Control::Nic);
+    for contestant in contestants(settings, &[OWN], &config, source, report) {
         for job in &KERNELS {
             let mut seconds = Vec::new();
             for failure in FAILURES.iter().cycle().take(settings.times) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::mpi::{Carrier, Contestant, Job, contestants};
+use super::mpi::{Carrier, Contestant, Control, Job, contestants};
 use crate::measure::two_nodes;
 use crate::{Bound, Goal, Report, Samples, Settings, Table};
 use tabane_lab::cluster::{Program, Scratch, Wire};
@@ -36,7 +36,13 @@ pub fn measure(settings: &Settings, report: &mut Report) {
         OTHERS + 1
     );
     let mut table = Table::new("A rank is killed, 2 × 1 Gb/s", note, &columns);
-    for contestant in contestants(settings, &CARRIERS, &config, "killed.c", report) {
+    for contestant in contestants(
+        settings,
+        &CARRIERS,
+        &config,
+        ("killed.c", Control::Links),
+        report,
+    ) {
         let is_own = contestant.carrier == OWN;
         // What the others do is seen at once.
         let times = if is_own { settings.times } else { 1 };

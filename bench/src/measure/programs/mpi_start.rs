@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::contest::Contest;
 use super::last_lines;
-use super::mpi::{Carrier, Contestant, Job, contestants};
+use super::mpi::{Carrier, Contestant, Control, Job, contestants};
 use crate::measure::two_nodes;
 use crate::{Bound, Cell, Goal, Report, Settings};
 use tabane_io::clock;
@@ -37,7 +37,13 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
         nodes: NODES,
         ..two_nodes(vec![LinkSpec::default(); 2])
     };
-    let contestants = contestants(settings, &CARRIERS, &config, "start.c", &mut report);
+    let contestants = contestants(
+        settings,
+        &CARRIERS,
+        &config,
+        ("start.c", Control::Links),
+        &mut report,
+    );
     let names: Vec<_> = contestants
         .iter()
         .map(|it| it.carrier.name().to_owned())

@@ -1,7 +1,7 @@
 //! Which path the next burst goes on: earliest expected delivery.
 //!
 //! A path's expected delivery is its queue (what is in flight over its measured
-//! rate, or what its link has to carry for other peers first) plus its delay plus a penalty for loss. Equal paths degenerate to
+//! rate) plus its delay plus a penalty for loss. Equal paths degenerate to
 //! round-robin, since the one just used has the longer queue. While the best
 //! path is full, another is used if much is queued, or if all that is queued
 //! would not be delivered over the best path before a burst over the other
@@ -19,10 +19,9 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use super::trials::{Trials, is_slow};
-use crate::context::Load;
+use crate::LinkId;
 use crate::limits::PATHS_MAX;
 use crate::link::{Flight, Path, PathState};
-use crate::{LinkId, Time};
 
 /// A path is not used for new bulk content if what is sent on it would arrive
 /// this much later than over the best path: the receiver would have to hold
@@ -56,10 +55,6 @@ pub(super) struct Demand<'a> {
     pub window_bytes: u64,
     /// Paths that were slow and may still be.
     pub trials: &'a Trials,
-    /// What links have to carry already, also to other peers, …
-    pub load: &'a Load,
-    /// … as of now.
-    pub now: Time,
 }
 
 /// How a path may be used now.
@@ -106,12 +101,10 @@ pub(super) fn choose<'a>(
         retain_sure(&mut paths, demand.lost_bytes as u64);
     }
     let queued = demand.queued_bytes as u64;
-    let delivery_us =
-        |id, p: &Flight, bytes| p.delivery_us(bytes, demand.load.wait(demand.now, id)) as u64;
     let candidates = paths.iter().map(|&(id, p)| Candidate {
         id,
-        delivery_us: delivery_us(id, p, (p.burst_bytes() as u64).min(queued)),
-        all_us: delivery_us(id, p, queued),
+        delivery_us: p.delivery_us((p.burst_bytes() as u64).min(queued)) as u64,
+        all_us: p.delivery_us(queued) as u64,
         open: p.has_room(),
     });
     let best = candidates.clone().min_by_key(|c| c.delivery_us)?;
@@ -139,7 +132,7 @@ fn retain_sure(paths: &mut Paths<'_>, lost_bytes: u64) {
     let sure = |p: &Flight| p.loss_ratio() <= least_loss + LOSS_MORE_MAX;
     let soonest = |paths: &Paths<'_>, is_sure| {
         let of = paths.iter().filter(|(_, p)| sure(p) == is_sure);
-        let all_us = of.map(|(_, p)| p.delivery_us(lost_bytes, Duration::ZERO));
+        let all_us = of.map(|(_, p)| p.delivery_us(lost_bytes));
         all_us.fold(f64::INFINITY, f64::min)
     };
     if soonest(paths, false) * MUCH_SOONER < soonest(paths, true) {
@@ -303,7 +296,7 @@ pub(super) fn fastest<'a>(
     let paths = eligible(paths);
     let others = paths.iter().filter(|(id, _)| Some(*id) != except);
     others
-        .min_by_key(|(_, p)| p.delivery_us(64, Duration::ZERO) as u64)
+        .min_by_key(|(_, p)| p.delivery_us(64) as u64)
         .map(|(id, _)| *id)
 }
 

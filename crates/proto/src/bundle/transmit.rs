@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::schedule::Demand;
 use super::{Bundle, Relays, TRIM_AFTER, schedule};
-use crate::context::{Context, Load, Transmit};
+use crate::context::{Context, Transmit};
 use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::{Path, PathControl};
@@ -207,7 +207,7 @@ impl Bundle {
         for p in self.paths.values_mut() {
             p.path.refill(now);
         }
-        let (id, relayed) = self.next_burst(now, own_waits, context)?;
+        let (id, relayed) = self.next_burst(own_waits, context.blocked)?;
         let p = self.paths.get(id)?;
         let flight = p.path.flight();
         let datagram_bytes = flight.mtu_bytes();
@@ -237,20 +237,14 @@ impl Bundle {
     }
 
     /// The path for the next burst, and whether that is of what is relayed; own content waits or not.
-    fn next_burst(
-        &mut self,
-        now: Time,
-        own_waits: bool,
-        context: &Context,
-    ) -> Option<(LinkId, bool)> {
-        let blocked = context.blocked;
+    fn next_burst(&mut self, own_waits: bool, blocked: u8) -> Option<(LinkId, bool)> {
         let waits = |relays: &Relays| relays.queue.has_turn(own_waits);
         let relayed = self.relays.as_deref().is_some_and(waits);
         if relayed || !own_waits {
             // What is relayed to the peer goes no further way than a link. If none takes it, own content may have
             // another one.
             let least_bytes = self.next_relayed_bytes().unwrap_or_default();
-            let demand = self.demand(now, relayed, &context.load);
+            let demand = self.demand(relayed);
             // A link that does not carry datagrams as large is none for them.
             let takes = |link: &(LinkId, &Path)| link.1.flight().mtu_bytes() >= least_bytes;
             let link = schedule::choose(self.open_links(blocked).filter(takes), demand);
@@ -258,13 +252,12 @@ impl Bundle {
                 return Some((link?, relayed));
             }
         }
-        let demand = self.demand(now, false, &context.load);
-        let path = schedule::choose(self.open_paths(blocked), demand)?;
+        let path = schedule::choose(self.open_paths(blocked), self.demand(false))?;
         Some((path, false))
     }
 
     /// What waits: of others, or own content.
-    fn demand<'a>(&'a self, now: Time, relayed: bool, load: &'a Load) -> Demand<'a> {
+    fn demand(&self, relayed: bool) -> Demand<'_> {
         let (queued_bytes, lost_bytes) = match (relayed, &self.relays) {
             (true, Some(relays)) => (relays.queue.bytes(), 0),
             _ => {
@@ -277,8 +270,6 @@ impl Bundle {
             lost_bytes,
             window_bytes: self.ops.window_bytes(),
             trials: self.explorer.trials(),
-            load,
-            now,
         }
     }
 
@@ -326,7 +317,7 @@ impl Bundle {
         }
         let bytes = w.len() + trailer;
         if !relayed {
-            self.mirror(now, id, first, context);
+            self.mirror(now, id, first, context.blocked);
         }
         let eliciting = !self.contents.is_empty();
         self.seal(now, id, &mut slot[..bytes], eliciting);
@@ -335,13 +326,11 @@ impl Bundle {
 
     /// Notes which of the content just written for `id` is to go out once more:
     /// what is mirrored, on the best other path; and what a path on standby is explored with.
-    fn mirror(&mut self, now: Time, id: LinkId, first: bool, context: &Context) {
-        let blocked = context.blocked;
+    fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
         if first && self.explorer.is_due(now) {
             let never_chosen = |id| self.explorer.is_never_chosen(id);
             let paths = self.open_paths(blocked);
-            let on_standby =
-                schedule::on_standby(paths, &self.demand(now, false, &context.load), never_chosen);
+            let on_standby = schedule::on_standby(paths, &self.demand(false), never_chosen);
             self.explorer.begin(now, &on_standby);
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
@@ -583,8 +572,6 @@ impl Bundle {
     ) -> Option<Transmit> {
         context.stats.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
         let p = self.paths.get(id)?;
-        let rate = p.path.flight().rate();
-        context.load.on_sent(now, id, bytes, rate);
         Some(Transmit {
             link: id,
             to: p.remote,

@@ -6,7 +6,6 @@ mod budget;
 mod config;
 mod crowd;
 mod event;
-mod load;
 mod questions;
 mod sessions;
 mod stats;
@@ -27,7 +26,6 @@ pub(crate) use budget::{Account, Budget};
 pub use config::{ConfigError, Guests, LinkConfig, NodeConfig, PeerConfig};
 pub(crate) use crowd::Crowd;
 pub use event::{DownReason, Event, PartedWhy, Refusal};
-pub(crate) use load::Load;
 pub(crate) use questions::Questions;
 pub(crate) use sessions::SessionNumbers;
 pub use stats::{NodeStats, Rejection};
@@ -62,8 +60,6 @@ pub(crate) struct Context {
     pub answers: VecDeque<(LinkId, SocketAddr, Vec<u8>)>,
     /// What all bundles hold.
     pub budget: Budget,
-    /// What all bundles have handed to links.
-    pub load: Load,
     /// What all bundles ask on paths in doubt.
     pub questions: Questions,
     /// Who sends how much to us.

@@ -219,8 +219,9 @@ impl Flight {
     /// was too much.
     fn back_off(&mut self, now: Time, sent: Time) {
         let least = WINDOW_MIN_PACKETS * self.mtu.current() as u64;
-        // Of a path that was never answered nothing is known.
-        let is_least = self.window() <= least && self.rtt.is_known();
+        // Of a path that was never answered nothing is known; of one whose peer is crowded the peer says how much it may carry.
+        let counts = self.rtt.is_known() && self.pace.is_none();
+        let is_least = self.window() <= least && counts;
         match &mut self.backoff {
             Some(backoff) => backoff.on_lost(now, sent),
             None => self.backoff = is_least.then(|| Backoff::new(now)),
@@ -299,18 +300,17 @@ impl Flight {
         self.mtu.is_narrow()
     }
 
-    /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them (of this path's own
-    /// packets, or what the link has to carry first, `busy`, if that is longer), the way, and what loss costs on average.
-    pub fn delivery_us(&self, bytes: u64, busy: Duration) -> f64 {
+    /// Expected time in microseconds until `bytes` more, sent now, would have arrived: the queue before them, the way,
+    /// and what loss costs on average.
+    pub fn delivery_us(&self, bytes: u64) -> f64 {
         let rate = self.rate();
         let way = self.rtt.base().as_secs_f64() / 2.0;
         let moving = rate * (way * 2.0 + self.rtt.back().as_secs_f64());
-        let own = (self.sent.in_flight_bytes() as f64 - moving).max(0.0);
-        let ahead_s = (own / rate).max(busy.as_secs_f64());
+        let ahead = (self.sent.in_flight_bytes() as f64 - moving).max(0.0);
         let loss = self.loss_ratio.get().min(0.9);
         let again = self.rtt.smoothed() + self.reorder.window(self.rtt.smoothed());
         let penalty = loss / (1.0 - loss) * again.as_secs_f64();
-        (ahead_s + bytes as f64 / rate + way + penalty) * 1e6
+        ((ahead + bytes as f64) / rate + way + penalty) * 1e6
     }
 
     /// Bytes sent and neither answered nor given up.

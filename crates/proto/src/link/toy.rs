@@ -306,10 +306,7 @@ impl End {
         } else {
             PathState::Suspect
         };
-        let cost = |p: &Path| {
-            p.flight()
-                .delivery_us(p.flight().burst_bytes() as u64, Duration::ZERO)
-        };
+        let cost = |p: &Path| p.flight().delivery_us(p.flight().burst_bytes() as u64);
         let best = of(state)
             .filter(|x| self.allowed[x.0])
             .filter(room)

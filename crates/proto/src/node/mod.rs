@@ -17,8 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 use crate::Random;
 use crate::bundle::{Absent, Bundle, CLOSE_STOPS, PeerStats};
 use crate::context::{
-    Budget, ConfigError, Context, Crowd, Event, Guests, Load, NodeConfig, NodeStats, Questions,
-    RanOut, Refusal, Rejection, SessionNumbers, Transmit,
+    Budget, ConfigError, Context, Crowd, Event, Guests, NodeConfig, NodeStats, Questions, RanOut,
+    Refusal, Rejection, SessionNumbers, Transmit,
 };
 use crate::crypto::{ClusterKey, CookieJar, Identity, PublicKey};
 use crate::limits::LINKS_MAX;
@@ -183,7 +183,6 @@ impl Node {
                 crowd: Crowd::default(),
                 mesh,
                 members: Members::new(joining),
-                load: Load::new(),
                 measuring: None,
                 train_at: now,
                 ran_out: RanOut::default(),

@@ -15,6 +15,8 @@ use crate::{Settings, SharedMemory};
 
 /// Bytes of a message that travel at once, before anybody knows whether a buffer for them is there.
 const EAGER_BYTES: usize = 32 << 10;
+/// More of them would be the better part of what is kept for a peer.
+const EAGER_BYTES_MAX: usize = 512 << 10;
 /// Bytes of messages without a buffer, kept for each peer.
 const UNEXPECTED_BYTES: usize = 4 << 20;
 /// Ports of which an endpoint takes one: those that are nobody's (RFC 6335, section 6).
@@ -127,7 +129,7 @@ pub fn with_links(
         encrypted,
         ports: ports(variable("PORTS").as_deref())?,
         peer_timeout: peer_timeout(variable("PEER_TIMEOUT").as_deref())?,
-        eager_bytes: EAGER_BYTES,
+        eager_bytes: eager_bytes(variable("EAGER").as_deref())?,
         unexpected_bytes: UNEXPECTED_BYTES,
         shared_memory: shared_memory(variable("SHM").as_deref())?,
         bundles_max: None,
@@ -181,6 +183,19 @@ fn ports(value: Option<&str>) -> Result<RangeInclusive<u16>, Problem> {
         .ok_or_else(|| {
             let right = "it is LOW-HIGH, two port numbers from 1 to 65535, as 40000-40999";
             Problem::of("PORTS", value, "this is no range of ports", right)
+        })
+}
+
+fn eager_bytes(value: Option<&str>) -> Result<usize, Problem> {
+    let Some(value) = value else {
+        return Ok(EAGER_BYTES);
+    };
+    let bytes = value.trim().parse::<usize>().ok();
+    bytes
+        .filter(|bytes| *bytes <= EAGER_BYTES_MAX)
+        .ok_or_else(|| {
+            let right = "it is a number of bytes from 0 to 524288, as 32768";
+            Problem::of("EAGER", value, "this is no length of a message", right)
         })
 }
 
@@ -252,6 +267,7 @@ mod tests {
         assert_eq!(made.settings.shared_memory, SharedMemory::Pull);
         assert_eq!(made.settings.ports, PORTS);
         assert_eq!(made.settings.peer_timeout, PEER_TIMEOUT);
+        assert_eq!(made.settings.eager_bytes, EAGER_BYTES);
     }
 
     #[test]
@@ -263,11 +279,13 @@ mod tests {
             ("PEER_TIMEOUT", "0.5"),
             ("STATS", "1"),
             ("SHM", "0"),
+            ("EAGER", "524288"),
         ]);
         let made = made.expect("is right");
         assert!(!made.settings.encrypted && made.stats);
         assert_eq!(made.settings.shared_memory, SharedMemory::Off);
         assert_eq!(made.settings.ports, 40_000..=40_999);
+        assert_eq!(made.settings.eager_bytes, 512 << 10);
         assert_eq!(made.settings.peer_timeout, Duration::from_millis(500));
     }
 
@@ -293,6 +311,9 @@ mod tests {
             ("PEER_TIMEOUT", "soon"),
             ("PEER_TIMEOUT", "NaN"),
             ("SHM", "no"),
+            ("EAGER", "524289"),
+            ("EAGER", "-1"),
+            ("EAGER", "32K"),
             ("LINKS", "eth7"),
         ] {
             let said = wrong(&[("KEY", KEY), (name, value)]);

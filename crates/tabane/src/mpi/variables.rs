@@ -8,7 +8,7 @@ use std::path::Path;
 use tabane_fi::environment::names_us;
 
 /// The variables of the provider, which all ranks need.
-const OF_PROVIDER: [&str; 8] = [
+const OF_PROVIDER: [&str; 9] = [
     "TABANE_LINKS",
     "TABANE_KEY_FILE",
     "TABANE_KEY",
@@ -16,6 +16,7 @@ const OF_PROVIDER: [&str; 8] = [
     "TABANE_PORTS",
     "TABANE_PEER_TIMEOUT",
     "TABANE_SHM",
+    "TABANE_EAGER",
     "TABANE_STATS",
 ];
 /// Of libfabric, which they need too.
