@@ -129,11 +129,12 @@ impl Bundle {
         };
         let lately = demand.carried.add(now, bytes as u64);
         demand.carried_at = now;
-        if demand.links_since.is_none() {
-            context.mesh.note_relayed(now, peer, bytes as u64);
+        if demand.links_since.is_some() {
+            return;
         }
+        context.mesh.note_relayed(now, peer, bytes as u64);
         let asked = demand.asked_at.is_some_and(|at| now.since(at) < ASK_EVERY);
-        if demand.links_since.is_none() && lately >= WORTH_LINKS && !asked {
+        if lately >= WORTH_LINKS && !asked {
             demand.asked_at = Some(now);
             context.mesh.wish(peer, Wish::Links);
         }

@@ -519,7 +519,7 @@ impl Bundle {
 
     /// Fills a packet with what is relayed. Whether more of it waits.
     pub(super) fn write_relayed(&mut self, now: Time, w: &mut Writer<'_>) -> bool {
-        let widest = self.widest_room();
+        let widest = self.widest_bytes().saturating_sub(self.around_bytes());
         let Some(relays) = &mut self.relays else {
             return false;
         };
@@ -531,28 +531,24 @@ impl Bundle {
         !relays.queue.is_empty()
     }
 
-    /// The room in an empty packet on the link that carries the largest ones.
-    fn widest_room(&self) -> usize {
+    /// The largest datagram that one of the links carries.
+    fn widest_bytes(&self) -> usize {
         let carry = self.direct().filter(|path| path.carries());
         let widest = carry.map(|path| path.flight().mtu_bytes()).max();
-        self.room_in(widest.unwrap_or(DATAGRAM_BYTES_MIN))
+        widest.unwrap_or(DATAGRAM_BYTES_MIN)
     }
 
-    /// The room in an empty packet of so many bytes.
-    fn room_in(&self, datagram_bytes: usize) -> usize {
+    /// What a packet has around its records.
+    fn around_bytes(&self) -> usize {
         let session = self.sessions.current.as_ref();
-        let trailer = session.map_or(0, |session| session.keys.trailer_bytes);
-        datagram_bytes.saturating_sub(HEADER_BYTES + trailer)
+        HEADER_BYTES + session.map_or(0, |session| session.keys.trailer_bytes)
     }
 
     /// The least datagram in which the next of what is relayed has room; none if nothing waits, or it fits nowhere.
     pub(super) fn next_relayed_bytes(&mut self) -> Option<usize> {
-        let (around, widest) = (
-            DATAGRAM_BYTES_MIN - self.room_in(DATAGRAM_BYTES_MIN),
-            self.widest_room(),
-        );
-        let next = self.relays.as_mut()?.queue.next_bytes()?;
-        (next <= widest).then_some(next + around)
+        let (around, widest) = (self.around_bytes(), self.widest_bytes());
+        let least = self.relays.as_mut()?.queue.next_bytes()? + around;
+        (least <= widest).then_some(least)
     }
 
     /// The record that says that something was not relayed, if one is to be sent.

@@ -204,15 +204,10 @@ impl Flight {
     }
 
     /// The window, as far as timeouts leave it.
-    const fn window(&self) -> u64 {
+    fn window(&self) -> u64 {
         // Half as much at each timeout (in the manner of RFC 5681, section 3.1): what is released is not to follow at once what
         // was lost. An answer opens the window again.
-        let halvings = if self.timeouts < 63 {
-            self.timeouts
-        } else {
-            63
-        };
-        self.congestion.window() >> halvings
+        self.congestion.window() >> self.timeouts.min(63)
     }
 
     /// Something was lost, the newest of it or of what arrived beside it `sent` at that time. If the window is at its least, that
