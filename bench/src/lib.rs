@@ -153,7 +153,7 @@ pub enum Measurement {
     MpiFailures,
     /// The same: 64 ranks on 8 nodes begin
     MpiStart,
-    /// A halo exchange of Open MPI under four switches, with the file of `tabane place` and without
+    /// A halo exchange of Open MPI under four switches, with the file of `tabane place` and without; integer sort with few bundles
     Place,
 }
 

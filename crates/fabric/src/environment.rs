@@ -48,6 +48,11 @@ pub const VARIABLES: &[(&CStr, &CStr)] = &[
           announced, and fetched (default: 32768)",
     ),
     (
+        c"bundles",
+        c"TABANE_BUNDLES: of how many peers each endpoint uses the links itself at most, once more are in its address vector; others \
+          are reached through these (default: all)",
+    ),
+    (
         c"stats",
         c"TABANE_STATS: 1 prints what each link carried when an endpoint is closed (default: 0)",
     ),
@@ -70,6 +75,7 @@ pub fn is_wanted() -> bool {
         "PEER_TIMEOUT",
         "SHM",
         "EAGER",
+        "BUNDLES",
     ];
     let is_chosen = std::env::var("FI_PROVIDER").is_ok_and(|chosen| names_us(&chosen));
     is_chosen || names.into_iter().any(|name| variable(name).is_some())

@@ -77,6 +77,7 @@ fn libfabric_explains_the_variables() {
         "WIRE",
         "PORTS",
         "PEER_TIMEOUT",
+        "BUNDLES",
         "STATS",
     ] {
         assert!(listed.contains(&format!("FI_TABANE_{name}")), "{listed}");

@@ -5,6 +5,7 @@ pub mod files;
 mod http;
 mod mpi;
 mod mpi_failures;
+mod mpi_few;
 mod mpi_killed;
 mod mpi_start;
 mod placed;

@@ -200,10 +200,23 @@ pub fn contestants(
 impl Contestant {
     /// `mpirun` of a job, with so many ranks on each of so many nodes.
     pub fn mpirun(&self, job: &Job, ranks: (usize, usize)) -> Result<Command, LabError> {
+        self.mpirun_with(job, ranks, &[])
+    }
+
+    /// The same, with these variables at all ranks.
+    pub fn mpirun_with(
+        &self,
+        job: &Job,
+        ranks: (usize, usize),
+        variables: &[(&str, &str)],
+    ) -> Result<Command, LabError> {
         let lab = self.stand.lab();
         let command = |mpirun: &Path| self.stand.command(0, mpirun);
         let mut mpirun = self.jobs.mpirun(lab, ranks, command)?;
         self.carrier.choose(&mut mpirun, &self.jobs.provider_path());
+        for (name, value) in variables {
+            mpirun.args(["-x", &format!("{name}={value}")]);
+        }
         // Nodes of a lab share the processors, of which their ranks know nothing.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if ranks.0 * ranks.1 > processors {

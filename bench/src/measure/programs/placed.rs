@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{finish, last_lines};
+use super::{finish, last_lines, mpi_few};
 use crate::{Bound, Build, Entrant, Goal, Report, Samples, Settings, Stand, Table};
 use tabane_lab::cluster::Program;
 use tabane_lab::mpi::Jobs;
@@ -52,7 +52,9 @@ pub fn measure(settings: &Settings) -> Result<Report, LabError> {
             took.0.push(halo(mpirun, &program)?);
         }
     }
-    Ok(report(took))
+    let mut report = report(took);
+    mpi_few::measure(settings, &mut report);
+    Ok(report)
 }
 
 fn report(took: [Samples; PLACES.len()]) -> Report {

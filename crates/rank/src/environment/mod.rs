@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tabane_cluster::{Cluster, ClusterKey, Wire};
 use tabane_io::netlink::Interface;
+use tabane_proto::BUNDLES_LEAST;
 
 use crate::{Settings, SharedMemory};
 
@@ -132,7 +133,7 @@ pub fn with_links(
         eager_bytes: eager_bytes(variable("EAGER").as_deref())?,
         unexpected_bytes: UNEXPECTED_BYTES,
         shared_memory: shared_memory(variable("SHM").as_deref())?,
-        bundles_max: None,
+        bundles_max: bundles_max(variable("BUNDLES").as_deref())?,
     };
     let stats = variable("STATS").is_some_and(|value| value != "0");
     Ok(Configuration { settings, stats })
@@ -211,6 +212,20 @@ fn shared_memory(value: Option<&str>) -> Result<SharedMemory, Problem> {
     }
 }
 
+fn bundles_max(value: Option<&str>) -> Result<Option<u16>, Problem> {
+    match value.map(str::trim) {
+        None | Some("all") => Ok(None),
+        Some(number) => match number.parse() {
+            Ok(max) if max >= BUNDLES_LEAST => Ok(Some(max)),
+            _ => {
+                let right = format!("it is a number from {BUNDLES_LEAST} to 65535, or all");
+                let what = "this is no number of bundles that an endpoint could do with";
+                Err(Problem::of("BUNDLES", number, what, &right))
+            }
+        },
+    }
+}
+
 fn peer_timeout(value: Option<&str>) -> Result<Duration, Problem> {
     let Some(value) = value else {
         return Ok(PEER_TIMEOUT);
@@ -268,6 +283,7 @@ mod tests {
         assert_eq!(made.settings.ports, PORTS);
         assert_eq!(made.settings.peer_timeout, PEER_TIMEOUT);
         assert_eq!(made.settings.eager_bytes, EAGER_BYTES);
+        assert_eq!(made.settings.bundles_max, None);
     }
 
     #[test]
@@ -280,8 +296,10 @@ mod tests {
             ("STATS", "1"),
             ("SHM", "0"),
             ("EAGER", "524288"),
+            ("BUNDLES", "12"),
         ]);
         let made = made.expect("is right");
+        assert_eq!(made.settings.bundles_max, Some(12));
         assert!(!made.settings.encrypted && made.stats);
         assert_eq!(made.settings.shared_memory, SharedMemory::Off);
         assert_eq!(made.settings.ports, 40_000..=40_999);
@@ -314,6 +332,9 @@ mod tests {
             ("EAGER", "524289"),
             ("EAGER", "-1"),
             ("EAGER", "32K"),
+            ("BUNDLES", "0"),
+            ("BUNDLES", "few"),
+            ("BUNDLES", "65536"),
             ("LINKS", "eth7"),
         ] {
             let said = wrong(&[("KEY", KEY), (name, value)]);

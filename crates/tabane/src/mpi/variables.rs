@@ -8,7 +8,7 @@ use std::path::Path;
 use tabane_fi::environment::names_us;
 
 /// The variables of the provider, which all ranks need.
-const OF_PROVIDER: [&str; 9] = [
+const OF_PROVIDER: [&str; 10] = [
     "TABANE_LINKS",
     "TABANE_KEY_FILE",
     "TABANE_KEY",
@@ -17,6 +17,7 @@ const OF_PROVIDER: [&str; 9] = [
     "TABANE_PEER_TIMEOUT",
     "TABANE_SHM",
     "TABANE_EAGER",
+    "TABANE_BUNDLES",
     "TABANE_STATS",
 ];
 /// Of libfabric, which they need too.
