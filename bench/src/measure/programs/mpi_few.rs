@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::contest::Contest;
 use super::last_lines;
-use super::mpi::{Carrier, Job, contestants};
+use super::mpi::{Carrier, Control, Job, contestants};
 use crate::measure::two_nodes;
 use crate::{Report, Settings};
 use tabane_lab::cluster::{Program, Wire};
@@ -34,7 +34,13 @@ pub fn measure(settings: &Settings, report: &mut Report) {
         nodes: NODES,
         ..two_nodes(vec![LinkSpec::default(); 2])
     };
-    let here = contestants(settings, &[OWN], &config, "kernels.c", report);
+    let here = contestants(
+        settings,
+        &[OWN],
+        &config,
+        ("kernels.c", Control::Links),
+        report,
+    );
     let Some(here) = here.first() else { return };
     let names = BUNDLES.map(|(name, _)| name.to_owned());
     let ranks = NODES * RANKS_PER_NODE;
