@@ -151,6 +151,29 @@ mod tests {
     }
 
     #[test]
+    fn each_of_a_group_reaches_another_one_by_somebody_else() {
+        for (nodes, size) in [(6, 2), (64, 16), (35, 7)] {
+            let few = Few::in_groups((0..nodes).map(|node| (node / size) as u16));
+            for group in 0..(nodes / size) as u16 {
+                for own in (0..nodes / size).filter(|own| *own != usize::from(group)) {
+                    let members = own * size..(own + 1) * size;
+                    let counterparts = members.map(|node| {
+                        let there = few.counterpart(node, group).expect("another group");
+                        assert_eq!(few.group_of(there), Some(group));
+                        // Where both are of one size, each is the other's.
+                        assert_eq!(few.counterpart(there, own as u16), Some(node));
+                        there
+                    });
+                    assert_eq!(counterparts.collect::<BTreeSet<_>>().len(), size);
+                }
+            }
+            assert_eq!(few.counterpart(0, 0), None, "its own");
+        }
+        let uneven = Few::in_groups([0, 0, 0, 1].into_iter());
+        assert_eq!([0, 1, 2].map(|node| uneven.counterpart(node, 1)), [Some(3); 3]);
+    }
+
+    #[test]
     fn both_ends_agree_and_everybody_is_reached_over_two_relays() {
         for nodes in [2, 3, 9, 66, 100, 128, 257] {
             let few = few_of(nodes);

@@ -92,3 +92,48 @@ impl Plan {
             + self.relayed.len() * size_of::<(u16, Relayed)>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_ms(1000);
+
+    /// Of the node 0, of four switches with four nodes each; a node's number is its peer's.
+    fn plan() -> Plan {
+        let peers: Vec<_> = (1..16).map(PeerId).collect();
+        let few = Few::in_groups((0..16).map(|node| node / 4));
+        Plan::new(few, &peers, 0)
+    }
+
+    #[test]
+    fn much_that_goes_to_a_group_is_worth_links_to_one_of_it() {
+        let mut plan = plan();
+        let new = (1..4).find_map(|group| {
+            let counterpart = plan.few.counterpart(0, group)?;
+            (!plan.keeps_here(counterpart)).then_some((group, counterpart))
+        });
+        let (group, counterpart) = new.expect("a group without a bundle with its counterpart");
+        let group = usize::from(group);
+        let members: Vec<usize> = (4 * group..4 * group + 4).collect();
+        // A little to each of them is much for all.
+        let each = WORTH_LINKS / 4;
+        for to in &members[..3] {
+            assert_eq!(plan.note_relayed(NOW, *to, each), None);
+        }
+        let wanted = Some(PeerId(counterpart as u32));
+        assert_eq!(plan.note_relayed(NOW, members[3], each), wanted);
+        assert_eq!(plan.note_relayed(NOW, members[3], each), None, "wanted just now");
+        let later = NOW + WANT_EVERY;
+        assert_eq!(plan.note_relayed(later, members[0], 1), wanted);
+        // What went there long ago does not count.
+        let much_later = NOW + Duration::from_secs(600);
+        assert_eq!(plan.note_relayed(much_later, members[0], 1), None);
+    }
+
+    #[test]
+    fn within_its_own_group_a_node_wants_nothing() {
+        let mut plan = plan();
+        assert_eq!(plan.note_relayed(NOW, 3, 2 * WORTH_LINKS), None);
+    }
+}
