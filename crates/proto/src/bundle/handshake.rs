@@ -154,7 +154,7 @@ impl Bundle {
                 hello.bundle = names.1;
                 names.0
             }
-            Begins::Afresh => self.sessions.name_afresh(&mut context.random),
+            Begins::Afresh => self.sessions.name_afresh(&hello, &mut context.random),
         };
         let local = context.new_session(self.peer);
         let answer = context.hello(self.name, local, my_bundle, hello.bundle);
@@ -221,7 +221,7 @@ impl Bundle {
         let begins = self.sessions.begins(&hello);
         let features = context.config.features;
         let session = Session::new(now, local, &hello, keys, shown, features, true);
-        let mut my_bundle = self.sessions.my_bundle;
+        let mut my_bundle = self.sessions.name_answered(&hello);
         if let Begins::GoesOn { names, .. } = begins {
             (my_bundle, hello.bundle) = names;
         }

@@ -230,6 +230,19 @@ impl Begins {
 /// So often the other end may have let a bundle rest without this one knowing.
 const RESTS_MAX: u64 = 1 << 16;
 
+/// Whether two names are of one state, let rest more or less often.
+const fn are_of_one(name: u64, other: u64) -> bool {
+    (name.wrapping_sub(other) as i64).unsigned_abs() <= RESTS_MAX
+}
+
+/// The later one of two names of one state; the first if they are of two.
+const fn later(name: u64, other: u64) -> u64 {
+    match are_of_one(name, other) && (other.wrapping_sub(name) as i64) > 0 {
+        true => other,
+        false => name,
+    }
+}
+
 /// `pace` and up to a quarter more or less, so that those who were missed together are not asked together.
 fn jittered(pace: Duration, random: &mut Random) -> Duration {
     pace * 3 / 4 + Duration::from_nanos(random.below(pace.as_nanos() as u64 / 2))
@@ -328,41 +341,39 @@ impl Sessions {
     }
 
     /// How the sender of `hello` goes on with the state both ends have, and what both of its names are then, this end's first.
-    /// Each time that an end lets it [rest](Sessions::rest) its names are the next ones; the other end may not know of that.
+    /// Each time that an end lets it [rest](Sessions::rest) its names are the next ones; the other end may not know of that, and one that has
+    /// answered and never heard that its answer was taken knows no name of this end's.
     pub fn begins(&self, hello: &Hello) -> Begins {
-        let has_state = self.current.is_some() || self.rests;
-        if !has_state || self.peer_bundle == 0 {
+        let has_state = (self.current.is_some() || self.rests) && self.peer_bundle != 0;
+        let knows_us = hello.peer_bundle != 0;
+        let is_meant = !knows_us || are_of_one(hello.peer_bundle, self.my_bundle);
+        if !has_state || !is_meant || !are_of_one(hello.bundle, self.peer_bundle) {
             return Begins::Afresh;
         }
-        // The peer answered a call of this end and never heard that this took the answer: it calls by the name that it gave.
-        if (hello.bundle, hello.peer_bundle) == (self.peer_bundle, 0) {
-            return Begins::GoesOn {
-                numbers_go_on: false,
-                names: (self.my_bundle, self.peer_bundle),
-            };
-        }
-        let ahead = hello.bundle.wrapping_sub(self.peer_bundle) as i64;
-        let is_same = hello.peer_bundle.wrapping_sub(self.my_bundle) as i64 == ahead;
-        if !is_same || ahead.unsigned_abs() > RESTS_MAX {
-            return Begins::Afresh;
-        }
-        let numbers_go_on = ahead == 0 && !self.rests;
-        let more = ahead.max(0) as u64;
+        let is_same = (hello.bundle, hello.peer_bundle) == (self.peer_bundle, self.my_bundle);
         Begins::GoesOn {
-            numbers_go_on,
+            numbers_go_on: is_same && !self.rests,
             names: (
-                self.my_bundle.wrapping_add(more),
-                self.peer_bundle.wrapping_add(more),
+                later(self.my_bundle, hello.peer_bundle),
+                later(self.peer_bundle, hello.bundle),
             ),
         }
     }
 
     /// Names the state that begins afresh when the peer's call is answered. The first one has the name by which this end calls,
-    /// too: should both calls be answered, they are of one state.
-    pub fn name_afresh(&self, random: &mut Random) -> u64 {
+    /// too, or that the peer knows it by: should several calls be answered, they are of one state.
+    pub fn name_afresh(&self, hello: &Hello, random: &mut Random) -> u64 {
         match self.peer_bundle == 0 && self.my_bundle != 0 {
-            true => self.my_bundle,
+            true => later(self.my_bundle, hello.peer_bundle),
             false => random.u64().max(1),
+        }
+    }
+
+    /// The name of the state that a call of this end began, which was answered.
+    pub fn name_answered(&self, hello: &Hello) -> u64 {
+        match self.peer_bundle == 0 {
+            true => later(self.my_bundle, hello.peer_bundle),
+            false => self.my_bundle,
         }
     }
 
@@ -518,5 +529,112 @@ impl Sessions {
         });
         let initiation = usize::from(self.initiation.is_some()) * size_of::<Initiation>();
         sessions * (size_of::<(Session, Time)>() + KEYS_BYTES) + unconfirmed + initiation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Name, WireMode};
+
+    /// What an end says of its names.
+    fn hello(bundle: u64, peer_bundle: u64) -> Hello {
+        let name = Name::new("n").unwrap();
+        Hello {
+            version: 0,
+            wire: WireMode::Plain,
+            cipher_aes: false,
+            session: 0,
+            from: name,
+            to: name,
+            bundle,
+            peer_bundle,
+            receive_buffer_bytes: 0,
+            features: 0,
+            verdict: None,
+        }
+    }
+
+    /// An end that has not met the other yet. Its keys do not matter: what it has of a state, it has as at rest.
+    fn end(name: u64) -> Sessions {
+        Sessions {
+            my_bundle: name,
+            ..Sessions::default()
+        }
+    }
+
+    /// It takes up the state of these names. Whether it goes on with the one it had, if it had one.
+    fn take_up(end: &mut Sessions, begins: Begins, names: (u64, u64)) -> bool {
+        let had_one = end.rests && end.peer_bundle != 0;
+        (end.my_bundle, end.peer_bundle) = match begins {
+            Begins::GoesOn { names, .. } => names,
+            Begins::Afresh => names,
+        };
+        end.rests = true;
+        !(had_one && begins == Begins::Afresh)
+    }
+
+    /// One calls and the other answers; the answer may get lost, or what shows that it was taken. Whether all that both had goes on.
+    fn call(
+        from: &mut Sessions,
+        to: &mut Sessions,
+        is_answered: bool,
+        is_confirmed: bool,
+        random: &mut Random,
+    ) -> bool {
+        let called = hello(from.my_bundle, from.peer_bundle);
+        let begins = to.begins(&called);
+        let names = match begins {
+            Begins::GoesOn { names, .. } => names,
+            Begins::Afresh => (to.name_afresh(&called, random), called.bundle),
+        };
+        if !is_answered {
+            return true;
+        }
+        let answered = hello(names.0, names.1);
+        let (begins_here, name) = (from.begins(&answered), from.name_answered(&answered));
+        let goes_on = take_up(from, begins_here, (name, answered.bundle));
+        goes_on && (!is_confirmed || take_up(to, begins, names))
+    }
+
+    /// As an end does that lets go what it has, whether the other one hears of it or not.
+    fn let_rest(end: &mut Sessions) {
+        let names_on = u64::from(end.rests && end.peer_bundle != 0);
+        end.my_bundle = end.my_bundle.wrapping_add(names_on);
+        end.peer_bundle = end.peer_bundle.wrapping_add(names_on);
+    }
+
+    #[test]
+    fn whatever_gets_lost_what_an_end_has_goes_on() {
+        for seed in 0..200 {
+            let mut random = Random::from_seed([seed; 32]);
+            let mut ends = [end(random.u64().max(1)), end(random.u64().max(1))];
+            for step in 0..50 {
+                let [a, b] = &mut ends;
+                let (from, to) = if random.below(2) == 0 { (a, b) } else { (b, a) };
+                match random.below(4) {
+                    0 => let_rest(from),
+                    // One that the other end hears of.
+                    1 => [from, to].into_iter().for_each(let_rest),
+                    _ => {
+                        let (is_answered, is_confirmed) =
+                            (random.below(4) > 0, random.below(2) > 0);
+                        let goes_on = call(from, to, is_answered, is_confirmed, &mut random);
+                        assert!(goes_on, "seed {seed}, step {step}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_that_has_forgotten_begins_afresh() {
+        let mut random = Random::from_seed([1; 32]);
+        let (mut a, mut b) = (end(100), end(200));
+        assert!(call(&mut a, &mut b, true, true, &mut random));
+        let mut restarted = end(random.u64());
+        assert!(!call(&mut restarted, &mut a, true, true, &mut random));
+        let mut again = end(random.u64());
+        assert!(!call(&mut b, &mut again, true, true, &mut random));
     }
 }

@@ -170,7 +170,10 @@ mod tests {
             assert_eq!(few.counterpart(0, 0), None, "its own");
         }
         let uneven = Few::in_groups([0, 0, 0, 1].into_iter());
-        assert_eq!([0, 1, 2].map(|node| uneven.counterpart(node, 1)), [Some(3); 3]);
+        assert_eq!(
+            [0, 1, 2].map(|node| uneven.counterpart(node, 1)),
+            [Some(3); 3]
+        );
     }
 
     #[test]

@@ -123,7 +123,11 @@ mod tests {
         }
         let wanted = Some(PeerId(counterpart as u32));
         assert_eq!(plan.note_relayed(NOW, members[3], each), wanted);
-        assert_eq!(plan.note_relayed(NOW, members[3], each), None, "wanted just now");
+        assert_eq!(
+            plan.note_relayed(NOW, members[3], each),
+            None,
+            "wanted just now"
+        );
         let later = NOW + WANT_EVERY;
         assert_eq!(plan.note_relayed(later, members[0], 1), wanted);
         // What went there long ago does not count.

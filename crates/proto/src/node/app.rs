@@ -13,7 +13,7 @@ const FRAME_PEERS_MAX: usize = 8;
 
 /// The bundle, if its peer has memory operations as far as is known.
 fn offering(bundle: &mut Bundle) -> Result<&mut Bundle, OpError> {
-    match !bundle.connected() || bundle.features() & FEATURE_MEMORY != 0 {
+    match bundle.may_have(FEATURE_MEMORY) {
         true => Ok(bundle),
         false => Err(OpError::NotOffered),
     }
