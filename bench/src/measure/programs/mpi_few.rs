@@ -55,7 +55,12 @@ pub fn measure(settings: &Settings, report: &mut Report) {
         batches: vec![vec![JOB.name.into()]],
     };
     contest.play(settings, &names, report, |index, _| {
-        let variables = [("TABANE_BUNDLES", BUNDLES[index].1), ("TABANE_STATS", "1")];
+        let variables = [
+            ("TABANE_BUNDLES", BUNDLES[index].1),
+            ("TABANE_STATS", "1"),
+            // As `tabane mpi` does: all peers are named at once.
+            ("OMPI_MCA_mpi_add_procs_cutoff", "1000000"),
+        ];
         let mut mpirun = here.mpirun_with(&JOB, (NODES, RANKS_PER_NODE), &variables)?;
         mpirun
             .stdin(Stdio::null())

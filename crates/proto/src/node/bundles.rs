@@ -307,12 +307,7 @@ impl Node {
         link: LinkId,
         peer: PeerId,
     ) -> Result<(), Rejection> {
-        let on_demand = match self.peers[peer.0 as usize].as_ref() {
-            Some(Peer::Absent(absent)) => absent.on_demand,
-            Some(Peer::Met(bundle)) => !bundle.has_links(),
-            None => false,
-        };
-        if link.is_relayed() || !on_demand {
+        if link.is_relayed() || !self.is_through_others(peer) {
             return Ok(());
         }
         if !self.has_room(now, 0, false) {

@@ -467,6 +467,15 @@ impl Node {
         self.known(peer).is_some_and(|bundle| bundle.was_up)
     }
 
+    /// Whether a peer is reached through other nodes, and over no link of its own: how soon it answers is their business, too.
+    pub fn is_through_others(&self, peer: PeerId) -> bool {
+        match self.peers.get(peer.0 as usize).and_then(Option::as_ref) {
+            Some(Peer::Absent(absent)) => absent.on_demand,
+            Some(Peer::Met(bundle)) => !bundle.has_links(),
+            None => false,
+        }
+    }
+
     /// State and figures of a peer.
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
         Some(match self.peers.get(peer.0 as usize)?.as_ref()? {

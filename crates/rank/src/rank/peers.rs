@@ -286,9 +286,11 @@ impl Rank {
     /// Looks after one of another node that something is wanted of. A peer that is alive answers when it is asked, however idle it is.
     fn look_at(&mut self, now: Time, peer: Peer, id: PeerId) {
         let packets = self.packets_of(id);
+        let timeout = self.settings.peer_timeout;
         let patience = match self.is_cut_off() {
-            true => self.settings.peer_timeout.max(CUT_OFF_TIMEOUT),
-            false => self.settings.peer_timeout,
+            true => timeout.max(CUT_OFF_TIMEOUT),
+            false if self.engine.node.is_through_others(id) => timeout * RELAYED_PATIENCE,
+            false => timeout,
         };
         let Some(entry) = self.peers.get_mut(peer) else {
             return;
@@ -326,5 +328,7 @@ impl Rank {
 
 /// Who is silent is asked whether he is there after this part of the time after which he is gone.
 const ASKED_AFTER_PART: u32 = 4;
+/// One that is reached through others has so many times as long: these may be busy with what they relay for all.
+const RELAYED_PATIENCE: u32 = 10;
 /// A node whose links are all down waits for them at least so long.
 const CUT_OFF_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);

@@ -95,6 +95,11 @@ const CHOICES: [Choice; 10] = [
     },
 ];
 
+/// By this Open MPI names all peers to an endpoint at once, and not each when it first sends to it, if the job is not larger …
+const ALL_AT_ONCE: &str = "OMPI_MCA_mpi_add_procs_cutoff";
+/// … than any is.
+const ANY_JOB: &str = "1000000";
+
 /// What is set already, and what is to be.
 pub struct Environment {
     given: fn(&str) -> Option<String>,
@@ -158,6 +163,12 @@ impl Environment {
                 Some(set) if (choice.fits)(&set) => {}
                 Some(set) => return Err(conflict(choice, &set)),
             }
+        }
+        // Which few bundles an endpoint keeps follows from all who are in the job.
+        let bundles = self.of_provider("BUNDLES");
+        let are_few = bundles.is_some_and(|bundles| bundles.trim() != "all");
+        if are_few && self.value(ALL_AT_ONCE).is_none() {
+            self.put(ALL_AT_ONCE, ANY_JOB);
         }
         Ok(())
     }
@@ -284,6 +295,17 @@ mod tests {
             (FORWARDED, "FI_PROVIDER_PATH;FI_PROVIDER;TABANE_KEY"),
         ] {
             assert_eq!(set.get(name), Some(&value), "{name}");
+        }
+    }
+
+    #[test]
+    fn who_keeps_few_bundles_is_told_of_all_peers_at_once() {
+        for (bundles, expected) in [("all", None), ("24", Some(ANY_JOB))] {
+            let mut environment = empty();
+            environment.put("TABANE_BUNDLES", bundles);
+            environment.choose_provider().expect("nobody has chosen");
+            let set: BTreeMap<_, _> = environment.set().collect();
+            assert_eq!(set.get(ALL_AT_ONCE).copied(), expected, "{bundles}");
         }
     }
 
