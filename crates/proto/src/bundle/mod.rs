@@ -773,12 +773,6 @@ impl Bundle {
         self.sessions.current.as_ref().map_or(0, |s| s.features)
     }
 
-    /// Whether both ends may have a feature: while there is no session, as at rest, nobody knows.
-    pub fn may_have(&self, feature: u64) -> bool {
-        let session = self.sessions.current.as_ref();
-        session.is_none_or(|session| session.features & feature != 0)
-    }
-
     pub const fn sessions(&self) -> &Sessions {
         &self.sessions
     }

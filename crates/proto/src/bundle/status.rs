@@ -66,6 +66,12 @@ pub struct PeerStats {
 }
 
 impl Bundle {
+    /// Whether both ends may have a feature: while there is no session, as at rest, nobody knows.
+    pub fn may_have(&self, feature: u64) -> bool {
+        let session = self.sessions.current.as_ref();
+        session.is_none_or(|session| session.features & feature != 0)
+    }
+
     pub fn stats(&self) -> PeerStats {
         let session = self.sessions.current.as_ref();
         PeerStats {
