@@ -10,6 +10,7 @@ pub mod targets {
     pub mod control;
     pub mod control_answer;
     pub mod frames;
+    pub mod gate;
     pub mod handshake;
     pub mod head;
     pub mod header;
@@ -21,6 +22,7 @@ pub mod targets {
     pub mod netlink;
     pub mod open;
     pub mod opening;
+    pub mod outside;
     pub mod pair;
     pub mod record;
     pub mod records;
@@ -41,6 +43,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("control", targets::control::run),
     ("control_answer", targets::control_answer::run),
     ("frames", targets::frames::run),
+    ("gate", targets::gate::run),
     ("handshake", targets::handshake::run),
     ("head", targets::head::run),
     ("header", targets::header::run),
@@ -52,6 +55,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("netlink", targets::netlink::run),
     ("open", targets::open::run),
     ("opening", targets::opening::run),
+    ("outside", targets::outside::run),
     ("pair", targets::pair::run),
     ("record", targets::record::run),
     ("records", targets::records::run),

@@ -23,6 +23,7 @@ pub mod handover;
 pub mod namespaces;
 pub mod netlink;
 pub mod notify;
+pub mod outside;
 pub mod poll;
 pub mod privileges;
 pub mod probe;

@@ -21,6 +21,7 @@
 pub mod bundle;
 mod context;
 pub mod crypto;
+pub mod gateway;
 mod id;
 pub mod limits;
 pub mod link;

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod daemon;
 pub mod doctor;
 pub mod exit_codes;
+pub mod gateway;
 pub mod init;
 pub mod manual;
 pub mod metrics;

@@ -12,6 +12,11 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::netlink::nft::{
+    ACCEPT, BATCH_BEGIN, BATCH_END, DROP, EQUAL, NETWORK_HEADER, NEW_CHAIN, NEW_RULE, NEW_SET,
+    NEW_TABLE, REGISTER, TRANSPORT_HEADER, VERDICT_REGISTER, batch, big_endian, compare,
+    expression, header, immediate, load_payload, meta, nest, octets_of, value, verdict,
+};
 use crate::netlink::{Request, RouteSocket};
 
 const TABLE: &str = "tabane";
@@ -39,32 +44,17 @@ const OF_EVERY_HOST: [(IpAddr, usize); 2] = [
     (IpAddr::V6(Ipv6Addr::LOCALHOST), 16),
 ];
 
-// linux/netfilter/nfnetlink.h, nf_tables.h; not in the libc crate.
-const SUBSYSTEM: u16 = 10;
-const BATCH_BEGIN: u16 = 16;
-const BATCH_END: u16 = 17;
-const NEW_TABLE: u16 = SUBSYSTEM << 8;
-const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
-const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
-const NEW_SET: u16 = SUBSYSTEM << 8 | 9;
 const SET_TIMEOUT: u32 = 0x10;
 /// Rules add to it.
 const SET_EVAL: u32 = 0x20;
 const FAMILY_INET: u8 = 1;
-const VERDICT_REGISTER: u32 = 0;
-const REGISTER: u32 = 1;
-const DROP: i32 = 0;
-const ACCEPT: i32 = 1;
 const JUMP: i32 = -3;
 const RETURN: i32 = -5;
-const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
 const META_MARK: u32 = 3;
 const META_IIF: u32 = 4;
 const META_NFPROTO: u32 = 15;
 const META_L4PROTO: u32 = 16;
-const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
 const HOOK_PREROUTING: u32 = 0;
 const SOCKET_TRANSPARENT: u32 = 0;
 const SOCKET_MARK: u32 = 1;
@@ -256,16 +246,6 @@ impl Rules {
     }
 }
 
-/// `struct nfgenmsg`.
-fn header(family: u8, resource: u16) -> [u8; 4] {
-    let [high, low] = resource.to_be_bytes();
-    [family, 0, high, low]
-}
-
-fn batch(kind: u16) -> Request {
-    Request::new(kind, 0, &header(0, SUBSYSTEM))
-}
-
 fn table() -> Request {
     let mut request = Request::new(NEW_TABLE, libc::NLM_F_CREATE, &header(FAMILY_INET, 0));
     request.text(1, TABLE);
@@ -333,13 +313,6 @@ fn has_address(list: &mut Request, address: IpAddr, bytes: usize, offset: u32) {
     compare(list, EQUAL, &octets_of(address)[..bytes]);
 }
 
-fn octets_of(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
-}
-
 /// Of TCP or UDP.
 fn is_to_port(list: &mut Request, port: u16) {
     const DESTINATION_AT: u32 = 2;
@@ -364,14 +337,6 @@ fn has_flags(list: &mut Request, of: u8, whether: u32, flags: u8) {
         nest(data, 5, |xor| value(xor, &[0]));
     });
     compare(list, whether, &[flags]);
-}
-
-fn meta(list: &mut Request, key: u32, whether: u32, expected: &[u8]) {
-    expression(list, "meta", |data| {
-        big_endian(data, 1, REGISTER);
-        big_endian(data, 2, key);
-    });
-    compare(list, whether, expected);
 }
 
 /// Looks for the socket that a packet is for; if there is none, or it has no such thing, the rule ends.
@@ -401,23 +366,6 @@ fn note(list: &mut Request, set: &str) {
         data.text(1, set);
         big_endian(data, 3, ADD);
         big_endian(data, 4, REGISTER);
-    });
-}
-
-fn load_payload(list: &mut Request, base: u32, offset: u32, bytes: u32) {
-    expression(list, "payload", |data| {
-        big_endian(data, 1, REGISTER);
-        big_endian(data, 2, base);
-        big_endian(data, 3, offset);
-        big_endian(data, 4, bytes);
-    });
-}
-
-fn compare(list: &mut Request, whether: u32, expected: &[u8]) {
-    expression(list, "cmp", |data| {
-        big_endian(data, 1, REGISTER);
-        big_endian(data, 2, whether);
-        nest(data, 3, |data| value(data, expected));
     });
 }
 
@@ -453,12 +401,6 @@ fn reject(list: &mut Request, protocol: u8) {
     });
 }
 
-fn verdict(list: &mut Request, code: i32) {
-    immediate(list, VERDICT_REGISTER, |data| {
-        nest(data, 2, |verdict| big_endian(verdict, 1, code as u32));
-    });
-}
-
 /// Goes on in another chain, and then behind this rule if nothing was decided there.
 fn jump(list: &mut Request, chain: &str) {
     immediate(list, VERDICT_REGISTER, |data| {
@@ -467,33 +409,6 @@ fn jump(list: &mut Request, chain: &str) {
             verdict.text(2, chain);
         });
     });
-}
-
-fn immediate(list: &mut Request, register: u32, fill: impl FnOnce(&mut Request)) {
-    expression(list, "immediate", |data| {
-        big_endian(data, 1, register);
-        nest(data, 2, fill);
-    });
-}
-
-fn value(data: &mut Request, bytes: &[u8]) {
-    data.attribute(1, bytes);
-}
-
-fn expression(list: &mut Request, name: &str, fill: impl FnOnce(&mut Request)) {
-    nest(list, 1, |element| {
-        element.text(1, name);
-        nest(element, 2, fill);
-    });
-}
-
-fn big_endian(request: &mut Request, kind: u16, number: u32) {
-    request.attribute(kind, &number.to_be_bytes());
-}
-
-/// Adds a nested attribute with the flag that this part of the kernel wants.
-fn nest(request: &mut Request, kind: u16, fill: impl FnOnce(&mut Request)) {
-    request.nested(libc::NLA_F_NESTED as u16 | kind, fill);
 }
 
 #[cfg(test)]

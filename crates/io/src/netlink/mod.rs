@@ -10,6 +10,7 @@ mod message;
 mod monitor;
 mod mptcp;
 mod neighbours;
+pub(crate) mod nft;
 pub(crate) mod route;
 mod rules;
 mod socket;

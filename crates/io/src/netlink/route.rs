@@ -20,6 +20,7 @@ const ADDR_GEN_MODE_NONE: u8 = 1;
 const IFLA_INET_CONF: u16 = 1;
 // linux/ip.h
 const IPV4_DEVCONF_ACCEPT_REDIRECTS: u16 = 4;
+const IPV4_DEVCONF_RP_FILTER: u16 = 8;
 /// The largest packet that is no BIG TCP (linux/netdevice.h).
 const GSO_LEGACY_MAX_SIZE: u32 = 65_536;
 
@@ -139,11 +140,20 @@ impl Socket {
 
     /// Has the device take no redirects of ICMP for IPv4.
     pub(crate) fn refuse_redirects(&mut self, index: u32) -> Result<(), Refused> {
+        self.set_ipv4(index, IPV4_DEVCONF_ACCEPT_REDIRECTS, 0)
+    }
+
+    /// Has it take packets of IPv4 from hosts to whom the way is another device.
+    pub(crate) fn take_from_anywhere(&mut self, index: u32) -> Result<(), Refused> {
+        self.set_ipv4(index, IPV4_DEVCONF_RP_FILTER, 0)
+    }
+
+    fn set_ipv4(&mut self, index: u32, setting: u16, value: u32) -> Result<(), Refused> {
         let mut request = Request::new(libc::RTM_SETLINK, ACK, &link_header(index, 0, 0));
         request.nested(libc::IFLA_AF_SPEC, |families| {
             families.nested(libc::AF_INET as u16, |ipv4| {
                 ipv4.nested(IFLA_INET_CONF, |settings| {
-                    settings.number(IPV4_DEVCONF_ACCEPT_REDIRECTS, 0);
+                    settings.number(setting, value);
                 });
             });
         });
@@ -262,16 +272,19 @@ impl Socket {
     }
 
     /// Takes an address away.
-    #[cfg(test)]
     pub(crate) fn delete_address(
         &mut self,
         index: u32,
-        address: std::net::Ipv4Addr,
+        address: IpAddr,
         prefix: u8,
     ) -> Result<(), Refused> {
-        let header = address_header(libc::AF_INET as u8, prefix, 0, index);
+        let (family, octets) = match address {
+            IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
+            IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+        };
+        let header = address_header(family as u8, prefix, 0, index);
         let mut request = Request::new(libc::RTM_DELADDR, ACK, &header);
-        request.attribute(libc::IFA_LOCAL, &address.octets());
+        request.attribute(libc::IFA_LOCAL, &octets);
         self.execute(request)
     }
 

@@ -86,7 +86,7 @@ fn a_device_is_watched_from_birth_to_death() {
             };
             assert!(found.addresses.contains(&wanted), "{found:?}");
 
-            socket.delete_address(a.index, ADDRESS, 24).unwrap();
+            socket.delete_address(a.index, ADDRESS.into(), 24).unwrap();
             let removed = Change::AddressRemoved {
                 index: a.index,
                 address: ADDRESS.into(),

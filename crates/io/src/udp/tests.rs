@@ -319,7 +319,7 @@ fn a_link_that_loses_address_device_or_carrier_is_down_until_it_is_back() {
             let to = "10.1.2.2:7577".parse().unwrap();
             let send = || socket.send(to, &[0; 3000], 1000);
             send().unwrap();
-            route.delete_address(a, ip, 24).unwrap();
+            route.delete_address(a, ip.into(), 24).unwrap();
             let result = send();
             assert!(is_no_way(&result), "address gone: {result:?}");
             assert!(

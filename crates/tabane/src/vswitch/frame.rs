@@ -11,23 +11,23 @@ use super::Mac;
 /// (`linux/virtio_net.h`, without `num_buffers`: what a TAP with `IFF_VNET_HDR` uses).
 pub const VNET_HDR_BYTES: usize = 10;
 
-pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
-pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
-pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
+pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(crate) const ETHERTYPE_ARP: u16 = 0x0806;
+pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const ETHERTYPE_QINQ: u16 = 0x88a8;
 
 /// An Ethernet header without tags, and a tag.
-pub(super) const ETHERNET_BYTES: usize = 14;
+pub(crate) const ETHERNET_BYTES: usize = 14;
 pub(super) const TAG_BYTES: usize = 4;
 
 /// Most VLAN tags of a frame: as many as IEEE 802.1ad has.
 const TAGS_MAX: usize = 2;
 
-const PROTOCOL_ICMP: u8 = 1;
-pub(super) const PROTOCOL_TCP: u8 = 6;
-pub(super) const PROTOCOL_UDP: u8 = 17;
-pub(super) const PROTOCOL_ICMPV6: u8 = 58;
+pub(crate) const PROTOCOL_ICMP: u8 = 1;
+pub(crate) const PROTOCOL_TCP: u8 = 6;
+pub(crate) const PROTOCOL_UDP: u8 = 17;
+pub(crate) const PROTOCOL_ICMPV6: u8 = 58;
 
 /// An Ethernet frame, tags skipped.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +83,7 @@ fn take_u16(rest: &mut &[u8]) -> Option<u16> {
 }
 
 /// The `N` bytes at `offset`.
-pub(super) fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+pub(crate) fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..)?.first_chunk().copied()
 }
 
@@ -212,14 +212,14 @@ fn start_frame(destination: Mac, source: Mac, ethertype: u16) -> Vec<u8> {
 
 /// RFC 4443 section 2.3, over the pseudo-header of RFC 8200 section 8.1. 0 over
 /// a message that bears the right checksum.
-pub(super) fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
+pub(crate) fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let pseudo = pseudo_header(from.into(), to.into(), PROTOCOL_ICMPV6, message.len());
     !fold(pseudo + sum(message))
 }
 
 /// Which piece of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(crate) enum Piece {
     /// All of it.
     Whole,
     /// A fragment that begins where the packet does, and may be all of it.
@@ -230,17 +230,17 @@ pub(super) enum Piece {
 
 /// An IP packet, or a fragment of one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Packet<'a> {
-    pub(super) source: IpAddr,
-    destination: IpAddr,
+pub(crate) struct Packet<'a> {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
     /// What the content is, behind the extension headers; for [`Piece::Later`], and where these
     /// headers are cut off or too many, the last that is named.
-    pub(super) protocol: u8,
-    pub(super) piece: Piece,
+    pub(crate) protocol: u8,
+    pub(crate) piece: Piece,
     /// Length of the headers in front of the content.
-    pub(super) header_bytes: usize,
+    pub(crate) header_bytes: usize,
     /// What the packet carries, with the padding of Ethernet, if there is any.
-    pub(super) content: &'a [u8],
+    pub(crate) content: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
@@ -250,6 +250,14 @@ impl<'a> Packet<'a> {
             ETHERTYPE_IPV4 => Self::of_ipv4(ethernet.payload),
             ETHERTYPE_IPV6 => Self::of_ipv6(ethernet.payload),
             _ => None,
+        }
+    }
+
+    /// What begins with a header of IP; `None` if it does not, or that is cut off.
+    pub(crate) fn of_ip(packet: &'a [u8]) -> Option<Self> {
+        match packet.first()? >> 4 {
+            4 => Self::of_ipv4(packet),
+            _ => Self::of_ipv6(packet),
         }
     }
 
@@ -294,7 +302,7 @@ impl<'a> Packet<'a> {
     }
 
     /// The sum of what stands in front of its content, for the checksum of that.
-    pub(super) fn pseudo_sum(&self) -> u64 {
+    pub(crate) fn pseudo_sum(&self) -> u64 {
         pseudo_header(
             self.source,
             self.destination,

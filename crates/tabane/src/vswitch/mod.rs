@@ -11,8 +11,8 @@
 //! that are not in the file, such as a service address that moves between nodes.
 
 mod flow;
-mod frame;
-mod offload;
+pub(crate) mod frame;
+pub(crate) mod offload;
 #[cfg(test)]
 mod tests;
 mod train;

@@ -10,13 +10,13 @@ use super::frame::{
 };
 
 // linux/virtio_net.h
-const NEEDS_CSUM: u8 = 1;
+pub(crate) const NEEDS_CSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
-const GSO_NONE: u8 = 0;
-const GSO_TCPV4: u8 = 1;
-const GSO_TCPV6: u8 = 4;
-const GSO_UDP_L4: u8 = 5;
-const GSO_ECN: u8 = 0x80;
+pub(crate) const GSO_NONE: u8 = 0;
+pub(crate) const GSO_TCPV4: u8 = 1;
+pub(crate) const GSO_TCPV6: u8 = 4;
+pub(crate) const GSO_UDP_L4: u8 = 5;
+pub(crate) const GSO_ECN: u8 = 0x80;
 
 /// Where a checksum begins at most: the kernel adds its headroom and keeps the sum in 16 bits.
 const CSUM_START_MAX: usize = 0x7fff;
@@ -31,21 +31,21 @@ const TCP_SEGMENTS_MAX: usize = 0xffff;
 const UDP_SEGMENTS_MAX: usize = 128;
 
 /// Length of the header of UDP, and where in it the checksum is.
-pub(super) const UDP_HEADER_BYTES: usize = 8;
-pub(super) const UDP_CHECKSUM_AT: usize = 6;
+pub(crate) const UDP_HEADER_BYTES: usize = 8;
+pub(crate) const UDP_CHECKSUM_AT: usize = 6;
 
 /// The header, as docs/protocol.md has it (little endian).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Header {
-    flags: u8,
-    pub(super) gso_type: u8,
+pub(crate) struct Header {
+    pub(crate) flags: u8,
+    pub(crate) gso_type: u8,
     /// How much of the frame is headers; a hint.
-    hdr_len: usize,
+    pub(crate) hdr_len: usize,
     /// Bytes of content of each segment.
-    gso_size: u16,
+    pub(crate) gso_size: u16,
     /// Where in the frame the checksum begins, and where from there it is to be written.
-    pub(super) csum_start: usize,
-    pub(super) csum_offset: usize,
+    pub(crate) csum_start: usize,
+    pub(crate) csum_offset: usize,
 }
 
 impl Header {
@@ -62,11 +62,11 @@ impl Header {
     }
 
     /// Whether a checksum is still to be made.
-    pub(super) const fn needs_sum(&self) -> bool {
+    pub(crate) const fn needs_sum(&self) -> bool {
         self.flags == NEEDS_CSUM
     }
 
-    pub(super) fn encode(&self) -> [u8; VNET_HDR_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; VNET_HDR_BYTES] {
         let mut bytes = [self.flags, self.gso_type, 0, 0, 0, 0, 0, 0, 0, 0];
         let words = [
             self.hdr_len as u16,
@@ -80,7 +80,7 @@ impl Header {
         bytes
     }
 
-    pub(super) fn parse(frame: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let header: [u8; VNET_HDR_BYTES] = bytes_at(frame, 0)?;
         let word = |at: usize| bytes_at(&header, at).map(u16::from_le_bytes);
         Some(Self {

@@ -1,0 +1,96 @@
+//! Ports that this machine's own programs are not to have, since a program of another node has them.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// A port of an address of this machine, as long as this is there. Nothing ever comes to it.
+#[derive(Debug)]
+pub struct HeldPort {
+    _socket: Socket,
+    number: u16,
+}
+
+impl HeldPort {
+    /// Takes the port of TCP, or else of UDP; of number 0 any that is free.
+    ///
+    /// # Errors
+    /// `AddrInUse`: a program of this machine has it. `AddrNotAvailable`: the machine has not got the address. Or it may not, or has no
+    /// descriptors left.
+    pub fn take(is_tcp: bool, address: SocketAddr) -> io::Result<HeldPort> {
+        let (kind, protocol) = match is_tcp {
+            true => (Type::STREAM, Protocol::TCP),
+            false => (Type::DGRAM, Protocol::UDP),
+        };
+        let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if is_tcp {
+            // What is left of connections that this machine had there is no reason not to have it.
+            socket.set_reuse_address(true)?;
+        }
+        socket.bind(&address.into())?;
+        if is_tcp {
+            // Else another one with this option may have it, too.
+            socket.listen(0)?;
+        }
+        let bound = socket.local_addr()?.as_socket();
+        let number = bound
+            .map(|bound| bound.port())
+            .ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(HeldPort {
+            _socket: socket,
+            number,
+        })
+    }
+
+    /// Which one it is.
+    pub const fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+
+    use super::*;
+
+    const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+    #[test]
+    fn a_held_port_is_nobody_elses_until_it_is_dropped() {
+        for is_tcp in [true, false] {
+            let held = HeldPort::take(is_tcp, (HERE, 0).into()).unwrap();
+            let at = SocketAddr::from((HERE, held.number()));
+            let other = |at: SocketAddr| match is_tcp {
+                // With SO_REUSEADDR, as std has it.
+                true => TcpListener::bind(at).map(drop),
+                false => UdpSocket::bind(at).map(drop),
+            };
+            assert_eq!(other(at).unwrap_err().kind(), ErrorKind::AddrInUse);
+            let again = HeldPort::take(is_tcp, at).unwrap_err();
+            assert_eq!(again.kind(), ErrorKind::AddrInUse);
+            drop(held);
+            other(at).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_program_has_cannot_be_held() {
+        let program = TcpListener::bind((HERE, 0)).unwrap();
+        let at = program.local_addr().unwrap();
+        assert_eq!(
+            HeldPort::take(true, at).unwrap_err().kind(),
+            ErrorKind::AddrInUse
+        );
+        let far = SocketAddr::from(([192, 0, 2, 1], 0));
+        assert_eq!(
+            HeldPort::take(true, far).unwrap_err().kind(),
+            ErrorKind::AddrNotAvailable
+        );
+    }
+}

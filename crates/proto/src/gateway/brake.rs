@@ -1,0 +1,115 @@
+//! Keeps what a sender of TCP cannot send yet in its socket: the receiver's window that it is shown ends a little behind what has
+//! left the gateway (paper 004, 2.2.2, without a change to the sender's TCP).
+//!
+//! A window in a header ends at `acknowledged + window` (RFC 9293, 3.8.6). The receiver's own end holds as well; an end that was
+//! shown is never taken back.
+
+/// Of one direction of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Brake {
+    /// By how many bits the receiver's window is shifted (RFC 7323).
+    shift: u8,
+    /// Up to where the sender's bytes have left; unknown until some have.
+    passed: Option<u32>,
+    /// Where the window ended that was shown last.
+    edge: Option<u32>,
+}
+
+/// Shifts of windows beyond this mean this (RFC 7323, 2.3).
+const SHIFT_MAX: u8 = 14;
+
+/// Whether a sequence number is behind another one, which is less than half of all away.
+const fn is_after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+impl Brake {
+    /// For a receiver whose windows are shifted by so many bits.
+    pub const fn new(shift: u8) -> Brake {
+        Brake {
+            shift: if shift > SHIFT_MAX { SHIFT_MAX } else { shift },
+            passed: None,
+            edge: None,
+        }
+    }
+
+    /// The sender's bytes in front of this sequence number have left.
+    pub fn has_passed(&mut self, end: u32) {
+        if self.passed.is_none_or(|passed| is_after(end, passed)) {
+            self.passed = Some(end);
+        }
+    }
+
+    /// The window that the sender is shown in place of the receiver's, of a segment that acknowledges this sequence number. `room`: how far it
+    /// may go ahead of what has left, in bytes.
+    pub fn window(&mut self, acknowledged: u32, window: u16, room: usize) -> u16 {
+        let Some(passed) = self.passed else {
+            return window;
+        };
+        let far_edge = acknowledged.wrapping_add(u32::from(window) << self.shift);
+        let base = if is_after(acknowledged, passed) {
+            acknowledged
+        } else {
+            passed
+        };
+        let mut edge = base.wrapping_add(room as u32);
+        if let Some(shown) = self.edge.filter(|shown| is_after(*shown, edge)) {
+            edge = shown;
+        }
+        if !is_after(far_edge, edge) {
+            self.edge = Some(far_edge);
+            return window;
+        }
+        // Rounded up: less than was shown would take some of that back.
+        let shown = edge.wrapping_sub(acknowledged).div_ceil(1 << self.shift);
+        let shown = shown.min(u32::from(window));
+        self.edge = Some(acknowledged.wrapping_add(shown << self.shift));
+        shown as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_sees_no_more_than_its_room() {
+        let mut brake = Brake::new(7);
+        assert_eq!(brake.window(1000, 512, 10_000), 512, "nothing has left yet");
+        brake.has_passed(5000);
+        // 5000 + 10240 - 1000, in steps of 128.
+        assert_eq!(brake.window(1000, 512, 10_240), 112);
+        assert_eq!(brake.window(1000, 50, 10_240), 50, "the receiver has less");
+        brake.has_passed(4000);
+        assert_eq!(brake.window(5000, 512, 10_240), 80, "sent again");
+    }
+
+    #[test]
+    fn what_was_shown_is_not_taken_back() {
+        let mut brake = Brake::new(0);
+        brake.has_passed(1000);
+        assert_eq!(brake.window(1000, 60_000, 20_000), 20_000);
+        assert_eq!(brake.window(2000, 60_000, 5_000), 19_000);
+        brake.has_passed(19_000);
+        assert_eq!(brake.window(15_000, 60_000, 5_000), 9_000);
+    }
+
+    #[test]
+    fn numbers_begin_anew_at_the_end() {
+        let mut brake = Brake::new(0);
+        brake.has_passed(u32::MAX - 100);
+        assert_eq!(brake.window(u32::MAX - 200, 60_000, 1000), 1100);
+        brake.has_passed(500);
+        assert_eq!(brake.window(200, 60_000, 1000), 1300);
+        brake.has_passed(u32::MAX);
+        assert_eq!(brake.window(200, 60_000, 1000), 1300);
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_not_seen_counts_as_passed() {
+        let mut brake = Brake::new(0);
+        brake.has_passed(1000);
+        assert_eq!(brake.window(9000, 60_000, 1000), 1000);
+        assert_eq!(Brake::new(99).shift, 14);
+    }
+}

@@ -1,0 +1,421 @@
+//! Which gateway serves: the one that most nodes have lent their vote to.
+//!
+//! A vote is lent for [`LEASE`], and to one gateway at a time (C. Gray, D. Cheriton, "Leases", SOSP 1989). Whoever serves asks
+//! again long before that is over. A gateway counts from when it asked and a node from when it heard, so a node is bound for longer than
+//! the gateway relies on it, whatever their clocks say, as long as both run at the same speed within [`DRIFT`].
+//! Two gateways would need a node that is bound to both.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::Time;
+use crate::wire::NodeId;
+
+/// For so long a vote is lent.
+pub const LEASE: Duration = Duration::from_millis(100);
+/// So much less of it a gateway relies on: clocks may differ in speed, by a tenth.
+pub const DRIFT: Duration = Duration::from_millis(10);
+/// Whoever serves asks again after this long …
+const RENEW: Duration = Duration::from_millis(20);
+/// … and who is not elected yet after this.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// A gateway waits so long for each that stands before it in the file.
+const STAGGER: Duration = Duration::from_millis(30);
+/// Nodes that do not vote are told this often who serves.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// So many nodes vote at most: the first ones.
+pub const VOTERS_MAX: usize = 15;
+
+/// What a vote counts, …
+const WEIGHT: u32 = 2;
+/// … and that of the first gateway: of two halves it is the one with it.
+const WEIGHT_OF_FIRST: u32 = 3;
+
+/// What nodes say to each other of who serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// Lend me your vote.
+    Ask {
+        /// When that was asked. The answer repeats it.
+        stamp: Stamp,
+        /// The asker serves, for this term.
+        serves: Option<u64>,
+    },
+    /// It is yours.
+    Lent {
+        /// That of the question.
+        stamp: Stamp,
+        /// The last term the voter has heard of.
+        term: u64,
+    },
+    /// Whoever says it has no use any more for votes that it asked for.
+    Released {
+        /// When it let go: what it asks for later, and is heard before, stands.
+        stamp: Stamp,
+        /// Who is to have them now.
+        to: Option<NodeId>,
+    },
+    /// Whoever says it serves, for this term.
+    Serves {
+        /// The number of this time of service; each gateway's next one is larger.
+        term: u64,
+    },
+}
+
+/// A moment of the node that says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// Which of its lives: a random number. Its clock begins anew with each.
+    pub life: u64,
+    /// Its time, ns.
+    pub at_ns: u64,
+}
+
+/// Who serves, and since which term.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Serving {
+    /// The gateway.
+    pub gateway: NodeId,
+    /// The number of its time of service.
+    pub term: u64,
+}
+
+/// Who may serve and who votes, the same at all nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Electorate {
+    /// The gateways, in the order of the file.
+    pub gateways: Vec<NodeId>,
+    /// All nodes, the gateways first. The first [`VOTERS_MAX`] vote.
+    pub nodes: Vec<NodeId>,
+}
+
+impl Electorate {
+    fn voters(&self) -> &[NodeId] {
+        &self.nodes[..self.nodes.len().min(VOTERS_MAX)]
+    }
+
+    fn listeners(&self) -> &[NodeId] {
+        &self.nodes[self.nodes.len().min(VOTERS_MAX)..]
+    }
+
+    fn weight(&self, voter: NodeId) -> u32 {
+        match self.gateways.first() == Some(&voter) {
+            true => WEIGHT_OF_FIRST,
+            false => WEIGHT,
+        }
+    }
+
+    fn is_most(&self, voters: impl Iterator<Item = NodeId>) -> bool {
+        let weigh = |sum: u32, voter: NodeId| sum + self.weight(voter);
+        let all = self.voters().iter().copied().fold(0, weigh);
+        2 * voters.fold(0, weigh) > all
+    }
+}
+
+/// A gateway that wants to serve, or does.
+#[derive(Debug)]
+struct Candidacy {
+    since: Time,
+    /// Who has lent a vote, and until when it may be relied on.
+    votes: Vec<(NodeId, Time)>,
+    /// The last term that any of them had heard of.
+    term_heard: u64,
+    /// Elected, for this term.
+    term: Option<u64>,
+    ask_at: Time,
+    tell_at: Time,
+}
+
+/// What a node knows of who serves: its own vote, and, on a gateway, the votes of others.
+#[derive(Debug)]
+pub struct Election {
+    me: NodeId,
+    life: u64,
+    electorate: Electorate,
+    /// Its place among the gateways.
+    rank: Option<u32>,
+    /// The outside can be reached from here.
+    is_able: bool,
+    /// To whom this node's vote is lent, and until when. A node that has just begun has forgotten whom it had lent it to.
+    bound_to: Option<NodeId>,
+    bound_until: Time,
+    /// When the one it is lent to asked for it.
+    bound_by: Option<Stamp>,
+    /// Who alone may have it until then.
+    heir: Option<(NodeId, Time)>,
+    candidacy: Option<Candidacy>,
+    not_before: Time,
+    believed: Option<Serving>,
+    /// The last term that was heard of.
+    term: u64,
+    words: VecDeque<(NodeId, Word)>,
+}
+
+impl Election {
+    /// Of the node `me`, which begins now. `life`: a random number.
+    pub fn new(now: Time, me: NodeId, life: u64, electorate: Electorate) -> Election {
+        let place = electorate.gateways.iter().position(|node| *node == me);
+        let mut election = Election {
+            me,
+            life,
+            electorate,
+            rank: place.map(|place| place as u32),
+            is_able: false,
+            bound_to: None,
+            bound_until: now + LEASE,
+            bound_by: None,
+            heir: None,
+            candidacy: None,
+            not_before: now,
+            believed: None,
+            term: 0,
+            words: VecDeque::new(),
+        };
+        election.wait_from(now + LEASE);
+        election
+    }
+
+    /// Whether this gateway can serve: it has the device and may use it, and nobody else has the addresses.
+    pub fn set_able(&mut self, now: Time, is_able: bool) {
+        if self.is_able && !is_able {
+            self.let_go(now, None);
+        }
+        self.is_able = is_able;
+    }
+
+    /// Whether it can.
+    pub const fn is_able(&self) -> bool {
+        self.is_able
+    }
+
+    /// The term for which this node serves now. It does nothing for the outside without this.
+    pub fn serves(&self, now: Time) -> Option<u64> {
+        let candidacy = self.candidacy.as_ref()?;
+        let term = candidacy.term?;
+        self.is_elected(now, candidacy).then_some(term)
+    }
+
+    /// Who serves, as far as this node has heard.
+    pub const fn serving(&self) -> Option<Serving> {
+        self.believed
+    }
+
+    /// Has another gateway serve in place of this one. What this one is asked after that is not for it.
+    pub fn hand_over(&mut self, now: Time, to: NodeId) {
+        self.let_go(now, Some(to));
+    }
+
+    fn is_elected(&self, now: Time, candidacy: &Candidacy) -> bool {
+        let valid = candidacy.votes.iter().filter(|(_, until)| *until > now);
+        self.electorate.is_most(valid.map(|(voter, _)| *voter))
+    }
+
+    fn stamp(&self, now: Time) -> Stamp {
+        Stamp {
+            life: self.life,
+            at_ns: now.as_ns(),
+        }
+    }
+
+    /// It does not ask before the gateways that stand before it in the file have had their chance.
+    fn wait_from(&mut self, from: Time) {
+        self.not_before = from + STAGGER * self.rank.unwrap_or_default();
+    }
+
+    fn let_go(&mut self, now: Time, to: Option<NodeId>) {
+        if self.candidacy.take().is_none() {
+            return;
+        }
+        self.free(now, to);
+        self.wait_from(now + LEASE);
+        let stamp = self.stamp(now);
+        for voter in self.electorate.voters() {
+            if *voter != self.me {
+                self.words.push_back((*voter, Word::Released { stamp, to }));
+            }
+        }
+    }
+
+    /// Its own vote is free, for one only or for all.
+    fn free(&mut self, now: Time, to: Option<NodeId>) {
+        self.bound_to = None;
+        self.bound_until = now;
+        self.heir = to.map(|heir| (heir, now + LEASE));
+    }
+
+    /// Another gateway has no use for the vote of this node.
+    fn take_back(&mut self, now: Time, from: NodeId, stamp: Stamp, to: Option<NodeId>) {
+        let is_later = |by: Stamp| by.life == stamp.life && by.at_ns > stamp.at_ns;
+        if self.bound_to != Some(from) || self.bound_by.is_some_and(is_later) {
+            return;
+        }
+        self.free(now, to);
+        match to {
+            Some(heir) if heir == self.me => self.not_before = now,
+            Some(_) => self.wait_from(now + LEASE),
+            None => self.wait_from(now),
+        }
+    }
+
+    /// Lends its own vote, if it is free.
+    fn lend(&mut self, now: Time, to: NodeId, stamp: Stamp) -> bool {
+        let is_bound = now < self.bound_until && self.bound_to != Some(to);
+        let is_promised = self
+            .heir
+            .is_some_and(|(heir, until)| heir != to && now < until);
+        if is_bound || is_promised {
+            return false;
+        }
+        self.bound_to = Some(to);
+        self.bound_until = now + LEASE;
+        self.bound_by = Some(stamp);
+        if to != self.me {
+            self.wait_from(self.bound_until);
+        }
+        true
+    }
+
+    fn believe(&mut self, gateway: NodeId, term: u64) {
+        if term >= self.term {
+            self.term = term;
+            self.believed = Some(Serving { gateway, term });
+        }
+    }
+
+    /// Another node says something.
+    pub fn hear(&mut self, now: Time, from: NodeId, word: Word) {
+        let is_gateway = self.electorate.gateways.contains(&from);
+        match word {
+            Word::Ask { stamp, serves } if is_gateway => {
+                if let Some(term) = serves {
+                    self.believe(from, term);
+                }
+                if self.lend(now, from, stamp) {
+                    let term = self.term;
+                    self.words.push_back((from, Word::Lent { stamp, term }));
+                }
+            }
+            Word::Lent { stamp, term } => self.count(now, from, stamp, term),
+            Word::Released { stamp, to } if is_gateway => self.take_back(now, from, stamp, to),
+            Word::Serves { term } if is_gateway => self.believe(from, term),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, now: Time, from: NodeId, stamp: Stamp, term: u64) {
+        let is_voter = self.electorate.voters().contains(&from);
+        let Some(candidacy) = self.candidacy.as_mut().filter(|_| is_voter) else {
+            return;
+        };
+        // What it did not ask, or before it let go, is no vote.
+        let asked_at = Time::from_ns(stamp.at_ns);
+        if stamp.life != self.life || asked_at < candidacy.since {
+            return;
+        }
+        let until = (asked_at + LEASE) - DRIFT;
+        match candidacy.votes.iter_mut().find(|(voter, _)| *voter == from) {
+            Some((_, known)) => *known = until.max(*known),
+            None => candidacy.votes.push((from, until)),
+        }
+        candidacy.term_heard = candidacy.term_heard.max(term);
+        self.look(now);
+    }
+
+    /// Whether it is elected now.
+    fn look(&mut self, now: Time) {
+        let candidacy = self.candidacy.as_ref();
+        let is_new = candidacy
+            .is_some_and(|candidacy| candidacy.term.is_none() && self.is_elected(now, candidacy));
+        let Some(candidacy) = self.candidacy.as_mut().filter(|_| is_new) else {
+            return;
+        };
+        let term = candidacy.term_heard.max(self.term) + 1;
+        candidacy.term = Some(term);
+        candidacy.ask_at = now;
+        candidacy.tell_at = now;
+        self.believe(self.me, term);
+        self.ask(now);
+    }
+
+    /// When [`Election::handle_timeout`] is to be called.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.rank?;
+        match &self.candidacy {
+            Some(candidacy) => Some(candidacy.ask_at),
+            None => self.is_able.then_some(self.not_before),
+        }
+    }
+
+    /// Some time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.rank.is_none() {
+            return;
+        }
+        if let Some(candidacy) = &self.candidacy {
+            let has_lost = candidacy.term.is_some() && !self.is_elected(now, candidacy);
+            let has_failed = candidacy.term.is_none() && now.since(candidacy.since) >= LEASE;
+            if has_lost || has_failed {
+                self.let_go(now, None);
+            } else if candidacy.ask_at <= now {
+                self.ask(now);
+            }
+        } else if self.is_able && self.not_before <= now {
+            self.stand(now);
+        }
+    }
+
+    /// Asks for votes, its own first.
+    fn stand(&mut self, now: Time) {
+        if !self.lend(now, self.me, self.stamp(now)) {
+            // Bound, or promised to one that has not come.
+            let promised = self.heir.map_or(now, |(_, until)| until);
+            self.wait_from(self.bound_until.max(promised).max(now + ASK_AGAIN));
+            return;
+        }
+        self.candidacy = Some(Candidacy {
+            since: now,
+            votes: Vec::new(),
+            term_heard: self.term,
+            term: None,
+            ask_at: now,
+            tell_at: now,
+        });
+        self.ask(now);
+        self.look(now);
+    }
+
+    fn ask(&mut self, now: Time) {
+        let stamp = self.stamp(now);
+        let is_lent = self.lend(now, self.me, stamp);
+        let Some(candidacy) = &mut self.candidacy else {
+            return;
+        };
+        let serves = candidacy.term;
+        candidacy.ask_at = now + if serves.is_some() { RENEW } else { ASK_AGAIN };
+        if is_lent {
+            let until = (now + LEASE) - DRIFT;
+            candidacy.votes.retain(|(voter, _)| *voter != self.me);
+            candidacy.votes.push((self.me, until));
+        }
+        for voter in self.electorate.voters() {
+            if *voter != self.me {
+                self.words.push_back((*voter, Word::Ask { stamp, serves }));
+            }
+        }
+        let tells = candidacy.tell_at <= now;
+        if let Some(term) = serves.filter(|_| tells) {
+            candidacy.tell_at = now + TELL_EVERY;
+            for node in self.electorate.listeners() {
+                self.words.push_back((*node, Word::Serves { term }));
+            }
+        }
+    }
+
+    /// What is to be said, and to whom.
+    pub fn poll_word(&mut self) -> Option<(NodeId, Word)> {
+        self.words.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Elections in a network that delays, loses and parts, with nodes that stop for a while and begin anew.
+
+use std::collections::BinaryHeap;
+
+use super::*;
+use crate::Random;
+
+fn id(n: usize) -> NodeId {
+    NodeId(n as u64 + 1)
+}
+
+fn place(id: NodeId) -> usize {
+    id.0 as usize - 1
+}
+
+fn electorate(gateways: usize, nodes: usize) -> Electorate {
+    Electorate {
+        gateways: (0..gateways).map(id).collect(),
+        nodes: (0..nodes).map(id).collect(),
+    }
+}
+
+/// What arrives where and when; the earliest is the greatest.
+#[derive(PartialEq, Eq)]
+struct Arrival(Time, u64, NodeId, NodeId, Word);
+
+impl Ord for Arrival {
+    fn cmp(&self, other: &Arrival) -> core::cmp::Ordering {
+        (other.0, other.1).cmp(&(self.0, self.1))
+    }
+}
+
+impl PartialOrd for Arrival {
+    fn partial_cmp(&self, other: &Arrival) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+struct World {
+    now: Time,
+    nodes: Vec<Option<Election>>,
+    electorate: Electorate,
+    /// What each node's clock shows is this much behind.
+    origins: Vec<Time>,
+    /// Until when a node does nothing.
+    stopped: Vec<Time>,
+    parts: Vec<u8>,
+    arrivals: BinaryHeap<Arrival>,
+    count: u64,
+    /// Of a hundred words so many are lost, and so many late.
+    lost: u64,
+    late: u64,
+    random: Random,
+}
+
+impl World {
+    fn new(seed: u8, gateways: usize, nodes: usize) -> World {
+        let mut world = World {
+            now: Time::from_ms(1000),
+            nodes: (0..nodes).map(|_| None).collect(),
+            electorate: electorate(gateways, nodes),
+            origins: vec![Time::ZERO; nodes],
+            stopped: vec![Time::ZERO; nodes],
+            parts: vec![0; nodes],
+            arrivals: BinaryHeap::new(),
+            count: 0,
+            lost: 0,
+            late: 0,
+            random: Random::from_seed([seed; 32]),
+        };
+        for n in 0..nodes {
+            world.begin(n);
+        }
+        world
+    }
+
+    fn begin(&mut self, n: usize) {
+        self.origins[n] = self.now;
+        let life = self.random.u64();
+        let mut election = Election::new(Time::ZERO, id(n), life, self.electorate.clone());
+        election.set_able(Time::ZERO, true);
+        self.nodes[n] = Some(election);
+    }
+
+    fn time_of(&self, n: usize) -> Time {
+        Time::ZERO + self.now.since(self.origins[n])
+    }
+
+    /// Who serves now: what a process that has stopped would do when it goes on does not count.
+    fn serving(&self) -> Vec<usize> {
+        let serves = |n: &usize| {
+            let election = self.nodes[*n].as_ref();
+            election.is_some_and(|e| e.serves(self.time_of(*n)).is_some())
+        };
+        (0..self.nodes.len()).filter(serves).collect()
+    }
+
+    fn say(&mut self, n: usize) {
+        while let Some((to, word)) = self.nodes[n].as_mut().and_then(Election::poll_word) {
+            if self.parts[n] != self.parts[place(to)] || self.random.below(100) < self.lost {
+                continue;
+            }
+            let delay_us = match self.random.below(100) < self.late {
+                true => self.random.below(150_000),
+                false => 50 + self.random.below(2_000),
+            };
+            let at = self.now + Duration::from_micros(delay_us);
+            self.count += 1;
+            self.arrivals.push(Arrival(at, self.count, id(n), to, word));
+        }
+    }
+
+    /// A millisecond passes. At each moment one serves at most.
+    fn step(&mut self) {
+        self.now += Duration::from_millis(1);
+        while self.arrivals.peek().is_some_and(|next| next.0 <= self.now) {
+            let Some(Arrival(_, _, from, to, word)) = self.arrivals.pop() else {
+                break;
+            };
+            let n = place(to);
+            if self.stopped[n] > self.now {
+                let later = self.stopped[n];
+                self.count += 1;
+                self.arrivals
+                    .push(Arrival(later, self.count, from, to, word));
+                continue;
+            }
+            let now = self.time_of(n);
+            if let Some(election) = &mut self.nodes[n] {
+                election.hear(now, from, word);
+            }
+            self.say(n);
+        }
+        for n in 0..self.nodes.len() {
+            let now = self.time_of(n);
+            if self.stopped[n] > self.now {
+                continue;
+            }
+            if let Some(election) = &mut self.nodes[n]
+                && election.next_timeout().is_some_and(|at| at <= now)
+            {
+                election.handle_timeout(now);
+            }
+            self.say(n);
+        }
+        let serving = self.serving();
+        assert!(serving.len() <= 1, "{serving:?} serve at {:?}", self.now);
+    }
+
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.step();
+        }
+    }
+
+    /// How many ms until this one serves.
+    fn until_serves(&mut self, n: usize) -> u64 {
+        let begun = self.now;
+        while self.serving() != [n] {
+            self.step();
+            assert!(self.now.since(begun) < Duration::from_secs(2), "nobody");
+        }
+        self.now.since(begun).as_millis() as u64
+    }
+}
+
+#[test]
+fn the_first_of_the_file_serves_and_the_second_when_it_is_gone() {
+    let mut world = World::new(1, 2, 5);
+    assert!(world.until_serves(0) <= 110);
+    world.run(1000);
+    assert_eq!(world.serving(), [0]);
+    world.nodes[0] = None;
+    assert!(world.until_serves(1) <= 150);
+    // The first one is back, and stands by.
+    world.begin(0);
+    world.run(1000);
+    assert_eq!(world.serving(), [1]);
+    for n in 0..5 {
+        let believed = world.nodes[n].as_ref().and_then(Election::serving);
+        let expected = Serving {
+            gateway: id(1),
+            term: 2,
+        };
+        assert_eq!(believed, Some(expected), "node {n}");
+    }
+}
+
+#[test]
+fn one_that_cannot_serve_lets_another_at_once() {
+    let mut world = World::new(2, 3, 5);
+    world.until_serves(0);
+    let now = world.time_of(0);
+    world.nodes[0].as_mut().unwrap().set_able(now, false);
+    assert!(world.until_serves(1) <= 60);
+    let now = world.time_of(1);
+    world.nodes[1].as_mut().unwrap().hand_over(now, id(2));
+    assert!(world.until_serves(2) <= 20);
+    world.run(500);
+    assert_eq!(world.serving(), [2]);
+}
+
+#[test]
+fn one_that_is_handed_the_service_and_is_not_there_does_not_get_it() {
+    let mut world = World::new(3, 2, 5);
+    world.until_serves(0);
+    world.nodes[1] = None;
+    let now = world.time_of(0);
+    world.nodes[0].as_mut().unwrap().hand_over(now, id(1));
+    world.step();
+    assert_eq!(world.serving(), [0; 0]);
+    assert!(world.until_serves(0) <= 250);
+}
+
+#[test]
+fn of_two_nodes_the_first_serves_alone_and_the_second_does_not() {
+    let mut world = World::new(4, 2, 2);
+    world.until_serves(0);
+    world.parts = vec![0, 1];
+    world.run(1000);
+    assert_eq!(world.serving(), [0]);
+    world.parts = vec![0, 0];
+    let now = world.time_of(0);
+    world.nodes[0].as_mut().unwrap().hand_over(now, id(1));
+    world.until_serves(1);
+    world.parts = vec![0, 1];
+    world.until_serves(0);
+}
+
+#[test]
+fn who_reaches_less_than_most_lets_go_before_another_takes_over() {
+    let mut world = World::new(5, 2, 5);
+    world.until_serves(0);
+    world.parts = vec![0, 1, 1, 1, 0];
+    world.until_serves(1);
+    world.parts = vec![0; 5];
+    world.run(500);
+    assert_eq!(world.serving(), [1]);
+}
+
+#[test]
+fn nodes_that_do_not_vote_are_told() {
+    let mut world = World::new(6, 2, 20);
+    world.until_serves(0);
+    world.run(200);
+    let believed = world.nodes[19].as_ref().and_then(Election::serving);
+    assert_eq!(believed.map(|serving| serving.gateway), Some(id(0)));
+}
+
+/// Of every kind, 100 schedules: parted in two or three, from one side only as messages are lost, stopped, begun anew, handed over.
+#[test]
+fn two_never_serve_at_once_and_one_does_when_all_is_well() {
+    for seed in 0..100 {
+        let mut world = World::new(seed, 3, 3 + seed as usize % 5);
+        let nodes = world.nodes.len() as u64;
+        world.late = 5;
+        for _ in 0..40 {
+            let n = world.random.below(nodes) as usize;
+            let now = world.time_of(n);
+            match world.random.below(7) {
+                0 => {
+                    let parts = 2 + world.random.below(2);
+                    for part in 0..nodes as usize {
+                        world.parts[part] = world.random.below(parts) as u8;
+                    }
+                }
+                1 => world.parts.fill(0),
+                2 => world.lost = [0, 10, 60][world.random.below(3) as usize],
+                3 => {
+                    let ms = world.random.below(400);
+                    world.stopped[n] = world.now + Duration::from_millis(ms);
+                }
+                4 => world.begin(n),
+                5 => {
+                    let is_able = world.random.below(3) > 0;
+                    if let Some(election) = &mut world.nodes[n] {
+                        election.set_able(now, is_able);
+                    }
+                }
+                _ => {
+                    let to = id(world.random.below(3) as usize);
+                    if let Some(election) = &mut world.nodes[n] {
+                        election.hand_over(now, to);
+                    }
+                }
+            }
+            let ms = world.random.below(200);
+            world.run(ms);
+        }
+        world.parts.fill(0);
+        world.lost = 0;
+        for n in 0..nodes as usize {
+            world.stopped[n] = world.now;
+            let now = world.time_of(n);
+            if let Some(election) = &mut world.nodes[n] {
+                election.set_able(now, true);
+            }
+        }
+        world.run(1000);
+        assert_eq!(world.serving().len(), 1, "seed {seed}");
+    }
+}

@@ -1,0 +1,18 @@
+//! The cluster's one outside address (paper 004): which gateway serves, whose ports are, who may send how much.
+//!
+//! The outside's packets are carried whole, between the gateway and the kernel that the program's socket is in. So every connection ends
+//! where its program is, and the gateway keeps nothing of it that cannot be told anew: neither bytes nor sequence numbers.
+
+mod brake;
+mod election;
+mod ports;
+mod queue;
+mod tracker;
+mod words;
+
+pub use brake::Brake;
+pub use election::{DRIFT, Election, Electorate, LEASE, Serving, Stamp, VOTERS_MAX, Word};
+pub use ports::{Claim, Family, Port, Ports, Refused, Transport};
+pub use queue::{FairQueue, LaneId, Parcel};
+pub use tracker::{Conversation, Ends, Flags, Head, Inward, Outward, Tracker};
+pub use words::{Said, TAG};

@@ -1,0 +1,302 @@
+//! Whose ports of the outside address are: at the gateway of which node, at a node of which program.
+
+use std::collections::BTreeMap;
+
+/// What has ports.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Transport {
+    /// RFC 9293.
+    Tcp,
+    /// RFC 768.
+    Udp,
+    /// Echo requests and replies of ICMP, whose identifier is the port of who asks.
+    Echo,
+}
+
+/// Of which of the two outside addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// A port of the outside address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Port {
+    /// What it is a port of.
+    pub transport: Transport,
+    /// Of which address.
+    pub family: Family,
+    /// Its number.
+    pub number: u16,
+}
+
+/// Who shares a port with whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// The user whose program it is.
+    pub user: u32,
+    /// Others of that user may have it as well (`SO_REUSEPORT`).
+    pub is_shared: bool,
+}
+
+/// Why a port was not given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Somebody has it: `EADDRINUSE`.
+    InUse,
+    /// Who asks has as many as one may have: `ENOBUFS`.
+    TooMany,
+}
+
+#[derive(Debug)]
+struct Holder<O> {
+    owner: O,
+    /// How often it was claimed: two sockets of one program may share a port.
+    claims: u32,
+    /// Connections that it has been given and that are not over.
+    connections: u32,
+}
+
+#[derive(Debug)]
+struct Held<O> {
+    claim: Claim,
+    holders: Vec<Holder<O>>,
+}
+
+/// The ports that are claimed. Owners are nodes, or programs of a node.
+#[derive(Debug)]
+pub struct Ports<O> {
+    held: BTreeMap<Port, Held<O>>,
+    counts: BTreeMap<O, usize>,
+    /// So many ports may one owner have.
+    per_owner_max: usize,
+}
+
+impl<O: Copy + Ord> Ports<O> {
+    /// With so many ports for each owner at most.
+    pub const fn new(per_owner_max: usize) -> Ports<O> {
+        Ports {
+            held: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            per_owner_max,
+        }
+    }
+
+    /// Gives a port to `owner`. Returns whether nobody had it before.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn claim(&mut self, owner: O, port: Port, claim: Claim) -> Result<bool, Refused> {
+        let count = self.counts.get(&owner).copied().unwrap_or_default();
+        let held = self.held.get_mut(&port);
+        let is_new = held.is_none();
+        if let Some(held) = &held
+            && !(held.claim == claim && claim.is_shared)
+        {
+            return Err(Refused::InUse);
+        }
+        let known = held.and_then(|held| held.holders.iter_mut().find(|h| h.owner == owner));
+        if let Some(holder) = known {
+            holder.claims += 1;
+            return Ok(false);
+        }
+        if count >= self.per_owner_max {
+            return Err(Refused::TooMany);
+        }
+        *self.counts.entry(owner).or_default() += 1;
+        let held = self.held.entry(port).or_insert_with(|| Held {
+            claim,
+            holders: Vec::new(),
+        });
+        held.holders.push(Holder {
+            owner,
+            claims: 1,
+            connections: 0,
+        });
+        Ok(is_new)
+    }
+
+    /// One claim of `owner` is given back. Returns whether nobody has the port any more.
+    pub fn release(&mut self, owner: O, port: Port) -> bool {
+        let Some(held) = self.held.get_mut(&port) else {
+            return false;
+        };
+        let Some(place) = held.holders.iter().position(|h| h.owner == owner) else {
+            return false;
+        };
+        held.holders[place].claims -= 1;
+        if held.holders[place].claims > 0 {
+            return false;
+        }
+        held.holders.remove(place);
+        self.discount(owner);
+        let is_free = self
+            .held
+            .get(&port)
+            .is_some_and(|held| held.holders.is_empty());
+        if is_free {
+            self.held.remove(&port);
+        }
+        is_free
+    }
+
+    fn discount(&mut self, owner: O) {
+        if let Some(count) = self.counts.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&owner);
+            }
+        }
+    }
+
+    /// An owner is gone. Returns the ports that nobody has any more.
+    pub fn forget(&mut self, owner: O) -> Vec<Port> {
+        if self.counts.remove(&owner).is_none() {
+            return Vec::new();
+        }
+        for held in self.held.values_mut() {
+            held.holders.retain(|holder| holder.owner != owner);
+        }
+        let free = self.held.iter().filter(|(_, held)| held.holders.is_empty());
+        let free: Vec<_> = free.map(|(port, _)| *port).collect();
+        for port in &free {
+            self.held.remove(port);
+        }
+        free
+    }
+
+    /// Whether anybody has it.
+    pub fn is_held(&self, port: Port) -> bool {
+        self.held.contains_key(&port)
+    }
+
+    /// Whether this one has it.
+    pub fn is_held_by(&self, owner: O, port: Port) -> bool {
+        let held = self.held.get(&port);
+        held.is_some_and(|held| held.holders.iter().any(|h| h.owner == owner))
+    }
+
+    /// Who is to have the next connection to a port: of those that are there the one with the fewest. And whether there is a choice.
+    pub fn choose(&self, port: Port, is_there: impl Fn(O) -> bool) -> Option<(O, bool)> {
+        let holders = &self.held.get(&port)?.holders;
+        let there = holders.iter().filter(|holder| is_there(holder.owner));
+        let chosen = there.min_by_key(|holder| holder.connections)?;
+        Some((chosen.owner, holders.len() > 1))
+    }
+
+    fn holder(&mut self, owner: O, port: Port) -> Option<&mut Holder<O>> {
+        let held = self.held.get_mut(&port)?;
+        held.holders.iter_mut().find(|h| h.owner == owner)
+    }
+
+    /// A connection to it begins.
+    pub fn begins(&mut self, owner: O, port: Port) {
+        if let Some(holder) = self.holder(owner, port) {
+            holder.connections += 1;
+        }
+    }
+
+    /// One is over.
+    pub fn ends(&mut self, owner: O, port: Port) {
+        if let Some(holder) = self.holder(owner, port) {
+            holder.connections = holder.connections.saturating_sub(1);
+        }
+    }
+
+    /// All that are held: by whom, with how many connections.
+    pub fn all(&self) -> impl Iterator<Item = (Port, O, u32)> {
+        let of_port = |(port, held): (&Port, &'_ Held<O>)| {
+            let port = *port;
+            let holders = held.holders.iter();
+            holders
+                .map(move |h| (port, h.owner, h.connections))
+                .collect::<Vec<_>>()
+        };
+        self.held.iter().flat_map(of_port)
+    }
+
+    /// How many one has.
+    pub fn count_of(&self, owner: O) -> usize {
+        self.counts.get(&owner).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HTTP: Port = Port {
+        transport: Transport::Tcp,
+        family: Family::V4,
+        number: 80,
+    };
+    const ALONE: Claim = Claim {
+        user: 7,
+        is_shared: false,
+    };
+    const SHARED: Claim = Claim {
+        user: 7,
+        is_shared: true,
+    };
+
+    #[test]
+    fn a_port_is_one_owners_until_given_back() {
+        let mut ports = Ports::new(4);
+        assert_eq!(ports.claim(1, HTTP, ALONE), Ok(true));
+        assert_eq!(ports.claim(2, HTTP, ALONE), Err(Refused::InUse));
+        assert_eq!(ports.claim(2, HTTP, SHARED), Err(Refused::InUse));
+        assert!(!ports.release(2, HTTP), "it has not got it");
+        assert!(ports.release(1, HTTP));
+        assert_eq!(ports.claim(2, HTTP, ALONE), Ok(true));
+        let of_v6 = Port {
+            family: Family::V6,
+            ..HTTP
+        };
+        assert_eq!(ports.claim(1, of_v6, ALONE), Ok(true));
+    }
+
+    #[test]
+    fn a_user_shares_it_and_who_has_fewest_connections_is_next() {
+        let mut ports = Ports::new(4);
+        assert_eq!(ports.claim(1, HTTP, SHARED), Ok(true));
+        assert_eq!(ports.claim(2, HTTP, SHARED), Ok(false));
+        let of_another = Claim { user: 8, ..SHARED };
+        assert_eq!(ports.claim(3, HTTP, of_another), Err(Refused::InUse));
+        let mut given = [0; 3];
+        for _ in 0..10 {
+            let (owner, is_choice) = ports.choose(HTTP, |_| true).unwrap();
+            assert!(is_choice);
+            ports.begins(owner, HTTP);
+            given[owner] += 1;
+        }
+        assert_eq!(given, [0, 5, 5]);
+        assert_eq!(ports.choose(HTTP, |owner| owner != 1), Some((2, true)));
+        assert_eq!(ports.choose(HTTP, |_| false), None);
+        ports.ends(2, HTTP);
+        assert_eq!(ports.choose(HTTP, |_| true), Some((2, true)));
+        assert!(!ports.release(1, HTTP) && ports.release(2, HTTP));
+    }
+
+    #[test]
+    fn one_has_so_many_and_loses_them_all_when_it_is_gone() {
+        let mut ports = Ports::new(3);
+        let port = |number| Port { number, ..HTTP };
+        for number in 1..=3 {
+            assert_eq!(ports.claim(1, port(number), SHARED), Ok(true));
+        }
+        assert_eq!(ports.claim(1, port(4), SHARED), Err(Refused::TooMany));
+        assert_eq!(
+            ports.claim(1, port(3), SHARED),
+            Ok(false),
+            "it has it already"
+        );
+        assert_eq!(ports.claim(2, port(3), SHARED), Ok(false));
+        assert_eq!(ports.forget(1), [port(1), port(2)]);
+        assert_eq!((ports.count_of(1), ports.count_of(2)), (0, 1));
+        assert!(ports.is_held_by(2, port(3)) && !ports.is_held(port(1)));
+        assert_eq!(ports.forget(1), []);
+    }
+}

@@ -1,0 +1,531 @@
+//! Whose a packet is: the conversations of the outside address, at the gateway those of nodes, at a node those of programs.
+//!
+//! What comes for a port that one owner alone has needs no entry, so a flood of first packets makes none; what the owner answers makes
+//! one. A conversation that begins inside has the port it had there, or another one where two owners would have the same.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use super::ports::{Family, Port, Ports, Transport};
+use super::queue::LaneId;
+use super::{Brake, Refused};
+use crate::Time;
+
+/// A connection of TCP is forgotten when nothing was sent for so long (as Linux's conntrack does), …
+const REST_MAX: Duration = Duration::from_secs(5 * 24 * 3600);
+/// … or, if it was begun and not answered (all repetitions of a SYN take 127 s), …
+const UNANSWERED_MAX: Duration = Duration::from_secs(130);
+/// … one end has closed, both have, or it was reset.
+const HALF_CLOSED_MAX: Duration = Duration::from_secs(3600);
+const CLOSED_MAX: Duration = Duration::from_secs(60);
+const RESET_MAX: Duration = Duration::from_secs(2);
+/// Other conversations: answered and not.
+const SPOKEN_MAX: Duration = Duration::from_secs(180);
+const SAID_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked which are over, and at how many at once.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_AT_MAX: usize = 1024;
+/// The lane of what belongs to no conversation that is known.
+const LANE_OF_OTHERS: LaneId = 0;
+
+/// Both ends of a conversation, as the cluster sees them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ends {
+    /// What they speak.
+    pub transport: Transport,
+    /// The port here, of the outside address of the other end's family.
+    pub own: u16,
+    /// The other end; of an echo without a port.
+    pub far: SocketAddr,
+}
+
+impl Ends {
+    /// The port here.
+    pub const fn port(&self) -> Port {
+        Port {
+            transport: self.transport,
+            family: if self.far.is_ipv4() {
+                Family::V4
+            } else {
+                Family::V6
+            },
+            number: self.own,
+        }
+    }
+}
+
+/// What a header of TCP says of the connection's state; nothing of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the header's")]
+pub struct Flags {
+    /// It begins.
+    pub syn: bool,
+    /// It answers.
+    pub ack: bool,
+    /// One end closes.
+    pub fin: bool,
+    /// It is reset.
+    pub rst: bool,
+}
+
+/// What is known of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Between whom.
+    pub ends: Ends,
+    /// What it does.
+    pub flags: Flags,
+}
+
+impl Head {
+    /// Whether it asks for a connection.
+    const fn begins(&self) -> bool {
+        match self.ends.transport {
+            Transport::Tcp => self.flags.syn && !self.flags.ack && !self.flags.rst,
+            Transport::Udp | Transport::Echo => true,
+        }
+    }
+
+    /// Whether only who has such a connection says so.
+    const fn confirms(&self) -> bool {
+        match self.ends.transport {
+            Transport::Tcp => self.flags.ack && !self.flags.syn && !self.flags.rst,
+            Transport::Udp | Transport::Echo => true,
+        }
+    }
+}
+
+/// Whom something from outside is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Inward<O> {
+    /// For this one, at this port of its.
+    To(O, u16),
+    /// For the one of these that knows the conversation.
+    Perhaps(Vec<O>),
+    /// Nobody here has the port.
+    Unclaimed,
+    /// It has been, but whose it was is not there now.
+    Away,
+}
+
+/// What becomes of something that goes outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outward {
+    /// It goes, from this port of the outside address, and waits in this lane.
+    Goes(u16, LaneId),
+    /// It begins a conversation, which is to be [opened](Tracker::open): from this port, if that can be had.
+    Opens(Option<u16>),
+    /// It belongs to no conversation, and begins none.
+    Stray,
+    /// Its owner has as many as one may have.
+    Full,
+}
+
+/// A conversation.
+#[derive(Debug)]
+pub struct Conversation<O> {
+    /// Whose it is, and at which port of the owner's.
+    pub owner: O,
+    /// The port that the owner's end has there.
+    pub inner: u16,
+    /// Where what is sent waits.
+    pub lane: LaneId,
+    /// What holds the owner's TCP back, once the far end's window is known.
+    pub brake: Option<Brake>,
+    /// It counts as one of the port's.
+    is_counted: bool,
+    /// The port is there for it, and others that began inside.
+    begun_inside: bool,
+    answered: bool,
+    closed_inside: bool,
+    closed_outside: bool,
+    reset: bool,
+    seen_at: Time,
+}
+
+impl<O> Conversation<O> {
+    fn rest_max(&self, transport: Transport) -> Duration {
+        match transport {
+            Transport::Tcp if self.reset => RESET_MAX,
+            Transport::Tcp if self.closed_inside && self.closed_outside => CLOSED_MAX,
+            Transport::Tcp if self.closed_inside || self.closed_outside => HALF_CLOSED_MAX,
+            Transport::Tcp if !self.answered => UNANSWERED_MAX,
+            Transport::Tcp => REST_MAX,
+            Transport::Udp | Transport::Echo if self.answered => SPOKEN_MAX,
+            Transport::Udp | Transport::Echo => SAID_MAX,
+        }
+    }
+
+    fn note(&mut self, now: Time, flags: Flags, from_inside: bool) {
+        self.seen_at = now;
+        self.reset |= flags.rst;
+        self.answered |= from_inside != self.begun_inside;
+        match from_inside {
+            true => self.closed_inside |= flags.fin,
+            false => self.closed_outside |= flags.fin,
+        }
+    }
+}
+
+/// All ports and conversations.
+#[derive(Debug)]
+pub struct Tracker<O> {
+    /// Who has which port.
+    pub ports: Ports<O>,
+    conversations: BTreeMap<Ends, Conversation<O>>,
+    /// The port outside of those that have another one inside: by owner, and ends as they are there.
+    translated: BTreeMap<(O, Ends), u16>,
+    counts: BTreeMap<O, usize>,
+    per_owner_max: usize,
+    /// How many that began inside are at each port that nobody has claimed.
+    lent: BTreeMap<Port, u32>,
+    /// Ports of these that are free again.
+    freed: VecDeque<Port>,
+    /// Conversations that are over, and whose they were; and their lanes.
+    over: VecDeque<(Ends, O)>,
+    lanes_over: VecDeque<LaneId>,
+    lanes: LaneId,
+    look_at: Time,
+    /// Where to go on looking.
+    looked_until: Option<Ends>,
+}
+
+impl<O: Copy + Ord> Tracker<O> {
+    /// With so many ports and conversations for each owner at most.
+    pub const fn new(ports_max: usize, conversations_max: usize) -> Tracker<O> {
+        Tracker {
+            ports: Ports::new(ports_max),
+            conversations: BTreeMap::new(),
+            translated: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            per_owner_max: conversations_max,
+            lent: BTreeMap::new(),
+            freed: VecDeque::new(),
+            over: VecDeque::new(),
+            lanes_over: VecDeque::new(),
+            lanes: LANE_OF_OTHERS,
+            look_at: Time::ZERO,
+            looked_until: None,
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.conversations.len()
+    }
+
+    /// How many are of this owner.
+    pub fn count_of(&self, owner: O) -> usize {
+        self.counts.get(&owner).copied().unwrap_or_default()
+    }
+
+    /// All of them, by their ends outside.
+    pub fn all(&self) -> impl Iterator<Item = (Ends, &Conversation<O>)> {
+        self.conversations.iter().map(|(ends, one)| (*ends, one))
+    }
+
+    /// The one between these ends.
+    pub fn get_mut(&mut self, ends: Ends) -> Option<&mut Conversation<O>> {
+        self.conversations.get_mut(&ends)
+    }
+
+    /// The port outside of what an owner has between these ends there; `None`: it is not its own.
+    pub fn outer_of(&self, owner: O, inside: Ends) -> Option<u16> {
+        let translated = self.translated.get(&(owner, inside)).copied();
+        let outer = translated.unwrap_or(inside.own);
+        let known = self.conversations.get(&Ends {
+            own: outer,
+            ..inside
+        });
+        let is_its = match known {
+            Some(known) => known.owner == owner,
+            None => self.ports.is_held_by(owner, inside.port()),
+        };
+        is_its.then_some(outer)
+    }
+
+    /// Whose something between these ends is, and the port that it has there.
+    pub fn inner_of(&self, outside: Ends) -> Option<(O, u16)> {
+        if let Some(known) = self.conversations.get(&outside) {
+            return Some((known.owner, known.inner));
+        }
+        let (owner, is_choice) = self.ports.choose(outside.port(), |_| true)?;
+        (!is_choice).then_some((owner, outside.own))
+    }
+
+    /// Something came from outside.
+    pub fn inward(&mut self, now: Time, head: Head, is_there: impl Fn(O) -> bool) -> Inward<O> {
+        let ends = head.ends;
+        if let Some(known) = self.conversations.get_mut(&ends) {
+            // An end that asks anew has forgotten the one before.
+            let is_anew = known.reset || known.closed_inside && known.closed_outside;
+            if !(is_anew && head.begins()) {
+                known.note(now, head.flags, false);
+                return Inward::To(known.owner, known.inner);
+            }
+            self.forget(ends);
+        }
+        let port = ends.port();
+        let Some((owner, is_choice)) = self.ports.choose(port, &is_there) else {
+            return match self.ports.is_held(port) {
+                true => Inward::Away,
+                false => Inward::Unclaimed,
+            };
+        };
+        if !is_choice {
+            return Inward::To(owner, ends.own);
+        }
+        if ends.transport == Transport::Tcp && !head.begins() {
+            let of_port = self.ports.all().filter(|(other, ..)| *other == port);
+            return Inward::Perhaps(of_port.map(|(_, owner, _)| owner).collect());
+        }
+        // Where there is a choice, it has to stay the same.
+        if self.insert(now, owner, ends, ends.own, false).is_ok() {
+            return Inward::To(owner, ends.own);
+        }
+        Inward::Away
+    }
+
+    /// Something goes outside, of this owner, from the port that it has there.
+    pub fn outward(&mut self, now: Time, owner: O, head: Head) -> Outward {
+        let inside = head.ends;
+        let translated = self.translated.get(&(owner, inside)).copied();
+        let outside = Ends {
+            own: translated.unwrap_or(inside.own),
+            ..inside
+        };
+        let known = self.conversations.get_mut(&outside);
+        let is_taken = known.is_some();
+        if let Some(known) = known
+            && known.owner == owner
+            && known.inner == inside.own
+        {
+            known.note(now, head.flags, true);
+            return Outward::Goes(outside.own, known.lane);
+        }
+        let port = inside.port();
+        if self.ports.is_held_by(owner, port) && !is_taken {
+            if !head.confirms() && !head.begins() {
+                return Outward::Goes(inside.own, LANE_OF_OTHERS);
+            }
+            return match self.insert(now, owner, inside, inside.own, head.begins()) {
+                Ok(lane) => Outward::Goes(inside.own, lane),
+                Err(_) => Outward::Full,
+            };
+        }
+        if !head.begins() {
+            return Outward::Stray;
+        }
+        if self.count_of(owner) >= self.per_owner_max {
+            return Outward::Full;
+        }
+        let is_free = !is_taken && !self.ports.is_held(port);
+        Outward::Opens(is_free.then_some(inside.own))
+    }
+
+    /// A conversation begins that goes outside from the port `outer`, which is there for it.
+    ///
+    /// # Errors
+    /// The owner has as many as one may have, or the port is in use between these ends.
+    pub fn open(
+        &mut self,
+        now: Time,
+        owner: O,
+        inside: Ends,
+        outer: u16,
+    ) -> Result<LaneId, Refused> {
+        let outside = Ends {
+            own: outer,
+            ..inside
+        };
+        if self.conversations.contains_key(&outside) {
+            return Err(Refused::InUse);
+        }
+        let lane = self.insert(now, owner, outside, inside.own, true)?;
+        if outer != inside.own {
+            self.translated.insert((owner, inside), outer);
+        }
+        *self.lent.entry(outside.port()).or_default() += 1;
+        Ok(lane)
+    }
+
+    /// One that stands already, and was begun inside or by the far end. As [`Tracker::open`].
+    ///
+    /// # Errors
+    /// As [`Tracker::open`].
+    pub fn adopt(
+        &mut self,
+        now: Time,
+        owner: O,
+        outside: Ends,
+        inner: u16,
+        begun_inside: bool,
+    ) -> Result<(), Refused> {
+        if begun_inside {
+            let inside = Ends {
+                own: inner,
+                ..outside
+            };
+            self.open(now, owner, inside, outside.own)?;
+        } else {
+            self.insert(now, owner, outside, inner, false)?;
+        }
+        if let Some(known) = self.conversations.get_mut(&outside) {
+            known.answered = true;
+        }
+        Ok(())
+    }
+
+    /// A port for it that is lent already, and is free between these ends: another one need not be had.
+    pub fn lent_port(&self, inside: Ends) -> Option<u16> {
+        let Port {
+            transport, family, ..
+        } = inside.port();
+        let is_of = |port: &&Port| port.transport == transport && port.family == family;
+        let mut ports = self.lent.keys().filter(is_of).map(|port| port.number);
+        let is_free = |own: &u16| {
+            !self.conversations.contains_key(&Ends {
+                own: *own,
+                ..inside
+            })
+        };
+        ports.find(is_free)
+    }
+
+    /// Whether the port is lent to conversations that began inside.
+    pub fn is_lent(&self, port: Port) -> bool {
+        self.lent.contains_key(&port)
+    }
+
+    fn insert(
+        &mut self,
+        now: Time,
+        owner: O,
+        ends: Ends,
+        inner: u16,
+        begun_inside: bool,
+    ) -> Result<LaneId, Refused> {
+        let count = self.counts.entry(owner).or_default();
+        if *count >= self.per_owner_max {
+            return Err(Refused::TooMany);
+        }
+        *count += 1;
+        self.lanes = self.lanes.wrapping_add(1).max(LANE_OF_OTHERS + 1);
+        let is_counted = !begun_inside && self.ports.is_held_by(owner, ends.port());
+        if is_counted {
+            self.ports.begins(owner, ends.port());
+        }
+        let conversation = Conversation {
+            owner,
+            inner,
+            lane: self.lanes,
+            brake: None,
+            is_counted,
+            begun_inside,
+            answered: false,
+            closed_inside: false,
+            closed_outside: false,
+            reset: false,
+            seen_at: now,
+        };
+        self.conversations.insert(ends, conversation);
+        Ok(self.lanes)
+    }
+
+    /// Forgets one. Returns its lane.
+    pub fn forget(&mut self, ends: Ends) -> Option<LaneId> {
+        let gone = self.conversations.remove(&ends)?;
+        let owner = gone.owner;
+        if let Some(count) = self.counts.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&owner);
+            }
+        }
+        if gone.is_counted {
+            self.ports.ends(owner, ends.port());
+        }
+        let inside = Ends {
+            own: gone.inner,
+            ..ends
+        };
+        self.translated.remove(&(owner, inside));
+        if let Some(lent) = self
+            .lent
+            .get_mut(&ends.port())
+            .filter(|_| gone.begun_inside)
+        {
+            *lent -= 1;
+            if *lent == 0 {
+                self.lent.remove(&ends.port());
+                self.freed.push_back(ends.port());
+            }
+        }
+        self.over.push_back((ends, owner));
+        self.lanes_over.push_back(gone.lane);
+        Some(gone.lane)
+    }
+
+    /// An owner is gone, with all that it had. Returns the ports that nobody has claimed any more.
+    pub fn forget_owner(&mut self, owner: O) -> Vec<Port> {
+        let of_owner = self
+            .conversations
+            .iter()
+            .filter(|(_, one)| one.owner == owner);
+        let ends: Vec<_> = of_owner.map(|(ends, _)| *ends).collect();
+        for ends in ends {
+            self.forget(ends);
+        }
+        self.ports.forget(owner)
+    }
+
+    /// Forgets, now and then, what has been silent for too long.
+    pub fn look(&mut self, now: Time) {
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK_EVERY;
+        let from = self.looked_until.take();
+        let range = match from {
+            Some(from) => self.conversations.range(from..),
+            None => self.conversations.range(..),
+        };
+        let mut silent = Vec::new();
+        for (count, (ends, one)) in range.enumerate() {
+            if count == LOOK_AT_MAX {
+                self.looked_until = Some(*ends);
+                break;
+            }
+            if now.since(one.seen_at) > one.rest_max(ends.transport) {
+                silent.push(*ends);
+            }
+        }
+        for ends in silent {
+            self.forget(ends);
+        }
+    }
+
+    /// When [`Tracker::look`] has something to look at.
+    pub fn next_look(&self) -> Option<Time> {
+        (!self.conversations.is_empty()).then_some(self.look_at)
+    }
+
+    /// A port that was lent, and is free again.
+    pub fn poll_freed(&mut self) -> Option<Port> {
+        self.freed.pop_front()
+    }
+
+    /// The lane of a conversation that is over.
+    pub fn poll_lane(&mut self) -> Option<LaneId> {
+        self.lanes_over.pop_front()
+    }
+
+    /// A conversation that is over, and whose it was.
+    pub fn poll_over(&mut self) -> Option<(Ends, O)> {
+        self.over.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests;

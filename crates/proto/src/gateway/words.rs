@@ -1,0 +1,431 @@
+//! What nodes and gateways say to each other, a message of the bundle each (docs/protocol.md, 9.11). Numbers are big endian.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::election::{Stamp, Word};
+use super::ports::{Claim, Family, Port, Refused, Transport};
+use super::tracker::Ends;
+use crate::wire::NodeId;
+
+/// The tag of messages that are such words: "GATE".
+pub const TAG: u64 = 0x4741_5445;
+const VERSION: u8 = 1;
+
+/// A message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Said {
+    /// Of who serves.
+    Election(Word),
+    /// To the gateway: a program wants a port.
+    Claim {
+        /// For the answer; 0 wants none.
+        id: u32,
+        /// Which; of number 0 any that is free.
+        port: Port,
+        /// For whom.
+        claim: Claim,
+    },
+    /// The answer: the number of the port.
+    Claimed {
+        /// That of the question.
+        id: u32,
+        /// Or why not.
+        result: Result<u16, Refused>,
+    },
+    /// To the gateway: a port is given back, claimed once less.
+    Released {
+        /// Which.
+        port: Port,
+    },
+    /// To a gateway that has just begun to serve: a conversation that stands.
+    Stands {
+        /// As the node has it.
+        inside: Ends,
+        /// Its port outside.
+        outer: u16,
+        /// By how many bits the windows of the far end are shifted, if that is known.
+        shift: Option<u8>,
+    },
+    /// The same: that was all.
+    Told,
+    /// From the gateway: a conversation has another port outside than inside.
+    Translated {
+        /// As the node has it.
+        inside: Ends,
+        /// Its port outside.
+        outer: u16,
+    },
+    /// To the gateway: a conversation is over, for its program is.
+    Over {
+        /// As the node has it.
+        inside: Ends,
+    },
+}
+
+const ASK: u8 = 0;
+const LENT: u8 = 1;
+const LET_GO: u8 = 2;
+const SERVES: u8 = 3;
+const CLAIM: u8 = 4;
+const CLAIMED: u8 = 5;
+const RELEASED: u8 = 6;
+const STANDS: u8 = 7;
+const TOLD: u8 = 8;
+const TRANSLATED: u8 = 9;
+const OVER: u8 = 10;
+
+/// What an absent number is.
+const NONE: u8 = 0;
+const SOME: u8 = 1;
+const IN_USE: u8 = 1;
+const TOO_MANY: u8 = 2;
+
+impl Said {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        match *self {
+            Said::Election(word) => put_word(&mut bytes, word),
+            Said::Claim { id, port, claim } => {
+                bytes.push(CLAIM);
+                bytes.extend(id.to_be_bytes());
+                put_port(&mut bytes, port);
+                bytes.extend(claim.user.to_be_bytes());
+                bytes.push(claim.is_shared.into());
+            }
+            Said::Claimed { id, result } => {
+                bytes.push(CLAIMED);
+                bytes.extend(id.to_be_bytes());
+                let (why, number) = match result {
+                    Ok(number) => (NONE, number),
+                    Err(Refused::InUse) => (IN_USE, 0),
+                    Err(Refused::TooMany) => (TOO_MANY, 0),
+                };
+                bytes.push(why);
+                bytes.extend(number.to_be_bytes());
+            }
+            Said::Released { port } => {
+                bytes.push(RELEASED);
+                put_port(&mut bytes, port);
+            }
+            Said::Stands {
+                inside,
+                outer,
+                shift,
+            } => {
+                bytes.push(STANDS);
+                put_ends(&mut bytes, inside);
+                bytes.extend(outer.to_be_bytes());
+                bytes.extend(shift.map_or([NONE, 0], |shift| [SOME, shift]));
+            }
+            Said::Told => bytes.push(TOLD),
+            Said::Translated { inside, outer } => {
+                bytes.push(TRANSLATED);
+                put_ends(&mut bytes, inside);
+                bytes.extend(outer.to_be_bytes());
+            }
+            Said::Over { inside } => {
+                bytes.push(OVER);
+                put_ends(&mut bytes, inside);
+            }
+        }
+        bytes
+    }
+
+    /// Reads a message; `None` if it is none, or of another version.
+    pub fn parse(message: &[u8]) -> Option<Said> {
+        let mut rest = message;
+        if take::<1>(&mut rest)? != [VERSION] {
+            return None;
+        }
+        let [kind] = take(&mut rest)?;
+        let said = match kind {
+            ASK | LENT | LET_GO | SERVES => Said::Election(take_word(kind, &mut rest)?),
+            CLAIM => Said::Claim {
+                id: u32::from_be_bytes(take(&mut rest)?),
+                port: take_port(&mut rest)?,
+                claim: Claim {
+                    user: u32::from_be_bytes(take(&mut rest)?),
+                    is_shared: take_bool(&mut rest)?,
+                },
+            },
+            CLAIMED => {
+                let id = u32::from_be_bytes(take(&mut rest)?);
+                let [why] = take(&mut rest)?;
+                let number = u16::from_be_bytes(take(&mut rest)?);
+                let result = match (why, number) {
+                    (NONE, number) => Ok(number),
+                    (IN_USE, 0) => Err(Refused::InUse),
+                    (TOO_MANY, 0) => Err(Refused::TooMany),
+                    _ => return None,
+                };
+                Said::Claimed { id, result }
+            }
+            RELEASED => Said::Released {
+                port: take_port(&mut rest)?,
+            },
+            STANDS => Said::Stands {
+                inside: take_ends(&mut rest)?,
+                outer: u16::from_be_bytes(take(&mut rest)?),
+                shift: match take(&mut rest)? {
+                    [NONE, 0] => None,
+                    [SOME, shift] => Some(shift),
+                    _ => return None,
+                },
+            },
+            TOLD => Said::Told,
+            TRANSLATED => Said::Translated {
+                inside: take_ends(&mut rest)?,
+                outer: u16::from_be_bytes(take(&mut rest)?),
+            },
+            OVER => Said::Over {
+                inside: take_ends(&mut rest)?,
+            },
+            _ => return None,
+        };
+        rest.is_empty().then_some(said)
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (bytes, tail) = rest.split_first_chunk()?;
+    *rest = tail;
+    Some(*bytes)
+}
+
+fn take_bool(rest: &mut &[u8]) -> Option<bool> {
+    match take(rest)? {
+        [NONE] => Some(false),
+        [SOME] => Some(true),
+        _ => None,
+    }
+}
+
+fn put_number(bytes: &mut Vec<u8>, number: Option<u64>) {
+    bytes.push(if number.is_some() { SOME } else { NONE });
+    bytes.extend(number.unwrap_or_default().to_be_bytes());
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<Option<u64>> {
+    let is_there = take_bool(rest)?;
+    let number = u64::from_be_bytes(take(rest)?);
+    match is_there {
+        true => Some(Some(number)),
+        false => (number == 0).then_some(None),
+    }
+}
+
+fn put_stamp(bytes: &mut Vec<u8>, stamp: Stamp) {
+    bytes.extend(stamp.life.to_be_bytes());
+    bytes.extend(stamp.at_ns.to_be_bytes());
+}
+
+fn take_stamp(rest: &mut &[u8]) -> Option<Stamp> {
+    Some(Stamp {
+        life: u64::from_be_bytes(take(rest)?),
+        at_ns: u64::from_be_bytes(take(rest)?),
+    })
+}
+
+fn put_word(bytes: &mut Vec<u8>, word: Word) {
+    match word {
+        Word::Ask { stamp, serves } => {
+            bytes.push(ASK);
+            put_stamp(bytes, stamp);
+            put_number(bytes, serves);
+        }
+        Word::Lent { stamp, term } => {
+            bytes.push(LENT);
+            put_stamp(bytes, stamp);
+            bytes.extend(term.to_be_bytes());
+        }
+        Word::Released { stamp, to } => {
+            bytes.push(LET_GO);
+            put_stamp(bytes, stamp);
+            put_number(bytes, to.map(|to| to.0));
+        }
+        Word::Serves { term } => {
+            bytes.push(SERVES);
+            bytes.extend(term.to_be_bytes());
+        }
+    }
+}
+
+fn take_word(kind: u8, rest: &mut &[u8]) -> Option<Word> {
+    Some(match kind {
+        ASK => Word::Ask {
+            stamp: take_stamp(rest)?,
+            serves: take_number(rest)?,
+        },
+        LENT => Word::Lent {
+            stamp: take_stamp(rest)?,
+            term: u64::from_be_bytes(take(rest)?),
+        },
+        LET_GO => Word::Released {
+            stamp: take_stamp(rest)?,
+            to: take_number(rest)?.map(NodeId),
+        },
+        _ => Word::Serves {
+            term: u64::from_be_bytes(take(rest)?),
+        },
+    })
+}
+
+const fn number_of(transport: Transport) -> u8 {
+    match transport {
+        Transport::Tcp => 6,
+        Transport::Udp => 17,
+        Transport::Echo => 1,
+    }
+}
+
+fn take_transport(rest: &mut &[u8]) -> Option<Transport> {
+    // Those of their protocols.
+    match take(rest)? {
+        [6] => Some(Transport::Tcp),
+        [17] => Some(Transport::Udp),
+        [1] => Some(Transport::Echo),
+        _ => None,
+    }
+}
+
+fn put_port(bytes: &mut Vec<u8>, port: Port) {
+    bytes.push(number_of(port.transport));
+    bytes.push(match port.family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    });
+    bytes.extend(port.number.to_be_bytes());
+}
+
+fn take_port(rest: &mut &[u8]) -> Option<Port> {
+    Some(Port {
+        transport: take_transport(rest)?,
+        family: match take(rest)? {
+            [4] => Family::V4,
+            [6] => Family::V6,
+            _ => return None,
+        },
+        number: u16::from_be_bytes(take(rest)?),
+    })
+}
+
+fn put_ends(bytes: &mut Vec<u8>, ends: Ends) {
+    put_port(bytes, ends.port());
+    match ends.far.ip() {
+        IpAddr::V4(v4) => bytes.extend(v4.octets()),
+        IpAddr::V6(v6) => bytes.extend(v6.octets()),
+    }
+    bytes.extend(ends.far.port().to_be_bytes());
+}
+
+fn take_ends(rest: &mut &[u8]) -> Option<Ends> {
+    let port = take_port(rest)?;
+    let ip: IpAddr = match port.family {
+        Family::V4 => Ipv4Addr::from(take::<4>(rest)?).into(),
+        Family::V6 => Ipv6Addr::from(take::<16>(rest)?).into(),
+    };
+    Some(Ends {
+        transport: port.transport,
+        own: port.number,
+        far: SocketAddr::new(ip, u16::from_be_bytes(take(rest)?)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAMP: Stamp = Stamp {
+        life: 0x0102_0304_0506_0708,
+        at_ns: 9,
+    };
+
+    fn all() -> Vec<Said> {
+        let ends = |far: &str| Ends {
+            transport: Transport::Tcp,
+            own: 80,
+            far: far.parse().unwrap(),
+        };
+        let (v4, v6) = (ends("198.51.100.7:5000"), ends("[2001:db8::7]:5000"));
+        let claim = |is_shared| Claim {
+            user: 1000,
+            is_shared,
+        };
+        let mut all: Vec<_> = [
+            Word::Ask {
+                stamp: STAMP,
+                serves: Some(7),
+            },
+            Word::Ask {
+                stamp: STAMP,
+                serves: None,
+            },
+            Word::Lent {
+                stamp: STAMP,
+                term: 7,
+            },
+            Word::Released {
+                stamp: STAMP,
+                to: Some(NodeId(5)),
+            },
+            Word::Released {
+                stamp: STAMP,
+                to: None,
+            },
+            Word::Serves { term: 7 },
+        ]
+        .map(Said::Election)
+        .into();
+        for (port, is_shared) in [(v4.port(), true), (v6.port(), false)] {
+            all.push(Said::Claim {
+                id: 3,
+                port,
+                claim: claim(is_shared),
+            });
+            all.push(Said::Released { port });
+        }
+        for result in [Ok(80), Err(Refused::InUse), Err(Refused::TooMany)] {
+            all.push(Said::Claimed { id: 3, result });
+        }
+        for (inside, shift) in [(v4, Some(7)), (v6, None)] {
+            all.push(Said::Stands {
+                inside,
+                outer: 81,
+                shift,
+            });
+            all.push(Said::Translated { inside, outer: 81 });
+            all.push(Said::Over { inside });
+        }
+        all.push(Said::Told);
+        all
+    }
+
+    #[test]
+    fn what_is_said_is_heard_and_nothing_less_or_more() {
+        for said in all() {
+            let bytes = said.encode();
+            assert_eq!(Said::parse(&bytes), Some(said));
+            for cut in 0..bytes.len() {
+                assert_eq!(Said::parse(&bytes[..cut]), None, "{said:?}");
+            }
+            assert_eq!(Said::parse(&[&bytes[..], &[0]].concat()), None);
+        }
+    }
+
+    #[test]
+    fn whatever_is_understood_has_one_form() {
+        let mut random = crate::Random::from_seed([3; 32]);
+        for said in all() {
+            let bytes = said.encode();
+            for _ in 0..2000 {
+                let mut changed = bytes.clone();
+                let at = random.below(changed.len() as u64) as usize;
+                changed[at] = random.u32() as u8;
+                if let Some(other) = Said::parse(&changed) {
+                    assert_eq!(other.encode(), changed);
+                }
+            }
+        }
+    }
+}

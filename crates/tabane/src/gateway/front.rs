@@ -1,0 +1,498 @@
+//! What a gateway does while it serves: whose a packet from outside is, what goes outside and when. Pure but for what it asks of its [`Host`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use tabane_proto::gateway::{
+    Brake, Claim, Ends, FairQueue, Inward, LaneId, Outward, Parcel, Port, Refused, Tracker,
+    Transport,
+};
+use tabane_proto::{PeerId, Time};
+
+use super::fragments::Fragments;
+use super::packet::{Cuts, End, Seen, Segment, What};
+use crate::vswitch::VNET_HDR_BYTES;
+
+/// Connections that are being begun, of which it is remembered what their first packet said.
+const BEGUN_MAX: usize = 8192;
+/// Where what belongs to no conversation waits.
+const LANE_OF_OTHERS: LaneId = 0;
+
+/// Whose a port or a conversation is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Owner {
+    /// Of programs of this node.
+    Here,
+    /// Of those of another one.
+    Peer(PeerId),
+}
+
+/// What the machine of the gateway has a say in.
+pub trait Host {
+    /// Has the port be nobody else's on this machine. Of number 0 any that is free. The number it is.
+    ///
+    /// # Errors
+    /// A program of the machine has it, or there is no socket to have it by.
+    fn hold(&mut self, port: Port) -> Result<u16, Refused>;
+
+    /// It is everybody's again.
+    fn let_go(&mut self, port: Port);
+
+    /// Whether the programs of an owner can be reached.
+    fn is_there(&self, owner: Owner) -> bool;
+}
+
+/// Whom a packet from outside is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum For {
+    /// This one.
+    Owner(Owner),
+    /// Whichever of these knows its conversation.
+    Perhaps(Vec<Owner>),
+    /// The machine's own kernel, if for nobody it answers so.
+    Kernel,
+    /// Nobody.
+    Nobody,
+}
+
+/// Packets that went nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// From outside, in the name of a node.
+    pub spoofed: u64,
+    /// From a node, in another name than the cluster's, or from a port that is not its own.
+    pub lies: u64,
+    /// A node had as many conversations as it may.
+    pub full: u64,
+    /// There was no room for it in front of the line.
+    pub queue_full: u64,
+}
+
+/// A packet that waits for the line.
+#[derive(Debug)]
+pub struct Waiting {
+    /// A `virtio_net_hdr` and IP.
+    pub frame: Vec<u8>,
+    /// If it is longer than packets of the wire.
+    pub cuts: Option<Cuts>,
+    /// What of its content has left.
+    pub sent: usize,
+    /// Whom it is for.
+    pub to: IpAddr,
+    ends: Option<Ends>,
+    /// Behind the last byte of TCP that it carries.
+    end: Option<u32>,
+}
+
+impl Waiting {
+    /// Its content, or all of it if it is not to be cut.
+    fn content_bytes(&self) -> usize {
+        match &self.cuts {
+            Some(cuts) => cuts.content_bytes(&self.frame),
+            None => self.frame.len() - VNET_HDR_BYTES,
+        }
+    }
+}
+
+impl Parcel for Waiting {
+    fn bytes(&self) -> usize {
+        self.content_bytes() - self.sent
+    }
+}
+
+/// The serving gateway.
+#[derive(Debug)]
+pub struct Front {
+    addresses: Vec<IpAddr>,
+    tracker: Tracker<Owner>,
+    queue: FairQueue<Waiting>,
+    arriving: Fragments<Owner>,
+    leaving: Fragments<LaneId>,
+    /// By how many bits the windows of far ends are shifted whose connection is only just being begun.
+    begun: BTreeMap<Ends, u8>,
+    begun_last: VecDeque<Ends>,
+    /// Conversations that have another port outside than at their node, to be told.
+    translated: VecDeque<(Owner, Ends, u16)>,
+    /// What was lost here.
+    pub dropped: Dropped,
+}
+
+impl Front {
+    /// At these addresses, with so many ports and conversations of each node at most.
+    pub fn new(addresses: &[IpAddr], ports_max: usize, conversations_max: usize) -> Front {
+        Front {
+            addresses: addresses.to_vec(),
+            tracker: Tracker::new(ports_max, conversations_max),
+            queue: FairQueue::default(),
+            arriving: Fragments::default(),
+            leaving: Fragments::default(),
+            begun: BTreeMap::new(),
+            begun_last: VecDeque::new(),
+            translated: VecDeque::new(),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// A node wants a port for a program. The port's number.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn claim(
+        &mut self,
+        host: &mut impl Host,
+        owner: Owner,
+        port: Port,
+        claim: Claim,
+    ) -> Result<u16, Refused> {
+        if port.number == 0 {
+            let number = host.hold(port)?;
+            let port = Port { number, ..port };
+            let claimed = self.tracker.ports.claim(owner, port, claim);
+            return match claimed {
+                Ok(_) => Ok(number),
+                Err(refused) => {
+                    host.let_go(port);
+                    Err(refused)
+                }
+            };
+        }
+        if self.tracker.is_lent(port) && !self.tracker.ports.is_held(port) {
+            return Err(Refused::InUse);
+        }
+        let is_new = self.tracker.ports.claim(owner, port, claim)?;
+        if is_new && let Err(refused) = host.hold(port) {
+            self.tracker.ports.release(owner, port);
+            return Err(refused);
+        }
+        Ok(port.number)
+    }
+
+    /// A node gives one back.
+    pub fn release(&mut self, host: &mut impl Host, owner: Owner, port: Port) {
+        if self.tracker.ports.release(owner, port) && !self.tracker.is_lent(port) {
+            host.let_go(port);
+        }
+    }
+
+    /// A node is gone, with all that it had.
+    pub fn forget(&mut self, host: &mut impl Host, owner: Owner) {
+        let freed = self.tracker.forget_owner(owner);
+        for port in freed {
+            host.let_go(port);
+        }
+        self.clean_up(host);
+    }
+
+    /// A conversation of a node's is over.
+    pub fn is_over(&mut self, host: &mut impl Host, owner: Owner, inside: Ends) {
+        if let Some(outer) = self.tracker.outer_of(owner, inside) {
+            self.tracker.forget(Ends {
+                own: outer,
+                ..inside
+            });
+        }
+        self.clean_up(host);
+    }
+
+    /// A conversation stands that this gateway has not seen begin.
+    pub fn stands(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        owner: Owner,
+        (inside, outer): (Ends, u16),
+        shift: Option<u8>,
+    ) {
+        let outside = Ends {
+            own: outer,
+            ..inside
+        };
+        if self.tracker.get_mut(outside).is_some() {
+            return;
+        }
+        let port = outside.port();
+        let is_claimed = self.tracker.ports.is_held_by(owner, port);
+        let is_had = is_claimed
+            || self.tracker.is_lent(port)
+            || is_portless(port)
+            || host.hold(port).is_ok();
+        if is_had
+            && self
+                .tracker
+                .adopt(now, owner, outside, inside.own, !is_claimed)
+                .is_ok()
+            && let Some(known) = self.tracker.get_mut(outside)
+        {
+            known.brake = shift.map(Brake::new);
+        }
+    }
+
+    /// Something came from outside. It may be changed. `is_of_nodes`: whether an address is of a node's inside.
+    pub fn arrives(
+        &mut self,
+        now: Time,
+        host: &impl Host,
+        frame: &mut [u8],
+        is_of_nodes: impl Fn(IpAddr) -> bool,
+    ) -> For {
+        let Some(seen) = Seen::of(frame).filter(|seen| self.addresses.contains(&seen.to)) else {
+            return For::Nobody;
+        };
+        if is_of_nodes(seen.from) || self.addresses.contains(&seen.from) {
+            self.dropped.spoofed += 1;
+            return For::Nobody;
+        }
+        match seen.what {
+            What::Said => self.is_said(now, host, &seen, frame),
+            What::Error => match self.tracker.inner_of(seen.head(End::Destination).ends) {
+                Some((owner, inner)) => {
+                    seen.set_own_port(frame, End::Destination, inner);
+                    For::Owner(owner)
+                }
+                None => For::Kernel,
+            },
+            What::Fragment => self.arriving.find(&seen).map_or(For::Kernel, For::Owner),
+            What::Other => For::Kernel,
+        }
+    }
+
+    fn is_said(&mut self, now: Time, host: &impl Host, seen: &Seen, frame: &mut [u8]) -> For {
+        let head = seen.head(End::Destination);
+        let segment = Segment::of(frame, seen);
+        match self.tracker.inward(now, head, |owner| host.is_there(owner)) {
+            Inward::To(owner, inner) => {
+                if let Some(segment) = segment {
+                    self.hold_back(head.ends, &segment, frame);
+                }
+                if inner != head.ends.own {
+                    seen.set_own_port(frame, End::Destination, inner);
+                }
+                self.arriving.note(seen, owner);
+                For::Owner(owner)
+            }
+            Inward::Perhaps(owners) => For::Perhaps(owners),
+            Inward::Unclaimed => For::Kernel,
+            Inward::Away => For::Nobody,
+        }
+    }
+
+    /// Has the sender, whose bytes this segment of the far end acknowledges, not go too far ahead of the line.
+    fn hold_back(&mut self, ends: Ends, segment: &Segment, frame: &mut [u8]) {
+        let room_bytes = self.queue.room_bytes();
+        let known = self.tracker.get_mut(ends);
+        if let Some(shift) = segment.shift {
+            match known {
+                Some(known) => known.brake = Some(Brake::new(shift)),
+                None => self.note_begun(ends, shift),
+            }
+            // The window of what begins a connection is not shifted yet.
+            return;
+        }
+        let Some(brake) = known.and_then(|known| known.brake.as_mut()) else {
+            return;
+        };
+        let window = brake.window(segment.acknowledged, segment.window, room_bytes);
+        if window != segment.window {
+            segment.set_window(frame, window);
+        }
+    }
+
+    fn note_begun(&mut self, ends: Ends, shift: u8) {
+        if self.begun.insert(ends, shift).is_some() {
+            return;
+        }
+        self.begun_last.push_back(ends);
+        if self.begun_last.len() > BEGUN_MAX
+            && let Some(oldest) = self.begun_last.pop_front()
+        {
+            self.begun.remove(&oldest);
+        }
+    }
+
+    /// A node sends a packet outside. It waits for the line, or is dropped and counted.
+    pub fn leaves(&mut self, now: Time, host: &mut impl Host, owner: Owner, mut frame: Vec<u8>) {
+        let seen = Seen::of(&frame).filter(|seen| self.addresses.contains(&seen.from));
+        let Some(seen) = seen else {
+            self.dropped.lies += 1;
+            return;
+        };
+        let (lane, ends) = match seen.what {
+            What::Said => match self.says(now, host, owner, &seen, &mut frame) {
+                Some((lane, ends)) => (Some(lane), Some(ends)),
+                None => return,
+            },
+            What::Error => {
+                let outer = self.tracker.outer_of(owner, seen.head(End::Source).ends);
+                if let Some(outer) = outer {
+                    seen.set_own_port(&mut frame, End::Source, outer);
+                }
+                (outer.map(|_| LANE_OF_OTHERS), None)
+            }
+            What::Fragment => (self.leaving.find(&seen), None),
+            What::Other => (None, None),
+        };
+        let Some(lane) = lane else {
+            self.dropped.lies += 1;
+            return;
+        };
+        let waiting = Waiting {
+            cuts: Cuts::of(&frame),
+            sent: 0,
+            to: seen.to,
+            end: Segment::of(&frame, &seen).map(|segment| segment.end),
+            ends,
+            frame,
+        };
+        let dropped = self.queue.dropped();
+        self.queue.push(now, lane, waiting);
+        self.dropped.queue_full += self.queue.dropped() - dropped;
+    }
+
+    /// The lane of something that is said, and its ends outside.
+    fn says(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        owner: Owner,
+        seen: &Seen,
+        frame: &mut [u8],
+    ) -> Option<(LaneId, Ends)> {
+        let head = seen.head(End::Source);
+        let (outer, lane) = match self.tracker.outward(now, owner, head) {
+            Outward::Goes(outer, lane) => (outer, lane),
+            Outward::Opens(wanted) => self.open(now, host, owner, head.ends, wanted)?,
+            Outward::Stray => {
+                self.dropped.lies += 1;
+                return None;
+            }
+            Outward::Full => {
+                self.dropped.full += 1;
+                return None;
+            }
+        };
+        let outside = Ends {
+            own: outer,
+            ..head.ends
+        };
+        if let Some(known) = self.tracker.get_mut(outside)
+            && known.brake.is_none()
+        {
+            known.brake = self.begun.remove(&outside).map(Brake::new);
+        }
+        if outer != head.ends.own {
+            seen.set_own_port(frame, End::Source, outer);
+        }
+        self.leaving.note(seen, lane);
+        Some((lane, outside))
+    }
+
+    /// A conversation that begins inside: from the port it has there, from one that others have begun from, or from any.
+    fn open(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        owner: Owner,
+        inside: Ends,
+        wanted: Option<u16>,
+    ) -> Option<(u16, LaneId)> {
+        let port = inside.port();
+        let any = Port { number: 0, ..port };
+        let own = wanted
+            .filter(|_| self.tracker.is_lent(port) || is_portless(port) || host.hold(port).is_ok());
+        let outer = own
+            .or_else(|| self.tracker.lent_port(inside))
+            .or_else(|| host.hold(any).ok());
+        let Some(outer) = outer else {
+            self.dropped.full += 1;
+            return None;
+        };
+        match self.tracker.open(now, owner, inside, outer) {
+            Ok(lane) => {
+                if outer != inside.own {
+                    self.translated.push_back((owner, inside, outer));
+                }
+                Some((outer, lane))
+            }
+            Err(_) => {
+                self.dropped.full += 1;
+                let port = Port {
+                    number: outer,
+                    ..port
+                };
+                if !self.tracker.is_lent(port) {
+                    host.let_go(port);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whose turn it is to send, and how much.
+    pub fn turn(&mut self) -> Option<(LaneId, &mut Waiting, usize)> {
+        self.queue.turn()
+    }
+
+    /// So much of what [`Front::turn`] gave has left: of content, or all. Returns its buffer when nothing of it is left.
+    pub fn has_left(&mut self, now: Time, lane: LaneId, bytes: usize) -> Option<Vec<u8>> {
+        let (_, waiting, _) = self.queue.turn()?;
+        waiting.sent += bytes;
+        let left = waiting.bytes() as u32;
+        let passed = waiting.end.map(|end| end.wrapping_sub(left));
+        if let (Some(ends), Some(passed)) = (waiting.ends, passed)
+            && let Some(known) = self.tracker.get_mut(ends)
+            && let Some(brake) = &mut known.brake
+        {
+            brake.has_passed(passed);
+        }
+        let done = self.queue.sent(now, lane, bytes)?;
+        Some(done.frame)
+    }
+
+    /// Whether anything waits.
+    pub fn waits(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// A conversation that has another port outside than at its node, which is to be told.
+    pub fn poll_translated(&mut self) -> Option<(Owner, Ends, u16)> {
+        self.translated.pop_front()
+    }
+
+    /// Forgets, now and then, what has been silent for too long.
+    pub fn look(&mut self, now: Time, host: &mut impl Host) {
+        self.tracker.look(now);
+        self.clean_up(host);
+    }
+
+    fn clean_up(&mut self, host: &mut impl Host) {
+        while let Some((ends, _)) = self.tracker.poll_over() {
+            self.begun.remove(&ends);
+        }
+        while let Some(lane) = self.tracker.poll_lane() {
+            self.queue.forget(lane);
+        }
+        while let Some(port) = self.tracker.poll_freed() {
+            if !self.tracker.ports.is_held(port) && !is_portless(port) {
+                host.let_go(port);
+            }
+        }
+    }
+
+    /// How many conversations there are.
+    pub fn conversations(&self) -> usize {
+        self.tracker.count()
+    }
+
+    /// All ports that are claimed, by whom, and with how many connections.
+    pub fn ports(&self) -> impl Iterator<Item = (Port, Owner, u32)> {
+        self.tracker.ports.all()
+    }
+}
+
+/// Whether a kernel gives it to nobody: then it need not be had.
+fn is_portless(port: Port) -> bool {
+    port.transport == Transport::Echo
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,596 @@
+//! Who is where on the outside's network: the gateway's own ARP (RFC 826) and neighbour discovery (RFC 4861), since its kernel answers nothing.
+//! Pure: packets in, frames out.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tabane_cluster::{Mac, Network};
+use tabane_proto::Time;
+
+use crate::vswitch::VNET_HDR_BYTES;
+use crate::vswitch::frame::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV6, PROTOCOL_ICMPV6, bytes_at, icmpv6_checksum,
+};
+
+/// What was heard holds for so long (RFC 4861 section 10: REACHABLE_TIME); it goes on being used while it is asked for anew, …
+const REACHABLE: Duration = Duration::from_secs(30);
+/// … every so often, so many times (RETRANS_TIMER, MAX_UNICAST_SOLICIT).
+const ASK_EVERY: Duration = Duration::from_secs(1);
+const ASKED_MAX: u8 = 3;
+/// So many are known or asked for; what was used longest ago is forgotten.
+const KNOWN_MAX: usize = 4096;
+/// For whoever is asked for, so many packets wait.
+const WAITING_MAX: usize = 8;
+
+const BROADCAST: Mac = [0xff; 6];
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+/// It may be believed against what is known (RFC 4861 section 4.4), and answers a question.
+const OVERRIDE: u8 = 0x20;
+const SOLICITED: u8 = 0x40;
+const OPTION_SOURCE: u8 = 1;
+const OPTION_TARGET: u8 = 2;
+const MESSAGE_BYTES: usize = 32;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+#[derive(Debug, Default)]
+struct Entry {
+    mac: Option<Mac>,
+    /// When it was heard, …
+    heard_at: Time,
+    /// … used, …
+    used_at: Time,
+    /// … and asked for last.
+    asked_at: Option<Time>,
+    asked: u8,
+    waiting: Vec<Vec<u8>>,
+}
+
+/// Who is asked for, and who asks.
+#[derive(Debug)]
+pub struct Neighbours {
+    own: Vec<(IpAddr, u8)>,
+    routers: Vec<IpAddr>,
+    mac: Mac,
+    known: BTreeMap<IpAddr, Entry>,
+}
+
+/// What is to be done with a packet for the outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hop {
+    /// It goes to this one.
+    Known(Mac),
+    /// Whoever it goes to is being asked for.
+    Asked(IpAddr),
+    /// There is no way to there.
+    Nowhere,
+}
+
+impl Neighbours {
+    /// Of a device with this address of Ethernet, at which the cluster has `own` (with the lengths of their networks' prefixes) and `routers`
+    /// lead to all else.
+    pub fn new(mac: Mac, own: &[(IpAddr, u8)], routers: &[IpAddr]) -> Neighbours {
+        Neighbours {
+            own: own.to_vec(),
+            routers: routers.to_vec(),
+            mac,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Whom a packet goes to on its way there.
+    fn hop(&self, to: IpAddr) -> Option<IpAddr> {
+        let is_near = |(own, prefix): &(IpAddr, u8)| Network::new(*own, *prefix).contains(to);
+        let is_link_local = matches!(to, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if is_link_local || self.own.iter().any(is_near) {
+            return Some(to);
+        }
+        let router = self
+            .routers
+            .iter()
+            .find(|router| router.is_ipv4() == to.is_ipv4());
+        router.copied()
+    }
+
+    /// Where a packet for `to` goes. Questions that are to be sent are handed to `send`.
+    pub fn look_up(&mut self, now: Time, to: IpAddr, send: &mut impl FnMut(Vec<u8>)) -> Hop {
+        let Some(hop) = self.hop(to) else {
+            return Hop::Nowhere;
+        };
+        if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&hop) {
+            self.forget_one();
+        }
+        let entry = self.known.entry(hop).or_default();
+        entry.used_at = now;
+        let is_fresh = entry.mac.is_some() && now.since(entry.heard_at) < REACHABLE;
+        let is_due = entry
+            .asked_at
+            .is_none_or(|asked| now.since(asked) >= ASK_EVERY);
+        let known = entry.mac;
+        if !is_fresh && is_due {
+            if entry.asked >= ASKED_MAX {
+                // It does not answer any more.
+                entry.mac = None;
+                entry.waiting.clear();
+            }
+            entry.asked = entry.asked.saturating_add(1);
+            entry.asked_at = Some(now);
+            if let Some(question) = self.question(hop) {
+                send(question);
+            }
+        }
+        match known {
+            Some(mac) => Hop::Known(mac),
+            None => Hop::Asked(hop),
+        }
+    }
+
+    fn forget_one(&mut self) {
+        let oldest = self.known.iter().min_by_key(|(_, entry)| entry.used_at);
+        if let Some(ip) = oldest.map(|(ip, _)| *ip) {
+            self.known.remove(&ip);
+        }
+    }
+
+    /// Keeps a frame until who it goes to has answered, whose address is put into it then; one that came before it goes if there are too many.
+    pub fn keep(&mut self, hop: IpAddr, frame: Vec<u8>) {
+        if let Some(entry) = self.known.get_mut(&hop) {
+            if entry.waiting.len() == WAITING_MAX {
+                entry.waiting.remove(0);
+            }
+            entry.waiting.push(frame);
+        }
+    }
+
+    /// Something was heard of a neighbour. Returns the packets that waited for it.
+    fn learn(&mut self, now: Time, ip: IpAddr, mac: Mac, is_wanted: bool) -> Vec<Vec<u8>> {
+        if !is_wanted && !self.known.contains_key(&ip) || mac[0] & 1 == 1 {
+            return Vec::new();
+        }
+        if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&ip) {
+            self.forget_one();
+        }
+        let entry = self.known.entry(ip).or_default();
+        entry.mac = Some(mac);
+        entry.heard_at = now;
+        entry.used_at = now;
+        entry.asked = 0;
+        entry.asked_at = None;
+        let mut ready = core::mem::take(&mut entry.waiting);
+        for frame in &mut ready {
+            if let Some(to) = frame.get_mut(VNET_HDR_BYTES..VNET_HDR_BYTES + mac.len()) {
+                to.copy_from_slice(&mac);
+            }
+        }
+        ready
+    }
+
+    /// What asks who has an address.
+    fn question(&self, hop: IpAddr) -> Option<Vec<u8>> {
+        let own = self
+            .own
+            .iter()
+            .find(|(own, _)| own.is_ipv4() == hop.is_ipv4());
+        match (own?.0, hop) {
+            (IpAddr::V4(own), IpAddr::V4(hop)) => Some(arp(
+                BROADCAST,
+                self.mac,
+                1,
+                (self.mac, own),
+                (Mac::default(), hop),
+            )),
+            (IpAddr::V6(own), IpAddr::V6(hop)) => {
+                let to = solicited_node(hop);
+                Some(self.neighbour(multicast(to), own, to, SOLICITATION, 0, hop, OPTION_SOURCE))
+            }
+            _ => None,
+        }
+    }
+
+    /// A question or an answer of neighbour discovery.
+    #[expect(clippy::too_many_arguments, reason = "they are the message's fields")]
+    fn neighbour(
+        &self,
+        to_mac: Mac,
+        from: Ipv6Addr,
+        to: Ipv6Addr,
+        kind: u8,
+        flags: u8,
+        target: Ipv6Addr,
+        option: u8,
+    ) -> Vec<u8> {
+        let mut message = [0; MESSAGE_BYTES];
+        message[0] = kind;
+        message[4] = flags;
+        message[8..24].copy_from_slice(&target.octets());
+        message[24..26].copy_from_slice(&[option, 1]);
+        message[26..].copy_from_slice(&self.mac);
+        let checksum = icmpv6_checksum(from, to, &message);
+        message[2..4].copy_from_slice(&checksum.to_be_bytes());
+        let mut frame = start(to_mac, self.mac, ETHERTYPE_IPV6);
+        frame.extend([0x60, 0, 0, 0, 0, MESSAGE_BYTES as u8, PROTOCOL_ICMPV6, 255]);
+        frame.extend(from.octets());
+        frame.extend(to.octets());
+        frame.extend(message);
+        frame
+    }
+
+    /// What tells all on the network that the addresses are here.
+    pub fn announcements(&self) -> Vec<Vec<u8>> {
+        let one = |(own, _): &(IpAddr, u8)| match *own {
+            // RFC 5227 section 3: a request for itself.
+            IpAddr::V4(own) => arp(
+                BROADCAST,
+                self.mac,
+                1,
+                (self.mac, own),
+                (Mac::default(), own),
+            ),
+            IpAddr::V6(own) => self.neighbour(
+                multicast(ALL_NODES),
+                own,
+                ALL_NODES,
+                ADVERTISEMENT,
+                OVERRIDE,
+                own,
+                OPTION_TARGET,
+            ),
+        };
+        self.own.iter().map(one).collect()
+    }
+
+    /// What asks whether another host has them (RFC 5227 section 2.1.1, RFC 4862 section 5.4.2).
+    pub fn probes(&self) -> Vec<Vec<u8>> {
+        let one = |(own, _): &(IpAddr, u8)| match *own {
+            IpAddr::V4(own) => {
+                let nobody = (self.mac, Ipv4Addr::UNSPECIFIED);
+                arp(BROADCAST, self.mac, 1, nobody, (Mac::default(), own))
+            }
+            IpAddr::V6(own) => {
+                let to = solicited_node(own);
+                let mut frame = start(multicast(to), self.mac, ETHERTYPE_IPV6);
+                let mut message = [0; 24];
+                message[0] = SOLICITATION;
+                message[8..24].copy_from_slice(&own.octets());
+                let checksum = icmpv6_checksum(Ipv6Addr::UNSPECIFIED, to, &message);
+                message[2..4].copy_from_slice(&checksum.to_be_bytes());
+                frame.extend([0x60, 0, 0, 0, 0, 24, PROTOCOL_ICMPV6, 255]);
+                frame.extend(Ipv6Addr::UNSPECIFIED.octets());
+                frame.extend(to.octets());
+                frame.extend(message);
+                frame
+            }
+        };
+        self.own.iter().map(one).collect()
+    }
+
+    fn is_own(&self, ip: IpAddr) -> bool {
+        self.own.iter().any(|(own, _)| *own == ip)
+    }
+
+    /// A packet of ARP came (behind its `virtio_net_hdr`).
+    pub fn hear_arp(&mut self, now: Time, packet: &[u8]) -> Told {
+        const OF_IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
+        let fields = || {
+            let body = packet.get(VNET_HDR_BYTES..)?;
+            let is_known = bytes_at(body, 0)? == OF_IPV4_OVER_ETHERNET;
+            let operation = u16::from_be_bytes(bytes_at(body, 6)?);
+            let mac: Mac = bytes_at(body, 8)?;
+            let sender = Ipv4Addr::from(bytes_at::<4>(body, 14)?);
+            let target = Ipv4Addr::from(bytes_at::<4>(body, 24)?);
+            is_known.then_some((operation, mac, sender, target))
+        };
+        let Some((operation, mac, sender, target)) = fields() else {
+            return Told::default();
+        };
+        if self.is_own(sender.into()) {
+            return Told {
+                taken_by: (mac != self.mac).then_some((sender.into(), mac)),
+                ..Told::default()
+            };
+        }
+        let is_question = operation == 1 && self.is_own(target.into());
+        let answer = is_question.then(|| arp(mac, self.mac, 2, (self.mac, target), (mac, sender)));
+        let is_somebody = !sender.is_unspecified();
+        Told {
+            answer,
+            ready: match is_somebody {
+                true => self.learn(now, sender.into(), mac, is_question),
+                false => Vec::new(),
+            },
+            taken_by: None,
+        }
+    }
+
+    /// A packet of IPv6 came (behind its `virtio_net_hdr`); `None` if it is not of neighbour discovery.
+    pub fn hear_neighbour(&mut self, now: Time, packet: &[u8]) -> Option<Told> {
+        let ip = packet.get(VNET_HDR_BYTES..)?;
+        let (next, hops) = (*ip.get(6)?, *ip.get(7)?);
+        let message = ip.get(40..)?;
+        let kind = *message.first()?;
+        let is_one = next == PROTOCOL_ICMPV6 && (kind == SOLICITATION || kind == ADVERTISEMENT);
+        // What a router has passed on is from elsewhere (RFC 4861 section 7.1).
+        if !is_one || hops != 255 {
+            return None;
+        }
+        let from = Ipv6Addr::from(bytes_at::<16>(ip, 8)?);
+        let target = Ipv6Addr::from(bytes_at::<16>(message, 8)?);
+        let wanted = if kind == SOLICITATION {
+            OPTION_SOURCE
+        } else {
+            OPTION_TARGET
+        };
+        let mac = option(message.get(24..)?, wanted);
+        if kind == ADVERTISEMENT {
+            let Some(mac) = mac else {
+                return Some(Told::default());
+            };
+            if self.is_own(target.into()) {
+                return Some(Told {
+                    taken_by: (mac != self.mac).then_some((target.into(), mac)),
+                    ..Told::default()
+                });
+            }
+            return Some(Told {
+                ready: self.learn(now, target.into(), mac, false),
+                ..Told::default()
+            });
+        }
+        if !self.is_own(target.into()) {
+            return Some(Told::default());
+        }
+        let (to, to_mac, flags) = match (from.is_unspecified(), mac) {
+            (false, Some(mac)) => (from, mac, SOLICITED | OVERRIDE),
+            // Whoever wants to have it, or does not say where it is.
+            _ => (ALL_NODES, multicast(ALL_NODES), OVERRIDE),
+        };
+        let answer = self.neighbour(
+            to_mac,
+            target,
+            to,
+            ADVERTISEMENT,
+            flags,
+            target,
+            OPTION_TARGET,
+        );
+        let ready = match mac {
+            Some(mac) if !from.is_unspecified() => self.learn(now, from.into(), mac, true),
+            _ => Vec::new(),
+        };
+        Some(Told {
+            answer: Some(answer),
+            ready,
+            taken_by: None,
+        })
+    }
+}
+
+/// What follows from what a neighbour said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    /// A frame that answers it.
+    pub answer: Option<Vec<u8>>,
+    /// Packets that waited for it.
+    pub ready: Vec<Vec<u8>>,
+    /// Another host says that it has an address of the cluster's.
+    pub taken_by: Option<(IpAddr, Mac)>,
+}
+
+/// The address of Ethernet that an option of neighbour discovery has.
+fn option(mut options: &[u8], wanted: u8) -> Option<Mac> {
+    while let [kind, units, ..] = options {
+        if *units == 0 {
+            return None;
+        }
+        if *kind == wanted {
+            return bytes_at(options, 2);
+        }
+        options = options.get(usize::from(*units) * 8..)?;
+    }
+    None
+}
+
+/// RFC 4291 section 2.7.1.
+fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b] = ip.segments();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | a & 0xff, b)
+}
+
+/// RFC 2464 section 7.
+fn multicast(ip: Ipv6Addr) -> Mac {
+    let [.., a, b, c, d] = ip.octets();
+    [0x33, 0x33, a, b, c, d]
+}
+
+fn arp(
+    to: Mac,
+    from: Mac,
+    operation: u8,
+    sender: (Mac, Ipv4Addr),
+    target: (Mac, Ipv4Addr),
+) -> Vec<u8> {
+    let mut frame = start(to, from, ETHERTYPE_ARP);
+    frame.extend([0, 1, 8, 0, 6, 4, 0, operation]);
+    for (mac, ip) in [sender, target] {
+        frame.extend(mac);
+        frame.extend(ip.octets());
+    }
+    frame
+}
+
+/// An empty `virtio_net_hdr`, and a header of Ethernet.
+fn start(to: Mac, from: Mac, ethertype: u16) -> Vec<u8> {
+    let mut frame = vec![0; VNET_HDR_BYTES];
+    frame.extend(to);
+    frame.extend(from);
+    frame.extend(ethertype.to_be_bytes());
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vswitch::frame::ETHERNET_BYTES;
+
+    const NOW: Time = Time::from_ms(100_000);
+    const OWN: Mac = [2, 0, 0, 0, 0, 1];
+    const OTHER: Mac = [2, 0, 0, 0, 0, 7];
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn neighbours(mac: Mac, v4: &str, v6: &str) -> Neighbours {
+        let own = [(ip(v4), 24), (ip(v6), 64)];
+        Neighbours::new(mac, &own, &[ip("203.0.113.254"), ip("2001:db8::fe")])
+    }
+
+    fn gateway() -> Neighbours {
+        neighbours(OWN, "203.0.113.1", "2001:db8::1")
+    }
+
+    /// As the receiver has it: without Ethernet.
+    fn received(frame: &[u8]) -> Vec<u8> {
+        let behind = &frame[VNET_HDR_BYTES + ETHERNET_BYTES..];
+        [&frame[..VNET_HDR_BYTES], behind].concat()
+    }
+
+    fn hear(neighbours: &mut Neighbours, frame: &[u8]) -> Told {
+        let packet = received(frame);
+        match frame[VNET_HDR_BYTES + 12..VNET_HDR_BYTES + 14] == ETHERTYPE_ARP.to_be_bytes() {
+            true => neighbours.hear_arp(NOW, &packet),
+            false => neighbours.hear_neighbour(NOW, &packet).unwrap(),
+        }
+    }
+
+    fn asked(neighbours: &mut Neighbours, now: Time, to: IpAddr) -> (Hop, Vec<Vec<u8>>) {
+        let mut questions = Vec::new();
+        let hop = neighbours.look_up(now, to, &mut |question| questions.push(question));
+        (hop, questions)
+    }
+
+    #[test]
+    fn two_find_each_other_and_what_waited_goes() {
+        for (own, far) in [
+            ("203.0.113.1", "203.0.113.7"),
+            ("2001:db8::1", "2001:db8::7"),
+        ] {
+            let mut gateway = gateway();
+            let mut client = neighbours(OTHER, "203.0.113.7", "2001:db8::7");
+            let far = ip(far);
+            let (hop, questions) = asked(&mut gateway, NOW, far);
+            assert_eq!((hop, questions.len()), (Hop::Asked(far), 1));
+            gateway.keep(far, [&[0; VNET_HDR_BYTES + 6][..], &[1]].concat());
+            gateway.keep(far, vec![2]);
+            assert_eq!(asked(&mut gateway, NOW, far).1.len(), 0, "asked just now");
+            let answer = hear(&mut client, &questions[0])
+                .answer
+                .expect("it is asked for");
+            assert_eq!(answer[VNET_HDR_BYTES..][..6], OWN);
+            let told = hear(&mut gateway, &answer);
+            let addressed = [&[0; VNET_HDR_BYTES][..], &OTHER, &[1]].concat();
+            assert_eq!((told.ready, told.answer), (vec![addressed, vec![2]], None));
+            assert_eq!(
+                asked(&mut gateway, NOW, far),
+                (Hop::Known(OTHER), Vec::new())
+            );
+            // Who asked is known, too.
+            assert_eq!(
+                asked(&mut client, NOW, ip(own)),
+                (Hop::Known(OWN), Vec::new())
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_elsewhere_goes_by_the_router() {
+        let mut gateway = gateway();
+        for (to, router) in [
+            ("198.51.100.7", "203.0.113.254"),
+            ("2001:db8:9::7", "2001:db8::fe"),
+        ] {
+            assert_eq!(asked(&mut gateway, NOW, ip(to)).0, Hop::Asked(ip(router)));
+        }
+        let mut alone = Neighbours::new(OWN, &[(ip("203.0.113.1"), 24)], &[]);
+        assert_eq!(asked(&mut alone, NOW, ip("198.51.100.7")).0, Hop::Nowhere);
+        assert_eq!(asked(&mut alone, NOW, ip("2001:db8::7")).0, Hop::Nowhere);
+    }
+
+    #[test]
+    fn what_was_heard_long_ago_is_asked_for_again_and_used_meanwhile() {
+        let mut gateway = gateway();
+        let mut client = neighbours(OTHER, "203.0.113.7", "2001:db8::7");
+        let far = ip("203.0.113.7");
+        let (_, questions) = asked(&mut gateway, NOW, far);
+        let answer = hear(&mut client, &questions[0]).answer.unwrap();
+        hear(&mut gateway, &answer);
+        let mut now = NOW + REACHABLE;
+        for _ in 0..ASKED_MAX {
+            let (hop, questions) = asked(&mut gateway, now, far);
+            assert_eq!((hop, questions.len()), (Hop::Known(OTHER), 1));
+            now += ASK_EVERY;
+        }
+        asked(&mut gateway, now, far);
+        assert_eq!(
+            asked(&mut gateway, now, far).0,
+            Hop::Asked(far),
+            "it is gone"
+        );
+    }
+
+    #[test]
+    fn another_host_with_the_address_is_noticed() {
+        let mut first = gateway();
+        let mut second = neighbours(OTHER, "203.0.113.1", "2001:db8::1");
+        for probe in first.probes() {
+            let answer = hear(&mut second, &probe).answer.expect("it has it");
+            let told = hear(&mut first, &answer);
+            assert_eq!(told.taken_by.map(|(_, mac)| mac), Some(OTHER));
+        }
+        for announced in second.announcements() {
+            let told = hear(&mut first, &announced);
+            assert_eq!(told.taken_by.map(|(_, mac)| mac), Some(OTHER));
+            assert_eq!(hear(&mut second, &announced).taken_by, None, "its own");
+        }
+    }
+
+    #[test]
+    fn so_many_are_known_and_so_much_waits() {
+        let mut gateway = Neighbours::new(OWN, &[(ip("10.0.0.1"), 8)], &[]);
+        for n in 0..2 * KNOWN_MAX as u32 {
+            let far = IpAddr::from(Ipv4Addr::from_bits(0x0a00_0100 + n));
+            asked(&mut gateway, NOW + Duration::from_millis(n.into()), far);
+            for _ in 0..20 {
+                gateway.keep(far, vec![0]);
+            }
+        }
+        assert_eq!(gateway.known.len(), KNOWN_MAX);
+        assert!(
+            gateway
+                .known
+                .values()
+                .all(|entry| entry.waiting.len() == WAITING_MAX)
+        );
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let mut random = tabane_proto::Random::from_seed([9; 32]);
+        let mut gateway = gateway();
+        for _ in 0..100_000 {
+            let mut packet = vec![0; random.below(120) as usize];
+            random.fill(&mut packet);
+            for (at, byte) in [(6, PROTOCOL_ICMPV6), (7, 255), (40, 135)] {
+                if let Some(place) = packet.get_mut(VNET_HDR_BYTES + at) {
+                    *place = byte;
+                }
+            }
+            gateway.hear_neighbour(NOW, &packet);
+            if packet.len() > VNET_HDR_BYTES + 6 {
+                packet[VNET_HDR_BYTES..][..6].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
+            }
+            gateway.hear_arp(NOW, &packet);
+        }
+    }
+}

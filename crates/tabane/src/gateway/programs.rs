@@ -1,0 +1,212 @@
+//! A node's side of the outside address: whose of its programs a packet is.
+
+use std::net::IpAddr;
+
+use tabane_proto::Time;
+use tabane_proto::gateway::{
+    Claim, Conversation, Ends, Inward, LaneId, Outward, Port, Refused, Tracker,
+};
+
+use super::fragments::Fragments;
+use super::packet::{End, Seen, What};
+
+/// Ports that are tried for a conversation whose own one is taken between its ends (RFC 6335: dynamic ones).
+const PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+/// How many of them.
+const TRIES: u16 = 64;
+/// Nobody's but root's, if the program says no more.
+const NOBODY: LaneId = 0;
+
+/// A program (with all that it started), by the agent's number.
+pub type Place = usize;
+
+/// Packets that went nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// A program sent them from an address that is not the cluster's, or what is carried for nobody.
+    pub foreign: u64,
+    /// They belong to no conversation, and begin none.
+    pub stray: u64,
+    /// There were as many conversations as may be.
+    pub full: u64,
+}
+
+/// What becomes of a program's packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// What it waits with: a number of its conversation.
+    pub lane: LaneId,
+}
+
+/// All programs' conversations with the outside.
+#[derive(Debug)]
+pub struct Programs {
+    addresses: Vec<IpAddr>,
+    tracker: Tracker<Place>,
+    arriving: Fragments<Place>,
+    leaving: Fragments<Sent>,
+    /// Where to begin looking for a port.
+    next_port: u16,
+    /// What was lost here.
+    pub dropped: Dropped,
+}
+
+impl Programs {
+    /// With these outside addresses, and so many ports and conversations of each program at most.
+    pub fn new(addresses: &[IpAddr], ports_max: usize, conversations_max: usize) -> Programs {
+        Programs {
+            addresses: addresses.to_vec(),
+            tracker: Tracker::new(ports_max, conversations_max),
+            arriving: Fragments::default(),
+            leaving: Fragments::default(),
+            next_port: *PORTS.start(),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// The outside addresses.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// A program is to have a port. Returns whether no other one here has it.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn claim(&mut self, place: Place, port: Port, claim: Claim) -> Result<bool, Refused> {
+        self.tracker.ports.claim(place, port, claim)
+    }
+
+    /// It has no use for it any more. Returns whether nobody here has.
+    pub fn release(&mut self, place: Place, port: Port) -> bool {
+        self.tracker.ports.release(place, port)
+    }
+
+    /// A program is over. Returns the ports that nobody here has any more.
+    pub fn forget(&mut self, place: Place) -> Vec<Port> {
+        self.tracker.forget_owner(place)
+    }
+
+    /// A program sends a packet: from the cluster's address, of a conversation of its own. It may be changed. `None`: it is dropped.
+    pub fn leaves(&mut self, now: Time, place: Place, frame: &mut [u8]) -> Option<Sent> {
+        let seen = Seen::of(frame).filter(|seen| self.addresses.contains(&seen.from));
+        let Some(seen) = seen else {
+            self.dropped.foreign += 1;
+            return None;
+        };
+        match seen.what {
+            What::Said => self.says(now, place, &seen, frame),
+            What::Error => {
+                let inside = seen.head(End::Source).ends;
+                let outer = self.tracker.outer_of(place, inside);
+                self.dropped.stray += u64::from(outer.is_none());
+                seen.set_own_port(frame, End::Source, outer?);
+                Some(Sent { lane: NOBODY })
+            }
+            What::Fragment => {
+                let sent = self.leaving.find(&seen);
+                self.dropped.stray += u64::from(sent.is_none());
+                sent
+            }
+            What::Other => {
+                self.dropped.foreign += 1;
+                None
+            }
+        }
+    }
+
+    fn says(&mut self, now: Time, place: Place, seen: &Seen, frame: &mut [u8]) -> Option<Sent> {
+        let head = seen.head(End::Source);
+        let (outer, lane) = match self.tracker.outward(now, place, head) {
+            Outward::Goes(outer, lane) => (outer, lane),
+            Outward::Opens(wanted) => {
+                let outer = wanted.or_else(|| self.free_port(head.ends))?;
+                match self.tracker.open(now, place, head.ends, outer) {
+                    Ok(lane) => (outer, lane),
+                    Err(_) => {
+                        self.dropped.full += 1;
+                        return None;
+                    }
+                }
+            }
+            Outward::Stray => {
+                self.dropped.stray += 1;
+                return None;
+            }
+            Outward::Full => {
+                self.dropped.full += 1;
+                return None;
+            }
+        };
+        if outer != head.ends.own {
+            seen.set_own_port(frame, End::Source, outer);
+        }
+        let sent = Sent { lane };
+        self.leaving.note(seen, sent);
+        Some(sent)
+    }
+
+    /// A port that nobody here uses between these ends.
+    fn free_port(&mut self, inside: Ends) -> Option<u16> {
+        for _ in 0..TRIES {
+            let own = self.next_port;
+            self.next_port = own.checked_add(1).unwrap_or(*PORTS.start());
+            let ends = Ends { own, ..inside };
+            if !self.tracker.ports.is_held(ends.port()) && self.tracker.get_mut(ends).is_none() {
+                return Some(own);
+            }
+        }
+        self.dropped.full += 1;
+        None
+    }
+
+    /// The gateway hands over a packet from outside. Whose it is; it may be changed. `only_known`: it is dropped if its conversation is not
+    /// known here.
+    pub fn arrives(&mut self, now: Time, frame: &mut [u8], only_known: bool) -> Option<Place> {
+        let seen = Seen::of(frame).filter(|seen| self.addresses.contains(&seen.to))?;
+        match seen.what {
+            What::Said => {
+                let head = seen.head(End::Destination);
+                if only_known && self.tracker.get_mut(head.ends).is_none() {
+                    return None;
+                }
+                let Inward::To(place, inner) = self.tracker.inward(now, head, |_| true) else {
+                    return None;
+                };
+                if inner != head.ends.own {
+                    seen.set_own_port(frame, End::Destination, inner);
+                }
+                self.arriving.note(&seen, place);
+                Some(place)
+            }
+            What::Error => {
+                let outside = seen.head(End::Destination).ends;
+                let (place, inner) = self.tracker.inner_of(outside)?;
+                seen.set_own_port(frame, End::Destination, inner);
+                Some(place)
+            }
+            What::Fragment => self.arriving.find(&seen),
+            What::Other => None,
+        }
+    }
+
+    /// All conversations, as the gateway knows them: their ends outside of this node.
+    pub fn conversations(&self) -> impl Iterator<Item = (Ends, &Conversation<Place>)> {
+        self.tracker.all()
+    }
+
+    /// All ports, and who has them.
+    pub fn ports(&self) -> impl Iterator<Item = (Port, Place, u32)> {
+        self.tracker.ports.all()
+    }
+
+    /// Forgets, now and then, what has been silent for too long. `over` is told of what is.
+    pub fn look(&mut self, now: Time, mut over: impl FnMut(Ends)) {
+        self.tracker.look(now);
+        while let Some((ends, _)) = self.tracker.poll_over() {
+            over(ends);
+        }
+        // Here a port needs nothing to be had.
+        while self.tracker.poll_freed().is_some() {}
+    }
+}

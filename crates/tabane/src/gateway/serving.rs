@@ -1,0 +1,361 @@
+//! A gateway while it serves: its device outside, the line, and what of the machine is the cluster's meanwhile.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IoSlice};
+use std::net::IpAddr;
+
+use tabane_cluster::Mac;
+use tabane_io::outside::{Addresses, HeldPort, Inlet, Outside, keep_silent, speak_again};
+use tabane_proto::Time;
+use tabane_proto::gateway::{Family, Port, Refused, Transport};
+
+use super::front::{For, Front, Host, Owner};
+use super::neighbours::{Hop, Neighbours, Told};
+use super::packet::trim;
+use crate::vswitch::VNET_HDR_BYTES;
+use crate::vswitch::frame::{ETHERNET_BYTES, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use crate::vswitch::offload::Header;
+
+/// Packets that are read in one turn, before others have theirs.
+const PACKETS_PER_TURN: usize = 64;
+/// Announcements of the addresses come after these times: a switch may be busy, and one that gets lost is a client cut off.
+const ANNOUNCED_AFTER: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+];
+
+/// What the cluster has outside.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The device's name, number and address.
+    pub device: String,
+    /// Its number.
+    pub index: u32,
+    /// Its address of Ethernet.
+    pub mac: Mac,
+    /// The cluster's addresses, with the lengths of their networks' prefixes.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Ways to the rest of the world.
+    pub routers: Vec<IpAddr>,
+    /// What may stand in the device's queue, in bytes.
+    pub queue_bytes: usize,
+    /// Ports and conversations of each node at most.
+    pub ports_max: usize,
+    /// As well.
+    pub conversations_max: usize,
+}
+
+/// What this machine has to do with ports.
+#[derive(Debug)]
+pub struct Machine {
+    addresses: Vec<IpAddr>,
+    held: BTreeMap<Port, HeldPort>,
+    /// Owners that are not there now.
+    pub away: BTreeSet<Owner>,
+}
+
+impl Machine {
+    fn address(&self, family: Family) -> Option<IpAddr> {
+        let is_of = |address: &&IpAddr| address.is_ipv4() == (family == Family::V4);
+        self.addresses.iter().find(is_of).copied()
+    }
+}
+
+impl Host for Machine {
+    fn hold(&mut self, port: Port) -> Result<u16, Refused> {
+        let Some(address) = self.address(port.family) else {
+            return Err(Refused::InUse);
+        };
+        let is_tcp = match port.transport {
+            Transport::Tcp => true,
+            Transport::Udp => false,
+            Transport::Echo => return Ok(port.number),
+        };
+        let taken = HeldPort::take(is_tcp, (address, port.number).into());
+        let held = taken.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Refused::InUse,
+            _ => Refused::TooMany,
+        })?;
+        let number = held.number();
+        self.held.insert(Port { number, ..port }, held);
+        Ok(number)
+    }
+
+    fn let_go(&mut self, port: Port) {
+        self.held.remove(&port);
+    }
+
+    fn is_there(&self, owner: Owner) -> bool {
+        !self.away.contains(&owner)
+    }
+}
+
+/// Packets that went nowhere, or came from nowhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lost {
+    /// The device did not take them.
+    pub refused: u64,
+    /// There is no way to where they are to go.
+    pub no_way: u64,
+}
+
+/// The serving gateway.
+#[derive(Debug)]
+pub struct Serving {
+    /// Whose what is.
+    pub front: Front,
+    /// The machine's ports.
+    pub machine: Machine,
+    outside: Outside,
+    inlet: Inlet,
+    neighbours: Neighbours,
+    mac: Mac,
+    began: Time,
+    announced: usize,
+    /// The line takes nothing now.
+    pub is_full: bool,
+    /// Another host has said that it has one of the addresses, and where that is.
+    pub taken_by: Option<(IpAddr, Mac)>,
+    /// What was lost here.
+    pub lost: Lost,
+    frame: Vec<u8>,
+    headers: Vec<u8>,
+    addresses: Addresses,
+}
+
+impl Serving {
+    /// Begins to serve.
+    ///
+    /// # Errors
+    /// What is missing, in words.
+    pub fn begin(now: Time, place: &Place) -> Result<Serving, String> {
+        let own: Vec<IpAddr> = place
+            .addresses
+            .iter()
+            .map(|(address, _)| *address)
+            .collect();
+        let step = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+        keep_silent(&place.device, &own)
+            .map_err(step("have the kernel leave the outside addresses to tabane (it needs nf_tables with its netdev family)"))?;
+        let outside = Outside::open(place.index, &own, place.queue_bytes)
+            .map_err(step("read and write the device outside"))?;
+        let inlet = Inlet::open().map_err(step(
+            "make the device by which this machine hears what is its own",
+        ))?;
+        let addresses = Addresses::give(place.index, &place.addresses)
+            .map_err(step("give the device outside its addresses"))?;
+        Ok(Serving {
+            front: Front::new(&own, place.ports_max, place.conversations_max),
+            machine: Machine {
+                addresses: own,
+                held: BTreeMap::new(),
+                away: BTreeSet::new(),
+            },
+            outside,
+            inlet,
+            neighbours: Neighbours::new(place.mac, &place.addresses, &place.routers),
+            mac: place.mac,
+            began: now,
+            announced: 0,
+            is_full: false,
+            taken_by: None,
+            lost: Lost::default(),
+            frame: Vec::new(),
+            headers: Vec::new(),
+            addresses,
+        })
+    }
+
+    /// The device outside, to be waited for.
+    pub const fn outside(&self) -> &Outside {
+        &self.outside
+    }
+
+    /// Takes in what has come from outside; what is for nodes is handed to `deliver`: to whom, and whether only if it is known
+    /// there. Returns whether there may be more.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        is_of_nodes: impl Fn(IpAddr) -> bool,
+        mut deliver: impl FnMut(Owner, &mut Vec<u8>, bool),
+    ) -> bool {
+        for _ in 0..PACKETS_PER_TURN {
+            let mut frame = core::mem::take(&mut self.frame);
+            let heard = self.outside.read(&mut frame);
+            let Ok(Some(heard)) = heard else {
+                self.frame = frame;
+                return false;
+            };
+            match heard.protocol {
+                ETHERTYPE_ARP => {
+                    let told = self.neighbours.hear_arp(now, &frame);
+                    self.told(now, told);
+                }
+                ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => {
+                    trim(&mut frame);
+                    self.came(now, &mut frame, &is_of_nodes, &mut deliver);
+                }
+                _ => {}
+            }
+            self.frame = frame;
+        }
+        true
+    }
+
+    fn came(
+        &mut self,
+        now: Time,
+        frame: &mut Vec<u8>,
+        is_of_nodes: &impl Fn(IpAddr) -> bool,
+        deliver: &mut impl FnMut(Owner, &mut Vec<u8>, bool),
+    ) {
+        if let Some(told) = self.neighbours.hear_neighbour(now, frame) {
+            return self.told(now, told);
+        }
+        match self.front.arrives(now, &self.machine, frame, is_of_nodes) {
+            For::Owner(owner) => deliver(owner, frame, false),
+            For::Perhaps(owners) => {
+                for owner in owners {
+                    deliver(owner, &mut frame.clone(), true);
+                }
+            }
+            // What it has no room for is lost, as anywhere.
+            For::Kernel => drop(self.inlet.give(frame)),
+            For::Nobody => {}
+        }
+    }
+
+    fn told(&mut self, now: Time, told: Told) {
+        if let Some(answer) = told.answer {
+            self.send_whole(&answer);
+        }
+        for waited in told.ready {
+            self.send_whole(&waited);
+        }
+        if told.taken_by.is_some() {
+            self.taken_by = told.taken_by;
+        }
+        let _ = now;
+    }
+
+    /// What has its turn beside the queue: there is little of it.
+    fn send_whole(&mut self, frame: &[u8]) {
+        let sent = self.outside.write(&[IoSlice::new(frame)]);
+        self.lost.refused += u64::from(!matches!(sent, Ok(true)));
+    }
+
+    /// A node sends something outside.
+    pub fn leaves(&mut self, now: Time, owner: Owner, frame: Vec<u8>) {
+        self.front.leaves(now, &mut self.machine, owner, frame);
+    }
+
+    /// Sends what waits, as far as the line takes it.
+    pub fn send(&mut self, now: Time) {
+        self.announce(now);
+        self.is_full = false;
+        while let Some((lane, waiting, most)) = self.front.turn() {
+            let mut questions = Vec::new();
+            let hop = self
+                .neighbours
+                .look_up(now, waiting.to, &mut |question| questions.push(question));
+            let content = match &waiting.cuts {
+                Some(cuts) => {
+                    let left = cuts.content_bytes(&waiting.frame) - waiting.sent;
+                    let bytes = cuts.piece_bytes(left, most);
+                    cuts.write_headers(&waiting.frame, waiting.sent, bytes, &mut self.headers);
+                    let from = VNET_HDR_BYTES + cuts.header_bytes() + waiting.sent;
+                    from..from + bytes
+                }
+                None => {
+                    self.headers.clear();
+                    self.headers
+                        .extend_from_slice(&waiting.frame[..VNET_HDR_BYTES]);
+                    VNET_HDR_BYTES..waiting.frame.len()
+                }
+            };
+            let bytes = content.len();
+            let ethertype = if waiting.to.is_ipv4() {
+                ETHERTYPE_IPV4
+            } else {
+                ETHERTYPE_IPV6
+            };
+            let to = match hop {
+                Hop::Known(mac) => mac,
+                _ => Mac::default(),
+            };
+            let front_of = in_front(&self.headers, to, self.mac, ethertype);
+            let parts = [
+                IoSlice::new(&front_of),
+                IoSlice::new(&self.headers[VNET_HDR_BYTES..]),
+                IoSlice::new(&waiting.frame[content]),
+            ];
+            match hop {
+                Hop::Known(_) => match self.outside.write(&parts) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.is_full = true;
+                        return;
+                    }
+                    Err(_) => self.lost.refused += 1,
+                },
+                Hop::Asked(hop) => {
+                    let whole = parts.iter().flat_map(|part| part.iter().copied()).collect();
+                    self.neighbours.keep(hop, whole);
+                }
+                Hop::Nowhere => self.lost.no_way += 1,
+            }
+            self.front.has_left(now, lane, bytes);
+            for question in questions {
+                self.send_whole(&question);
+            }
+        }
+    }
+
+    /// Tells all outside that the addresses are here, a few times.
+    fn announce(&mut self, now: Time) {
+        while let Some(after) = ANNOUNCED_AFTER.get(self.announced)
+            && now >= self.began + *after
+        {
+            self.announced += 1;
+            for frame in self.neighbours.announcements() {
+                self.send_whole(&frame);
+            }
+        }
+    }
+
+    /// When [`Serving::send`] has something to do, if nothing comes and nothing is sent.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let after = ANNOUNCED_AFTER.get(self.announced)?;
+        Some(self.began + *after)
+    }
+
+    /// It serves no more: the addresses are taken off the device, and the machine may speak again.
+    pub fn end(self) {
+        // In this order: nobody is to answer in between.
+        drop(self.addresses);
+        let _ = speak_again();
+    }
+}
+
+/// The `virtio_net_hdr` of a packet of IP and a header of Ethernet: what the former says is behind the latter now.
+fn in_front(headers: &[u8], to: Mac, from: Mac, ethertype: u16) -> Vec<u8> {
+    let mut bytes = match Header::parse(headers) {
+        Some(mut header) => {
+            if header.needs_sum() {
+                header.csum_start += ETHERNET_BYTES;
+            }
+            if header.hdr_len > 0 {
+                header.hdr_len += ETHERNET_BYTES;
+            }
+            header.encode().to_vec()
+        }
+        None => vec![0; VNET_HDR_BYTES],
+    };
+    bytes.extend(to);
+    bytes.extend(from);
+    bytes.extend(ethertype.to_be_bytes());
+    bytes
+}
