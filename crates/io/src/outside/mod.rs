@@ -1,6 +1,6 @@
 //! The device that leads outside, read and written beside the kernel's own TCP/IP (packet(7)).
 //!
-//! What comes for the cluster's addresses is read here, and dropped behind by a [rule](rule), so that the kernel answers nothing of it, not even
+//! What comes for the cluster's addresses is read here, and dropped behind by a [rule], so that the kernel answers nothing of it, not even
 //! who has the address. What of it is the host's own is given back to its kernel by a [TUN](Tun). So the host is silent
 //! at these addresses when this process is gone, however it ended.
 //!
