@@ -34,6 +34,7 @@ pub mod socket_calls;
 pub mod sockets;
 mod sys;
 pub mod systemd;
+mod tuntap;
 pub mod udp;
 pub mod users;
 pub mod vnic;

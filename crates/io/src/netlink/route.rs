@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::LinkFacts;
 use super::message::{Request, address_header, link_header};
+use super::nft::octets_of;
 use super::socket::{Refused, Socket};
 
 // linux/if_link.h and linux/veth.h; not in the libc crate.
@@ -196,17 +197,14 @@ impl Socket {
         prefix: u8,
         flags: u32,
     ) -> Result<(), Refused> {
-        let (family, octets) = match address {
-            IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
-            IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
-        };
+        let (family, octets) = family_and_octets(address);
         let flags = match address {
             IpAddr::V4(_) => flags,
             // The cluster file says whose an address is, and for the second or two of duplicate
             // address detection it would be unusable.
             IpAddr::V6(_) => flags | libc::IFA_F_NODAD,
         };
-        let header = address_header(family as u8, prefix, 0, index);
+        let header = address_header(family, prefix, 0, index);
         let how = ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let mut request = Request::new(libc::RTM_NEWADDR, how, &header);
         request
@@ -233,26 +231,12 @@ impl Socket {
         const LOOPBACK: u32 = 1;
         // linux/rtnetlink.h; not in the libc crate.
         const METRIC_CC_ALGO: u16 = 16;
-        let (family, octets) = match first {
-            IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
-            IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
-        };
+        let (family, octets) = family_and_octets(first);
         let [table, protocol] = [libc::RT_TABLE_LOCAL, libc::RTPROT_STATIC];
         let [scope, kind] = [libc::RT_SCOPE_HOST, libc::RTN_LOCAL];
         // `struct rtmsg`.
         let header = [
-            family as u8,
-            prefix,
-            0,
-            0,
-            table,
-            protocol,
-            scope,
-            kind,
-            0,
-            0,
-            0,
-            0,
+            family, prefix, 0, 0, table, protocol, scope, kind, 0, 0, 0, 0,
         ];
         let how = ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let mut request = Request::new(libc::RTM_NEWROUTE, how, &header);
@@ -278,11 +262,8 @@ impl Socket {
         address: IpAddr,
         prefix: u8,
     ) -> Result<(), Refused> {
-        let (family, octets) = match address {
-            IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
-            IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
-        };
-        let header = address_header(family as u8, prefix, 0, index);
+        let (family, octets) = family_and_octets(address);
+        let header = address_header(family, prefix, 0, index);
         let mut request = Request::new(libc::RTM_DELADDR, ACK, &header);
         request.attribute(libc::IFA_LOCAL, &octets);
         self.execute(request)
@@ -294,4 +275,13 @@ impl Socket {
         let header = link_header(index, 0, libc::IFF_UP as u32);
         self.execute(Request::new(libc::RTM_SETLINK, ACK, &header))
     }
+}
+
+/// As messages of rtnetlink have an address.
+fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
+    let family = match address {
+        IpAddr::V4(_) => libc::AF_INET,
+        IpAddr::V6(_) => libc::AF_INET6,
+    };
+    (family as u8, octets_of(address))
 }

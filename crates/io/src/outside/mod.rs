@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use crate::sys::{
     check, check_fd, check_len, get_option, grow_buffer, packet_address, retry, set_option,
 };
+use crate::vnic::HEADER_BYTES;
 
 pub use inlet::{Addresses, Inlet};
 pub use port::HeldPort;
@@ -35,10 +36,9 @@ const RECEIVE_BUFFER_BYTES: usize = 12 << 20;
 pub const PACKET_BYTES_MAX: usize = 65_536 + HEADER_BYTES;
 /// An address of Ethernet.
 pub type Mac = [u8; 6];
-/// Lengths of the `virtio_net_hdr` and of Ethernet's header.
-const HEADER_BYTES: usize = 10;
+/// Length of Ethernet's header.
 const ETHERNET_BYTES: usize = 14;
-/// Where the former has how long all headers are, and where a checksum begins: in what is behind it (linux/virtio_net.h).
+/// Where a `virtio_net_hdr` has how long all headers are, and where a checksum begins: in what is behind it (linux/virtio_net.h).
 const HDR_LEN_AT: usize = 2;
 const CSUM_START_AT: usize = 6;
 /// The least buffer of a socket that the kernel grants.

@@ -126,6 +126,17 @@ struct Candidacy {
     tell_at: Time,
 }
 
+impl Candidacy {
+    /// A vote may be relied on, as it was asked for at that time.
+    fn take_vote(&mut self, voter: NodeId, asked_at: Time) {
+        let until = (asked_at + LEASE) - DRIFT;
+        match self.votes.iter_mut().find(|(known, _)| *known == voter) {
+            Some((_, known)) => *known = until.max(*known),
+            None => self.votes.push((voter, until)),
+        }
+    }
+}
+
 /// What a node knows of who serves: its own vote, and, on a gateway, the votes of others.
 #[derive(Debug)]
 pub struct Election {
@@ -312,11 +323,7 @@ impl Election {
         if stamp.life != self.life || asked_at < candidacy.since {
             return;
         }
-        let until = (asked_at + LEASE) - DRIFT;
-        match candidacy.votes.iter_mut().find(|(voter, _)| *voter == from) {
-            Some((_, known)) => *known = until.max(*known),
-            None => candidacy.votes.push((from, until)),
-        }
+        candidacy.take_vote(from, asked_at);
         candidacy.term_heard = candidacy.term_heard.max(term);
         self.look(now);
     }
@@ -331,7 +338,6 @@ impl Election {
         };
         let term = candidacy.term_heard.max(self.term) + 1;
         candidacy.term = Some(term);
-        candidacy.ask_at = now;
         candidacy.tell_at = now;
         self.believe(self.me, term);
         self.ask(now);
@@ -393,9 +399,7 @@ impl Election {
         let serves = candidacy.term;
         candidacy.ask_at = now + if serves.is_some() { RENEW } else { ASK_AGAIN };
         if is_lent {
-            let until = (now + LEASE) - DRIFT;
-            candidacy.votes.retain(|(voter, _)| *voter != self.me);
-            candidacy.votes.push((self.me, until));
+            candidacy.take_vote(self.me, now);
         }
         for voter in self.electorate.voters() {
             if *voter != self.me {

@@ -182,9 +182,8 @@ pub struct Tracker<O> {
     lent: BTreeMap<Port, u32>,
     /// Ports of these that are free again.
     freed: VecDeque<Port>,
-    /// Conversations that are over, and whose they were; and their lanes.
-    over: VecDeque<(Ends, O)>,
-    lanes_over: VecDeque<LaneId>,
+    /// Conversations that are over, and their lanes.
+    over: VecDeque<(Ends, LaneId)>,
     lanes: LaneId,
     look_at: Time,
     /// Where to go on looking.
@@ -203,7 +202,6 @@ impl<O: Copy + Ord> Tracker<O> {
             lent: BTreeMap::new(),
             freed: VecDeque::new(),
             over: VecDeque::new(),
-            lanes_over: VecDeque::new(),
             lanes: LANE_OF_OTHERS,
             look_at: Time::ZERO,
             looked_until: None,
@@ -462,8 +460,7 @@ impl<O: Copy + Ord> Tracker<O> {
                 self.freed.push_back(ends.port());
             }
         }
-        self.over.push_back((ends, owner));
-        self.lanes_over.push_back(gone.lane);
+        self.over.push_back((ends, gone.lane));
         Some(gone.lane)
     }
 
@@ -516,13 +513,8 @@ impl<O: Copy + Ord> Tracker<O> {
         self.freed.pop_front()
     }
 
-    /// The lane of a conversation that is over.
-    pub fn poll_lane(&mut self) -> Option<LaneId> {
-        self.lanes_over.pop_front()
-    }
-
-    /// A conversation that is over, and whose it was.
-    pub fn poll_over(&mut self) -> Option<(Ends, O)> {
+    /// A conversation that is over, and its lane.
+    pub fn poll_over(&mut self) -> Option<(Ends, LaneId)> {
         self.over.pop_front()
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::election::{Stamp, Word};
 use super::ports::{Claim, Family, Port, Refused, Transport};
 use super::tracker::Ends;
-use crate::wire::NodeId;
+use crate::wire::{NodeId, Reader};
 
 /// The tag of messages that are such words: "GATE".
 pub const TAG: u64 = 0x4741_5445;
@@ -134,25 +134,25 @@ impl Said {
 
     /// Reads a message; `None` if it is none, or of another version.
     pub fn parse(message: &[u8]) -> Option<Said> {
-        let mut rest = message;
-        if take::<1>(&mut rest)? != [VERSION] {
+        let mut rest = Reader::new(message);
+        if rest.u8().ok()? != VERSION {
             return None;
         }
-        let [kind] = take(&mut rest)?;
+        let kind = rest.u8().ok()?;
         let said = match kind {
             ASK | LENT | LET_GO | SERVES => Said::Election(take_word(kind, &mut rest)?),
             CLAIM => Said::Claim {
-                id: u32::from_be_bytes(take(&mut rest)?),
+                id: rest.u32().ok()?,
                 port: take_port(&mut rest)?,
                 claim: Claim {
-                    user: u32::from_be_bytes(take(&mut rest)?),
+                    user: rest.u32().ok()?,
                     is_shared: take_bool(&mut rest)?,
                 },
             },
             CLAIMED => {
-                let id = u32::from_be_bytes(take(&mut rest)?);
-                let [why] = take(&mut rest)?;
-                let number = u16::from_be_bytes(take(&mut rest)?);
+                let id = rest.u32().ok()?;
+                let why = rest.u8().ok()?;
+                let number = rest.u16().ok()?;
                 let result = match (why, number) {
                     (NONE, number) => Ok(number),
                     (IN_USE, 0) => Err(Refused::InUse),
@@ -166,8 +166,8 @@ impl Said {
             },
             STANDS => Said::Stands {
                 inside: take_ends(&mut rest)?,
-                outer: u16::from_be_bytes(take(&mut rest)?),
-                shift: match take(&mut rest)? {
+                outer: rest.u16().ok()?,
+                shift: match rest.array().ok()? {
                     [NONE, 0] => None,
                     [SOME, shift] => Some(shift),
                     _ => return None,
@@ -176,25 +176,19 @@ impl Said {
             TOLD => Said::Told,
             TRANSLATED => Said::Translated {
                 inside: take_ends(&mut rest)?,
-                outer: u16::from_be_bytes(take(&mut rest)?),
+                outer: rest.u16().ok()?,
             },
             OVER => Said::Over {
                 inside: take_ends(&mut rest)?,
             },
             _ => return None,
         };
-        rest.is_empty().then_some(said)
+        (rest.remaining() == 0).then_some(said)
     }
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (bytes, tail) = rest.split_first_chunk()?;
-    *rest = tail;
-    Some(*bytes)
-}
-
-fn take_bool(rest: &mut &[u8]) -> Option<bool> {
-    match take(rest)? {
+fn take_bool(rest: &mut Reader<'_>) -> Option<bool> {
+    match rest.array().ok()? {
         [NONE] => Some(false),
         [SOME] => Some(true),
         _ => None,
@@ -206,9 +200,9 @@ fn put_number(bytes: &mut Vec<u8>, number: Option<u64>) {
     bytes.extend(number.unwrap_or_default().to_be_bytes());
 }
 
-fn take_number(rest: &mut &[u8]) -> Option<Option<u64>> {
+fn take_number(rest: &mut Reader<'_>) -> Option<Option<u64>> {
     let is_there = take_bool(rest)?;
-    let number = u64::from_be_bytes(take(rest)?);
+    let number = rest.u64().ok()?;
     match is_there {
         true => Some(Some(number)),
         false => (number == 0).then_some(None),
@@ -220,10 +214,10 @@ fn put_stamp(bytes: &mut Vec<u8>, stamp: Stamp) {
     bytes.extend(stamp.at_ns.to_be_bytes());
 }
 
-fn take_stamp(rest: &mut &[u8]) -> Option<Stamp> {
+fn take_stamp(rest: &mut Reader<'_>) -> Option<Stamp> {
     Some(Stamp {
-        life: u64::from_be_bytes(take(rest)?),
-        at_ns: u64::from_be_bytes(take(rest)?),
+        life: rest.u64().ok()?,
+        at_ns: rest.u64().ok()?,
     })
 }
 
@@ -251,7 +245,7 @@ fn put_word(bytes: &mut Vec<u8>, word: Word) {
     }
 }
 
-fn take_word(kind: u8, rest: &mut &[u8]) -> Option<Word> {
+fn take_word(kind: u8, rest: &mut Reader<'_>) -> Option<Word> {
     Some(match kind {
         ASK => Word::Ask {
             stamp: take_stamp(rest)?,
@@ -259,14 +253,14 @@ fn take_word(kind: u8, rest: &mut &[u8]) -> Option<Word> {
         },
         LENT => Word::Lent {
             stamp: take_stamp(rest)?,
-            term: u64::from_be_bytes(take(rest)?),
+            term: rest.u64().ok()?,
         },
         LET_GO => Word::Released {
             stamp: take_stamp(rest)?,
             to: take_number(rest)?.map(NodeId),
         },
         _ => Word::Serves {
-            term: u64::from_be_bytes(take(rest)?),
+            term: rest.u64().ok()?,
         },
     })
 }
@@ -279,9 +273,9 @@ const fn number_of(transport: Transport) -> u8 {
     }
 }
 
-fn take_transport(rest: &mut &[u8]) -> Option<Transport> {
+fn take_transport(rest: &mut Reader<'_>) -> Option<Transport> {
     // Those of their protocols.
-    match take(rest)? {
+    match rest.array().ok()? {
         [6] => Some(Transport::Tcp),
         [17] => Some(Transport::Udp),
         [1] => Some(Transport::Echo),
@@ -298,15 +292,15 @@ fn put_port(bytes: &mut Vec<u8>, port: Port) {
     bytes.extend(port.number.to_be_bytes());
 }
 
-fn take_port(rest: &mut &[u8]) -> Option<Port> {
+fn take_port(rest: &mut Reader<'_>) -> Option<Port> {
     Some(Port {
         transport: take_transport(rest)?,
-        family: match take(rest)? {
+        family: match rest.array().ok()? {
             [4] => Family::V4,
             [6] => Family::V6,
             _ => return None,
         },
-        number: u16::from_be_bytes(take(rest)?),
+        number: rest.u16().ok()?,
     })
 }
 
@@ -319,16 +313,16 @@ fn put_ends(bytes: &mut Vec<u8>, ends: Ends) {
     bytes.extend(ends.far.port().to_be_bytes());
 }
 
-fn take_ends(rest: &mut &[u8]) -> Option<Ends> {
+fn take_ends(rest: &mut Reader<'_>) -> Option<Ends> {
     let port = take_port(rest)?;
     let ip: IpAddr = match port.family {
-        Family::V4 => Ipv4Addr::from(take::<4>(rest)?).into(),
-        Family::V6 => Ipv6Addr::from(take::<16>(rest)?).into(),
+        Family::V4 => Ipv4Addr::from(rest.array::<4>().ok()?).into(),
+        Family::V6 => Ipv6Addr::from(rest.array::<16>().ok()?).into(),
     };
     Some(Ends {
         transport: port.transport,
         own: port.number,
-        far: SocketAddr::new(ip, u16::from_be_bytes(take(rest)?)),
+        far: SocketAddr::new(ip, rest.u16().ok()?),
     })
 }
 

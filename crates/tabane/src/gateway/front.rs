@@ -465,10 +465,8 @@ impl Front {
     }
 
     fn clean_up(&mut self, host: &mut impl Host) {
-        while let Some((ends, _)) = self.tracker.poll_over() {
+        while let Some((ends, lane)) = self.tracker.poll_over() {
             self.begun.remove(&ends);
-        }
-        while let Some(lane) = self.tracker.poll_lane() {
             self.queue.forget(lane);
         }
         while let Some(port) = self.tracker.poll_freed() {

@@ -3,15 +3,13 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use tabane_cluster::{Mac, Network};
 use tabane_proto::Time;
 
 use crate::vswitch::VNET_HDR_BYTES;
-use crate::vswitch::frame::{
-    ETHERTYPE_ARP, ETHERTYPE_IPV6, PROTOCOL_ICMPV6, bytes_at, icmpv6_checksum,
-};
+use crate::vswitch::frame::{Arp, Neighbour, NeighbourKind, Packet, bytes_at};
 
 /// What was heard holds for so long (RFC 4861 section 10: REACHABLE_TIME); it goes on being used while it is asked for anew, …
 const REACHABLE: Duration = Duration::from_secs(30);
@@ -23,16 +21,9 @@ const KNOWN_MAX: usize = 4096;
 /// For whoever is asked for, so many packets wait.
 const WAITING_MAX: usize = 8;
 
-const BROADCAST: Mac = [0xff; 6];
-const SOLICITATION: u8 = 135;
-const ADVERTISEMENT: u8 = 136;
-/// It may be believed against what is known (RFC 4861 section 4.4), and answers a question.
-const OVERRIDE: u8 = 0x20;
-const SOLICITED: u8 = 0x40;
+/// Options of neighbour discovery that have an address of Ethernet: who asks, and who was asked for.
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
-const MESSAGE_BYTES: usize = 32;
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 #[derive(Debug, Default)]
 struct Entry {
@@ -173,69 +164,20 @@ impl Neighbours {
             .iter()
             .find(|(own, _)| own.is_ipv4() == hop.is_ipv4());
         match (own?.0, hop) {
-            (IpAddr::V4(own), IpAddr::V4(hop)) => Some(arp(
-                BROADCAST,
-                self.mac,
-                1,
-                (self.mac, own),
-                (Mac::default(), hop),
-            )),
+            (IpAddr::V4(own), IpAddr::V4(hop)) => Some(Arp::request_frame((self.mac, own), hop)),
             (IpAddr::V6(own), IpAddr::V6(hop)) => {
-                let to = solicited_node(hop);
-                Some(self.neighbour(multicast(to), own, to, SOLICITATION, 0, hop, OPTION_SOURCE))
+                Some(Neighbour::solicitation_frame(self.mac, Some(own), hop))
             }
             _ => None,
         }
-    }
-
-    /// A question or an answer of neighbour discovery.
-    #[expect(clippy::too_many_arguments, reason = "they are the message's fields")]
-    fn neighbour(
-        &self,
-        to_mac: Mac,
-        from: Ipv6Addr,
-        to: Ipv6Addr,
-        kind: u8,
-        flags: u8,
-        target: Ipv6Addr,
-        option: u8,
-    ) -> Vec<u8> {
-        let mut message = [0; MESSAGE_BYTES];
-        message[0] = kind;
-        message[4] = flags;
-        message[8..24].copy_from_slice(&target.octets());
-        message[24..26].copy_from_slice(&[option, 1]);
-        message[26..].copy_from_slice(&self.mac);
-        let checksum = icmpv6_checksum(from, to, &message);
-        message[2..4].copy_from_slice(&checksum.to_be_bytes());
-        let mut frame = start(to_mac, self.mac, ETHERTYPE_IPV6);
-        frame.extend([0x60, 0, 0, 0, 0, MESSAGE_BYTES as u8, PROTOCOL_ICMPV6, 255]);
-        frame.extend(from.octets());
-        frame.extend(to.octets());
-        frame.extend(message);
-        frame
     }
 
     /// What tells all on the network that the addresses are here.
     pub fn announcements(&self) -> Vec<Vec<u8>> {
         let one = |(own, _): &(IpAddr, u8)| match *own {
             // RFC 5227 section 3: a request for itself.
-            IpAddr::V4(own) => arp(
-                BROADCAST,
-                self.mac,
-                1,
-                (self.mac, own),
-                (Mac::default(), own),
-            ),
-            IpAddr::V6(own) => self.neighbour(
-                multicast(ALL_NODES),
-                own,
-                ALL_NODES,
-                ADVERTISEMENT,
-                OVERRIDE,
-                own,
-                OPTION_TARGET,
-            ),
+            IpAddr::V4(own) => Arp::request_frame((self.mac, own), own),
+            IpAddr::V6(own) => Neighbour::announcement_frame(own, self.mac),
         };
         self.own.iter().map(one).collect()
     }
@@ -243,24 +185,8 @@ impl Neighbours {
     /// What asks whether another host has them (RFC 5227 section 2.1.1, RFC 4862 section 5.4.2).
     pub fn probes(&self) -> Vec<Vec<u8>> {
         let one = |(own, _): &(IpAddr, u8)| match *own {
-            IpAddr::V4(own) => {
-                let nobody = (self.mac, Ipv4Addr::UNSPECIFIED);
-                arp(BROADCAST, self.mac, 1, nobody, (Mac::default(), own))
-            }
-            IpAddr::V6(own) => {
-                let to = solicited_node(own);
-                let mut frame = start(multicast(to), self.mac, ETHERTYPE_IPV6);
-                let mut message = [0; 24];
-                message[0] = SOLICITATION;
-                message[8..24].copy_from_slice(&own.octets());
-                let checksum = icmpv6_checksum(Ipv6Addr::UNSPECIFIED, to, &message);
-                message[2..4].copy_from_slice(&checksum.to_be_bytes());
-                frame.extend([0x60, 0, 0, 0, 0, 24, PROTOCOL_ICMPV6, 255]);
-                frame.extend(Ipv6Addr::UNSPECIFIED.octets());
-                frame.extend(to.octets());
-                frame.extend(message);
-                frame
-            }
+            IpAddr::V4(own) => Arp::request_frame((self.mac, Ipv4Addr::UNSPECIFIED), own),
+            IpAddr::V6(own) => Neighbour::solicitation_frame(self.mac, None, own),
         };
         self.own.iter().map(one).collect()
     }
@@ -271,33 +197,18 @@ impl Neighbours {
 
     /// A packet of ARP came (behind its `virtio_net_hdr`).
     pub fn hear_arp(&mut self, now: Time, packet: &[u8]) -> Told {
-        const OF_IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
-        let fields = || {
-            let body = packet.get(VNET_HDR_BYTES..)?;
-            let is_known = bytes_at(body, 0)? == OF_IPV4_OVER_ETHERNET;
-            let operation = u16::from_be_bytes(bytes_at(body, 6)?);
-            let mac: Mac = bytes_at(body, 8)?;
-            let sender = Ipv4Addr::from(bytes_at::<4>(body, 14)?);
-            let target = Ipv4Addr::from(bytes_at::<4>(body, 24)?);
-            is_known.then_some((operation, mac, sender, target))
-        };
-        let Some((operation, mac, sender, target)) = fields() else {
+        let Some(arp) = packet.get(VNET_HDR_BYTES..).and_then(Arp::parse) else {
             return Told::default();
         };
-        if self.is_own(sender.into()) {
-            return Told {
-                taken_by: (mac != self.mac).then_some((sender.into(), mac)),
-                ..Told::default()
-            };
+        if self.is_own(arp.sender.into()) {
+            return self.claimed(arp.sender.into(), arp.sender_mac);
         }
-        let is_question = operation == 1 && self.is_own(target.into());
-        let answer = is_question.then(|| arp(mac, self.mac, 2, (self.mac, target), (mac, sender)));
-        let is_somebody = !sender.is_unspecified();
+        let is_question = arp.is_request && self.is_own(arp.target.into());
         Told {
-            answer,
-            ready: match is_somebody {
-                true => self.learn(now, sender.into(), mac, is_question),
-                false => Vec::new(),
+            answer: is_question.then(|| arp.reply_frame(self.mac)),
+            ready: match arp.sender.is_unspecified() {
+                true => Vec::new(),
+                false => self.learn(now, arp.sender.into(), arp.sender_mac, is_question),
             },
             taken_by: None,
         }
@@ -305,64 +216,48 @@ impl Neighbours {
 
     /// A packet of IPv6 came (behind its `virtio_net_hdr`); `None` if it is not of neighbour discovery.
     pub fn hear_neighbour(&mut self, now: Time, packet: &[u8]) -> Option<Told> {
-        let ip = packet.get(VNET_HDR_BYTES..)?;
-        let (next, hops) = (*ip.get(6)?, *ip.get(7)?);
-        let message = ip.get(40..)?;
-        let kind = *message.first()?;
-        let is_one = next == PROTOCOL_ICMPV6 && (kind == SOLICITATION || kind == ADVERTISEMENT);
+        let packet = Packet::of_ip(packet.get(VNET_HDR_BYTES..)?)?;
+        let neighbour = Neighbour::of(&packet)?;
         // What a router has passed on is from elsewhere (RFC 4861 section 7.1).
-        if !is_one || hops != 255 {
+        if packet.hops != 255 {
             return None;
         }
-        let from = Ipv6Addr::from(bytes_at::<16>(ip, 8)?);
-        let target = Ipv6Addr::from(bytes_at::<16>(message, 8)?);
-        let wanted = if kind == SOLICITATION {
-            OPTION_SOURCE
-        } else {
-            OPTION_TARGET
-        };
-        let mac = option(message.get(24..)?, wanted);
-        if kind == ADVERTISEMENT {
-            let Some(mac) = mac else {
-                return Some(Told::default());
-            };
-            if self.is_own(target.into()) {
-                return Some(Told {
-                    taken_by: (mac != self.mac).then_some((target.into(), mac)),
+        let options = packet.content.get(24..).unwrap_or_default();
+        let target = IpAddr::from(neighbour.target);
+        match neighbour.kind {
+            NeighbourKind::Advertisement => Some(match option(options, OPTION_TARGET) {
+                Some(mac) if self.is_own(target) => self.claimed(target, mac),
+                Some(mac) => Told {
+                    ready: self.learn(now, target, mac, false),
                     ..Told::default()
-                });
+                },
+                None => Told::default(),
+            }),
+            NeighbourKind::Solicitation if !self.is_own(target) => Some(Told::default()),
+            NeighbourKind::Solicitation => {
+                // Whoever wants to have the address has none, and says of no other where it is.
+                let asker =
+                    option(options, OPTION_SOURCE).filter(|_| !neighbour.source.is_unspecified());
+                Some(Told {
+                    answer: Some(match asker {
+                        Some(asker) => neighbour.reply_frame(asker, self.mac),
+                        None => Neighbour::announcement_frame(neighbour.target, self.mac),
+                    }),
+                    ready: asker.map_or_else(Vec::new, |asker| {
+                        self.learn(now, neighbour.source.into(), asker, true)
+                    }),
+                    taken_by: None,
+                })
             }
-            return Some(Told {
-                ready: self.learn(now, target.into(), mac, false),
-                ..Told::default()
-            });
         }
-        if !self.is_own(target.into()) {
-            return Some(Told::default());
+    }
+
+    /// Somebody says that an address of the cluster's is at `mac`: perhaps this node itself, of which it is heard again.
+    fn claimed(&self, address: IpAddr, mac: Mac) -> Told {
+        Told {
+            taken_by: (mac != self.mac).then_some((address, mac)),
+            ..Told::default()
         }
-        let (to, to_mac, flags) = match (from.is_unspecified(), mac) {
-            (false, Some(mac)) => (from, mac, SOLICITED | OVERRIDE),
-            // Whoever wants to have it, or does not say where it is.
-            _ => (ALL_NODES, multicast(ALL_NODES), OVERRIDE),
-        };
-        let answer = self.neighbour(
-            to_mac,
-            target,
-            to,
-            ADVERTISEMENT,
-            flags,
-            target,
-            OPTION_TARGET,
-        );
-        let ready = match mac {
-            Some(mac) if !from.is_unspecified() => self.learn(now, from.into(), mac, true),
-            _ => Vec::new(),
-        };
-        Some(Told {
-            answer: Some(answer),
-            ready,
-            taken_by: None,
-        })
     }
 }
 
@@ -391,47 +286,10 @@ fn option(mut options: &[u8], wanted: u8) -> Option<Mac> {
     None
 }
 
-/// RFC 4291 section 2.7.1.
-fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
-    let [.., a, b] = ip.segments();
-    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | a & 0xff, b)
-}
-
-/// RFC 2464 section 7.
-fn multicast(ip: Ipv6Addr) -> Mac {
-    let [.., a, b, c, d] = ip.octets();
-    [0x33, 0x33, a, b, c, d]
-}
-
-fn arp(
-    to: Mac,
-    from: Mac,
-    operation: u8,
-    sender: (Mac, Ipv4Addr),
-    target: (Mac, Ipv4Addr),
-) -> Vec<u8> {
-    let mut frame = start(to, from, ETHERTYPE_ARP);
-    frame.extend([0, 1, 8, 0, 6, 4, 0, operation]);
-    for (mac, ip) in [sender, target] {
-        frame.extend(mac);
-        frame.extend(ip.octets());
-    }
-    frame
-}
-
-/// An empty `virtio_net_hdr`, and a header of Ethernet.
-fn start(to: Mac, from: Mac, ethertype: u16) -> Vec<u8> {
-    let mut frame = vec![0; VNET_HDR_BYTES];
-    frame.extend(to);
-    frame.extend(from);
-    frame.extend(ethertype.to_be_bytes());
-    frame
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vswitch::frame::ETHERNET_BYTES;
+    use crate::vswitch::frame::{ETHERNET_BYTES, ETHERTYPE_ARP, PROTOCOL_ICMPV6};
 
     const NOW: Time = Time::from_ms(100_000);
     const OWN: Mac = [2, 0, 0, 0, 0, 1];

@@ -29,8 +29,8 @@ const ANNOUNCED_AFTER: [Duration; 4] = [
 
 /// What the cluster has outside.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// The device's name, number and address.
+pub struct Site {
+    /// The device's name.
     pub device: String,
     /// Its number.
     pub index: u32,
@@ -131,24 +131,20 @@ impl Serving {
     ///
     /// # Errors
     /// What is missing, in words.
-    pub fn begin(now: Time, place: &Place) -> Result<Serving, String> {
-        let own: Vec<IpAddr> = place
-            .addresses
-            .iter()
-            .map(|(address, _)| *address)
-            .collect();
+    pub fn begin(now: Time, site: &Site) -> Result<Serving, String> {
+        let own: Vec<IpAddr> = site.addresses.iter().map(|(address, _)| *address).collect();
         let step = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
-        keep_silent(&place.device, &own)
+        keep_silent(&site.device, &own)
             .map_err(step("have the kernel leave the outside addresses to tabane (it needs nf_tables with its netdev family)"))?;
-        let outside = Outside::open(place.index, &own, place.queue_bytes)
+        let outside = Outside::open(site.index, &own, site.queue_bytes)
             .map_err(step("read and write the device outside"))?;
         let inlet = Inlet::open().map_err(step(
             "make the device by which this machine hears what is its own",
         ))?;
-        let addresses = Addresses::give(place.index, &place.addresses)
+        let addresses = Addresses::give(site.index, &site.addresses)
             .map_err(step("give the device outside its addresses"))?;
         Ok(Serving {
-            front: Front::new(&own, place.ports_max, place.conversations_max),
+            front: Front::new(&own, site.ports_max, site.conversations_max),
             machine: Machine {
                 addresses: own,
                 held: BTreeMap::new(),
@@ -156,8 +152,8 @@ impl Serving {
             },
             outside,
             inlet,
-            neighbours: Neighbours::new(place.mac, &place.addresses, &place.routers),
-            mac: place.mac,
+            neighbours: Neighbours::new(site.mac, &site.addresses, &site.routers),
+            mac: site.mac,
             began: now,
             announced: 0,
             is_full: false,
@@ -192,7 +188,7 @@ impl Serving {
             match heard.protocol {
                 ETHERTYPE_ARP => {
                     let told = self.neighbours.hear_arp(now, &frame);
-                    self.told(now, told);
+                    self.told(told);
                 }
                 ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => {
                     trim(&mut frame);
@@ -213,7 +209,7 @@ impl Serving {
         deliver: &mut impl FnMut(Owner, &mut Vec<u8>, bool),
     ) {
         if let Some(told) = self.neighbours.hear_neighbour(now, frame) {
-            return self.told(now, told);
+            return self.told(told);
         }
         match self.front.arrives(now, &self.machine, frame, is_of_nodes) {
             For::Owner(owner) => deliver(owner, frame, false),
@@ -228,7 +224,7 @@ impl Serving {
         }
     }
 
-    fn told(&mut self, now: Time, told: Told) {
+    fn told(&mut self, told: Told) {
         if let Some(answer) = told.answer {
             self.send_whole(&answer);
         }
@@ -238,7 +234,6 @@ impl Serving {
         if told.taken_by.is_some() {
             self.taken_by = told.taken_by;
         }
-        let _ = now;
     }
 
     /// What has its turn beside the queue: there is little of it.

@@ -89,18 +89,18 @@ pub(crate) fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u
 
 /// An ARP packet for IPv4 over Ethernet (RFC 826).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Arp {
-    pub(super) is_request: bool,
-    pub(super) sender_mac: Mac,
-    pub(super) sender: Ipv4Addr,
-    pub(super) target: Ipv4Addr,
+pub(crate) struct Arp {
+    pub(crate) is_request: bool,
+    pub(crate) sender_mac: Mac,
+    pub(crate) sender: Ipv4Addr,
+    pub(crate) target: Ipv4Addr,
 }
 
 impl Arp {
     /// Hardware Ethernet, protocol IPv4, addresses of 6 and 4 bytes.
     const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-    pub(super) fn parse(payload: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         if bytes_at(payload, 0)? != Self::KIND {
             return None;
         }
@@ -117,41 +117,54 @@ impl Arp {
     }
 
     /// The whole frame that tells `self`'s sender that its target has `mac`.
-    pub(super) fn reply_frame(&self, mac: Mac) -> Vec<u8> {
-        let mut frame = start_frame(self.sender_mac, mac, ETHERTYPE_ARP);
+    pub(crate) fn reply_frame(&self, mac: Mac) -> Vec<u8> {
+        let to = (self.sender_mac, self.sender);
+        Self::frame(self.sender_mac, [0, 2], (mac, self.target), to)
+    }
+
+    /// The whole frame with which `sender` asks everybody who has `target`.
+    pub(crate) fn request_frame(sender: (Mac, Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
+        const BROADCAST: Mac = [0xff; 6];
+        Self::frame(BROADCAST, [0, 1], sender, (Mac::default(), target))
+    }
+
+    fn frame(
+        to: Mac,
+        operation: [u8; 2],
+        sender: (Mac, Ipv4Addr),
+        target: (Mac, Ipv4Addr),
+    ) -> Vec<u8> {
+        let mut frame = start_frame(to, sender.0, ETHERTYPE_ARP);
         frame.extend_from_slice(&Self::KIND);
-        frame.extend_from_slice(&[0, 2]);
-        frame.extend_from_slice(&mac);
-        frame.extend_from_slice(&self.target.octets());
-        frame.extend_from_slice(&self.sender_mac);
-        frame.extend_from_slice(&self.sender.octets());
+        frame.extend_from_slice(&operation);
+        for (mac, address) in [sender, target] {
+            frame.extend_from_slice(&mac);
+            frame.extend_from_slice(&address.octets());
+        }
         frame
     }
 }
 
 /// A question or an answer of IPv6 neighbour discovery (RFC 4861).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Neighbour {
-    pub(super) kind: NeighbourKind,
+pub(crate) struct Neighbour {
+    pub(crate) kind: NeighbourKind,
     /// The IPv6 source; unspecified for duplicate address detection.
-    source: Ipv6Addr,
+    pub(crate) source: Ipv6Addr,
     /// What is asked for or advertised.
-    pub(super) target: Ipv6Addr,
+    pub(crate) target: Ipv6Addr,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NeighbourKind {
+pub(crate) enum NeighbourKind {
     Solicitation,
     Advertisement,
 }
 
-/// Length of a neighbour advertisement with one link-layer address option.
-const ADVERTISEMENT_BYTES: u8 = 32;
-
 impl Neighbour {
     /// `None` for everything else. The checksum is not looked at: in a frame of our own kernel it
     /// may be left to offload.
-    pub(super) fn of(packet: &Packet<'_>) -> Option<Self> {
+    pub(crate) fn of(packet: &Packet<'_>) -> Option<Self> {
         let (IpAddr::V6(source), PROTOCOL_ICMPV6, Piece::Whole) =
             (packet.source, packet.protocol, packet.piece)
         else {
@@ -171,34 +184,79 @@ impl Neighbour {
 
     /// The whole frame that tells the sender of this solicitation, whose MAC
     /// is `asker`, that its target has `mac` (RFC 4861 sections 4.4, 7.2.4).
-    pub(super) fn reply_frame(&self, asker: Mac, mac: Mac) -> Vec<u8> {
-        const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-        const ALL_NODES_MAC: Mac = [0x33, 0x33, 0, 0, 0, 1];
+    pub(crate) fn reply_frame(&self, asker: Mac, mac: Mac) -> Vec<u8> {
         const SOLICITED: u8 = 0x40;
-        const OVERRIDE: u8 = 0x20;
-        let (to, to_mac, flags) = if self.source.is_unspecified() {
-            (ALL_NODES, ALL_NODES_MAC, OVERRIDE)
-        } else {
-            (self.source, asker, SOLICITED | OVERRIDE)
-        };
-        let mut icmp = [0; ADVERTISEMENT_BYTES as usize];
-        icmp[0] = 136;
-        icmp[4] = flags;
-        icmp[8..24].copy_from_slice(&self.target.octets());
-        // Option: target link-layer address, one unit of 8 bytes.
-        icmp[24..26].copy_from_slice(&[2, 1]);
-        icmp[26..].copy_from_slice(&mac);
-        let sum = icmpv6_checksum(self.target, to, &icmp);
-        icmp[2..4].copy_from_slice(&sum.to_be_bytes());
-
-        let mut frame = start_frame(to_mac, mac, ETHERTYPE_IPV6);
-        let length = ADVERTISEMENT_BYTES;
-        frame.extend_from_slice(&[0x60, 0, 0, 0, 0, length, PROTOCOL_ICMPV6, 255]);
-        frame.extend_from_slice(&self.target.octets());
-        frame.extend_from_slice(&to.octets());
-        frame.extend_from_slice(&icmp);
-        frame
+        match self.source.is_unspecified() {
+            true => Self::announcement_frame(self.target, mac),
+            false => Self::advertisement(self.target, mac, (asker, self.source), SOLICITED),
+        }
     }
+
+    /// The whole frame that tells everybody, unasked, that `target` has `mac`.
+    pub(crate) fn announcement_frame(target: Ipv6Addr, mac: Mac) -> Vec<u8> {
+        const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+        Self::advertisement(target, mac, (multicast_mac(ALL_NODES), ALL_NODES), 0)
+    }
+
+    fn advertisement(target: Ipv6Addr, mac: Mac, to: (Mac, Ipv6Addr), flags: u8) -> Vec<u8> {
+        const OVERRIDE: u8 = 0x20;
+        const TARGET_LINK_LAYER: u8 = 2;
+        let message = Self::message(
+            136,
+            flags | OVERRIDE,
+            target,
+            Some((TARGET_LINK_LAYER, mac)),
+        );
+        icmpv6_frame((mac, target), to, message)
+    }
+
+    /// The whole frame with which `from`, whose MAC is `mac`, asks who has `target`; or, without an address, whether anybody has
+    /// (RFC 4861 section 4.3, RFC 4862 section 5.4.2).
+    pub(crate) fn solicitation_frame(
+        mac: Mac,
+        from: Option<Ipv6Addr>,
+        target: Ipv6Addr,
+    ) -> Vec<u8> {
+        const SOURCE_LINK_LAYER: u8 = 1;
+        // RFC 4291 section 2.7.1.
+        let [.., a, b] = target.segments();
+        let to = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | a & 0xff, b);
+        let option = from.map(|_| (SOURCE_LINK_LAYER, mac));
+        let from = from.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let message = Self::message(135, 0, target, option);
+        icmpv6_frame((mac, from), (multicast_mac(to), to), message)
+    }
+
+    /// Without its checksum.
+    fn message(kind: u8, flags: u8, target: Ipv6Addr, option: Option<(u8, Mac)>) -> Vec<u8> {
+        let mut message = vec![kind, 0, 0, 0, flags, 0, 0, 0];
+        message.extend_from_slice(&target.octets());
+        if let Some((option, mac)) = option {
+            // One unit of 8 bytes.
+            message.extend_from_slice(&[option, 1]);
+            message.extend_from_slice(&mac);
+        }
+        message
+    }
+}
+
+/// RFC 2464 section 7.
+fn multicast_mac(ip: Ipv6Addr) -> Mac {
+    let [.., a, b, c, d] = ip.octets();
+    [0x33, 0x33, a, b, c, d]
+}
+
+/// The whole frame of a message between neighbours, which has no checksum yet.
+fn icmpv6_frame(from: (Mac, Ipv6Addr), to: (Mac, Ipv6Addr), mut message: Vec<u8>) -> Vec<u8> {
+    let sum = icmpv6_checksum(from.1, to.1, &message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = start_frame(to.0, from.0, ETHERTYPE_IPV6);
+    let length = message.len() as u8;
+    frame.extend_from_slice(&[0x60, 0, 0, 0, 0, length, PROTOCOL_ICMPV6, 255]);
+    frame.extend_from_slice(&from.1.octets());
+    frame.extend_from_slice(&to.1.octets());
+    frame.extend(message);
+    frame
 }
 
 /// An empty `virtio_net_hdr` (no offloads) and an Ethernet header.
@@ -212,7 +270,7 @@ fn start_frame(destination: Mac, source: Mac, ethertype: u16) -> Vec<u8> {
 
 /// RFC 4443 section 2.3, over the pseudo-header of RFC 8200 section 8.1. 0 over
 /// a message that bears the right checksum.
-pub(crate) fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
+pub(super) fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let pseudo = pseudo_header(from.into(), to.into(), PROTOCOL_ICMPV6, message.len());
     !fold(pseudo + sum(message))
 }
@@ -237,6 +295,8 @@ pub(crate) struct Packet<'a> {
     /// headers are cut off or too many, the last that is named.
     pub(crate) protocol: u8,
     pub(crate) piece: Piece,
+    /// How many routers it may still pass.
+    pub(crate) hops: u8,
     /// Length of the headers in front of the content.
     pub(crate) header_bytes: usize,
     /// What the packet carries, with the padding of Ethernet, if there is any.
@@ -274,6 +334,7 @@ impl<'a> Packet<'a> {
             source: Ipv4Addr::from(bytes_at::<4>(&header, 12)?).into(),
             destination: Ipv4Addr::from(bytes_at::<4>(&header, 16)?).into(),
             protocol: header[9],
+            hops: header[8],
             piece: match (offset, more) {
                 (0, false) => Piece::Whole,
                 (0, true) => Piece::First,
@@ -296,6 +357,7 @@ impl<'a> Packet<'a> {
             destination: Ipv6Addr::from(bytes_at::<16>(&header, 24)?).into(),
             protocol,
             piece,
+            hops: header[7],
             header_bytes,
             content: packet.get(header_bytes..).unwrap_or_default(),
         })

@@ -1,0 +1,60 @@
+//! What a TUN and a TAP have in common (Documentation/networking/tuntap.rst of Linux): each packet has its `virtio_net_hdr` in front.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::sys::{check, interface_request};
+use crate::vnic::HEADER_BYTES;
+
+/// What every kernel that has USO or not can do.
+const OFFLOADS: libc::c_uint =
+    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+/// UDP segmentation; Linux 6.2 and later.
+const OFFLOADS_UDP: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+
+/// A descriptor for a device that is to be [attached](attach).
+///
+/// # Errors
+/// There is no `/dev/net/tun`, or it may not be opened.
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    Ok(options.open("/dev/net/tun")?.into())
+}
+
+/// Makes the device, of a kind (`IFF_TUN`, `IFF_TAP`), in the network namespace of this thread.
+///
+/// # Errors
+/// The process may not, or there is a device of this name already.
+pub(crate) fn attach(fd: &OwnedFd, name: &str, kind: libc::c_int) -> io::Result<()> {
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
+    Ok(())
+}
+
+/// Has it take and give what is not cut or summed yet. Returns whether also packets of UDP that are to be cut.
+///
+/// # Errors
+/// Not expected.
+pub(crate) fn choose_offloads(fd: &OwnedFd) -> io::Result<bool> {
+    let bytes = HEADER_BYTES as libc::c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads one int.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const bytes) })?;
+    let cuts_datagrams = set_offloads(fd, OFFLOADS | OFFLOADS_UDP).is_ok();
+    if !cuts_datagrams {
+        set_offloads(fd, OFFLOADS)?;
+    }
+    Ok(cuts_datagrams)
+}
+
+fn set_offloads(fd: &OwnedFd, offloads: libc::c_uint) -> io::Result<()> {
+    let argument = libc::c_ulong::from(offloads);
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, argument) })?;
+    Ok(())
+}
