@@ -346,7 +346,7 @@ fn main() {
         say(format!("messages, {len} bytes: {}", rate(len, per_s)));
     }
     for (what, is_write) in [("writes", true), ("reads", false)] {
-        for (len, rounds) in [(8, 5000), (65_536, 60), (1 << 20, 6)] {
+        for (len, rounds) in [(8, 5000), (65_536, 60), (1 << 20, 6), (8 << 20, 1)] {
             let per_s = rank.transfers_per_s(is_write, len, rounds);
             say(format!("{what}, {len} bytes: {}", rate(len, per_s)));
         }
