@@ -1,16 +1,18 @@
 //! The command line: `tabane lab …` and `tabane-lab …`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use crate::config::{parse_delay, parse_leaf, parse_loss, parse_rate};
 use crate::flood::cli::FloodArgs;
-use crate::{Fault, Lab, LabConfig, LabError, LinkSpec, Summary, flood};
+use crate::{
+    Fault, Lab, LabConfig, LabError, LinkSpec, OUTSIDE_DEVICE, OutsideSpec, Summary, flood,
+};
 
 /// Wrong words on the command line.
 const EXIT_BAD_INPUT: u8 = 2;
@@ -19,6 +21,9 @@ const EXIT_FAILED: u8 = 1;
 /// As shells have it: the program is there but would not start, or is not there.
 const EXIT_NOT_STARTED: u8 = 126;
 const EXIT_NOT_FOUND: u8 = 127;
+
+/// What the cables outside are called, where a link has its number.
+const OUTSIDE: &str = "outside";
 
 /// Arguments of `lab`.
 #[derive(Debug, Args)]
@@ -31,7 +36,7 @@ pub struct LabArgs {
 enum Action {
     /// Build a virtual cluster and leave it running
     Up(UpArgs),
-    /// Run a program on a node
+    /// Run a program on a node, or in a client outside
     Exec(ExecArgs),
     /// Break a link
     Fail(FailArgs),
@@ -80,6 +85,10 @@ struct UpArgs {
     /// Frames lost, of all links or of each: 1% or 0,1%
     #[arg(long, value_parser = parse_loss, value_delimiter = ',')]
     loss: Vec<f64>,
+    /// A network outside, to which ext0 of the first two nodes leads, with clients c0 and c1: its line rate, and what is added to
+    /// a round trip: 1gbit,2ms, or 1gbit
+    #[arg(long, value_name = "RATE[,DELAY]", value_parser = str::parse::<OutsideSpec>)]
+    outside: Option<OutsideSpec>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +100,7 @@ fn rate(text: &str) -> Result<Rate, String> {
 
 #[derive(Debug, Args)]
 struct ExecArgs {
-    /// The node: n0, n1, …
+    /// The node: n0, n1, …; or the client: c0, c1
     node: String,
     #[command(flatten)]
     name: Name,
@@ -102,11 +111,11 @@ struct ExecArgs {
 
 #[derive(Debug, Args)]
 struct FailArgs {
-    /// The link: 0, 1, …
+    /// The link: 0, 1, …; or the cables outside: outside
     link: String,
     #[command(flatten)]
     name: Name,
-    /// silent, carrier, oneway, loss=5%, mtu=1400, rate=10mbit or buffer=16000
+    /// silent, carrier, oneway, loss=5%, mtu=1400, rate=10mbit or buffer=16000; outside one of the first four
     #[arg(long, default_value = "silent")]
     mode: Fault,
     /// Only for this node [oneway: what this node sends; default n0]
@@ -116,7 +125,7 @@ struct FailArgs {
 
 #[derive(Debug, Args)]
 struct HealArgs {
-    /// The link: 0, 1, …
+    /// The link: 0, 1, …; or the cables outside: outside
     link: String,
     #[command(flatten)]
     name: Name,
@@ -203,6 +212,7 @@ fn config_of(args: UpArgs) -> Result<LabConfig, LabError> {
         links,
         mtu: args.mtu,
         tree: args.tree,
+        outside: args.outside,
     })
 }
 
@@ -215,16 +225,15 @@ fn one_or_each<T: Copy>(list: &[T], index: usize) -> Option<T> {
 }
 
 fn exec(args: ExecArgs) -> ExitCode {
-    let opened =
-        Lab::open(&args.name.name).and_then(|lab| Ok((node_number(&args.node, &lab)?, lab)));
-    let (node, lab) = match opened {
-        Ok(opened) => opened,
-        Err(error) => return complain(error),
-    };
     let Some((program, arguments)) = args.command.split_first() else {
         return ExitCode::from(EXIT_BAD_INPUT);
     };
-    let error = lab.command(node, program).args(arguments).exec();
+    let made = Lab::open(&args.name.name).and_then(|lab| command_on(&args.node, &lab, program));
+    let mut command = match made {
+        Ok(command) => command,
+        Err(error) => return complain(error),
+    };
+    let error = command.args(arguments).exec();
     eprintln!("lab: {}: {error}", program.to_string_lossy());
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound {
         EXIT_NOT_FOUND
@@ -233,15 +242,33 @@ fn exec(args: ExecArgs) -> ExitCode {
     })
 }
 
+/// A program on the node, or in the client, of this name.
+fn command_on(machine: &str, lab: &Lab, program: &OsStr) -> Result<Command, LabError> {
+    let client = machine
+        .strip_prefix('c')
+        .and_then(|digits| digits.parse().ok());
+    if let Some(client) = client {
+        lab.check_client(client)?;
+        return Ok(lab.client_command(client, program));
+    }
+    Ok(lab.command(node_number(machine, lab)?, program))
+}
+
 fn fail(args: FailArgs) -> Result<(), LabError> {
     let lab = Lab::open(&args.name.name)?;
-    let link = link_number(&args.link, &lab)?;
     let node = args.node.map(|node| node_number(&node, &lab)).transpose()?;
+    if args.link == OUTSIDE {
+        return lab.fail_outside(args.mode, node).map(drop);
+    }
+    let link = link_number(&args.link, &lab)?;
     lab.fail(link, args.mode, node).map(drop)
 }
 
 fn heal(args: HealArgs) -> Result<(), LabError> {
     let lab = Lab::open(&args.name.name)?;
+    if args.link == OUTSIDE {
+        return lab.heal_outside().map(drop);
+    }
     let link = link_number(&args.link, &lab)?;
     lab.heal(link).map(drop)
 }
@@ -290,6 +317,17 @@ fn describe(lab: &Summary) -> String {
         }
         if spec.loss_percent > 0.0 {
             text += &format!(", loss {}%", spec.loss_percent);
+        }
+        text.push('\n');
+    }
+    if let Some(spec) = &lab.outside {
+        let gateways = if lab.nodes > 1 { "n0 and n1" } else { "n0" };
+        text += &format!(
+            "  outside: clients c0 and c1, {OUTSIDE_DEVICE} of {gateways}, {}",
+            rate_words(spec.rate_bits_per_s)
+        );
+        if !spec.round_trip.is_zero() {
+            text += &format!(", round trip {:?}", spec.round_trip);
         }
         text.push('\n');
     }

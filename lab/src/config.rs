@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::LabError;
+use crate::{LabError, OutsideSpec};
 
 /// Most links a lab has: path ids on tabane's wire are 0 to 7.
 pub const LINKS_MAX: usize = 8;
@@ -37,6 +37,8 @@ pub struct LabConfig {
     /// leaf, and, if there are several leaves, a root above them without nodes. Such links have a rate, no delay and
     /// no loss, and do not fail.
     pub tree: Vec<usize>,
+    /// A network beside the links, to which the first two nodes lead and on which clients are.
+    pub outside: Option<OutsideSpec>,
 }
 
 impl Default for LabConfig {
@@ -47,6 +49,7 @@ impl Default for LabConfig {
             links: vec![LinkSpec::default(); 2],
             mtu: 1500,
             tree: Vec::new(),
+            outside: None,
         }
     }
 }
@@ -124,6 +127,10 @@ impl LabConfig {
         };
         if !self.tree.is_empty() && !self.links.iter().all(is_plain) {
             return bad("the links of a tree have a rate, no delay and no loss".into());
+        }
+        if let Some(outside) = &self.outside {
+            let checked = outside.check();
+            checked.map_err(|why| LabError::BadInput(format!("outside: {why}")))?;
         }
         for (index, link) in self.links.iter().enumerate() {
             if let Some(rate) = link.rate_bits_per_s
@@ -277,6 +284,15 @@ mod tests {
         wrong(
             |c| (c.tree, c.links[1].rate_bits_per_s) = (vec![1, 1], None),
             "have a rate",
+        );
+        wrong(
+            |c| {
+                c.outside = Some(OutsideSpec {
+                    rate_bits_per_s: Some(0),
+                    ..OutsideSpec::default()
+                })
+            },
+            "outside: rate 0 bit/s",
         );
         wrong(|c| c.name = Some("a/b".into()), "letters");
         wrong(|c| c.name = Some("..".into()), "letters");

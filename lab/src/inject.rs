@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::LabError;
 use crate::fault::Fault;
 use crate::lab::Lab;
+use crate::namespace::Place;
 use crate::sys::monotonic_ns;
 use crate::tools::{IP, NFT, TC};
 use crate::wiring::{
@@ -26,7 +27,7 @@ pub struct Injection {
 }
 
 impl Injection {
-    fn of(act: impl FnOnce() -> Result<(), LabError>) -> Result<Injection, LabError> {
+    pub(crate) fn of(act: impl FnOnce() -> Result<(), LabError>) -> Result<Injection, LabError> {
         let begun_ns = monotonic_ns();
         act()?;
         Ok(Injection {
@@ -109,16 +110,27 @@ impl Lab {
             if self.has_emulator(link) {
                 self.delay_more(link, Duration::ZERO)?;
             }
-            NFT.run(
-                self.switch(link),
-                "table bridge fault\ndelete table bridge fault\n",
-            )?;
+            drop_nothing_in(self.switch(link))?;
             TC.run(self.switch(link), &self.port_shapers(link))?;
             let pieces = wiring::usual_pieces(self.link(link), self.mtu());
             self.chosen(None)
                 .try_for_each(|node| TC.run(self.node(node), &self.nic_shaper(link, pieces)))
         })
     }
+}
+
+/// Have a switch drop what matches these rules, beside what it drops already.
+pub(crate) fn drop_in(switch: &Place, rules: &[String]) -> Result<(), LabError> {
+    let rules = rules.join("; ");
+    NFT.run(
+        switch,
+        &format!("table bridge fault {{ chain c {{ {FORWARD} {rules}; }}\n}}\n"),
+    )
+}
+
+/// Undo every [`drop_in`] of a switch.
+pub(crate) fn drop_nothing_in(switch: &Place) -> Result<(), LabError> {
+    NFT.run(switch, "table bridge fault\ndelete table bridge fault\n")
 }
 
 /// Taking a cable away and laying it anew.
@@ -223,11 +235,7 @@ impl Lab {
     }
 
     fn drop_in_switch(&self, link: usize, rules: &[String]) -> Result<(), LabError> {
-        let rules = rules.join("; ");
-        NFT.run(
-            self.switch(link),
-            &format!("table bridge fault {{ chain c {{ {FORWARD} {rules}; }}\n}}\n"),
-        )
+        drop_in(self.switch(link), rules)
     }
 
     /// Senders must send frame by frame first, or one loss would take all of

@@ -19,6 +19,7 @@ use crate::config::{LabConfig, LinkSpec, address};
 use crate::emulator::{self, Cable, Delay, Emulation, Tree};
 use crate::holder::{self, Holder, c_path};
 use crate::namespace::Place;
+use crate::outside::{self, Outside};
 use crate::processes::{self, TOKEN_VARIABLE};
 use crate::state::{self, Claim, Summary};
 use crate::tools::{IP, NFT, SH, TC};
@@ -42,6 +43,7 @@ pub struct Lab {
     emulated: bool,
     /// One per switch, made when first needed.
     devices: Vec<Mutex<Option<Devices>>>,
+    pub(crate) outside: Option<Outside>,
     /// The holder; `None` once the lab is down.
     holder: Option<Watched>,
     owned: Option<Owned>,
@@ -120,18 +122,16 @@ impl Lab {
         let user = summary.user.clone().map(c_path).transpose()?;
         let mut places = Vec::with_capacity(summary.namespaces.len());
         for (index, (path, inode)) in summary.namespaces.iter().enumerate() {
-            let name = match index.checked_sub(summary.nodes) {
-                None => format!("n{index}"),
-                Some(switch) => format!("switch {switch}"),
-            };
             places.push(Place {
-                name,
+                name: place_name(&summary, index),
                 net: c_path(path.clone())?,
                 inode: *inode,
                 user: user.clone(),
             });
         }
-        let switches = places.split_off(summary.nodes.min(places.len()));
+        let mut switches = places.split_off(summary.nodes.min(places.len()));
+        let outside = switches.split_off(summary.links.len().min(switches.len()));
+        let outside = summary.outside.and_then(|spec| Outside::new(spec, outside));
         let devices = switches.iter().map(|_| Mutex::default()).collect();
         let delays = summary.links.iter();
         let delays = delays.map(|link| Delay::new(link.delay)).collect();
@@ -142,6 +142,7 @@ impl Lab {
             delays,
             emulated: false,
             devices,
+            outside,
             holder: Some(holder),
             owned,
         })
@@ -178,14 +179,23 @@ impl Lab {
     ///
     /// For a node the lab does not have, spawning fails with `ENODEV`.
     pub fn command(&self, node: usize, program: impl AsRef<OsStr>) -> Command {
-        let mut command = match self.nodes.get(node) {
+        self.command_in(self.nodes.get(node), &format!("n{node}"), program)
+    }
+
+    pub(crate) fn command_in(
+        &self,
+        place: Option<&Place>,
+        name: &str,
+        program: impl AsRef<OsStr>,
+    ) -> Command {
+        let mut command = match place {
             Some(place) => place.machine_command(program),
             None => crate::namespace::nowhere(program),
         };
         command.env(TOKEN_VARIABLE, &self.summary.token);
         command
             .env("TABANE_LAB", self.name())
-            .env("TABANE_LAB_NODE", format!("n{node}"));
+            .env("TABANE_LAB_NODE", name);
         command
     }
 
@@ -237,6 +247,7 @@ impl Lab {
             .nodes
             .iter()
             .chain(&self.switches)
+            .chain(self.outside.iter().flat_map(Outside::places))
             .map(|place| place.inode)
             .collect();
         let holder_pid = self.summary.holder;
@@ -254,7 +265,9 @@ impl Lab {
             // What daemons left that had to be killed.
             inodes.into_iter().for_each(sockets::remove_all_of);
         }
+        // Their sockets would keep the namespaces.
         self.devices.clear();
+        self.outside = None;
         let emulator = self.summary.emulator.and_then(|pid| Watched::new(pid).ok());
         let _ = holder.signal(libc::SIGKILL);
         if let Some(mut owned) = self.owned.take() {
@@ -314,6 +327,10 @@ impl Lab {
         &self.nodes[node]
     }
 
+    pub(crate) fn all_nodes(&self) -> &[Place] {
+        &self.nodes
+    }
+
     pub(crate) fn switch(&self, link: usize) -> &Place {
         &self.switches[link]
     }
@@ -341,29 +358,23 @@ impl Lab {
         link: usize,
         changes: &[(String, DeviceChange)],
     ) -> Result<(), LabError> {
-        let what = || LabError::io(format!("changing switch {link}"));
-        // A panic while it was held leaves a socket that is as good as before.
-        let mut devices = self.devices[link]
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner());
-        let devices = match &mut *devices {
-            Some(devices) => devices,
-            none => none.insert(self.switches[link].devices().map_err(what())?),
-        };
-        let tried = changes
-            .iter()
-            .map(|(device, change)| devices.change(device, *change));
-        // All of them, also after an error.
-        tried.fold(Ok(()), io::Result::and).map_err(what())
+        change_devices(&self.switches[link], &self.devices[link], changes)
     }
 
     /// What there is for the emulator to do, if anything.
     fn emulation(&self) -> Result<Option<Emulation>, LabError> {
-        if self.is_tree() {
-            return self.trees().map(Emulation::Trees).map(Some);
-        }
-        let cables = self.cables()?;
-        Ok((!cables.is_empty()).then_some(Emulation::Cables(cables)))
+        let work = Emulation {
+            cables: self.cables()?,
+            line: self
+                .outside
+                .as_ref()
+                .map_or_else(|| Ok(Vec::new()), Outside::cables)?,
+            trees: match self.is_tree() {
+                true => self.trees()?,
+                false => Vec::new(),
+            },
+        };
+        Ok((!work.is_nothing()).then_some(work))
     }
 
     /// Whether links have several switches, all of them emulated.
@@ -394,7 +405,9 @@ impl Lab {
         {
             for node in 0..self.nodes() {
                 let (switch, delay) = (&self.switches[link], &self.delays[link]);
-                let cable = Cable::new(switch, node, delay, spec.rate_bits_per_s);
+                let input = wiring::emulator_input(node);
+                let output = wiring::emulator_output(node);
+                let cable = Cable::new(switch, &input, &output, delay, spec.rate_bits_per_s);
                 cables.push(
                     cable.map_err(LabError::io(format!("emulating the delay of link {link}")))?,
                 );
@@ -412,7 +425,9 @@ fn build(config: &LabConfig) -> Result<(Lab, Claim), LabError> {
     }
     let name = config.name.clone().unwrap_or_else(unique_name);
     let claim = state::claim(&name)?;
-    let (count, token) = (config.nodes + config.links.len(), token());
+    let outside = config.outside.map_or(0, |_| outside::PLACES);
+    let count = config.nodes + config.links.len() + outside;
+    let token = token();
     let Holder {
         child,
         lifeline,
@@ -432,6 +447,7 @@ fn build(config: &LabConfig) -> Result<(Lab, Claim), LabError> {
         links: config.links.clone(),
         mtu: config.mtu,
         tree: config.tree.clone(),
+        outside: config.outside,
         holder: child.id(),
         emulator: None,
         token,
@@ -485,7 +501,37 @@ fn wire(lab: &Lab, config: &LabConfig) -> Result<(), LabError> {
         let one = |link| lab.nic_shaper(link, pieces(link));
         TC.run(place, &(0..config.links.len()).map(one).collect::<String>())?;
     }
-    Ok(())
+    lab.wire_outside()
+}
+
+/// What messages call the namespace with this index of a lab's.
+fn place_name(lab: &Summary, index: usize) -> String {
+    let before_outside = lab.nodes + lab.links.len();
+    match index {
+        node if node < lab.nodes => format!("n{node}"),
+        switch if switch < before_outside => format!("switch {}", switch - lab.nodes),
+        place => outside::place_name(place - before_outside),
+    }
+}
+
+/// Change devices of a switch, in order; all are tried, the first error is returned. `devices` is made if it is not there.
+pub(crate) fn change_devices(
+    switch: &Place,
+    devices: &Mutex<Option<Devices>>,
+    changes: &[(String, DeviceChange)],
+) -> Result<(), LabError> {
+    let what = || LabError::io(format!("changing {}", switch.name));
+    // A panic while it was held leaves a socket that is as good as before.
+    let mut devices = devices.lock().unwrap_or_else(|poison| poison.into_inner());
+    let devices = match &mut *devices {
+        Some(devices) => devices,
+        none => none.insert(switch.devices().map_err(what())?),
+    };
+    let tried = changes
+        .iter()
+        .map(|(device, change)| devices.change(device, *change));
+    // All of them, also after an error.
+    tried.fold(Ok(()), io::Result::and).map_err(what())
 }
 
 /// Two labs of one process, or of two, never share it.

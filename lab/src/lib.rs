@@ -11,7 +11,8 @@
 //! ```
 //! Node `k` has `10.77.LINK.(k+1)/24` on `ethLINK`. Each cable is a veth pair
 //! with `tc tbf` at both ends; each switch is a bridge in a namespace of its
-//! own. A link with a delay has our emulator (`emulator/`) in each cable.
+//! own. A link with a delay has our emulator (`emulator/`) in each cable. A lab with an outside
+//! ([`LabConfig::outside`]) has a network beside the links, with clients on it.
 //!
 //! One *holder* process owns every namespace of a lab through open
 //! descriptors. Nothing is pinned in the file system, so when the holder dies,
@@ -43,6 +44,7 @@ pub mod interrupt;
 mod lab;
 pub mod mpi;
 mod namespace;
+mod outside;
 pub mod pattern;
 pub mod peers;
 mod processes;
@@ -59,5 +61,6 @@ pub use error::LabError;
 pub use fault::Fault;
 pub use inject::Injection;
 pub use lab::Lab;
+pub use outside::{OUTSIDE_ADDRESSES, OUTSIDE_DEVICE, OutsideSpec};
 pub use state::{Summary, list};
 pub use sys::monotonic_ns;

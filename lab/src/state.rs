@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tabane_io::credentials::own_uid;
 
 use crate::config::LinkSpec;
-use crate::{LabError, processes, sys};
+use crate::{LabError, OutsideSpec, processes, sys};
 
 /// Longest wait for another process that is just looking at, or ending, a lab
 /// of the same name.
@@ -35,13 +35,16 @@ pub struct Summary {
     /// Nodes on each leaf of a tree of switches; nothing if each link has one switch.
     #[serde(default)]
     pub tree: Vec<usize>,
+    /// The network outside, if there is one.
+    #[serde(default)]
+    pub outside: Option<OutsideSpec>,
     /// Process id of the holder; ending it ends the lab.
     pub holder: u32,
     /// Process id of the delay emulator of a lab in the background.
     pub emulator: Option<u32>,
     /// Marks this lab's processes, in their environment.
     pub(crate) token: String,
-    /// Path and inode of every namespace: nodes first, then switches.
+    /// Path and inode of every namespace: nodes first, then switches, then those of the outside.
     pub(crate) namespaces: Vec<(String, u64)>,
     /// Path of the user namespace, if there is one.
     pub(crate) user: Option<String>,

@@ -74,10 +74,7 @@ pub(crate) fn switch_links(config: &LabConfig, link: usize, node_paths: &[String
         ports.for_each(|(node, path)| say(cable_alone(spec, mtu, link, node, path)));
         return orders;
     }
-    say(format!(
-        "link add name {BRIDGE} index {BRIDGE_INDEX} mtu {mtu} type bridge stp_state 0 mcast_snooping 0"
-    ));
-    say(quietly_up(BRIDGE));
+    say(new_bridge(BRIDGE, &format!(" index {BRIDGE_INDEX}"), mtu));
     for (node, path) in node_paths.iter().enumerate() {
         say(cable(spec, mtu, link, node, path));
     }
@@ -95,34 +92,47 @@ pub(crate) fn cable(spec: &LinkSpec, mtu: u32, link: usize, node: usize, path: &
         ));
         orders.push(quietly_up(&inner));
     }
-    orders.push(format!("link set {port} master {BRIDGE}"));
-    orders.push(quietly_up(&port));
+    orders.push(plugged_into(&port, BRIDGE));
     orders.join("\n")
 }
 
 /// The same without a port of a bridge at its end.
 fn cable_alone(spec: &LinkSpec, mtu: u32, link: usize, node: usize, path: &str) -> String {
-    let (end, nic) = (cable_end(node, spec), nic(link));
-    let [a, b, c, d, e, f] = hardware_address(link, node);
+    let address = hardware_address(link, node);
+    cable_to(&cable_end(node, spec), &nic(link), address, mtu, path)
+}
+
+/// `ip` orders: a bridge, that is up.
+pub(crate) fn new_bridge(name: &str, index: &str, mtu: u32) -> String {
+    let made =
+        format!("link add name {name}{index} mtu {mtu} type bridge stp_state 0 mcast_snooping 0");
+    [made, quietly_up(name)].join("\n")
+}
+
+/// `ip` orders: a cable from `end` here, which is up then, to a device in the namespace `path`.
+pub(crate) fn cable_to(end: &str, nic: &str, address: [u8; 6], mtu: u32, path: &str) -> String {
+    let [a, b, c, d, e, f] = address;
     let address = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
     let cable = format!(
         "link add name {end} mtu {mtu} type veth peer name {nic} address {address} mtu {mtu} netns {path}"
     );
-    [cable, quietly_up(&end)].join("\n")
+    [cable, quietly_up(end)].join("\n")
 }
 
 /// Up without an IPv6 address, whose discovery chatters on an idle link. One
 /// order would do the second half first.
-fn quietly_up(device: &str) -> String {
+pub(crate) fn quietly_up(device: &str) -> String {
     format!("link set {device} addrgenmode none\nlink set {device} up")
 }
 
 /// `ip` orders that make a device a port of its switch.
 pub(crate) fn plugged(device: &str) -> String {
-    format!(
-        "link set {device} master {BRIDGE}\n{}\n",
-        quietly_up(device)
-    )
+    plugged_into(device, BRIDGE) + "\n"
+}
+
+/// The same of a bridge of this name.
+pub(crate) fn plugged_into(device: &str, bridge: &str) -> String {
+    format!("link set {device} master {bridge}\n{}", quietly_up(device))
 }
 
 /// `ip` orders for a node.

@@ -102,6 +102,30 @@ fn a_session() {
 }
 
 #[test]
+fn a_session_with_an_outside() {
+    let cli = Cli::new("outside");
+    let said = cli.ok(&["up", "--nodes", "3", "--outside", "100mbit,2ms"]);
+    let told = "outside: clients c0 and c1, ext0 of n0 and n1, 100 Mb/s, round trip 2ms";
+    assert!(said.contains(told), "{said}");
+    let trace = trace(&Lab::open(&cli.name).expect("stays up"));
+    assert_eq!(cli.ok(&["list"]), said);
+    let give = "ip address add 203.0.113.1/24 dev ext0";
+    cli.ok(&["exec", "n0", "--", "sh", "-c", give]);
+    let ping = "ping -qc3 -i0.01 -W1 203.0.113.1";
+    let ping = ["exec", "c0", "--", "sh", "-c", ping];
+    cli.ok(&ping);
+    cli.ok(&["fail", "outside", "--node", "n0"]);
+    assert_eq!(cli.run(&ping).status.code(), Some(1));
+    cli.ok(&["heal", "outside"]);
+    assert!(eventually(|| cli.run(&ping).status.success()));
+    cli.wrong(&["exec", "c2", "--", "true"], "c0 to c1");
+    cli.wrong(&["fail", "outside", "--node", "n2"], "n0 and n1");
+    cli.wrong(&["fail", "outside", "--mode", "mtu=1400"], "oneway");
+    cli.ok(&["down"]);
+    assert!(trace.is_gone(), "{:?}", trace.holders());
+}
+
+#[test]
 fn exec_passes_codes_signals_and_input() {
     let cli = Cli::new("exec");
     cli.ok(&["up"]);
@@ -160,6 +184,8 @@ fn wrong_words_are_answered_with_right_ones() {
     );
     cli.wrong(&["up", "--delay", "2"], "2ms");
     cli.wrong(&["up", "--loss", "200%"], "100%");
+    cli.wrong(&["up", "--outside", "0,2ms"], "1gbit,2ms");
+    cli.wrong(&["up", "--outside", "fast"], "1gbit,2ms");
     cli.wrong(&["up", "--nodes", "0"], "1 to 200");
     cli.wrong(&["up", "--links", "9"], "1 to 8");
     cli.wrong(&["up", "--mtu", "5"], "576");
@@ -172,6 +198,9 @@ fn wrong_words_are_answered_with_right_ones() {
     cli.wrong(&["fail", "2"], "0 to 1");
     cli.wrong(&["fail", "0", "--mode", "loud"], "carrier");
     cli.wrong(&["fail", "0", "--node", "n7"], "n0 to n1");
+    cli.wrong(&["fail", "outside"], "--outside 1gbit,2ms");
+    cli.wrong(&["heal", "outside"], "--outside 1gbit,2ms");
+    cli.wrong(&["exec", "c0", "--", "true"], "--outside 1gbit,2ms");
     let nameless = Cli { name: "a/b".into() };
     nameless.wrong(&["up"], "letters");
     nameless.wrong(&["down"], "letters");

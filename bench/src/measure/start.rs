@@ -15,6 +15,7 @@ const CONFIG: ClusterConfig = ClusterConfig {
     wire: Wire::Encrypted,
     vnic: true,
     mptcp: false,
+    gateway: false,
 };
 
 /// On 2 links of 1 Gb/s, nothing else going on.

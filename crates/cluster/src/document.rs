@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::gateway::{self, GatewaySpec};
 use super::identity;
 use super::key::{self, Access, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
 use super::mesh::{self, JoinSpec, MeshSpec};
@@ -29,6 +30,7 @@ pub(super) struct Document {
     pub(super) vnic: VnicSpec,
     pub(super) mesh: MeshSpec,
     pub(super) join: Option<JoinSpec>,
+    pub(super) gateway: Option<GatewaySpec>,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
@@ -45,6 +47,7 @@ const KEYS: &[&str] = &[
     "run",
     "vnic",
     "mesh",
+    "gateway",
     "node",
 ];
 
@@ -78,6 +81,7 @@ pub(super) fn read(
     check_access(root, access, findings);
     let (key, second_key) = read_keys(file, root, findings);
     let (run, run_users) = run::read(root, findings);
+    let nodes = read_nodes(root, findings);
     Some(Document {
         key,
         second_key,
@@ -91,7 +95,8 @@ pub(super) fn read(
         vnic: vnic::read(root, findings),
         mesh: mesh::read(root, findings),
         join: mesh::read_join(root, findings),
-        nodes: read_nodes(root, findings),
+        gateway: gateway::read(root, &nodes, findings),
+        nodes,
     })
 }
 

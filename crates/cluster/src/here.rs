@@ -110,11 +110,18 @@ fn no_such_node(cluster: &Cluster, name: &str) -> ConfigError {
     let names: Vec<&str> = cluster.nodes.iter().map(|n| n.name.as_str()).collect();
     let right = match nearest(name, &names) {
         Some(near) => format!("did you mean --node {near}?"),
-        None if names.len() <= LISTED_MAX => format!("the nodes are {}", names.join(", ")),
-        None => format!("it has {} nodes, see their `name`", names.len()),
+        None => list_names(&names),
     };
     let what = format!("there is no node \"{}\"", name.escape_debug());
     error(cluster, None, what, right)
+}
+
+/// What to write instead of the name of no node.
+pub(super) fn list_names(names: &[&str]) -> String {
+    match names.len() {
+        ..=LISTED_MAX => format!("the nodes are {}", names.join(", ")),
+        count => format!("it has {count} nodes, see their `name`"),
+    }
 }
 
 fn error(cluster: &Cluster, line: Option<u32>, what: String, right: String) -> ConfigError {

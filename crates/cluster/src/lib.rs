@@ -7,6 +7,7 @@
 
 mod checks;
 mod document;
+mod gateway;
 mod here;
 mod identity;
 mod key;
@@ -15,6 +16,7 @@ mod mesh;
 mod metrics;
 mod network;
 mod node;
+mod outside;
 mod problem;
 mod range;
 mod run;
@@ -28,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use gateway::{CONNECTIONS_PER_NODE, GATEWAYS_MAX, GatewaySpec, LineQueue, PORTS_PER_NODE};
 pub use here::{InterfaceAddress, check_here, identify};
 pub use identity::{NODE_KEY_FILE, NodeKey, PublicKey};
 use key::Access;
@@ -93,6 +96,8 @@ pub struct Cluster {
     pub mesh: MeshSpec,
     /// How nodes join that are not in the file; without, the file has them all.
     pub join: Option<JoinSpec>,
+    /// How the cluster is reached from outside, if it is.
+    pub gateway: Option<GatewaySpec>,
     /// All nodes, in the order of the file: at least two, or one if others may join.
     pub nodes: Vec<NodeSpec>,
 }
@@ -244,6 +249,7 @@ impl Cluster {
             vnic: document.vnic,
             mesh: document.mesh,
             join: document.join,
+            gateway: document.gateway,
             nodes: document.nodes,
         });
         findings.conclude(cluster)

@@ -221,7 +221,7 @@ fn check_link(number: usize, text: &str, line: u32, findings: &mut Findings) -> 
 }
 
 /// Why no NIC of a node can have this address, and what would be right.
-fn unusable(address: IpAddr) -> Option<(&'static str, &'static str)> {
+pub(super) fn unusable(address: IpAddr) -> Option<(&'static str, &'static str)> {
     const RIGHT: &str = "write the address of the node's own NIC on that network";
     if address.is_unspecified() {
         return Some(("stands for any address", RIGHT));

@@ -58,3 +58,15 @@ fn set_offloads(fd: &OwnedFd, offloads: libc::c_uint) -> io::Result<()> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, argument) })?;
     Ok(())
 }
+
+/// Whether it is one of a TUN, with that header.
+pub(crate) fn is_tun(fd: &OwnedFd) -> bool {
+    // SAFETY: integers and pointers, for which zeros are valid.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    // SAFETY: TUNGETIFF writes one `ifreq`.
+    let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) };
+    // SAFETY: the kernel has filled in its flags.
+    let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+    let wanted = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    asked == 0 && flags & wanted == wanted && flags & libc::IFF_TAP == 0
+}

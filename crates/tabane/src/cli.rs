@@ -95,6 +95,8 @@ pub enum Command {
     /// For clusters with `join` in `[mesh]` of the cluster file. A node that only stops is waited for, and forgotten after
     /// ten minutes. Root's, or of the user that the daemon runs as.
     Leave,
+    /// Have another gateway serve the cluster's outside address
+    Gateway(GatewayArgs),
     /// Have the daemon read its cluster file anew, without breaking a flow
     ///
     /// Nodes, links and keys come and go as the file says; SIGHUP does the same.
@@ -160,6 +162,26 @@ pub struct ReloadArgs {
     /// Only say what would change, or what is wrong
     #[arg(long)]
     pub check: bool,
+}
+
+/// Arguments of `tabane gateway`.
+#[derive(Debug, Args)]
+pub struct GatewayArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: GatewayCommand,
+}
+
+/// What can be done about the gateway.
+#[derive(Debug, Subcommand)]
+pub enum GatewayCommand {
+    /// Hand over to another gateway: connections go on
+    ///
+    /// Root's, or of the user that the daemon runs as, on any node. Where it went, `tabane status` says.
+    Move {
+        /// The node that is to serve; if not given, the next one of the file that can
+        node: Option<String>,
+    },
 }
 
 /// Arguments of `tabane init`.
@@ -232,6 +254,7 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Status(args) => run_status(&args),
         Command::Nodes(args) => run_nodes(&args),
         Command::Leave => run_leave(),
+        Command::Gateway(args) => run_gateway(&args),
         Command::Reload(args) => run_reload(&args),
         Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -413,6 +436,12 @@ fn run_leave() -> u8 {
             told.node
         ))
     })
+}
+
+fn run_gateway(args: &GatewayArgs) -> u8 {
+    let GatewayCommand::Move { node } = &args.command;
+    let ask = |sockets: &Sockets| status::ask_gateway_move(sockets, node.as_deref());
+    status::ask_here(ask).map_or_else(refused, |told| print(&format!("{told}\n")))
 }
 
 /// The daemon gave no answer, or refused.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Lab, LabError};
+use crate::{Lab, LabError, OUTSIDE_ADDRESSES, OUTSIDE_DEVICE};
 
 const POLL: Duration = Duration::from_millis(5);
 
@@ -55,6 +55,9 @@ pub struct ClusterConfig {
     pub vnic: bool,
     /// Whether `tabane up` steers the kernel's Multipath TCP.
     pub mptcp: bool,
+    /// Whether the cluster is had by one address outside: by [`OUTSIDE_ADDRESSES`], on the nodes that lead there. The lab must have
+    /// an outside.
+    pub gateway: bool,
 }
 
 impl Default for ClusterConfig {
@@ -63,6 +66,7 @@ impl Default for ClusterConfig {
             wire: Wire::Encrypted,
             vnic: true,
             mptcp: false,
+            gateway: false,
         }
     }
 }
@@ -149,6 +153,9 @@ impl Cluster {
             if config.vnic {
                 let _ = writeln!(text, "vnic = \"{}/24\"", self.address(node));
             }
+        }
+        if config.gateway {
+            text += &gateway_table(&self.lab)?;
         }
         fs::write(&file, text).map_err(LabError::io("the cluster file"))
     }
@@ -424,6 +431,18 @@ fn node_table(lab: &Lab, node: usize) -> String {
     let links = (0..lab.links()).map(|link| format!("\"{}\"", lab.address(node, link)));
     let links = links.collect::<Vec<_>>().join(", ");
     format!("[[node]]\nname = \"n{node}\"\nlinks = [{links}]\n")
+}
+
+/// The outside address, as the cluster file has it.
+fn gateway_table(lab: &Lab) -> Result<String, LabError> {
+    if lab.gateways() == 0 {
+        let why = "a cluster with an outside address needs a lab with an outside";
+        return Err(LabError::BadInput(why.into()));
+    }
+    let nodes: Vec<String> = (0..lab.gateways()).map(|node| format!("n{node}")).collect();
+    Ok(format!(
+        "[gateway]\nnodes = {nodes:?}\naddresses = {OUTSIDE_ADDRESSES:?}\ninterface = {OUTSIDE_DEVICE:?}\n"
+    ))
 }
 
 fn failed(tool: &'static str, place: &str, message: &str) -> LabError {

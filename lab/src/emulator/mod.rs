@@ -22,7 +22,7 @@ pub(crate) use self::packet::PacketSocket;
 use self::queue::{FRAME_BYTES_MAX, Queue};
 pub(crate) use self::tree::Tree;
 use crate::namespace::Place;
-use crate::{LabError, sys, wiring};
+use crate::{LabError, sys};
 
 /// Frames taken from one cable before the others get their turn.
 const TURN_FRAMES: usize = 64;
@@ -45,7 +45,7 @@ impl Delay {
     }
 }
 
-/// One cable's gap, in the direction from node to switch.
+/// One cable's gap, in one direction: on a link from node to switch, outside once each way.
 #[derive(Debug)]
 pub(crate) struct Cable {
     input: PacketSocket,
@@ -55,18 +55,17 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    /// `rate_bits_per_s` sizes the queue: what the line can hold in that time.
+    /// From one device of a switch to another. `rate_bits_per_s` sizes the queue: what the line can hold in that time.
     pub fn new(
         switch: &Place,
-        node: usize,
+        input: &str,
+        output: &str,
         delay: &Delay,
         rate_bits_per_s: Option<u64>,
     ) -> io::Result<Self> {
-        let input = PacketSocket::receiver(switch, &wiring::emulator_input(node))?;
-        let output = PacketSocket::sender(switch, &wiring::emulator_output(node))?;
         Ok(Cable {
-            input,
-            output,
+            input: PacketSocket::receiver(switch, input)?,
+            output: PacketSocket::sender(switch, output)?,
             delay: delay.clone(),
             queue: Queue::for_line(rate_bits_per_s, delay.get()),
         })
@@ -108,51 +107,54 @@ impl Cable {
 
 /// What an emulator does.
 #[derive(Debug)]
-pub(crate) enum Emulation {
-    /// Delays frames on these cables.
-    Cables(Vec<Cable>),
+pub(crate) struct Emulation {
+    /// Delays frames on these cables of links,
+    pub cables: Vec<Cable>,
+    /// and on the line outside.
+    pub line: Vec<Cable>,
     /// Is the switches of these links.
-    Trees(Vec<Tree>),
+    pub trees: Vec<Tree>,
 }
 
 impl Emulation {
+    pub fn is_nothing(&self) -> bool {
+        self.all_cables().next().is_none() && self.trees.is_empty()
+    }
+
+    fn all_cables(&self) -> impl Iterator<Item = &Cable> {
+        self.cables.iter().chain(&self.line)
+    }
+
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        match self {
-            Emulation::Cables(cables) => cables.iter().map(|cable| cable.input.as_fd()).collect(),
-            Emulation::Trees(trees) => trees.iter().flat_map(Tree::descriptors).collect(),
-        }
+        let cables = self.all_cables().map(|cable| cable.input.as_fd());
+        let trees = self.trees.iter().flat_map(Tree::descriptors);
+        cables.chain(trees).collect()
     }
 
     /// Those that it only sends by.
     fn outputs(&self) -> Vec<BorrowedFd<'_>> {
-        match self {
-            Emulation::Cables(cables) => cables.iter().map(|cable| cable.output.as_fd()).collect(),
-            Emulation::Trees(_) => Vec::new(),
-        }
+        self.all_cables()
+            .map(|cable| cable.output.as_fd())
+            .collect()
     }
 
     /// Takes in what has come by the descriptors of these places, and puts out what is due; returns when the next is.
     fn turn(&mut self, ready: impl Fn(usize) -> bool) -> Option<u64> {
         let mut next_ns: Option<u64> = None;
-        match self {
-            Emulation::Cables(cables) => {
-                for (place, cable) in cables.iter_mut().enumerate() {
-                    if ready(place) {
-                        cable.take_in();
-                    }
-                    next_ns = next_ns.into_iter().chain(cable.put_out()).min();
-                }
+        let mut before = 0;
+        for cable in self.cables.iter_mut().chain(&mut self.line) {
+            if ready(before) {
+                cable.take_in();
             }
-            Emulation::Trees(trees) => {
-                let mut before = 0;
-                for tree in trees {
-                    let nodes = tree.descriptors().count();
-                    let came = (0..nodes).filter(|node| ready(before + node));
-                    came.for_each(|node| tree.take_in(node));
-                    before += nodes;
-                    next_ns = next_ns.into_iter().chain(tree.move_on()).min();
-                }
-            }
+            before += 1;
+            next_ns = next_ns.into_iter().chain(cable.put_out()).min();
+        }
+        for tree in &mut self.trees {
+            let nodes = tree.descriptors().count();
+            let came = (0..nodes).filter(|node| ready(before + node));
+            came.for_each(|node| tree.take_in(node));
+            before += nodes;
+            next_ns = next_ns.into_iter().chain(tree.move_on()).min();
         }
         next_ns
     }
@@ -160,7 +162,8 @@ impl Emulation {
     /// Carries frames until the process of the pidfd `ends` has ended.
     pub fn run(mut self, ends: BorrowedFd) {
         sys::wake_precisely();
-        if matches!(self, Emulation::Trees(_)) {
+        // The world outside does not wait for this machine, either.
+        if !self.trees.is_empty() || !self.line.is_empty() {
             sys::come_first();
         }
         let watch = |fd: &BorrowedFd| libc::pollfd {

@@ -60,7 +60,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}colour = \"red\"\n{N0}{N1}",
-            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, node",
+            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, gateway, node",
         ),
         (
             "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
@@ -72,7 +72,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
-            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, node",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, gateway, node",
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",

@@ -24,6 +24,7 @@ fn the_shortest_file() {
     assert_eq!(cluster.metrics_of(0), None);
     assert!(!cluster.mptcp);
     assert_eq!(cluster.mesh, MeshSpec::default());
+    assert_eq!(cluster.gateway, None);
     assert_eq!(cluster.run.all_links_down, ALL_LINKS_DOWN);
     assert!(cluster.run.plain_tcp);
     assert_eq!(cluster.run_users, RunUsers::default());

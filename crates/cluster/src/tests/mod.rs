@@ -4,6 +4,7 @@
 mod bad_entries;
 mod bad_nodes;
 mod files;
+mod gateway;
 mod good;
 mod here;
 mod ranges;

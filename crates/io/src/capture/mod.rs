@@ -34,9 +34,9 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 pub use echo::{Echo, Echoes, Pinger};
 #[cfg(test)]
 use namespace::furnish;
-pub use namespace::{Namespace, NamespaceError, is_inside, source_for};
+pub use namespace::{Namespace, NamespaceError, Wide, is_inside, source_for};
 pub use outward::{Network, Outward, has_address};
-pub use packet::Unreachable;
+pub use packet::{Unreachable, unreachable};
 pub use plain::{Datagrams, Listener, Sharing, Told};
 pub use rules::Rules;
 pub use syn::Syn;

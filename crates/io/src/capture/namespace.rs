@@ -1,6 +1,7 @@
 //! A network namespace for one program, in which every address is its own.
 
 use core::fmt;
+use core::time::Duration;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::namespaces::{self, Kinds, OwnIds};
 use crate::netlink::route::LinkSettings;
 use crate::netlink::{RouteSocket, interfaces};
+use crate::outside::Tun;
 
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
@@ -18,6 +20,11 @@ const LOOPBACK: u32 = 1;
 const DEVICE: &str = "tab0";
 /// A veth has another end; nothing leaves there, for every address is local.
 const DEVICE_END: &str = "tab0-end";
+/// What the one is called that leads outside.
+const DEVICE_OUTSIDE: &str = "tab-out";
+/// What TCP sent outside is repeated after so long at the least: a gateway that takes over from another one cannot know what was lost with
+/// that one. Longer than others wait with an acknowledgement (40 ms, Linux).
+const LEAST_TIMEOUT: Duration = Duration::from_millis(60);
 /// What TCP connections inside use: over loopback, where nothing is lost, BBR (a host's default,
 /// maybe) is three times slower.
 pub(super) const CONGESTION_CONTROL: &str = "cubic";
@@ -70,11 +77,14 @@ impl Namespace {
     /// Moves this process, which must have a single thread, into a network namespace of its
     /// own, with these addresses (and the lengths of their networks' prefixes; what it sends comes from
     /// the one that [`source_for`] tells); an ordinary user's into a user namespace as well, in which it
-    /// stays who it is.
+    /// stays who it is. What `wide` tells leads elsewhere leaves by a TUN.
     ///
     /// # Errors
     /// The kernel does not permit it, or lacks something.
-    pub fn enter(own: &[(IpAddr, u8)]) -> Result<Namespace, NamespaceError> {
+    pub fn enter(
+        own: &[(IpAddr, u8)],
+        wide: Option<&Wide>,
+    ) -> Result<(Namespace, Option<Tun>), NamespaceError> {
         let places = Kinds::NET | Kinds::MOUNT;
         let settings = SETTINGS.map(|name| (name, setting(name)));
         let ids = OwnIds::kept();
@@ -93,8 +103,8 @@ impl Namespace {
                 let _ = fs::write(setting_path(name), value);
             }
         }
-        furnish(own)?;
-        Ok(Namespace(()))
+        let tun = furnish(own, wide)?;
+        Ok((Namespace(()), tun))
     }
 
     /// Has `/etc/hosts` say what it says, and `names` besides, to the processes of this namespace.
@@ -148,8 +158,28 @@ pub fn is_inside() -> io::Result<bool> {
     Ok(interfaces()?.iter().any(|device| device.name == DEVICE_END))
 }
 
-/// Gives the namespace its addresses, and makes all others its own as well.
-pub(super) fn furnish(own: &[(IpAddr, u8)]) -> Result<(), NamespaceError> {
+/// The world beyond the cluster, in a namespace that has the cluster's outside addresses.
+#[derive(Clone, Debug)]
+pub struct Wide {
+    /// These: one of a family.
+    pub addresses: Vec<IpAddr>,
+    /// Addresses of nodes: they are of the cluster, whatever networks they are in.
+    pub nodes: Vec<IpAddr>,
+}
+
+impl Wide {
+    fn source(&self, is_v4: bool) -> Option<IpAddr> {
+        let mut addresses = self.addresses.iter().copied();
+        addresses.find(|address| address.is_ipv4() == is_v4)
+    }
+}
+
+/// Gives the namespace its addresses, and makes all others of the cluster, or all others, its own as well. The TUN that leads outside, if
+/// there is to be one.
+pub(super) fn furnish(
+    own: &[(IpAddr, u8)],
+    wide: Option<&Wide>,
+) -> Result<Option<Tun>, NamespaceError> {
     let mut route = RouteSocket::new().map_err(NamespaceError::step("ask the kernel"))?;
     let up = LinkSettings {
         up: true,
@@ -167,44 +197,103 @@ pub(super) fn furnish(own: &[(IpAddr, u8)]) -> Result<(), NamespaceError> {
         ))?;
     for name in [DEVICE, DEVICE_END] {
         const STEP: &str = "switch the device of the node's addresses on";
-        let link = route.link(name).map_err(NamespaceError::step(STEP))?;
-        let link = link.ok_or(io::ErrorKind::NotFound);
-        let index = link.map_err(NamespaceError::step(STEP))?.index;
-        // Fails where there is no IPv6; then there is nothing to silence.
-        let _ = route.silence_ipv6(index);
-        route
-            .set_link(index, up)
-            .map_err(NamespaceError::step(STEP))?;
+        let index = switch_on(&mut route, name).map_err(NamespaceError::step(STEP))?;
         for (address, prefix) in own.iter().filter(|_| name == DEVICE) {
             // A route to its network by this device would lead out of it.
             let added = route.add_address_alone(index, *address, *prefix);
             added.map_err(NamespaceError::step("add the node's address"))?;
         }
     }
-    for everything in [
-        IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        Ipv6Addr::UNSPECIFIED.into(),
-    ] {
-        let source = source_for(own, everything);
-        let made = route.add_network_local((everything, 0), source, CONGESTION_CONTROL);
+    for (first, prefix) in networks_of_family(wide, true).chain(networks_of_family(wide, false)) {
+        let source = source_for(own, first);
+        let made = route.add_network_local((first, prefix), source, CONGESTION_CONTROL);
         match made {
             // A kernel without IPv6 has nothing to be caught there.
-            Err(_) if everything.is_ipv6() && source.is_none() => {}
+            Err(_) if first.is_ipv6() && source.is_none() => {}
             made => made.map_err(NamespaceError::step("make all addresses local"))?,
         }
     }
     // The last that is added of one network is in force.
-    let is_network = |(address, prefix): &(IpAddr, u8)| match address {
-        IpAddr::V4(_) => *prefix < 32,
-        IpAddr::V6(_) => *prefix < 128,
-    };
+    let is_network = |(address, prefix): &(IpAddr, u8)| *prefix < whole(*address);
     for (address, prefix) in own.iter().rev().copied().filter(is_network) {
         let network = (first_of(address, prefix), prefix);
         route
             .add_network_local(network, Some(address), CONGESTION_CONTROL)
             .map_err(NamespaceError::step("make the node's networks local"))?;
     }
-    Ok(())
+    wide.map(|wide| open_wide(&mut route, own, wide))
+        .transpose()
+}
+
+/// Switches a device on that nothing but its addresses is to be seen of. Its number.
+fn switch_on(route: &mut RouteSocket, name: &str) -> io::Result<u32> {
+    let link = route.link(name)?.ok_or(io::ErrorKind::NotFound)?;
+    // Fails where there is no IPv6; then there is nothing to silence.
+    let _ = route.silence_ipv6(link.index);
+    let up = LinkSettings {
+        up: true,
+        ..LinkSettings::default()
+    };
+    route.set_link(link.index, up)?;
+    Ok(link.index)
+}
+
+/// What of a family stays within though no node has it: all, or, where the cluster has an outside address of the family, what nobody routes.
+fn networks_of_family(wide: Option<&Wide>, is_v4: bool) -> impl Iterator<Item = (IpAddr, u8)> {
+    let v4 = |a, b, prefix| (IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), prefix);
+    let v6 = |first, prefix| (Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), prefix);
+    let networks = match (is_v4, wide.and_then(|wide| wide.source(is_v4))) {
+        (true, None) => vec![v4(0, 0, 0)],
+        (false, None) => vec![v6(0, 0)],
+        // Of the link (RFC 3927), to many (RFC 5771), and to all.
+        (true, Some(_)) => vec![
+            v4(169, 254, 16),
+            v4(224, 0, 4),
+            (Ipv4Addr::BROADCAST.into(), 32),
+        ],
+        // RFC 4291, 2.5.6 and 2.7.
+        (false, Some(_)) => vec![v6(0xfe80, 10), v6(0xff00, 8)],
+    };
+    networks.into_iter()
+}
+
+/// The way outside, for what is of no node.
+fn open_wide(
+    route: &mut RouteSocket,
+    own: &[(IpAddr, u8)],
+    wide: &Wide,
+) -> Result<Tun, NamespaceError> {
+    for node in &wide.nodes {
+        route
+            .add_network_local(
+                (*node, whole(*node)),
+                source_for(own, *node),
+                CONGESTION_CONTROL,
+            )
+            .map_err(NamespaceError::step("make the nodes' addresses local"))?;
+    }
+    const STEP: &str = "make the device that leads outside (is /dev/net/tun there?)";
+    let tun = Tun::make(DEVICE_OUTSIDE).map_err(NamespaceError::step(STEP))?;
+    let index = switch_on(route, DEVICE_OUTSIDE).map_err(NamespaceError::step(STEP))?;
+    for address in &wide.addresses {
+        route
+            .add_address_alone(index, *address, whole(*address))
+            .map_err(NamespaceError::step("add the outside address"))?;
+        route
+            .add_default(index, *address, LEAST_TIMEOUT)
+            .map_err(NamespaceError::step(
+                "have the rest of the world be outside",
+            ))?;
+    }
+    Ok(tun)
+}
+
+/// How long the prefix of an address alone is.
+const fn whole(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
 }
 
 /// Which of the addresses `own` (with the lengths of their networks' prefixes) what is sent to

@@ -50,8 +50,8 @@ pub enum Unreachable {
     Port,
 }
 
-/// What tells whoever sent a packet, of which this is the head, that it does not arrive.
-pub(super) fn unreachable(from: IpAddr, to: IpAddr, why: Unreachable, head: &[u8]) -> Vec<u8> {
+/// A packet of ICMP that tells `from`, who sent a packet to `to`, of which this is the head, that it does not arrive. It seems to come from there.
+pub fn unreachable(from: IpAddr, to: IpAddr, why: Unreachable, head: &[u8]) -> Vec<u8> {
     let (v4, v6) = match why {
         Unreachable::Network => (0, 0),
         Unreachable::NetworkUnknown => (6, 0),

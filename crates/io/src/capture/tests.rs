@@ -25,7 +25,7 @@ const WITHIN: [&str; 5] = ["127.0.0.1", "127.3.2.1", "::1", OWN[0], OWN[1]];
 
 pub(super) fn capture() -> Capture {
     let own = OWN.map(|text| text.parse::<IpAddr>().unwrap());
-    furnish(&own.map(|address| (address, 24))).unwrap();
+    furnish(&own.map(|address| (address, 24)), None).unwrap();
     Capture::open(&own).unwrap()
 }
 

@@ -30,7 +30,7 @@ pub use mptcp::{MPTCP_LIMIT_MAX, MptcpEndpoint, MptcpLimits, MptcpPaths};
 pub use neighbours::{Neighbour, Neighbours, neighbours};
 pub use rules::{RoutingMonitor, Rule, RuleAction, Rules};
 pub use subflows::{Subflow, Subflows};
-pub use tcp::{TcpConnection, listening_ports, tcp_connections};
+pub use tcp::{TcpConnection, closing_connections, listening_ports, tcp_connections};
 
 pub(crate) use log::open_log;
 pub(crate) use message::Request;

@@ -1,5 +1,6 @@
 //! Making and changing devices.
 
+use core::time::Duration;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -251,6 +252,35 @@ impl Socket {
         };
         request.nested(libc::RTA_METRICS, |metrics| {
             metrics.text(METRIC_CC_ALGO, congestion_control);
+        });
+        self.execute(request)
+    }
+
+    /// Has what no other route leads to leave by a device, from `source` unless the sender says otherwise; TCP repeats what is not
+    /// acknowledged after `least_timeout`, at the least (`rto_min`).
+    pub(crate) fn add_default(
+        &mut self,
+        index: u32,
+        source: IpAddr,
+        least_timeout: Duration,
+    ) -> Result<(), Refused> {
+        // linux/rtnetlink.h; not in the libc crate.
+        const METRIC_LOCK: u16 = 1;
+        const METRIC_RTO_MIN: u16 = 13;
+        let (family, octets) = family_and_octets(source);
+        let [table, protocol] = [libc::RT_TABLE_MAIN, libc::RTPROT_STATIC];
+        // No router is in between, also for who will have none (SO_DONTROUTE).
+        let [scope, kind] = [libc::RT_SCOPE_LINK, libc::RTN_UNICAST];
+        // `struct rtmsg`.
+        let header = [family, 0, 0, 0, table, protocol, scope, kind, 0, 0, 0, 0];
+        let how = ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let mut request = Request::new(libc::RTM_NEWROUTE, how, &header);
+        request
+            .number(libc::RTA_OIF, index)
+            .attribute(libc::RTA_PREFSRC, &octets);
+        request.nested(libc::RTA_METRICS, |metrics| {
+            metrics.number(METRIC_LOCK, 1 << METRIC_RTO_MIN);
+            metrics.number(METRIC_RTO_MIN, least_timeout.as_millis() as u32);
         });
         self.execute(request)
     }

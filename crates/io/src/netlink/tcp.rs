@@ -18,6 +18,8 @@ pub(super) const ESTABLISHED: u32 = 1 << 1;
 const LISTENING: u32 = 1 << 10;
 /// The same of `TCP_SYN_SENT`.
 pub(super) const SYN_SENT: u32 = 1 << 2;
+/// The same of `TCP_FIN_WAIT1`, `TCP_LAST_ACK` and `TCP_CLOSING`.
+const CLOSING: u32 = 1 << 4 | 1 << 9 | 1 << 11;
 /// `struct inet_diag_req_v2` and `struct inet_diag_msg`.
 const REQUEST_BYTES: usize = 56;
 const ANSWER_BYTES: usize = 72;
@@ -62,6 +64,15 @@ pub fn tcp_connections() -> io::Result<Vec<TcpConnection>> {
 pub fn listening_ports() -> io::Result<Vec<u16>> {
     let port = |message: Message<'_>| Some(ends(message)?.0.port());
     list(&mut Socket::diagnosis()?, LISTENING, port)
+}
+
+/// This end of all TCP connections that programs have closed and that still have something to say, IPv4 and IPv6.
+///
+/// # Errors
+/// The kernel has no sock_diag or refuses it. Needs no privileges.
+pub fn closing_connections() -> io::Result<Vec<SocketAddr>> {
+    let local = |message: Message<'_>| Some(ends(message)?.0);
+    list(&mut Socket::diagnosis()?, CLOSING, local)
 }
 
 /// What is read of the answers about all sockets in a set of states, IPv4 and IPv6.

@@ -13,16 +13,19 @@ const NETWORK: u32 = -0x10_0000_i32 as u32;
 const HAS_TAG: u32 = PROTOCOL + 48;
 const ALL: u32 = u32::MAX;
 const NOTHING: u32 = 0;
-const ARP_REQUEST: u32 = 1;
+/// Where ARP has whose the addresses are that it is about.
+const ARP_SENDER_AT: u32 = 14;
+const ARP_TARGET_AT: u32 = 24;
 const ICMPV6: u32 = libc::IPPROTO_ICMPV6 as u32;
 const NEIGHBOUR_SOLICITATION: u32 = 135;
-/// Where a solicitation, which has no extension headers in front of it (RFC 4861, 7.1.1), has what it asks for.
-const SOLICITED_AT: u32 = 40 + 8;
+const NEIGHBOUR_ADVERTISEMENT: u32 = 136;
+/// Where these, which have no extension headers in front of them (RFC 4861, 7.1), have what they are about.
+const TARGET_AT: u32 = 40 + 8;
 
 /// A test: what is loaded, and what it is to be.
 type Test = (u32, u32, u32);
 
-/// Of frames for the addresses, and of questions who has them.
+/// Of frames for the addresses, of questions who has them, and of answers.
 pub(super) fn program(addresses: &[IpAddr]) -> Vec<libc::sock_filter> {
     let mut program = vec![
         load(BPF_B, HAS_TAG),
@@ -38,15 +41,10 @@ pub(super) fn program(addresses: &[IpAddr]) -> Vec<libc::sock_filter> {
                     &mut program,
                     &[(BPF_H, PROTOCOL, protocol), (BPF_W, NETWORK + 16, v4)],
                 );
-                let arp = libc::ETH_P_ARP as u32;
-                accept(
-                    &mut program,
-                    &[
-                        (BPF_H, PROTOCOL, arp),
-                        (BPF_H, NETWORK + 6, ARP_REQUEST),
-                        (BPF_W, NETWORK + 24, v4),
-                    ],
-                );
+                let arp = (BPF_H, PROTOCOL, libc::ETH_P_ARP as u32);
+                for at in [ARP_SENDER_AT, ARP_TARGET_AT] {
+                    accept(&mut program, &[arp, (BPF_W, NETWORK + at, v4)]);
+                }
             }
             IpAddr::V6(v6) => {
                 let words = words(v6.to_bits());
@@ -54,13 +52,15 @@ pub(super) fn program(addresses: &[IpAddr]) -> Vec<libc::sock_filter> {
                 let mut for_it = vec![protocol];
                 for_it.extend(words.map(|(at, word)| (BPF_W, NETWORK + 24 + at, word)));
                 accept(&mut program, &for_it);
-                let mut asks = vec![
-                    protocol,
-                    (BPF_B, NETWORK + 6, ICMPV6),
-                    (BPF_B, NETWORK + 40, NEIGHBOUR_SOLICITATION),
-                ];
-                asks.extend(words.map(|(at, word)| (BPF_W, NETWORK + SOLICITED_AT + at, word)));
-                accept(&mut program, &asks);
+                for kind in [NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT] {
+                    let mut tells = vec![
+                        protocol,
+                        (BPF_B, NETWORK + 6, ICMPV6),
+                        (BPF_B, NETWORK + 40, kind),
+                    ];
+                    tells.extend(words.map(|(at, word)| (BPF_W, NETWORK + TARGET_AT + at, word)));
+                    accept(&mut program, &tells);
+                }
             }
         }
     }

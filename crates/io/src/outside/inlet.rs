@@ -70,13 +70,19 @@ impl Addresses {
     }
 }
 
+/// Takes addresses off a device that a gateway which has died may have left there.
+pub fn take_off(device: u32, addresses: &[(IpAddr, u8)]) {
+    // One that is not there need not be taken off.
+    if let Ok(mut route) = RouteSocket::new() {
+        for (address, prefix) in addresses {
+            let _ = route.delete_address(device, *address, *prefix);
+        }
+    }
+}
+
 impl Drop for Addresses {
     fn drop(&mut self) {
         // Where this fails the device is gone, and they with it.
-        if let Ok(mut route) = RouteSocket::new() {
-            for (address, prefix) in &self.addresses {
-                let _ = route.delete_address(self.device, *address, *prefix);
-            }
-        }
+        take_off(self.device, &self.addresses);
     }
 }

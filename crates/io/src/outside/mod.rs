@@ -25,7 +25,7 @@ use crate::sys::{
 };
 use crate::vnic::HEADER_BYTES;
 
-pub use inlet::{Addresses, Inlet};
+pub use inlet::{Addresses, Inlet, take_off};
 pub use port::HeldPort;
 pub use rule::{keep_silent, speak_again};
 pub use tun::Tun;

@@ -5,11 +5,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::sys::{check_len, retry};
-use crate::tuntap::{attach, choose_offloads, open};
+use crate::tuntap::{attach, choose_offloads, is_tun, open};
 use crate::vnic::HEADER_BYTES;
 
 /// No packet of a TUN is longer (`GSO_LEGACY_MAX_SIZE`).
 const PACKET_BYTES_MAX: usize = 65_536;
+
+/// As read(2) and write(2) (preadv2(2)).
+const NO_OFFSET: libc::off_t = -1;
 
 /// A TUN. Its device is gone when the last descriptor is closed.
 #[derive(Debug)]
@@ -27,12 +30,19 @@ impl Tun {
         Ok(Tun(fd))
     }
 
-    /// One that somebody else has made.
-    pub const fn from_descriptor(fd: OwnedFd) -> Tun {
-        Tun(fd)
+    /// One that somebody else has made, who may have it as well. What is read and written here waits for nothing, whatever that one has set
+    /// (`RWF_NOWAIT`).
+    ///
+    /// # Errors
+    /// It is none, and comes back.
+    pub fn from_descriptor(fd: OwnedFd) -> Result<Tun, OwnedFd> {
+        match is_tun(&fd) {
+            true => Ok(Tun(fd)),
+            false => Err(fd),
+        }
     }
 
-    /// Takes the next packet that the namespace sends. Its content is replaced. Whether there was one.
+    /// Takes the next packet that the namespace sends, which may be of any content and length. Its content is replaced. Whether there was one.
     ///
     /// # Errors
     /// The device was switched off or removed.
@@ -56,10 +66,21 @@ impl Tun {
     /// # Errors
     /// It was not delivered: it makes no sense, there is no room for it, or the device was switched off or removed.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
+        let part = libc::iovec {
+            iov_base: packet.as_ptr().cast_mut().cast(),
+            iov_len: packet.len(),
+        };
         retry(|| {
-            let (at, length) = (packet.as_ptr().cast(), packet.len());
-            // SAFETY: pointer and length describe `packet`.
-            check_len(unsafe { libc::write(self.0.as_raw_fd(), at, length) })
+            // SAFETY: the part describes `packet`, which the kernel only reads.
+            check_len(unsafe {
+                libc::pwritev2(
+                    self.0.as_raw_fd(),
+                    &raw const part,
+                    1,
+                    NO_OFFSET,
+                    libc::RWF_NOWAIT,
+                )
+            })
         })
         .map(drop)
     }
@@ -72,7 +93,18 @@ impl AsFd for Tun {
 }
 
 fn read(fd: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
-    let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: pointer and length describe `buffer`.
-    check_len(unsafe { libc::read(fd.as_raw_fd(), at, length) })
+    let part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: the part describes `buffer`.
+    check_len(unsafe {
+        libc::preadv2(
+            fd.as_raw_fd(),
+            &raw const part,
+            1,
+            NO_OFFSET,
+            libc::RWF_NOWAIT,
+        )
+    })
 }

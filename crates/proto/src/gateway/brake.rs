@@ -33,6 +33,11 @@ impl Brake {
         }
     }
 
+    /// By how many bits the receiver's windows are shifted.
+    pub const fn shift(&self) -> u8 {
+        self.shift
+    }
+
     /// The sender's bytes in front of this sequence number have left.
     pub fn has_passed(&mut self, end: u32) {
         if self.passed.is_none_or(|passed| is_after(end, passed)) {

@@ -58,6 +58,8 @@ struct Holder<O> {
     claims: u32,
     /// Connections that it has been given and that are not over.
     connections: u32,
+    /// It has begun anew, and has not said yet that it has the port still.
+    is_doubted: bool,
 }
 
 #[derive(Debug)]
@@ -90,9 +92,13 @@ impl<O: Copy + Ord> Ports<O> {
     /// # Errors
     /// [`Refused`]
     pub fn claim(&mut self, owner: O, port: Port, claim: Claim) -> Result<bool, Refused> {
+        if self.confirm(owner, port) {
+            return Ok(false);
+        }
+        let was_had = self.pass_doubted_over(owner, port);
         let count = self.counts.get(&owner).copied().unwrap_or_default();
         let held = self.held.get_mut(&port);
-        let is_new = held.is_none();
+        let is_new = held.is_none() && !was_had;
         if let Some(held) = &held
             && !(held.claim == claim && claim.is_shared)
         {
@@ -115,6 +121,7 @@ impl<O: Copy + Ord> Ports<O> {
             owner,
             claims: 1,
             connections: 0,
+            is_doubted: false,
         });
         Ok(is_new)
     }
@@ -152,6 +159,62 @@ impl<O: Copy + Ord> Ports<O> {
         }
     }
 
+    /// Whoever has a port that it may not have any more loses it to another one who wants it. Returns whether that is so.
+    fn pass_doubted_over(&mut self, owner: O, port: Port) -> bool {
+        let Some(held) = self.held.get_mut(&port) else {
+            return false;
+        };
+        let is_in_doubt = |holder: &Holder<O>| holder.is_doubted && holder.owner != owner;
+        if !held.holders.iter().all(is_in_doubt) {
+            return false;
+        }
+        let before: Vec<O> = held.holders.drain(..).map(|holder| holder.owner).collect();
+        self.held.remove(&port);
+        for owner in before {
+            self.discount(owner);
+        }
+        true
+    }
+
+    /// An owner of whom it was in doubt says that it has a port still. Returns whether it was.
+    pub fn confirm(&mut self, owner: O, port: Port) -> bool {
+        let Some(holder) = self.holder(owner, port).filter(|it| it.is_doubted) else {
+            return false;
+        };
+        (holder.is_doubted, holder.claims) = (false, 1);
+        true
+    }
+
+    /// An owner has begun anew: of each of its ports it has to say that it has it still.
+    pub fn doubt(&mut self, owner: O) {
+        let all = self.held.values_mut().flat_map(|held| &mut held.holders);
+        for holder in all.filter(|holder| holder.owner == owner) {
+            holder.is_doubted = true;
+        }
+    }
+
+    /// It has had time to: what it has not said is not so. Returns the ports that nobody has any more.
+    pub fn forget_doubted(&mut self, owner: O) -> Vec<Port> {
+        let is_it = |holder: &Holder<O>| holder.owner == owner && holder.is_doubted;
+        let doubted = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.holders.iter().any(is_it));
+        let doubted: Vec<Port> = doubted.map(|(port, _)| *port).collect();
+        let mut free = Vec::new();
+        for port in doubted {
+            if let Some(held) = self.held.get_mut(&port) {
+                held.holders.retain(|holder| !is_it(holder));
+                if held.holders.is_empty() {
+                    self.held.remove(&port);
+                    free.push(port);
+                }
+            }
+            self.discount(owner);
+        }
+        free
+    }
+
     /// An owner is gone. Returns the ports that nobody has any more.
     pub fn forget(&mut self, owner: O) -> Vec<Port> {
         if self.counts.remove(&owner).is_none() {
@@ -171,6 +234,11 @@ impl<O: Copy + Ord> Ports<O> {
     /// Whether anybody has it.
     pub fn is_held(&self, port: Port) -> bool {
         self.held.contains_key(&port)
+    }
+
+    /// For whom it is had.
+    pub fn claim_of(&self, port: Port) -> Option<Claim> {
+        self.held.get(&port).map(|held| held.claim)
     }
 
     /// Whether this one has it.
@@ -278,6 +346,27 @@ mod tests {
         ports.ends(2, HTTP);
         assert_eq!(ports.choose(HTTP, |_| true), Some((2, true)));
         assert!(!ports.release(1, HTTP) && ports.release(2, HTTP));
+    }
+
+    #[test]
+    fn who_begins_anew_says_what_it_has_still() {
+        let mut ports = Ports::new(4);
+        let port = |number| Port { number, ..HTTP };
+        for number in 1..=3 {
+            assert_eq!(ports.claim(1, port(number), ALONE), Ok(true));
+        }
+        ports.doubt(1);
+        assert_eq!(ports.choose(port(1), |_| true), Some((1, false)));
+        assert_eq!(ports.claim(1, port(1), ALONE), Ok(false));
+        assert_eq!(ports.claim(2, port(1), ALONE), Err(Refused::InUse));
+        assert_eq!(
+            ports.claim(2, port(2), ALONE),
+            Ok(false),
+            "another one wants it"
+        );
+        assert_eq!(ports.forget_doubted(1), [port(3)]);
+        assert_eq!((ports.count_of(1), ports.count_of(2)), (1, 1));
+        assert_eq!(ports.forget_doubted(1), []);
     }
 
     #[test]

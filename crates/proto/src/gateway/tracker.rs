@@ -20,6 +20,8 @@ const UNANSWERED_MAX: Duration = Duration::from_secs(130);
 const HALF_CLOSED_MAX: Duration = Duration::from_secs(3600);
 const CLOSED_MAX: Duration = Duration::from_secs(60);
 const RESET_MAX: Duration = Duration::from_secs(2);
+/// Whoever has begun anew says what it has within this: its programs' supervisors look for the next daemon every second.
+const DOUBT_MAX: Duration = Duration::from_secs(5);
 /// Other conversations: answered and not.
 const SPOKEN_MAX: Duration = Duration::from_secs(180);
 const SAID_MAX: Duration = Duration::from_secs(30);
@@ -142,6 +144,8 @@ pub struct Conversation<O> {
     closed_outside: bool,
     reset: bool,
     seen_at: Time,
+    /// Its owner may not know it any more; since when.
+    doubted_at: Option<Time>,
 }
 
 impl<O> Conversation<O> {
@@ -159,6 +163,9 @@ impl<O> Conversation<O> {
 
     fn note(&mut self, now: Time, flags: Flags, from_inside: bool) {
         self.seen_at = now;
+        if from_inside {
+            self.doubted_at = None;
+        }
         self.reset |= flags.rst;
         self.answered |= from_inside != self.begun_inside;
         match from_inside {
@@ -185,6 +192,8 @@ pub struct Tracker<O> {
     /// Conversations that are over, and their lanes.
     over: VecDeque<(Ends, LaneId)>,
     lanes: LaneId,
+    /// Owners that have begun anew, and when.
+    doubted: BTreeMap<O, Time>,
     look_at: Time,
     /// Where to go on looking.
     looked_until: Option<Ends>,
@@ -203,6 +212,7 @@ impl<O: Copy + Ord> Tracker<O> {
             freed: VecDeque::new(),
             over: VecDeque::new(),
             lanes: LANE_OF_OTHERS,
+            doubted: BTreeMap::new(),
             look_at: Time::ZERO,
             looked_until: None,
         }
@@ -348,7 +358,8 @@ impl<O: Copy + Ord> Tracker<O> {
         Ok(lane)
     }
 
-    /// One that stands already, and was begun inside or by the far end. As [`Tracker::open`].
+    /// One that stands already, and was begun inside or by the far end. `is_proven`: both ends know it; else it is over soon unless the
+    /// far end says something. As [`Tracker::open`].
     ///
     /// # Errors
     /// As [`Tracker::open`].
@@ -358,7 +369,7 @@ impl<O: Copy + Ord> Tracker<O> {
         owner: O,
         outside: Ends,
         inner: u16,
-        begun_inside: bool,
+        (begun_inside, is_proven): (bool, bool),
     ) -> Result<(), Refused> {
         if begun_inside {
             let inside = Ends {
@@ -370,7 +381,7 @@ impl<O: Copy + Ord> Tracker<O> {
             self.insert(now, owner, outside, inner, false)?;
         }
         if let Some(known) = self.conversations.get_mut(&outside) {
-            known.answered = true;
+            known.answered = is_proven;
         }
         Ok(())
     }
@@ -426,6 +437,7 @@ impl<O: Copy + Ord> Tracker<O> {
             closed_outside: false,
             reset: false,
             seen_at: now,
+            doubted_at: None,
         };
         self.conversations.insert(ends, conversation);
         Ok(self.lanes)
@@ -477,12 +489,34 @@ impl<O: Copy + Ord> Tracker<O> {
         self.ports.forget(owner)
     }
 
+    /// An owner has begun anew, or is gone: ports and conversations of which it says nothing soon are over.
+    pub fn doubt_owner(&mut self, now: Time, owner: O) {
+        let all = self.conversations.values_mut();
+        for one in all.filter(|one| one.owner == owner) {
+            one.doubted_at.get_or_insert(now);
+        }
+        self.ports.doubt(owner);
+        self.doubted.insert(owner, now);
+    }
+
+    /// Of owners that have said nothing of their ports for long enough these are free.
+    fn free_doubted(&mut self, now: Time) {
+        let is_over = |since: &Time| now.since(*since) > DOUBT_MAX;
+        let over = self.doubted.iter().filter(|(_, since)| is_over(since));
+        let over: Vec<O> = over.map(|(owner, _)| *owner).collect();
+        self.doubted.retain(|_, since| !is_over(since));
+        for owner in over {
+            self.freed.extend(self.ports.forget_doubted(owner));
+        }
+    }
+
     /// Forgets, now and then, what has been silent for too long.
     pub fn look(&mut self, now: Time) {
         if now < self.look_at {
             return;
         }
         self.look_at = now + LOOK_EVERY;
+        self.free_doubted(now);
         let from = self.looked_until.take();
         let range = match from {
             Some(from) => self.conversations.range(from..),
@@ -494,7 +528,8 @@ impl<O: Copy + Ord> Tracker<O> {
                 self.looked_until = Some(*ends);
                 break;
             }
-            if now.since(one.seen_at) > one.rest_max(ends.transport) {
+            let is_doubted = one.doubted_at.is_some_and(|at| now.since(at) > DOUBT_MAX);
+            if is_doubted || now.since(one.seen_at) > one.rest_max(ends.transport) {
                 silent.push(*ends);
             }
         }

@@ -60,6 +60,30 @@ pub enum Said {
         /// As the node has it.
         inside: Ends,
     },
+    /// From a gateway to all: whether it could serve.
+    Able {
+        /// It has its device, and the right to use it.
+        is_able: bool,
+    },
+    /// To the gateway: another one is to serve.
+    Move {
+        /// That one; else the next one that can.
+        to: Option<NodeId>,
+    },
+    /// To the gateway: whose is a port?
+    Whose {
+        /// For the answer.
+        id: u32,
+        /// Which.
+        port: Port,
+    },
+    /// The answer.
+    Has {
+        /// That of the question.
+        id: u32,
+        /// Who is to have the next connection there; nobody has it else.
+        node: Option<NodeId>,
+    },
 }
 
 const ASK: u8 = 0;
@@ -73,6 +97,10 @@ const STANDS: u8 = 7;
 const TOLD: u8 = 8;
 const TRANSLATED: u8 = 9;
 const OVER: u8 = 10;
+const ABLE: u8 = 11;
+const MOVE: u8 = 12;
+const WHOSE: u8 = 13;
+const HAS: u8 = 14;
 
 /// What an absent number is.
 const NONE: u8 = 0;
@@ -128,6 +156,21 @@ impl Said {
                 bytes.push(OVER);
                 put_ends(&mut bytes, inside);
             }
+            Said::Able { is_able } => bytes.extend([ABLE, is_able.into()]),
+            Said::Move { to } => {
+                bytes.push(MOVE);
+                put_number(&mut bytes, to.map(|to| to.0));
+            }
+            Said::Whose { id, port } => {
+                bytes.push(WHOSE);
+                bytes.extend(id.to_be_bytes());
+                put_port(&mut bytes, port);
+            }
+            Said::Has { id, node } => {
+                bytes.push(HAS);
+                bytes.extend(id.to_be_bytes());
+                put_number(&mut bytes, node.map(|node| node.0));
+            }
         }
         bytes
     }
@@ -180,6 +223,20 @@ impl Said {
             },
             OVER => Said::Over {
                 inside: take_ends(&mut rest)?,
+            },
+            ABLE => Said::Able {
+                is_able: take_bool(&mut rest)?,
+            },
+            MOVE => Said::Move {
+                to: take_number(&mut rest)?.map(NodeId),
+            },
+            WHOSE => Said::Whose {
+                id: rest.u32().ok()?,
+                port: take_port(&mut rest)?,
+            },
+            HAS => Said::Has {
+                id: rest.u32().ok()?,
+                node: take_number(&mut rest)?.map(NodeId),
             },
             _ => return None,
         };
@@ -391,6 +448,13 @@ mod tests {
             all.push(Said::Translated { inside, outer: 81 });
             all.push(Said::Over { inside });
         }
+        for node in [None, Some(NodeId(5))] {
+            all.push(Said::Move { to: node });
+            all.push(Said::Has { id: 3, node });
+        }
+        let (id, port) = (3, v4.port());
+        all.push(Said::Whose { id, port });
+        all.push(Said::Able { is_able: true });
         all.push(Said::Told);
         all
     }

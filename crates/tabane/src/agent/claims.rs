@@ -1,14 +1,18 @@
 //! Ports that programs ask for.
 
 use core::time::Duration;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use tabane_io::credentials::own_uid;
+use tabane_proto::gateway::Refused;
 use tabane_proto::{Node, Time};
 
 use super::hosted::{Claimant, Denied};
 use super::place::Place;
 use super::spares::SocketKind;
+use crate::gateway::Given;
+
 use super::words::{Claim, EACCES, EADDRINUSE, ENOBUFS, ToSupervisor, Transport};
 use super::{Agent, Kind, UNREAD_ANSWERS_MAX, UNSAID_MAX, token};
 
@@ -16,6 +20,8 @@ use super::{Agent, Kind, UNREAD_ANSWERS_MAX, UNSAID_MAX, token};
 /// ones are told that it has.
 pub const CLAIMS_MAX: usize = 1024;
 
+/// How often another port is tried for a program that takes any.
+const TRIES: u8 = 8;
 /// So many of one place, also of those that wait for a socket.
 const CLAIMS_OF_PLACE_MAX: usize = 64;
 /// How long a supervisor is waited for that was asked which ports its programs have, or for sockets. One that does
@@ -28,6 +34,10 @@ pub(super) struct Waiting {
     place: usize,
     id: u64,
     claim: Claim,
+    /// The gateway has given it a port for this, which it had not before.
+    is_given: bool,
+    /// How often another port may be tried, if the program asked for any.
+    tries: u8,
     awaited: Awaited,
     since: Time,
 }
@@ -39,12 +49,23 @@ enum Awaited {
     Look(usize),
     /// A socket of its own user's.
     Socket,
+    /// The gateway's answer, of this number.
+    Gateway(u32),
 }
 
 impl Waiting {
     /// Whether it is a place's, and waits for such a socket.
     fn awaits_socket(&self, place: usize, kind: SocketKind) -> bool {
         self.awaited == Awaited::Socket && (self.place, kind_of(&self.claim)) == (place, kind)
+    }
+}
+
+/// Whether a port of the outside address that is free there is not so here.
+fn is_in_use(result: &Result<u16, Denied>) -> bool {
+    match result {
+        Err(Denied::Taken(_)) => true,
+        Err(Denied::Error(error)) => error.kind() == io::ErrorKind::AddrInUse,
+        _ => false,
     }
 }
 
@@ -67,10 +88,50 @@ impl Agent {
             place: index,
             id,
             claim,
+            is_given: false,
+            tries: if claim.address.port() == 0 { TRIES } else { 0 },
             awaited: Awaited::Socket,
             since: now,
         };
-        self.serve_claim(now, node, waiting, true);
+        self.begin_claim(now, node, waiting);
+    }
+
+    /// What is of the outside address the gateway has to give first.
+    fn begin_claim(&mut self, now: Time, node: &mut Node, waiting: Waiting) {
+        if !self.may_wait(waiting.place) {
+            return self.answer_claim(waiting.place, waiting.id, Err(Denied::Unready));
+        }
+        match self.ask_gateway(now, node, waiting.place, &waiting.claim) {
+            Some(asked) => self.claims.push(Waiting {
+                awaited: Awaited::Gateway(asked),
+                ..waiting
+            }),
+            None => self.serve_claim(now, node, waiting, true),
+        }
+    }
+
+    /// The gateway has given a port, or not.
+    pub(super) fn gateway_answered(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        asked: u32,
+        result: Result<Given, Refused>,
+    ) {
+        for mut waiting in self.take_claims(|it| it.awaited == Awaited::Gateway(asked)) {
+            let error = match result {
+                Ok(given) => {
+                    waiting.claim.address.set_port(given.number);
+                    waiting.is_given = given.is_new;
+                    self.serve_claim(now, node, waiting, true);
+                    continue;
+                }
+                Err(Refused::InUse) => EADDRINUSE,
+                Err(Refused::TooMany) => ENOBUFS,
+            };
+            let error = io::Error::from_raw_os_error(error);
+            self.answer_claim(waiting.place, waiting.id, Err(Denied::Error(error)));
+        }
     }
 
     /// Gives a program its port, or an error, or has it wait (on). `may_ask`: another place that has it.
@@ -87,6 +148,17 @@ impl Agent {
             _ => None,
         };
         let Some(awaited) = awaited else {
+            if result.is_err() && waiting.is_given {
+                // It cannot have it here: others may have it.
+                let port = (claim.transport, claim.address.port());
+                self.release_outside(now, node, place, port);
+            }
+            if is_in_use(&result) && waiting.tries > 0 {
+                let mut again = waiting;
+                again.claim.address.set_port(0);
+                again.tries -= 1;
+                return self.begin_claim(now, node, again);
+            }
             self.answer_claim(place, id, result);
             if self.is_returning(now) {
                 self.ask_returned(now, node);
@@ -188,7 +260,7 @@ impl Agent {
             self.stats.unanswered += 1;
             let denied = match claim.awaited {
                 Awaited::Look(other) => Denied::Taken(other),
-                Awaited::Socket => Denied::Unready,
+                Awaited::Socket | Awaited::Gateway(_) => Denied::Unready,
             };
             self.answer_claim(claim.place, claim.id, Err(denied));
         }
@@ -196,7 +268,7 @@ impl Agent {
 
     /// Whether the place that has a port is asked if it still has, for another place.
     fn asks_whether_taken(&mut self, place: usize, other: usize) -> bool {
-        let looks = |claim: &&Waiting| claim.awaited != Awaited::Socket;
+        let looks = |claim: &&Waiting| matches!(claim.awaited, Awaited::Look(_));
         let is_full = self.claims.iter().filter(looks).count() >= CLAIMS_MAX;
         if !self.may_wait(place) || is_full {
             return false;

@@ -44,7 +44,8 @@ pub struct Claimant {
 }
 
 impl Claimant {
-    fn may_have(&self, port: u16) -> bool {
+    /// Whether its user may have such a port at all.
+    pub fn may_have(&self, port: u16) -> bool {
         self.rights.may_have(self.uid, port)
     }
 

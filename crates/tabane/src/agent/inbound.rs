@@ -165,7 +165,14 @@ impl Agent {
             }
         };
         // Servers trust addresses (their own host's above all): only plain TCP speaks for others.
-        if directory.peer_at(from.ip()) != Some(*peer) || !directory.is_own(to.ip()) {
+        let is_outside = |end: SocketAddr| {
+            let gateway = self.gateway.as_ref();
+            gateway.is_some_and(|gateway| gateway.addresses().contains(&end.ip()))
+        };
+        // Programs of all nodes speak from the outside address to each other there.
+        let is_from_there =
+            directory.peer_at(from.ip()) == Some(*peer) && directory.is_own(to.ip());
+        if !(is_from_there || is_outside(from) && is_outside(to)) {
             self.stats.misaddressed += 1;
             return self.refuse(now, node, index, CODE_REFUSED);
         }

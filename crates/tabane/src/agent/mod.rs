@@ -17,6 +17,7 @@ mod hosted;
 mod inbound;
 mod opening;
 mod outbound;
+mod outside;
 mod pipe;
 mod place;
 mod relay;
@@ -69,6 +70,7 @@ use unread::Unread;
 use urgent::SERVICE_URGENT;
 
 use crate::daemon::closing::{Closing, Lent};
+use crate::gateway::Gateway;
 
 /// What the socket that supervisors connect to is called among those of a daemon.
 pub const SOCKET_NAME: &str = "run";
@@ -114,9 +116,13 @@ enum Kind {
     Datagrams,
     Flow,
     Hosted,
+    /// What leads outside of a place.
+    Tunnel,
+    /// What leads outside of the cluster, at its gateway: to read, and to write.
+    Outside,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 13] = [
     Kind::Listener,
     Kind::Supervisor,
     Kind::Syn,
@@ -128,7 +134,12 @@ const KINDS: [Kind; 11] = [
     Kind::Datagrams,
     Kind::Flow,
     Kind::Hosted,
+    Kind::Tunnel,
+    Kind::Outside,
 ];
+
+/// The tokens of the device outside: to read, and behind it to write.
+pub const TOKEN_OUTSIDE: u64 = token(Kind::Outside, 0);
 
 const fn token(kind: Kind, index: usize) -> u64 {
     (kind as u64) << 56 | index as u64
@@ -188,6 +199,8 @@ pub struct Agent {
     plain_relays: usize,
     flows: Flows,
     hosted: Hosted,
+    /// This node's part in the cluster's outside address, if there is one.
+    pub gateway: Option<Gateway>,
     /// The kernel's rules of ports, as they were looked at last.
     rights: Rights,
     /// Whether this node has addresses that programs connected to, as it was looked last.
@@ -260,6 +273,7 @@ impl Agent {
             plain_relays: 0,
             flows: Flows::default(),
             hosted: Hosted::new(poller, &alarm),
+            gateway: None,
             rights: Rights::look(),
             here: HashMap::new(),
             claims: Vec::new(),
@@ -353,6 +367,11 @@ impl Agent {
             }
             Kind::Flow => self.give_datagrams_back(now, index, ready.failed),
             Kind::Hosted => self.take_in(now, node, index),
+            Kind::Tunnel => self.gateway.iter_mut().for_each(|it| it.can_read(index)),
+            Kind::Outside if ready.readable => {
+                self.gateway.iter_mut().for_each(Gateway::can_receive);
+            }
+            Kind::Outside => {}
         }
     }
 
@@ -379,8 +398,14 @@ impl Agent {
             OpEvent::Reset { id, code } => (id, Some(code)),
             OpEvent::Stopped { id, code } => (id, Some(code)),
             OpEvent::Broken(id) => (id, Some(CODE_RESET)),
+            OpEvent::MessageReady => {
+                let Some(gateway) = &mut self.gateway else {
+                    return false;
+                };
+                gateway.hear(now, node, peer);
+                return true;
+            }
             OpEvent::MessagesBroken { .. }
-            | OpEvent::MessageReady
             | OpEvent::MessageRoom
             | OpEvent::Operation { .. }
             | OpEvent::Written { .. }
@@ -428,6 +453,7 @@ impl Agent {
     pub fn turn(&mut self, now: Time, node: &mut Node, rules: RunSpec) -> bool {
         self.rules = rules;
         self.end_misbehaved(now, node);
+        let is_eager = self.turn_outside(now, node);
         self.take_turns(now, node);
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;
@@ -436,7 +462,7 @@ impl Agent {
             self.reset_cut_off(now, node, rules.all_links_down);
             self.unread.begin_survey();
         }
-        self.survey_unread(now, node) | !self.turns.is_empty()
+        self.survey_unread(now, node) | !self.turns.is_empty() | is_eager
     }
 
     fn forget_old(&mut self, now: Time, node: &mut Node) {

@@ -86,6 +86,9 @@ impl Agent {
         let place = &mut self.places[index];
         place.held.insert(ends, held);
         let from = ends.0.ip();
+        if place.is_outside(to) {
+            return self.ask_whose(now, node, index, ends);
+        }
         if place.is_own(to) {
             return self.go_within_node(now, index, ends);
         }
@@ -102,7 +105,7 @@ impl Agent {
 
     /// Nobody in its namespace listens where the program connects to, which is an address of its node's own, or
     /// loopback: perhaps somebody of the node does.
-    fn go_within_node(&mut self, now: Time, index: usize, ends: Ends) {
+    pub(super) fn go_within_node(&mut self, now: Time, index: usize, ends: Ends) {
         match self.way_within_node(index, ends) {
             Some(way) => self.leave(now, index, ends, way),
             None => {
@@ -133,7 +136,14 @@ impl Agent {
     /// Asks a node whether a program there accepts. One that is only just being connected to is waited
     /// for; one that has not been there since this one began is gone to plainly, or, if that may not be,
     /// waited for as a host that does not answer.
-    fn ask_peer(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends, peer: PeerId) {
+    pub(super) fn ask_peer(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: usize,
+        ends: Ends,
+        peer: PeerId,
+    ) {
         let Some(asking) = self.places.get_mut(place) else {
             return;
         };
@@ -182,7 +192,7 @@ impl Agent {
         }
     }
 
-    fn waiting_for(&self, is_meant: impl Fn(&Held) -> bool) -> Vec<(usize, Ends)> {
+    pub(super) fn waiting_for(&self, is_meant: impl Fn(&Held) -> bool) -> Vec<(usize, Ends)> {
         let of_place = |(index, place): (usize, &'_ Place)| {
             let held = place.held.iter().filter(|(_, held)| is_meant(held));
             held.map(move |(ends, _)| (index, *ends))
@@ -210,6 +220,12 @@ impl Agent {
 
     /// Connects plainly to another node of the cluster, or refuses it where the file says so.
     fn go_plainly(&mut self, now: Time, place: usize, ends: Ends, from: Option<IpAddr>) {
+        let is_outside = |place: &Place| place.is_outside(ends.1.ip());
+        if self.places.get(place).is_some_and(is_outside) {
+            // The address is no way to the node that has the port.
+            let error = io::ErrorKind::ConnectionRefused.into();
+            return self.conclude(now, place, ends, Err(error));
+        }
         if !self.rules.plain_tcp {
             self.tell_kept_from_plain(ends.1);
             let error = io::ErrorKind::ConnectionRefused.into();
@@ -322,7 +338,13 @@ impl Agent {
     }
 
     /// It is known what the far end says: the program's kernel learns it.
-    fn conclude(&mut self, now: Time, place: usize, ends: Ends, result: io::Result<Far>) {
+    pub(super) fn conclude(
+        &mut self,
+        now: Time,
+        place: usize,
+        ends: Ends,
+        result: io::Result<Far>,
+    ) {
         let Some(place) = self.places.get_mut(place) else {
             return;
         };

@@ -36,6 +36,8 @@ const BEGIN_MAX: Duration = Duration::from_secs(5);
 const FAILURES_MAX: u32 = 64;
 /// Addresses of a place.
 const OWN_MAX: usize = 64;
+/// Outside addresses: one of a family.
+const OUTSIDE_MAX: usize = 2;
 /// What a program is told whose user may not use the daemon.
 const NOT_HERE: &str = "`[run]` of the cluster file does not let this user use `tabane run` here";
 /// Words of one supervisor, and programs that begin, before others have their turn.
@@ -66,6 +68,8 @@ pub enum Awaited {
     Stream(PeerId, StreamId),
     /// Another node, which is only just being connected to.
     Peer(PeerId),
+    /// The gateway's answer whose the port of the outside address is.
+    Owner(u32),
     /// A socket by which it may leave its namespace.
     Socket(Way),
     /// A plain connection of this node.
@@ -147,6 +151,8 @@ pub struct Place {
     pub capture: Option<Lent<Capture>>,
     /// The addresses it has, with the lengths of their networks' prefixes.
     own: Vec<(IpAddr, u8)>,
+    /// The cluster's outside addresses, if it has them.
+    outside: Vec<IpAddr>,
     /// When it was welcomed.
     since: Time,
     /// What its supervisor had no room for.
@@ -187,6 +193,7 @@ impl Place {
             program: None,
             capture: None,
             own: Vec::new(),
+            outside: Vec::new(),
             unsaid: VecDeque::new(),
             held: HashMap::new(),
             reaching: 0,
@@ -223,7 +230,12 @@ impl Place {
 
     /// Whether this address is one of its own.
     pub fn has(&self, address: IpAddr) -> bool {
-        self.own.iter().any(|(own, _)| *own == address)
+        self.own.iter().any(|(own, _)| *own == address) || self.outside.contains(&address)
+    }
+
+    /// Whether this is the cluster's outside address.
+    pub fn is_outside(&self, address: IpAddr) -> bool {
+        self.outside.contains(&address)
     }
 
     /// Whether a program that speaks from this address has chosen it: nobody has to who has one of its
@@ -388,12 +400,20 @@ impl Agent {
     ) -> Result<(), &'static str> {
         let uid = self.places[index].uid;
         match said {
-            ToAgent::Begin { own, pid, command } => {
-                self.begin_place(index, own, descriptors)?;
+            ToAgent::Begin {
+                own,
+                outside,
+                pid,
+                command,
+            } => {
+                self.begin_place(index, own, outside, descriptors)?;
                 self.name_place(index, pid, &command);
             }
             ToAgent::Claim { id, claim } => self.claim(now, node, index, id, claim),
-            ToAgent::Released { transport, port } => self.hosted.close(index, transport, port),
+            ToAgent::Released { transport, port } => {
+                self.hosted.close(index, transport, port);
+                self.release_outside(now, node, index, (transport, port));
+            }
             ToAgent::Looked => self.looked(now, node, index),
             ToAgent::Spares { is_v6 } => self.add_speakers(index, is_v6, descriptors),
             ToAgent::Outward { transport, is_v6 } => {
@@ -425,15 +445,24 @@ impl Agent {
         &mut self,
         index: usize,
         own: Vec<(IpAddr, u8)>,
+        outside: Vec<IpAddr>,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), &'static str> {
-        let place = &mut self.places[index];
-        if place.has_begun() {
+        if self.places[index].has_begun() {
             return Err("it has begun already");
         }
-        if own.len() > OWN_MAX {
+        if own.len() > OWN_MAX || outside.len() > OUTSIDE_MAX {
             return Err("it has more addresses than a node can have");
         }
+        if !outside.is_empty() {
+            let descriptor = descriptors.pop().ok_or("it hands over too little")?;
+            let opened = self.open_outside(index, &outside, descriptor);
+            opened.map_err(|(why, descriptor)| {
+                descriptors.push(descriptor);
+                why
+            })?;
+        }
+        let place = &mut self.places[index];
         let capture = match Capture::from_descriptors(core::mem::take(descriptors)) {
             Ok(capture) => capture,
             Err(others) => {
@@ -442,6 +471,7 @@ impl Agent {
             }
         };
         place.own = own;
+        place.outside = outside;
         let capture = self.closing.lend(place.uid, capture);
         let capture = place.capture.insert(capture);
         for (descriptor, kind) in watched(capture) {
@@ -575,6 +605,9 @@ impl Agent {
         self.keep_attempts(|_, attempt| attempt.place != index);
         self.flows.forget_place(index, &self.poller);
         self.hosted.forget_place(index);
+        if let Some(gateway) = &mut self.gateway {
+            gateway.end(now, node, index);
+        }
         self.forget_claims(index);
         self.looked(now, node, index);
         for id in self.asking(index) {

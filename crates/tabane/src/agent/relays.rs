@@ -105,6 +105,9 @@ impl Agent {
         if !has_changed {
             return;
         }
+        if let Some(gateway) = &mut self.gateway {
+            gateway.set_away(peer, is_silent);
+        }
         for (_, relay) in &mut self.relays {
             if relay.stream().is_some_and(|(of, _)| of == peer) {
                 relay.silence(is_silent);

@@ -52,6 +52,9 @@ pub enum ToAgent {
     Begin {
         /// Its addresses, which stay within, and the lengths of their networks' prefixes.
         own: Vec<(IpAddr, u8)>,
+        /// The cluster's outside addresses, if it has them: the last descriptor is of the TUN that leads outside then.
+        #[serde(default)]
+        outside: Vec<IpAddr>,
         /// The process that it was made for.
         pid: u32,
         /// What that runs.
@@ -154,20 +157,29 @@ pub enum ToSupervisor {
 
 impl ToAgent {
     /// [`ToAgent::Begin`] for a program by its path.
-    pub fn begin(own: Vec<(IpAddr, u8)>, pid: u32, program: &OsStr) -> ToAgent {
+    pub fn begin(
+        own: Vec<(IpAddr, u8)>,
+        outside: Vec<IpAddr>,
+        pid: u32,
+        program: &OsStr,
+    ) -> ToAgent {
         let name = Path::new(program).file_name().unwrap_or(program);
         let name = name.to_string_lossy();
         ToAgent::Begin {
             own,
+            outside,
             pid,
             command: name.chars().take(COMMAND_CHARS_MAX).collect(),
         }
     }
 
-    /// Of [`ToAgent::Begin`], the addresses.
+    /// Of [`ToAgent::Begin`], all addresses.
     pub fn own_addresses(&self) -> Vec<IpAddr> {
         match self {
-            ToAgent::Begin { own, .. } => own.iter().map(|(address, _)| *address).collect(),
+            ToAgent::Begin { own, outside, .. } => {
+                let own = own.iter().map(|(address, _)| *address);
+                own.chain(outside.iter().copied()).collect()
+            }
             _ => Vec::new(),
         }
     }

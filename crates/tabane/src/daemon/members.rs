@@ -171,6 +171,7 @@ impl Daemon {
         if let (Some(nic), Some((own, _))) = (&mut self.nic, self.cluster.nodes[self.me].vnic) {
             nic.set_peers(own, &peers_with_nic(&self.cluster, &self.peers));
         }
+        self.set_outside_peers();
         self.helm.redraw(now);
     }
 

@@ -8,6 +8,7 @@ pub mod log;
 mod manager;
 mod members;
 mod nic;
+mod outside;
 mod ports;
 mod rates;
 mod read_ahead;

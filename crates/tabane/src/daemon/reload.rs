@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
+use tabane_cluster::{Cluster, GatewaySpec, NodeIndex, NodeSpec, Problem, Severity, Wire};
 use tabane_engine::LoopTurn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
@@ -183,6 +183,7 @@ impl Daemon {
                 .set_seeds(turn.now, &super::members::seeds(&new, me));
         }
         (self.cluster, self.me, self.peers) = (new, me, peers);
+        self.set_outside_peers();
         self.set_helm(turn);
     }
 
@@ -271,6 +272,12 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
     if admits(old) != admits(new) {
         differs(None, joining_words(new));
     }
+    if gateway(old) != gateway(new) {
+        differs(
+            None,
+            "`[gateway]` is another one than the node runs with".to_owned(),
+        );
+    }
     let (before, after) = (&old.nodes[was], &new.nodes[me]);
     if before.vnic != after.vnic {
         let lines = &after.lines;
@@ -287,6 +294,20 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
         differs(Some(line), what);
     }
     problems
+}
+
+/// The gateway, by its nodes' names: their numbers may have changed.
+fn gateway(cluster: &Cluster) -> Option<(Vec<&str>, GatewaySpec)> {
+    let spec = cluster.gateway.as_ref()?;
+    let names = spec
+        .nodes
+        .iter()
+        .map(|node| cluster.nodes[*node].name.as_str());
+    let without = GatewaySpec {
+        nodes: Vec::new(),
+        ..spec.clone()
+    };
+    Some((names.collect(), without))
 }
 
 fn joining_words(new: &Cluster) -> String {

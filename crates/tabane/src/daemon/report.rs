@@ -73,6 +73,7 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
             mptcp_trouble: daemon.helm.failed().map(str::to_owned),
             bundles_direct: bundles.direct,
             bundles_max: bundles.limit,
+            gateway: daemon.gateway_status(turn.now),
         },
         peers,
         refused: refused(daemon, turn.now),

@@ -26,6 +26,7 @@ use super::lines::{Allowance, Lines, PeerLines};
 use super::log;
 use super::manager::Manager;
 use super::nic::{Condition, NAME as NIC, Nic};
+use super::outside;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
@@ -34,6 +35,7 @@ use super::survey::Surveys;
 use crate::agent::{self, Access, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
+use crate::gateway;
 use crate::metrics::MetricsServer;
 use crate::status::{self, Caller, ControlServer, NodesReport, Request, Response};
 
@@ -184,7 +186,7 @@ impl Daemon {
             .filter(|_| life.is_for_all())
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
-        let agent = Agent::new(
+        let mut agent = Agent::new(
             engine.poller(),
             handover,
             life.only_of(),
@@ -193,6 +195,7 @@ impl Daemon {
             engine.now(),
         )
         .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
+        agent.gateway = outside::open(&engine, cluster, me, &peers, life.is_for_all());
         wait_for_signals(&engine, &signals)?;
         let surveys = surveys(&engine).map_err(|e| format!("cannot make surveys: {e}"))?;
         // Not before what only root can make is there, and not after the first thread: each has its own.
@@ -245,6 +248,7 @@ impl Daemon {
         while !self.stop {
             let patience = self.surveys.patience(engine.now(), rates::INTERVAL);
             let patience = self.manager.patience(patience);
+            let patience = self.outside_patience(engine.now(), patience);
             match engine.turn(&mut self, Some(patience)) {
                 Ok(()) => self.manager.turned(engine.now()),
                 // The service manager ends one that hears nothing for long.
@@ -255,6 +259,8 @@ impl Daemon {
         }
         self.manager.tell(State::Stopping);
         let now = engine.now();
+        self.leave_outside(now, &mut engine.node);
+        engine.flush(now);
         engine.node.close(now);
         engine.flush(engine.now());
         self.helm.stop(engine.poller());
@@ -318,6 +324,12 @@ impl Daemon {
             Request::Reload { .. } | Request::Leave if caller == Caller::Anyone => Response::Error(
                 "only root, or the user that the daemon runs as, may tell it so".to_owned(),
             ),
+            Request::Gateway { .. } if caller == Caller::Anyone => Response::Error(
+                "only root, or the user that the daemon runs as, may move the gateway".to_owned(),
+            ),
+            Request::Gateway { to } => self
+                .move_gateway(turn, to.as_deref())
+                .map_or_else(Response::Error, Response::Gateway),
             Request::Leave => self
                 .leave(turn)
                 .map_or_else(Response::Error, Response::Members),
@@ -650,7 +662,18 @@ impl Host for Daemon {
         self.tell_redundancy(now, told);
         match (event, &mut self.agent) {
             (Event::Op { peer, event }, _) => self.on_stream(now, node, peer, event),
-            (Event::PeerUp { peer, .. }, Some(agent)) => agent.peer_up(now, node, peer),
+            (Event::PeerUp { peer, restarted }, Some(agent)) => {
+                if let Some(gateway) = &mut agent.gateway {
+                    gateway.peer_up(now, peer, restarted);
+                }
+                agent.peer_up(now, node, peer);
+            }
+            (Event::PeerDown { peer, .. }, Some(agent)) => {
+                agent
+                    .gateway
+                    .iter_mut()
+                    .for_each(|it| it.peer_down(now, peer));
+            }
             (Event::LinkUp { peer, .. } | Event::LinkDown { peer, .. }, Some(agent)) => {
                 agent.link_changed(now, node, peer);
             }
@@ -659,6 +682,11 @@ impl Host for Daemon {
     }
 
     fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>) {
+        if gateway::is_packet(frame) {
+            let gateway = self.agent.iter_mut().flat_map(|agent| &mut agent.gateway);
+            gateway.for_each(|it| it.carried(tabane_engine::now(), from, frame));
+            return;
+        }
         if let Some(nic) = &mut self.nic {
             nic.deliver(from, frame);
         }
@@ -722,6 +750,7 @@ impl Host for Daemon {
             self.is_eager = agent.turn(now, node, rules);
             said = agent.take_said();
         }
+        self.tell_of_outside();
         self.make_nic_again(now);
         let Some(nic) = &mut self.nic else {
             return said;
@@ -750,6 +779,7 @@ impl Host for Daemon {
     }
 
     fn devices_changed(&mut self, devices: &[Interface]) {
+        self.look_outside(devices);
         let Some(nic) = &mut self.nic else {
             return;
         };

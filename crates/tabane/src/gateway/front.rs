@@ -1,20 +1,20 @@
 //! What a gateway does while it serves: whose a packet from outside is, what goes outside and when. Pure but for what it asks of its [`Host`].
 
-use std::collections::{BTreeMap, VecDeque};
+use core::ops::Range;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use tabane_proto::gateway::{
-    Brake, Claim, Ends, FairQueue, Inward, LaneId, Outward, Parcel, Port, Refused, Tracker,
+    Brake, Claim, Ends, FairQueue, Head, Inward, LaneId, Outward, Parcel, Port, Refused, Tracker,
     Transport,
 };
 use tabane_proto::{PeerId, Time};
 
+use super::begun::Begun;
 use super::fragments::Fragments;
 use super::packet::{Cuts, End, Seen, Segment, What};
 use crate::vswitch::VNET_HDR_BYTES;
 
-/// Connections that are being begun, of which it is remembered what their first packet said.
-const BEGUN_MAX: usize = 8192;
 /// Where what belongs to no conversation waits.
 const LANE_OF_OTHERS: LaneId = 0;
 
@@ -94,6 +94,22 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// What goes next of it, where `most` bytes may: where its content is in the frame, the headers for that, and how many packets of the wire
+    /// it is.
+    pub fn next_piece(&self, most: usize, headers: &mut Vec<u8>) -> (Range<usize>, usize) {
+        let Some(cuts) = &self.cuts else {
+            headers.clear();
+            headers.extend_from_slice(&self.frame[..VNET_HDR_BYTES]);
+            return (VNET_HDR_BYTES..self.frame.len(), 1);
+        };
+        let bytes = cuts.piece_bytes(self.bytes(), most);
+        cuts.write_headers(&self.frame, self.sent, bytes, headers);
+        let from = VNET_HDR_BYTES + cuts.header_bytes() + self.sent;
+        (from..from + bytes, cuts.count(bytes))
+    }
+}
+
 impl Parcel for Waiting {
     fn bytes(&self) -> usize {
         self.content_bytes() - self.sent
@@ -103,14 +119,13 @@ impl Parcel for Waiting {
 /// The serving gateway.
 #[derive(Debug)]
 pub struct Front {
+    is_fair: bool,
     addresses: Vec<IpAddr>,
     tracker: Tracker<Owner>,
     queue: FairQueue<Waiting>,
     arriving: Fragments<Owner>,
     leaving: Fragments<LaneId>,
-    /// By how many bits the windows of far ends are shifted whose connection is only just being begun.
-    begun: BTreeMap<Ends, u8>,
-    begun_last: VecDeque<Ends>,
+    begun: Begun,
     /// Conversations that have another port outside than at their node, to be told.
     translated: VecDeque<(Owner, Ends, u16)>,
     /// What was lost here.
@@ -119,21 +134,27 @@ pub struct Front {
 
 impl Front {
     /// At these addresses, with so many ports and conversations of each node at most.
-    pub fn new(addresses: &[IpAddr], ports_max: usize, conversations_max: usize) -> Front {
+    /// `is_fair`: what waits has turns here, and senders are held back; else it is the device's to keep.
+    pub fn new(
+        addresses: &[IpAddr],
+        ports_max: usize,
+        conversations_max: usize,
+        is_fair: bool,
+    ) -> Front {
         Front {
+            is_fair,
             addresses: addresses.to_vec(),
             tracker: Tracker::new(ports_max, conversations_max),
             queue: FairQueue::default(),
             arriving: Fragments::default(),
             leaving: Fragments::default(),
-            begun: BTreeMap::new(),
-            begun_last: VecDeque::new(),
+            begun: Begun::default(),
             translated: VecDeque::new(),
             dropped: Dropped::default(),
         }
     }
 
-    /// A node wants a port for a program. The port's number.
+    /// A node wants a port for a program, once or again. The port's number.
     ///
     /// # Errors
     /// [`Refused`]
@@ -148,19 +169,24 @@ impl Front {
             let number = host.hold(port)?;
             let port = Port { number, ..port };
             let claimed = self.tracker.ports.claim(owner, port, claim);
-            return match claimed {
-                Ok(_) => Ok(number),
-                Err(refused) => {
-                    host.let_go(port);
-                    Err(refused)
-                }
-            };
+            if claimed.is_err() || owner == Owner::Here {
+                host.let_go(port);
+            }
+            return claimed.map(|_| number);
+        }
+        if self.tracker.ports.is_held_by(owner, port) {
+            // Whoever says it again does not know whether it was heard, or has begun anew.
+            self.tracker.ports.confirm(owner, port);
+            return Ok(port.number);
         }
         if self.tracker.is_lent(port) && !self.tracker.ports.is_held(port) {
             return Err(Refused::InUse);
         }
         let is_new = self.tracker.ports.claim(owner, port, claim)?;
-        if is_new && let Err(refused) = host.hold(port) {
+        if owner == Owner::Here {
+            // The agent has it by a socket of its own, for that is how plain programs elsewhere reach it.
+            host.let_go(port);
+        } else if is_new && let Err(refused) = host.hold(port) {
             self.tracker.ports.release(owner, port);
             return Err(refused);
         }
@@ -174,12 +200,23 @@ impl Front {
         }
     }
 
-    /// A node is gone, with all that it had.
-    pub fn forget(&mut self, host: &mut impl Host, owner: Owner) {
-        let freed = self.tracker.forget_owner(owner);
-        for port in freed {
-            host.let_go(port);
-        }
+    /// Who is to have the next connection to a port.
+    pub fn whose(&self, host: &impl Host, port: Port) -> Option<Owner> {
+        let chosen = self
+            .tracker
+            .ports
+            .choose(port, |owner| host.is_there(owner));
+        chosen.map(|(owner, _)| owner)
+    }
+
+    /// What waits for the line, in bytes.
+    pub const fn queued_bytes(&self) -> usize {
+        self.queue.bytes()
+    }
+
+    /// A node has begun anew, or is gone: it has no ports, and conversations that it says nothing of soon are over.
+    pub fn doubt(&mut self, now: Time, host: &mut impl Host, owner: Owner) {
+        self.tracker.doubt_owner(now, owner);
         self.clean_up(host);
     }
 
@@ -207,7 +244,10 @@ impl Front {
             own: outer,
             ..inside
         };
-        if self.tracker.get_mut(outside).is_some() {
+        if let Some(known) = self.tracker.get_mut(outside) {
+            if known.brake.is_none() && known.owner == owner {
+                known.brake = shift.map(Brake::new);
+            }
             return;
         }
         let port = outside.port();
@@ -219,7 +259,7 @@ impl Front {
         if is_had
             && self
                 .tracker
-                .adopt(now, owner, outside, inside.own, !is_claimed)
+                .adopt(now, owner, outside, inside.own, (!is_claimed, true))
                 .is_ok()
             && let Some(known) = self.tracker.get_mut(outside)
         {
@@ -278,12 +318,15 @@ impl Front {
 
     /// Has the sender, whose bytes this segment of the far end acknowledges, not go too far ahead of the line.
     fn hold_back(&mut self, ends: Ends, segment: &Segment, frame: &mut [u8]) {
+        if !self.is_fair {
+            return;
+        }
         let room_bytes = self.queue.room_bytes();
         let known = self.tracker.get_mut(ends);
         if let Some(shift) = segment.shift {
             match known {
                 Some(known) => known.brake = Some(Brake::new(shift)),
-                None => self.note_begun(ends, shift),
+                None => self.begun.note(ends, shift),
             }
             // The window of what begins a connection is not shifted yet.
             return;
@@ -294,18 +337,6 @@ impl Front {
         let window = brake.window(segment.acknowledged, segment.window, room_bytes);
         if window != segment.window {
             segment.set_window(frame, window);
-        }
-    }
-
-    fn note_begun(&mut self, ends: Ends, shift: u8) {
-        if self.begun.insert(ends, shift).is_some() {
-            return;
-        }
-        self.begun_last.push_back(ends);
-        if self.begun_last.len() > BEGUN_MAX
-            && let Some(oldest) = self.begun_last.pop_front()
-        {
-            self.begun.remove(&oldest);
         }
     }
 
@@ -344,6 +375,7 @@ impl Front {
             frame,
         };
         let dropped = self.queue.dropped();
+        let lane = if self.is_fair { lane } else { LANE_OF_OTHERS };
         self.queue.push(now, lane, waiting);
         self.dropped.queue_full += self.queue.dropped() - dropped;
     }
@@ -361,10 +393,7 @@ impl Front {
         let (outer, lane) = match self.tracker.outward(now, owner, head) {
             Outward::Goes(outer, lane) => (outer, lane),
             Outward::Opens(wanted) => self.open(now, host, owner, head.ends, wanted)?,
-            Outward::Stray => {
-                self.dropped.lies += 1;
-                return None;
-            }
+            Outward::Stray => self.adopt(now, host, owner, head)?,
             Outward::Full => {
                 self.dropped.full += 1;
                 return None;
@@ -377,13 +406,39 @@ impl Front {
         if let Some(known) = self.tracker.get_mut(outside)
             && known.brake.is_none()
         {
-            known.brake = self.begun.remove(&outside).map(Brake::new);
+            known.brake = self.begun.take(outside).map(Brake::new);
         }
         if outer != head.ends.own {
             seen.set_own_port(frame, End::Source, outer);
         }
         self.leaving.note(seen, lane);
         Some((lane, outside))
+    }
+
+    /// Something that begins nothing, of a conversation that is not known: a node whose daemon, or that of this gateway, has begun anew goes on
+    /// with what its programs have. It could as well begin one from that port.
+    fn adopt(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        owner: Owner,
+        head: Head,
+    ) -> Option<(u16, LaneId)> {
+        let (ends, port) = (head.ends, head.ends.port());
+        let is_free = goes_on(head)
+            && self.tracker.get_mut(ends).is_none()
+            && !self.tracker.ports.is_held(port)
+            && (self.tracker.is_lent(port) || host.hold(port).is_ok());
+        let adopted = is_free
+            && self
+                .tracker
+                .adopt(now, owner, ends, ends.own, (true, false))
+                .is_ok();
+        let lane = self.tracker.get_mut(ends).filter(|_| adopted);
+        if lane.is_none() {
+            self.dropped.lies += 1;
+        }
+        lane.map(|known| (ends.own, known.lane))
     }
 
     /// A conversation that begins inside: from the port it has there, from one that others have begun from, or from any.
@@ -466,7 +521,7 @@ impl Front {
 
     fn clean_up(&mut self, host: &mut impl Host) {
         while let Some((ends, lane)) = self.tracker.poll_over() {
-            self.begun.remove(&ends);
+            self.begun.take(ends);
             self.queue.forget(lane);
         }
         while let Some(port) = self.tracker.poll_freed() {
@@ -485,6 +540,14 @@ impl Front {
     pub fn ports(&self) -> impl Iterator<Item = (Port, Owner, u32)> {
         self.tracker.ports.all()
     }
+}
+
+/// Whether only who has such a connection says this.
+pub(super) const fn goes_on(head: Head) -> bool {
+    matches!(head.ends.transport, Transport::Tcp)
+        && head.flags.ack
+        && !head.flags.syn
+        && !head.flags.rst
 }
 
 /// Whether a kernel gives it to nobody: then it need not be had.

@@ -1,8 +1,21 @@
-//! The gateway: the cluster's one outside address, for programs of all nodes. Being built: nothing begins it yet (`ARCHITECTURE.md`).
+//! The gateway: the cluster's one outside address, for programs of all nodes (`ARCHITECTURE.md`).
 
+mod begun;
+mod carriage;
+mod claims;
+mod early;
 pub mod fragments;
 pub mod front;
 pub mod neighbours;
+mod node;
+mod pace;
 pub mod packet;
+mod probe;
 pub mod programs;
+mod report;
+mod roster;
 pub mod serving;
+
+pub use carriage::is_packet;
+pub use claims::Given;
+pub use node::{Gateway, Part};

@@ -45,6 +45,8 @@ pub struct Neighbours {
     routers: Vec<IpAddr>,
     mac: Mac,
     known: BTreeMap<IpAddr, Entry>,
+    /// When to look at those for whom something waits.
+    due: Option<Time>,
 }
 
 /// What is to be done with a packet for the outside.
@@ -67,6 +69,7 @@ impl Neighbours {
             routers: routers.to_vec(),
             mac,
             known: BTreeMap::new(),
+            due: None,
         }
     }
 
@@ -103,7 +106,6 @@ impl Neighbours {
             if entry.asked >= ASKED_MAX {
                 // It does not answer any more.
                 entry.mac = None;
-                entry.waiting.clear();
             }
             entry.asked = entry.asked.saturating_add(1);
             entry.asked_at = Some(now);
@@ -131,7 +133,55 @@ impl Neighbours {
                 entry.waiting.remove(0);
             }
             entry.waiting.push(frame);
+            if let Some(asked_at) = entry.asked_at {
+                let due = asked_at + ASK_EVERY;
+                self.due = Some(self.due.map_or(due, |other| other.min(due)));
+            }
         }
+    }
+
+    /// When [`Neighbours::handle_timeout`] is to be called.
+    pub const fn next_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Some time has passed: those for whom something waits are asked for again (that is handed to `send`), or given up. Returns what
+    /// waited for these.
+    pub fn handle_timeout(&mut self, now: Time, send: &mut impl FnMut(Vec<u8>)) -> Vec<Vec<u8>> {
+        if self.due.is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let (mut given_up, mut asked) = (Vec::new(), Vec::new());
+        self.due = None;
+        for (hop, entry) in self
+            .known
+            .iter_mut()
+            .filter(|(_, entry)| !entry.waiting.is_empty())
+        {
+            let since = entry.asked_at.unwrap_or(now);
+            if now < since + ASK_EVERY {
+                self.due = Some(
+                    self.due
+                        .map_or(since + ASK_EVERY, |due| due.min(since + ASK_EVERY)),
+                );
+            } else if entry.asked >= ASKED_MAX {
+                given_up.append(&mut entry.waiting);
+                entry.asked = 0;
+            } else {
+                entry.asked += 1;
+                entry.asked_at = Some(now);
+                self.due = Some(
+                    self.due
+                        .map_or(now + ASK_EVERY, |due| due.min(now + ASK_EVERY)),
+                );
+                asked.push(*hop);
+            }
+        }
+        asked
+            .iter()
+            .filter_map(|hop| self.question(*hop))
+            .for_each(send);
+        given_up
     }
 
     /// Something was heard of a neighbour. Returns the packets that waited for it.

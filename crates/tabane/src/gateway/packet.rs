@@ -453,6 +453,11 @@ impl Cuts {
         frame.len() - self.content_at
     }
 
+    /// How many packets of the wire so much content is.
+    pub const fn count(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.each_bytes)
+    }
+
     /// The headers in front of it, in bytes, without the `virtio_net_hdr`.
     pub const fn header_bytes(&self) -> usize {
         self.content_at - VNET_HDR_BYTES

@@ -4,11 +4,13 @@ use std::net::IpAddr;
 
 use tabane_proto::Time;
 use tabane_proto::gateway::{
-    Claim, Conversation, Ends, Inward, LaneId, Outward, Port, Refused, Tracker,
+    Brake, Claim, Conversation, Ends, Head, Inward, LaneId, Outward, Port, Refused, Tracker,
 };
 
+use super::begun::Begun;
 use super::fragments::Fragments;
-use super::packet::{End, Seen, What};
+use super::front::goes_on;
+use super::packet::{End, Seen, Segment, What};
 
 /// Ports that are tried for a conversation whose own one is taken between its ends (RFC 6335: dynamic ones).
 const PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
@@ -45,6 +47,7 @@ pub struct Programs {
     tracker: Tracker<Place>,
     arriving: Fragments<Place>,
     leaving: Fragments<Sent>,
+    begun: Begun,
     /// Where to begin looking for a port.
     next_port: u16,
     /// What was lost here.
@@ -59,6 +62,7 @@ impl Programs {
             tracker: Tracker::new(ports_max, conversations_max),
             arriving: Fragments::default(),
             leaving: Fragments::default(),
+            begun: Begun::default(),
             next_port: *PORTS.start(),
             dropped: Dropped::default(),
         }
@@ -75,6 +79,11 @@ impl Programs {
     /// [`Refused`]
     pub fn claim(&mut self, place: Place, port: Port, claim: Claim) -> Result<bool, Refused> {
         self.tracker.ports.claim(place, port, claim)
+    }
+
+    /// Whether a program has it.
+    pub fn has(&self, place: Place, port: Port) -> bool {
+        self.tracker.ports.is_held_by(place, port)
     }
 
     /// It has no use for it any more. Returns whether nobody here has.
@@ -129,10 +138,13 @@ impl Programs {
                     }
                 }
             }
-            Outward::Stray => {
-                self.dropped.stray += 1;
-                return None;
-            }
+            Outward::Stray => match self.adopt(now, place, head) {
+                Some(lane) => (head.ends.own, lane),
+                None => {
+                    self.dropped.stray += 1;
+                    return None;
+                }
+            },
             Outward::Full => {
                 self.dropped.full += 1;
                 return None;
@@ -141,9 +153,33 @@ impl Programs {
         if outer != head.ends.own {
             seen.set_own_port(frame, End::Source, outer);
         }
+        let outside = Ends {
+            own: outer,
+            ..head.ends
+        };
+        if let Some(known) = self.tracker.get_mut(outside)
+            && known.brake.is_none()
+        {
+            known.brake = self.begun.take(outside).map(Brake::new);
+        }
         let sent = Sent { lane };
         self.leaving.note(seen, sent);
         Some(sent)
+    }
+
+    /// Something of a conversation that is not known: the daemon before this one knew it.
+    fn adopt(&mut self, now: Time, place: Place, head: Head) -> Option<LaneId> {
+        let is_free = goes_on(head)
+            && self.tracker.get_mut(head.ends).is_none()
+            && !self.tracker.ports.is_held(head.ends.port());
+        let own = head.ends.own;
+        let adopted = is_free
+            && self
+                .tracker
+                .adopt(now, place, head.ends, own, (true, false))
+                .is_ok();
+        let known = self.tracker.get_mut(head.ends).filter(|_| adopted)?;
+        Some(known.lane)
     }
 
     /// A port that nobody here uses between these ends.
@@ -173,6 +209,12 @@ impl Programs {
                 let Inward::To(place, inner) = self.tracker.inward(now, head, |_| true) else {
                     return None;
                 };
+                if let Some(shift) = Segment::of(frame, &seen).and_then(|segment| segment.shift) {
+                    match self.tracker.get_mut(head.ends) {
+                        Some(known) => known.brake = Some(Brake::new(shift)),
+                        None => self.begun.note(head.ends, shift),
+                    }
+                }
                 if inner != head.ends.own {
                     seen.set_own_port(frame, End::Destination, inner);
                 }
@@ -195,14 +237,22 @@ impl Programs {
         self.tracker.all()
     }
 
-    /// All ports, and who has them.
-    pub fn ports(&self) -> impl Iterator<Item = (Port, Place, u32)> {
-        self.tracker.ports.all()
+    /// All ports, for whom each is had, who has it, and how many connections it has there.
+    pub fn ports(&self) -> impl Iterator<Item = (Port, Claim, Place, u32)> {
+        let ports = &self.tracker.ports;
+        ports.all().filter_map(|(port, place, connections)| {
+            Some((port, ports.claim_of(port)?, place, connections))
+        })
     }
 
     /// Forgets, now and then, what has been silent for too long. `over` is told of what is.
-    pub fn look(&mut self, now: Time, mut over: impl FnMut(Ends)) {
+    pub fn look(&mut self, now: Time, over: impl FnMut(Ends)) {
         self.tracker.look(now);
+        self.tell_over(over);
+    }
+
+    /// Tells of what is over, by the end of its program too.
+    pub fn tell_over(&mut self, mut over: impl FnMut(Ends)) {
         while let Some((ends, _)) = self.tracker.poll_over() {
             over(ends);
         }

@@ -6,19 +6,28 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 
 use tabane_cluster::Mac;
+use tabane_io::capture::{Unreachable, unreachable};
 use tabane_io::outside::{Addresses, HeldPort, Inlet, Outside, keep_silent, speak_again};
 use tabane_proto::Time;
 use tabane_proto::gateway::{Family, Port, Refused, Transport};
 
+use super::early::{Early, Origin};
 use super::front::{For, Front, Host, Owner};
 use super::neighbours::{Hop, Neighbours, Told};
+use super::pace::Pace;
 use super::packet::trim;
 use crate::vswitch::VNET_HDR_BYTES;
-use crate::vswitch::frame::{ETHERNET_BYTES, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use crate::vswitch::frame::{
+    ETHERNET_BYTES, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Packet,
+};
 use crate::vswitch::offload::Header;
 
 /// Packets that are read in one turn, before others have theirs.
 const PACKETS_PER_TURN: usize = 64;
+/// What of a packet is told to whoever sent it, if it does not arrive (RFC 1812 section 4.3.2.3).
+const HEAD_BYTES: usize = 548;
+/// So many are told so at once.
+const ERRORS_MAX: usize = 64;
 /// Announcements of the addresses come after these times: a switch may be busy, and one that gets lost is a client cut off.
 const ANNOUNCED_AFTER: [Duration; 4] = [
     Duration::ZERO,
@@ -42,6 +51,10 @@ pub struct Site {
     pub routers: Vec<IpAddr>,
     /// What may stand in the device's queue, in bytes.
     pub queue_bytes: usize,
+    /// The line's rate, if it is not the device's, in bits per second.
+    pub rate_bps: Option<u64>,
+    /// What waits for the line has turns here. (Else it waits in the device's own queue.)
+    pub is_fair: bool,
     /// Ports and conversations of each node at most.
     pub ports_max: usize,
     /// As well.
@@ -117,6 +130,9 @@ pub struct Serving {
     announced: usize,
     /// The line takes nothing now.
     pub is_full: bool,
+    pace: Option<Pace>,
+    /// Until when the line is busy.
+    waits_until: Option<Time>,
     /// Another host has said that it has one of the addresses, and where that is.
     pub taken_by: Option<(IpAddr, Mac)>,
     /// What was lost here.
@@ -124,6 +140,10 @@ pub struct Serving {
     frame: Vec<u8>,
     headers: Vec<u8>,
     addresses: Addresses,
+    /// What came before it was known whose it is.
+    pub early: Early,
+    /// What tells senders that something does not arrive: it is as if it had come from outside.
+    errors: Vec<Vec<u8>>,
 }
 
 impl Serving {
@@ -144,7 +164,7 @@ impl Serving {
         let addresses = Addresses::give(site.index, &site.addresses)
             .map_err(step("give the device outside its addresses"))?;
         Ok(Serving {
-            front: Front::new(&own, site.ports_max, site.conversations_max),
+            front: Front::new(&own, site.ports_max, site.conversations_max, site.is_fair),
             machine: Machine {
                 addresses: own,
                 held: BTreeMap::new(),
@@ -157,11 +177,15 @@ impl Serving {
             began: now,
             announced: 0,
             is_full: false,
+            pace: site.rate_bps.map(Pace::new),
+            waits_until: None,
             taken_by: None,
             lost: Lost::default(),
             frame: Vec::new(),
             headers: Vec::new(),
             addresses,
+            early: Early::default(),
+            errors: Vec::new(),
         })
     }
 
@@ -171,13 +195,17 @@ impl Serving {
     }
 
     /// Takes in what has come from outside; what is for nodes is handed to `deliver`: to whom, and whether only if it is known
-    /// there. Returns whether there may be more.
+    /// there. `learns`: what seems to be for nobody may be for somebody, and is kept. Returns whether there may be more.
     pub fn receive(
         &mut self,
         now: Time,
+        learns: bool,
         is_of_nodes: impl Fn(IpAddr) -> bool,
         mut deliver: impl FnMut(Owner, &mut Vec<u8>, bool),
     ) -> bool {
+        for mut error in core::mem::take(&mut self.errors) {
+            self.came(now, &mut error, learns, &is_of_nodes, &mut deliver);
+        }
         for _ in 0..PACKETS_PER_TURN {
             let mut frame = core::mem::take(&mut self.frame);
             let heard = self.outside.read(&mut frame);
@@ -192,7 +220,7 @@ impl Serving {
                 }
                 ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => {
                     trim(&mut frame);
-                    self.came(now, &mut frame, &is_of_nodes, &mut deliver);
+                    self.came(now, &mut frame, learns, &is_of_nodes, &mut deliver);
                 }
                 _ => {}
             }
@@ -205,6 +233,7 @@ impl Serving {
         &mut self,
         now: Time,
         frame: &mut Vec<u8>,
+        learns: bool,
         is_of_nodes: &impl Fn(IpAddr) -> bool,
         deliver: &mut impl FnMut(Owner, &mut Vec<u8>, bool),
     ) {
@@ -218,9 +247,29 @@ impl Serving {
                     deliver(owner, &mut frame.clone(), true);
                 }
             }
+            For::Kernel if learns => self.early.keep(Origin::Outside, frame),
             // What it has no room for is lost, as anywhere.
             For::Kernel => drop(self.inlet.give(frame)),
             For::Nobody => {}
+        }
+    }
+
+    /// It is known now what this node has: what it sent goes on.
+    pub fn has_told(&mut self, now: Time, owner: Owner) {
+        for frame in self.early.take(Origin::Inside(owner)) {
+            self.leaves(now, owner, frame);
+        }
+    }
+
+    /// It is known now what all have: what came from outside goes on, as in [`Serving::receive`].
+    pub fn has_learned(
+        &mut self,
+        now: Time,
+        is_of_nodes: impl Fn(IpAddr) -> bool,
+        mut deliver: impl FnMut(Owner, &mut Vec<u8>, bool),
+    ) {
+        for mut frame in self.early.take(Origin::Outside) {
+            self.came(now, &mut frame, false, &is_of_nodes, &mut deliver);
         }
     }
 
@@ -242,6 +291,11 @@ impl Serving {
         self.lost.refused += u64::from(!matches!(sent, Ok(true)));
     }
 
+    /// What waits for the line here and in the device's queue, in bytes.
+    pub fn queued_bytes(&self) -> usize {
+        self.front.queued_bytes() + self.outside.queued_bytes()
+    }
+
     /// A node sends something outside.
     pub fn leaves(&mut self, now: Time, owner: Owner, frame: Vec<u8>) {
         self.front.leaves(now, &mut self.machine, owner, frame);
@@ -250,27 +304,18 @@ impl Serving {
     /// Sends what waits, as far as the line takes it.
     pub fn send(&mut self, now: Time) {
         self.announce(now);
-        self.is_full = false;
+        self.ask_again(now);
+        (self.is_full, self.waits_until) = (false, None);
         while let Some((lane, waiting, most)) = self.front.turn() {
+            self.waits_until = self.pace.and_then(|pace| pace.waits_until(now));
+            if self.waits_until.is_some() {
+                return;
+            }
             let mut questions = Vec::new();
             let hop = self
                 .neighbours
                 .look_up(now, waiting.to, &mut |question| questions.push(question));
-            let content = match &waiting.cuts {
-                Some(cuts) => {
-                    let left = cuts.content_bytes(&waiting.frame) - waiting.sent;
-                    let bytes = cuts.piece_bytes(left, most);
-                    cuts.write_headers(&waiting.frame, waiting.sent, bytes, &mut self.headers);
-                    let from = VNET_HDR_BYTES + cuts.header_bytes() + waiting.sent;
-                    from..from + bytes
-                }
-                None => {
-                    self.headers.clear();
-                    self.headers
-                        .extend_from_slice(&waiting.frame[..VNET_HDR_BYTES]);
-                    VNET_HDR_BYTES..waiting.frame.len()
-                }
-            };
+            let (content, packets) = waiting.next_piece(most, &mut self.headers);
             let bytes = content.len();
             let ethertype = if waiting.to.is_ipv4() {
                 ETHERTYPE_IPV4
@@ -289,7 +334,11 @@ impl Serving {
             ];
             match hop {
                 Hop::Known(_) => match self.outside.write(&parts) {
-                    Ok(true) => {}
+                    Ok(true) => {
+                        if let Some(pace) = &mut self.pace {
+                            pace.sent(now, bytes, packets);
+                        }
+                    }
                     Ok(false) => {
                         self.is_full = true;
                         return;
@@ -300,13 +349,40 @@ impl Serving {
                     let whole = parts.iter().flat_map(|part| part.iter().copied()).collect();
                     self.neighbours.keep(hop, whole);
                 }
-                Hop::Nowhere => self.lost.no_way += 1,
+                Hop::Nowhere => {
+                    self.lost.no_way += 1;
+                    let behind = parts[1..].iter().flat_map(|part| part.iter().copied());
+                    let packet: Vec<u8> = behind.collect();
+                    tell_unreachable(&mut self.errors, Unreachable::NetworkUnknown, &packet);
+                }
             }
             self.front.has_left(now, lane, bytes);
             for question in questions {
                 self.send_whole(&question);
             }
         }
+    }
+
+    /// Asks again for neighbours that something waits for; those who do not answer cannot be reached.
+    fn ask_again(&mut self, now: Time) {
+        let mut questions = Vec::new();
+        let given_up = self
+            .neighbours
+            .handle_timeout(now, &mut |question| questions.push(question));
+        for question in questions {
+            self.send_whole(&question);
+        }
+        for frame in given_up {
+            self.lost.no_way += 1;
+            if let Some(packet) = frame.get(VNET_HDR_BYTES + ETHERNET_BYTES..) {
+                tell_unreachable(&mut self.errors, Unreachable::Host, packet);
+            }
+        }
+    }
+
+    /// Whether there are errors to be told by [`Serving::receive`].
+    pub const fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
     }
 
     /// Tells all outside that the addresses are here, a few times.
@@ -323,8 +399,10 @@ impl Serving {
 
     /// When [`Serving::send`] has something to do, if nothing comes and nothing is sent.
     pub fn next_timeout(&self) -> Option<Time> {
-        let after = ANNOUNCED_AFTER.get(self.announced)?;
-        Some(self.began + *after)
+        let after = ANNOUNCED_AFTER.get(self.announced);
+        let announces = after.map(|after| self.began + *after);
+        let due = [announces, self.neighbours.next_timeout(), self.waits_until];
+        due.into_iter().flatten().min()
     }
 
     /// It serves no more: the addresses are taken off the device, and the machine may speak again.
@@ -332,6 +410,18 @@ impl Serving {
         // In this order: nobody is to answer in between.
         drop(self.addresses);
         let _ = speak_again();
+    }
+}
+
+/// Whoever sent this packet of IP is to be told that it does not arrive.
+fn tell_unreachable(errors: &mut Vec<Vec<u8>>, why: Unreachable, packet: &[u8]) {
+    let Some(ends) = Packet::of_ip(packet).map(|it| (it.source, it.destination)) else {
+        return;
+    };
+    if errors.len() < ERRORS_MAX {
+        let head = &packet[..packet.len().min(HEAD_BYTES)];
+        let told = unreachable(ends.0, ends.1, why, head);
+        errors.push([&[0; VNET_HDR_BYTES][..], &told].concat());
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is known of the cluster where a program is started: from the daemon that is here, which asks
 //! for no right to read the key, or else from the cluster file.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tabane_cluster::{ConfigError, DEFAULT_PATH, InterfaceAddress};
@@ -20,6 +21,8 @@ pub struct Known {
     pub me: usize,
     /// The addresses of this machine.
     pub here: Vec<InterfaceAddress>,
+    /// The cluster's outside addresses, if it has a gateway.
+    pub outside: Vec<IpAddr>,
 }
 
 impl Known {
@@ -53,6 +56,7 @@ impl Known {
             nodes: report.list,
             me,
             here,
+            outside: report.outside,
         }
     }
 

@@ -27,8 +27,9 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use tabane_cluster::{ConfigError, InterfaceAddress, plain};
-use tabane_io::capture::{Capture, Echoes, Namespace, is_inside};
+use tabane_io::capture::{Capture, Echoes, Namespace, Wide, is_inside};
 use tabane_io::handover::Handover;
+use tabane_io::outside::Tun;
 use tabane_io::process::{Watched, leave_helper};
 use tabane_io::socket_calls::SocketCalls;
 use tabane_io::sockets::Audience;
@@ -57,6 +58,15 @@ pub enum Via {
     Mptcp,
 }
 
+/// By whom a program has to do with hosts that are no nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Outside {
+    /// The cluster's gateway: they see the cluster's outside address
+    Gateway,
+    /// Its own node, as where there is no gateway
+    Node,
+}
+
 /// Arguments of `tabane run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -70,6 +80,9 @@ pub struct RunArgs {
     /// The node this machine is; if not given, the daemon's, or found by its addresses
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
+    /// By whom the program has to do with hosts that are no nodes, where the cluster has a gateway
+    #[arg(long, value_enum, default_value = "gateway")]
+    pub outside: Outside,
     /// Where a program that is under `tabane run` already is: the number of its process, its name, or its unit of
     /// systemd's. They have one loopback then, and see each other's abstract sockets
     #[arg(long, value_name = "PROGRAM|PID|UNIT", conflicts_with_all = ["config", "node", "via"])]
@@ -152,19 +165,30 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     let agent = find_agent(&finder).map_or_else(|| finder.start(), Ok);
     // Those that are not there yet have no network.
     let own = addresses_for_programs(known.own(), &known.here);
-    let namespace = Namespace::enter(&own).map_err(|error| error.to_string())?;
+    let outside = match args.outside {
+        Outside::Gateway => known.outside.clone(),
+        Outside::Node => Vec::new(),
+    };
+    let wide = (!outside.is_empty()).then(|| Wide {
+        addresses: outside.clone(),
+        nodes: addresses_of_nodes(&known.nodes).collect(),
+    });
+    let (namespace, tun) =
+        Namespace::enter(&own, wide.as_ref()).map_err(|error| error.to_string())?;
     if let Err(error) = namespace.add_names(names(&known.nodes)) {
         // Programs find the nodes by their addresses all the same.
         cli::warn(error);
     }
-    let addresses: Vec<_> = own.iter().map(|(address, _)| *address).collect();
+    let own_addresses = own.iter().map(|(address, _)| *address);
+    let addresses: Vec<_> = own_addresses.chain(outside.iter().copied()).collect();
     let capture = Capture::open(&addresses).map_err(|error| {
         format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy, socket, reject and log)")
     })?;
     // Where the kernel's settings cannot be changed, it answers pings to every address.
     let echoes = Echoes::open().ok();
-    let begin = ToAgent::begin(own, std::process::id(), &args.program[0]);
-    let agent = take_part(agent?, &finder, &capture, &begin)?;
+    let begin = ToAgent::begin(own, outside, std::process::id(), &args.program[0]);
+    let handed = handed_over(&capture, tun.as_ref());
+    let agent = take_part(agent?, &finder, &handed, &begin)?;
     let program = Watched::new(std::process::id())
         .map_err(|error| format!("this process cannot be watched: {}", plain(&error)))?;
     let joins = join::listen()
@@ -175,12 +199,13 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
         program.as_fd(),
         joins.as_fd(),
     ];
-    kept.extend(capture.descriptors());
+    kept.extend(&handed);
     kept.extend(echoes.iter().flat_map(Echoes::descriptors));
     let supervisor = leave_supervisor(&kept, |calls| {
         let left = Left {
             finder: &finder,
             capture: &capture,
+            tun: tun.as_ref(),
             echoes: echoes.as_ref(),
             begin: &begin,
             program: &program,
@@ -243,13 +268,13 @@ fn find_agent(finder: &Finder) -> Option<Handover> {
 fn take_part(
     found: Handover,
     finder: &Finder,
-    capture: &Capture,
+    handed: &[BorrowedFd<'_>],
     begin: &ToAgent,
 ) -> Result<Handover, String> {
     let until = Instant::now() + ENDING_MAX;
     let mut agent = found;
     loop {
-        match hand_over(&agent, capture, begin) {
+        match hand_over(&agent, handed, begin) {
             Ok(Some(ToSupervisor::Go)) => return Ok(agent),
             Ok(Some(ToSupervisor::Full)) => {
                 return Err(format!(
@@ -274,13 +299,19 @@ fn take_part(
     }
 }
 
+/// What of a namespace an agent has: its sockets, and the TUN that leads outside, if there is one.
+fn handed_over<'a>(capture: &'a Capture, tun: Option<&'a Tun>) -> Vec<BorrowedFd<'a>> {
+    let sockets = capture.descriptors().into_iter();
+    sockets.chain(tun.map(AsFd::as_fd)).collect()
+}
+
 /// Gives the agent the sockets; its answer.
 fn hand_over(
     agent: &Handover,
-    capture: &Capture,
+    handed: &[BorrowedFd<'_>],
     begin: &ToAgent,
 ) -> io::Result<Option<ToSupervisor>> {
-    match agent.send(&begin.encode(), &capture.descriptors()) {
+    match agent.send(&begin.encode(), handed) {
         // It may have said why.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         sent => sent?,
@@ -302,6 +333,14 @@ fn names(nodes: &[NodeAddresses]) -> impl Iterator<Item = (&str, IpAddr)> {
         let vnic = node.vnic.map(|(address, _)| address);
         let address = vnic.or_else(|| node.links.iter().flatten().next().copied())?;
         Some((node.name.as_str(), address))
+    })
+}
+
+/// All addresses of all nodes.
+fn addresses_of_nodes(nodes: &[NodeAddresses]) -> impl Iterator<Item = IpAddr> {
+    nodes.iter().flat_map(|node| {
+        let links = node.links.iter().flatten().copied();
+        links.chain(node.vnic.map(|(address, _)| address))
     })
 }
 

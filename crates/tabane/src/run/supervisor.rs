@@ -19,6 +19,8 @@ use slab::Slab;
 use tabane_io::capture::{Capture, Echoes, Speaker, connect_as};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::{DESCRIPTORS_MAX, Handover, HandoverListener};
+use tabane_io::netlink::closing_connections;
+use tabane_io::outside::Tun;
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::process::{Watched, processes};
 use tabane_io::socket_calls::SocketCalls;
@@ -27,7 +29,7 @@ use super::claims::Claims;
 use super::finder::{Finder, Found};
 use super::join::JOINED;
 use super::pings::Pings;
-use super::ports;
+use super::{handed_over, ports};
 use crate::agent::{ToAgent, ToSupervisor, Transport};
 
 const TOKEN_AGENT: u64 = 0;
@@ -45,6 +47,8 @@ const TOKEN_PINGS: u64 = 4 << 32;
 /// How often it is looked whether programs still have the ports they had; and, once the program
 /// itself has ended, whether what it started has, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same of one whose ports are the cluster's.
+const LOOK_EVERY_OUTSIDE: Duration = Duration::from_millis(80);
 /// How long after an agent is gone the next one is looked for, at first and when it takes longer.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -56,6 +60,8 @@ pub struct Left<'a> {
     pub finder: &'a Finder,
     /// The sockets of the namespace.
     pub capture: &'a Capture,
+    /// The TUN that leads outside, if there is one.
+    pub tun: Option<&'a Tun>,
     /// Its pings, if the kernel does not answer them all.
     pub echoes: Option<&'a Echoes>,
     /// What is said of them to an agent.
@@ -147,14 +153,14 @@ impl Supervisor<'_> {
                 }
             }
             self.find_when_due();
-            if self.looked_at.elapsed() >= LOOK_EVERY && self.look().is_err() {
+            if self.looked_at.elapsed() >= self.look_every() && self.look().is_err() {
                 self.lose_agent();
             }
             if self.ends_at.is_some_and(|at| at <= Instant::now()) {
-                if !self.others_are_here()? && !ports::are_in_use()? {
+                if !self.others_are_here()? && !ports::are_in_use()? && !self.speaks_outside() {
                     return Ok(());
                 }
-                self.ends_at = Some(Instant::now() + LOOK_EVERY);
+                self.ends_at = Some(Instant::now() + self.look_every());
             }
         }
     }
@@ -162,10 +168,30 @@ impl Supervisor<'_> {
     /// How long there is nothing to do if nothing happens.
     fn patience(&self) -> Option<Duration> {
         let has_taken = self.claims.has_taken();
-        let look_at = has_taken.then_some(self.looked_at + LOOK_EVERY);
+        let look_at = has_taken.then_some(self.looked_at + self.look_every());
         let due = [self.find_at, self.ends_at, look_at].into_iter().flatten();
         let first = due.min()?;
         Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    /// The ports of the outside address are wanted by other nodes, too.
+    const fn look_every(&self) -> Duration {
+        match self.left.tun {
+            Some(_) => LOOK_EVERY_OUTSIDE,
+            None => LOOK_EVERY,
+        }
+    }
+
+    /// Whether connections that programs have closed still have something to say outside. (Within, what they said is the agent's
+    /// already.)
+    fn speaks_outside(&self) -> bool {
+        let ToAgent::Begin { outside, .. } = self.left.begin else {
+            return false;
+        };
+        let speaks = || {
+            closing_connections().is_ok_and(|all| all.iter().any(|end| outside.contains(&end.ip())))
+        };
+        self.left.tun.is_some() && speaks()
     }
 
     // ---- the agent, and the next one ----
@@ -210,7 +236,7 @@ impl Supervisor<'_> {
                 self.left.capture.forget_waiting();
                 let begin = self.left.begin.encode();
                 self.follow(agent)?;
-                let descriptors = self.left.capture.descriptors();
+                let descriptors = handed_over(self.left.capture, self.left.tun);
                 let agent = self.agent.as_ref();
                 let begun = agent.map(|agent| agent.send(&begin, &descriptors));
                 if !matches!(begun, Some(Ok(()))) {

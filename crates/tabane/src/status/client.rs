@@ -9,7 +9,7 @@ use serde_json::Value;
 use tabane_cluster::plain;
 use tabane_io::sockets::{Audience, Sockets};
 
-use super::control::{ReloadReport, Request, Response};
+use super::control::{MoveReport, ReloadReport, Request, Response};
 use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
@@ -141,6 +141,19 @@ pub fn ask_members(sockets: &Sockets) -> Result<Value, AskError> {
 pub fn ask_leave(sockets: &Sockets) -> Result<MembersReport, AskError> {
     let told = ask_for(sockets, &Request::Leave, "members")?;
     serde_json::from_value(told).map_err(|e| AskError::NotUnderstood(e.to_string()))
+}
+
+/// Has another gateway of the cluster serve: this one, or the next one that can. Returns what was done, in words.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_gateway_move(sockets: &Sockets, to: Option<&str>) -> Result<String, AskError> {
+    let to = to.map(str::to_owned);
+    let told = ask_for(sockets, &Request::Gateway { to }, "gateway")?;
+    let report: Result<MoveReport, _> = serde_json::from_value(told);
+    report
+        .map(|report| report.done)
+        .map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
 /// What the daemon that has these sockets knows of switches; with `measure`, it begins to find it out anew.

@@ -28,6 +28,12 @@ pub enum Request {
     Members,
     /// Leave the cluster, and end.
     Leave,
+    /// Have another gateway serve.
+    Gateway {
+        /// This one; else the next one that can.
+        #[serde(rename = "move")]
+        to: Option<String>,
+    },
     /// Which nodes share a switch?
     Topo {
         /// Measure it, if that is not under way.
@@ -52,12 +58,21 @@ pub enum Response {
     Nodes(NodesReport),
     /// To [`Request::Members`], and to [`Request::Leave`]: who is told.
     Members(MembersReport),
+    /// To [`Request::Gateway`]: it was told so.
+    Gateway(MoveReport),
     /// To [`Request::Topo`].
     Topo(TopoReport),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.
     Error(String),
+}
+
+/// What was done about the gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveReport {
+    /// In words.
+    pub done: String,
 }
 
 /// What became of a cluster file that was read anew.

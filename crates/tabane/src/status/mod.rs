@@ -2,6 +2,7 @@
 
 mod client;
 pub mod control;
+mod gateway;
 mod members;
 mod mptcp;
 mod nodes;
@@ -17,10 +18,11 @@ mod unread;
 pub(crate) use tests::example as example_report;
 
 pub use client::{
-    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_here, ask_leave, ask_members, ask_nodes,
-    ask_reload, ask_report, ask_status, ask_topo, read_answer,
+    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_gateway_move, ask_here, ask_leave, ask_members,
+    ask_nodes, ask_reload, ask_report, ask_status, ask_topo, read_answer,
 };
-pub use control::{ReloadReport, Request, Response};
+pub use control::{MoveReport, ReloadReport, Request, Response};
+pub use gateway::{GatewayStatus, PortStatus, StandbyStatus};
 pub use members::{MemberStatus, MembersReport, Reached};
 pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};
 pub use nodes::{NodeAddresses, NodesReport};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tabane_cluster::{Cluster, NodeIndex, NodeSpec};
+use tabane_cluster::{Cluster, GatewaySpec, NodeIndex, NodeSpec};
 
 /// The nodes of a daemon's cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,9 @@ pub struct NodesReport {
     pub node: String,
     /// All of them, in the order of the file.
     pub list: Vec<NodeAddresses>,
+    /// The cluster's outside addresses, if it has a gateway.
+    #[serde(default)]
+    pub outside: Vec<IpAddr>,
 }
 
 /// One of them.
@@ -27,6 +30,10 @@ pub struct NodeAddresses {
     pub vnic: Option<(IpAddr, u8)>,
     /// The addresses of its links by their numbers, null where it has none.
     pub links: Vec<Option<IpAddr>>,
+}
+
+fn outside_addresses(gateway: &GatewaySpec) -> impl Iterator<Item = IpAddr> {
+    gateway.addresses.iter().map(|(address, _)| *address)
 }
 
 impl NodesReport {
@@ -41,6 +48,7 @@ impl NodesReport {
             file: std::path::absolute(&cluster.file).unwrap_or_else(|_| cluster.file.clone()),
             node: cluster.nodes[me].name.clone(),
             list: cluster.nodes.iter().map(addresses).collect(),
+            outside: cluster.gateway.iter().flat_map(outside_addresses).collect(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use tabane_cluster::Wire;
 
+use super::gateway::GatewayStatus;
 use super::mptcp::MptcpStatus;
 use super::refused::RefusedStatus;
 use super::run::RunStatus;
@@ -74,6 +75,9 @@ pub struct NodeStatus {
     /// With how many it may have one; `null`: with all.
     #[serde(default)]
     pub bundles_max: Option<usize>,
+    /// The cluster's gateway, if it has one.
+    #[serde(default)]
+    pub gateway: Option<GatewayStatus>,
 }
 
 /// One of the node's own links, as the operating system has it.

@@ -142,6 +142,7 @@ impl ControlServer {
                 Request::Nodes
                 | Request::Members
                 | Request::Leave
+                | Request::Gateway { .. }
                 | Request::Topo { .. }
                 | Request::Reload { .. } => answer(request, caller).to_line(),
             };

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use tabane_cluster::Wire;
 
+use super::gateway::GatewayStatus;
 use super::mptcp::UnsteeredStatus;
 use super::refused::RefusedStatus;
 use super::report::{
@@ -132,6 +133,9 @@ fn head(report: &StatusReport, out: &mut String) {
             out,
             &format!("Multipath TCP is not steered: {}", clean(why)),
         );
+    }
+    if let Some(gateway) = &node.gateway {
+        gateway_lines(out, gateway);
     }
     if let Some(most) = node.bundles_max {
         let direct = node.bundles_direct;
@@ -353,6 +357,33 @@ pub(crate) fn metric(value: f64) -> String {
         _ => 0,
     };
     format!("{scaled:.digits$}{}", PREFIXES[prefix])
+}
+
+/// The cluster's outside address: who serves, and who could.
+fn gateway_lines(out: &mut String, gateway: &GatewayStatus) {
+    let addresses: Vec<_> = gateway.addresses.iter().map(ToString::to_string).collect();
+    let at = addresses.join(", ");
+    let text = match &gateway.serving {
+        Some(node) => format!(
+            "gateway: {} serves {at} for {}, {} conversations, {} ports",
+            clean(node),
+            duration(gateway.since_s),
+            gateway.connections,
+            gateway.ports.len()
+        ),
+        None => format!("gateway: nobody serves {at}"),
+    };
+    line(out, &text);
+    for standby in &gateway.standby {
+        let how = if standby.ready { "ready" } else { "not ready" };
+        line(out, &format!("  {} stands by, {how}", clean(&standby.node)));
+    }
+    for (reason, count) in &gateway.dropped {
+        line(
+            out,
+            &format!("  packets dropped: {} {count}", clean(reason)),
+        );
+    }
 }
 
 #[cfg(test)]

@@ -162,6 +162,7 @@ const STEERED: ClusterConfig = ClusterConfig {
     wire: Wire::Encrypted,
     vnic: false,
     mptcp: true,
+    gateway: false,
 };
 
 fn on(links: usize) -> LabConfig {

@@ -57,7 +57,7 @@ const fn port(number: u16) -> Port {
 }
 
 fn front() -> (Front, Machine) {
-    let (mut front, mut machine) = (Front::new(&[V4[1]], 100, 100), Machine::default());
+    let (mut front, mut machine) = (Front::new(&[V4[1]], 100, 100, true), Machine::default());
     front.claim(&mut machine, A, port(80), ALONE).unwrap();
     (front, machine)
 }
@@ -101,8 +101,12 @@ fn a_port_is_one_nodes_and_not_the_machines() {
     let any = front.claim(&mut machine, B, port(0), ALONE).unwrap();
     assert_eq!(machine.held, BTreeSet::from([port(80), port(any)]));
     front.release(&mut machine, B, port(any));
-    front.forget(&mut machine, A);
-    assert!(machine.held.is_empty());
+    front.doubt(NOW, &mut machine, A);
+    assert_eq!(
+        machine.held,
+        BTreeSet::from([port(80)]),
+        "it may have it still"
+    );
     assert_eq!(front.claim(&mut machine, B, port(80), ALONE), Ok(80));
 }
 
@@ -135,7 +139,8 @@ fn nobody_lies() {
     assert_eq!(front.dropped.spoofed, 1);
     let lies = [
         outward([80, 5000], SYN | ACK, b"the port is another's"),
-        outward([90, 5000], ACK, b"nothing was begun"),
+        outward([80, 5001], ACK, b"so it is in the middle"),
+        outward([90, 5000], FIN, b"nothing was begun"),
         tcp(
             [node, V4[0]],
             [80, 5000],
@@ -146,7 +151,21 @@ fn nobody_lies() {
     for lie in lies {
         front.leaves(NOW, &mut machine, B, lie);
     }
-    assert_eq!((front.dropped.lies, left(&mut front).len()), (3, 0));
+    assert_eq!((front.dropped.lies, left(&mut front).len()), (4, 0));
+}
+
+/// Its daemon, or this gateway's, has begun anew: what its kernel has goes on, and is over soon if nobody answers.
+#[test]
+fn what_a_node_goes_on_with_is_its_own() {
+    let (mut front, mut machine) = front();
+    front.leaves(NOW, &mut machine, B, outward([90, 5000], ACK, b"goes on"));
+    assert_eq!(left(&mut front).len(), 1);
+    assert!(machine.held.contains(&port(90)));
+    let mut answer = inward([5000, 90], ACK, b"");
+    assert_eq!(arrives(&mut front, &machine, &mut answer), For::Owner(B));
+    // Nobody else's.
+    front.leaves(NOW, &mut machine, A, outward([90, 5000], ACK, b"lies"));
+    assert_eq!((front.dropped.lies, left(&mut front).len()), (1, 0));
 }
 
 #[test]
@@ -211,7 +230,7 @@ fn a_sender_goes_as_far_ahead_as_there_is_room() {
 #[test]
 fn what_stands_is_taken_over() {
     let (_, mut machine) = front();
-    let mut front = Front::new(&[V4[1]], 100, 100);
+    let mut front = Front::new(&[V4[1]], 100, 100, true);
     machine.held.clear();
     front.claim(&mut machine, A, port(80), ALONE).unwrap();
     let ends = |own, far: u16| Ends {

@@ -204,6 +204,29 @@ pub(crate) fn example() -> StatusReport {
             mptcp_trouble: None,
             bundles_direct: 2,
             bundles_max: None,
+            gateway: Some(GatewayStatus {
+                serving: Some("n0".to_owned()),
+                since_s: 3600,
+                addresses: vec!["203.0.113.1".parse().unwrap()],
+                interface: Some("ext0".to_owned()),
+                rate_mbps: Some(1000),
+                queue: "fair".to_owned(),
+                queue_us: Some(250),
+                connections: 12,
+                standby: vec![StandbyStatus {
+                    node: "n9".to_owned(),
+                    ready: true,
+                }],
+                ports: vec![PortStatus {
+                    transport: "tcp".to_owned(),
+                    family: 4,
+                    port: 80,
+                    node: "n1".to_owned(),
+                    command: None,
+                    connections: 11,
+                }],
+                dropped: BTreeMap::from([("spoofed".to_owned(), 3)]),
+            }),
         },
         peers: vec![
             PeerStatus {

@@ -1,0 +1,268 @@
+//! The daemon's part in the cluster's outside address (paper 004): what the file says of it, and what this machine has of that.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use tabane_cluster::{Cluster, GatewaySpec, LineQueue, NodeSpec};
+use tabane_engine::{Engine, LoopTurn};
+use tabane_io::netlink::{Interface, interfaces};
+use tabane_io::outside::take_off;
+use tabane_proto::gateway::{Electorate, Family, Transport};
+use tabane_proto::wire::{Name, NodeId};
+use tabane_proto::{Node, PeerId, Random, Time};
+
+use super::log;
+use super::run::Daemon;
+use crate::agent::TOKEN_OUTSIDE;
+use crate::gateway::serving::Site;
+use crate::gateway::{Gateway, Part};
+use crate::status::{GatewayStatus, MoveReport, PortStatus, StandbyStatus};
+
+/// What may stand in the queue of the device outside: the kernel counts twice a packet's bytes and more. So little has all who wait have their
+/// turn, and so much keeps 1 Gb/s busy while the loop does other things.
+const QUEUE_BYTES: usize = 256 * 1024;
+
+/// The same where the kernel has the queue: that is its own to bound.
+const QUEUE_BYTES_KERNEL: usize = 32 << 20;
+
+/// What names a node in words.
+fn id_of(node: &NodeSpec) -> Option<NodeId> {
+    Some(NodeId::of(&Name::new(&node.name).ok()?))
+}
+
+/// The gateway of node `me`, if the cluster has one. `is_for_all`: it may serve.
+pub(super) fn open(
+    engine: &Engine,
+    cluster: &Cluster,
+    me: usize,
+    peers: &[(PeerId, usize)],
+    is_for_all: bool,
+) -> Option<Gateway> {
+    let spec = cluster.gateway.as_ref()?;
+    let now = engine.now();
+    let mut random = Random::from_seed(tabane_io::entropy::seed().ok()?);
+    let part = Part {
+        me: id_of(&cluster.nodes[me])?,
+        life: random.u64(),
+        electorate: electorate(cluster, spec),
+        addresses: spec.addresses.iter().map(|(address, _)| *address).collect(),
+        ports_max: spec.ports_per_node,
+        conversations_max: spec.connections_per_node,
+        token: TOKEN_OUTSIDE,
+    };
+    let mut gateway = Gateway::new(now, engine.poller(), part);
+    set_peers(&mut gateway, cluster, peers);
+    if is_for_all {
+        let devices = interfaces().unwrap_or_default();
+        let here = device(spec, me).and_then(|name| devices.iter().find(|it| it.name == name));
+        if let Some(here) = here {
+            // As long as this one does not serve they are another one's.
+            take_off(here.index, &spec.addresses);
+        }
+        gateway.set_site(now, site(cluster, me, &devices));
+        if let Some(device) = device(spec, me).filter(|name| !has(&devices, name)) {
+            log::line(format!(
+                "warning: there is no device {device} yet, which is to lead outside; the gateway serves when it is there"
+            ));
+        }
+    }
+    Some(gateway)
+}
+
+fn has(devices: &[Interface], name: &str) -> bool {
+    devices.iter().any(|device| device.name == name)
+}
+
+/// A gateway that has no one to stand by for it asks nobody else.
+fn electorate(cluster: &Cluster, spec: &GatewaySpec) -> Electorate {
+    let of = |node: &usize| id_of(&cluster.nodes[*node]);
+    let gateways: Vec<_> = spec.nodes.iter().filter_map(of).collect();
+    let all = cluster.nodes.iter().filter_map(id_of);
+    let others = all.filter(|id| !gateways.contains(id) && gateways.len() > 1);
+    let nodes = gateways.iter().copied().chain(others).collect();
+    Electorate { gateways, nodes }
+}
+
+/// Tells the gateway who the peers are.
+pub(super) fn set_peers(gateway: &mut Gateway, cluster: &Cluster, peers: &[(PeerId, usize)]) {
+    let named = |(peer, node): &(PeerId, usize)| Some((id_of(&cluster.nodes[*node])?, *peer));
+    let inside: BTreeSet<IpAddr> = cluster.nodes.iter().flat_map(addresses_of).collect();
+    gateway.set_peers(peers.iter().filter_map(named), inside);
+}
+
+fn addresses_of(node: &NodeSpec) -> impl Iterator<Item = IpAddr> {
+    let links = node.links.iter().flatten().copied();
+    links.chain(node.vnic.map(|(address, _)| address))
+}
+
+/// The device of a node that leads outside.
+fn device(spec: &GatewaySpec, me: usize) -> Option<&str> {
+    let place = spec.nodes.iter().position(|node| *node == me)?;
+    spec.interfaces.get(place).map(String::as_str)
+}
+
+/// What this node has outside, if it is a gateway and its device is there and connected.
+fn site(cluster: &Cluster, me: usize, devices: &[Interface]) -> Option<Site> {
+    let spec = cluster.gateway.as_ref()?;
+    let name = device(spec, me)?;
+    let found = devices.iter().find(|device| device.name == name)?;
+    let mac = found.mac.filter(|_| found.up && found.carrier)?;
+    Some(Site {
+        device: name.to_owned(),
+        index: found.index,
+        mac,
+        addresses: spec.addresses.clone(),
+        routers: spec.routers.clone(),
+        queue_bytes: match spec.queue {
+            LineQueue::Fair => QUEUE_BYTES,
+            LineQueue::Kernel => QUEUE_BYTES_KERNEL,
+        },
+        rate_bps: spec.rate_bps,
+        is_fair: spec.queue == LineQueue::Fair,
+        ports_max: spec.ports_per_node,
+        conversations_max: spec.connections_per_node,
+    })
+}
+
+impl Daemon {
+    /// Others are peers now.
+    pub(super) fn set_outside_peers(&mut self) {
+        let (cluster, peers) = (&self.cluster, &self.peers);
+        let gateway = self.agent.as_mut().and_then(|agent| agent.gateway.as_mut());
+        if let Some(gateway) = gateway {
+            set_peers(gateway, cluster, peers);
+        }
+    }
+
+    fn gateway(&mut self) -> Option<&mut Gateway> {
+        self.agent.as_mut()?.gateway.as_mut()
+    }
+
+    /// The machine's devices are other ones now.
+    pub(super) fn look_outside(&mut self, devices: &[Interface]) {
+        if self.is_for_all() && self.cluster.gateway.is_some() {
+            let site = site(&self.cluster, self.me, devices);
+            if let Some(gateway) = self.gateway() {
+                gateway.set_site(tabane_engine::now(), site);
+            }
+        }
+    }
+
+    /// Says what the gateway has to say.
+    pub(super) fn tell_of_outside(&mut self) {
+        let lines = self.gateway().map(Gateway::take_lines);
+        for line in lines.into_iter().flatten() {
+            log::line(format!("gateway: {line}"));
+        }
+    }
+
+    /// The node ends: another gateway is to serve.
+    pub(super) fn leave_outside(&mut self, now: Time, node: &mut Node) {
+        if let Some(gateway) = self.gateway() {
+            gateway.stop(now, node);
+        }
+        self.tell_of_outside();
+    }
+
+    /// Has another gateway serve: the one of this name, or the next one that can. What was done, in words.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(super) fn move_gateway(
+        &mut self,
+        turn: &mut LoopTurn<'_>,
+        to: Option<&str>,
+    ) -> Result<MoveReport, String> {
+        let spec = self
+            .cluster
+            .gateway
+            .as_ref()
+            .ok_or("the cluster file has no `[gateway]`")?;
+        let names = |node: &usize| self.cluster.nodes[*node].name.as_str();
+        let names: Vec<_> = spec.nodes.iter().map(names).collect();
+        if let Some(unknown) = to.filter(|to| !names.contains(to)) {
+            return Err(format!(
+                "{unknown} is no gateway; those of the cluster file are {}",
+                names.join(", ")
+            ));
+        }
+        let heir = to.and_then(|to| Some(NodeId::of(&Name::new(to).ok()?)));
+        let gateway = self
+            .gateway()
+            .ok_or("this node has no part in the gateway")?;
+        gateway.move_to(turn.now, turn.node, heir)?;
+        self.tell_of_outside();
+        let done = match to {
+            Some(to) => format!("the gateway moves to {to}"),
+            None => "the gateway moves on".to_owned(),
+        };
+        Ok(MoveReport { done })
+    }
+
+    /// What `tabane status` says of the gateway.
+    pub(super) fn gateway_status(&self, now: Time) -> Option<GatewayStatus> {
+        let spec = self.cluster.gateway.as_ref()?;
+        let agent = self.agent.as_ref()?;
+        let report = agent.gateway.as_ref()?.report(now);
+        let name = |id: NodeId| {
+            let node = self
+                .cluster
+                .nodes
+                .iter()
+                .find(|node| id_of(node) == Some(id));
+            node.map_or_else(|| "?".to_owned(), |node| node.name.clone())
+        };
+        let rate_bps = spec.rate_bps;
+        let wait_us = |bytes: usize| rate_bps.map(|bps| bytes as u64 * 8 * 1_000_000 / bps.max(1));
+        let standby = report.standby.iter().map(|(id, ready)| StandbyStatus {
+            node: name(*id),
+            ready: *ready,
+        });
+        let ports = report.ports.iter().map(|held| PortStatus {
+            transport: match held.port.transport {
+                Transport::Tcp => "tcp",
+                Transport::Udp => "udp",
+                Transport::Echo => "echo",
+            }
+            .to_owned(),
+            family: match held.port.family {
+                Family::V4 => 4,
+                Family::V6 => 6,
+            },
+            port: held.port.number,
+            node: name(held.node),
+            command: held.place.and_then(|place| agent.command(place)),
+            connections: held.connections,
+        });
+        let dropped = report.dropped.iter().filter(|(_, count)| *count > 0);
+        Some(GatewayStatus {
+            serving: report.serving.map(name),
+            since_s: report.since.as_secs(),
+            addresses: spec.addresses.iter().map(|(address, _)| *address).collect(),
+            interface: device(spec, self.me).map(str::to_owned),
+            rate_mbps: rate_bps.map(|bps| bps / 1_000_000),
+            queue: match spec.queue {
+                LineQueue::Fair => "fair",
+                LineQueue::Kernel => "kernel",
+            }
+            .to_owned(),
+            queue_us: report.queued_bytes.and_then(wait_us),
+            connections: report.conversations,
+            standby: standby.collect(),
+            ports: ports.collect(),
+            dropped: dropped
+                .map(|(why, count)| ((*why).to_owned(), *count))
+                .collect(),
+        })
+    }
+
+    /// How long the loop may sleep for the gateway's sake.
+    pub(super) fn outside_patience(
+        &mut self,
+        now: Time,
+        patience: core::time::Duration,
+    ) -> core::time::Duration {
+        let due = self.gateway().and_then(|gateway| gateway.next_timeout());
+        due.map_or(patience, |due| patience.min(due.since(now)))
+    }
+}

@@ -1,0 +1,341 @@
+//! A node's part in the outside address: its programs' packets, its vote, and, on a gateway, the service itself.
+
+mod packets;
+mod programs;
+mod service;
+mod votes;
+mod words;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tabane_io::poll::{Interest, Poller};
+use tabane_proto::gateway::{Election, Electorate, Ends};
+use tabane_proto::wire::NodeId;
+use tabane_proto::{Node, PeerId, Time};
+
+use super::carriage::Carriage;
+use super::claims::Claims;
+use super::front::Owner;
+use super::probe::Probe;
+use super::programs::{Place, Programs};
+use super::report::{Held, Report};
+use super::roster::Roster;
+use super::serving::Site;
+use programs::Door;
+use service::Service;
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How this node is to take part.
+#[derive(Debug)]
+pub struct Part {
+    /// The node.
+    pub me: NodeId,
+    /// A random number.
+    pub life: u64,
+    /// Who may serve, and who votes.
+    pub electorate: Electorate,
+    /// The outside addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Ports and conversations of each node at most.
+    pub ports_max: usize,
+    /// As well.
+    pub conversations_max: usize,
+    /// The poller's token for the device outside, and the one behind it, too.
+    pub token: u64,
+}
+
+/// Whom packets go to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Serves {
+    Here,
+    Peer(PeerId),
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Gateway {
+    part: Part,
+    poller: Arc<Poller>,
+    roster: Roster,
+    /// Addresses of nodes: what comes from outside never is from there.
+    inside: BTreeSet<IpAddr>,
+    /// What this gateway has outside, if all is there.
+    site: Option<Site>,
+    election: Election,
+    programs: Programs,
+    doors: BTreeMap<Place, Door>,
+    claims: Claims,
+    /// The last question whose a port is, and answers.
+    asked: u32,
+    owners: VecDeque<(u32, Option<NodeId>)>,
+    carriage: Carriage,
+    /// Which gateways could serve, as they say.
+    able: BTreeMap<NodeId, bool>,
+    /// What the others were told of this one.
+    told_able: Option<bool>,
+    /// To whom, for which term, and when all has been said that this node has.
+    since: Time,
+    told: Option<(Serves, u64)>,
+    /// Ports outside of conversations that have another one at this node.
+    outer: BTreeMap<Ends, u16>,
+    serving: Option<Service>,
+    /// When serving is tried again that has failed.
+    retry_at: Option<Time>,
+    /// Whether another host has the addresses is asked before this node takes them.
+    probe: Option<Probe>,
+    /// None has answered.
+    is_free: bool,
+    /// One has, when it was asked last.
+    was_taken: bool,
+    /// What the log was told last of why this node cannot serve.
+    told_why: Option<String>,
+    look_at: Time,
+    /// What the log is to say.
+    lines: Vec<String>,
+    packet: Vec<u8>,
+}
+
+impl Gateway {
+    /// Of a node that begins now.
+    pub fn new(now: Time, poller: &Arc<Poller>, part: Part) -> Gateway {
+        let election = Election::new(now, part.me, part.life, part.electorate.clone());
+        let programs = Programs::new(&part.addresses, part.ports_max, part.conversations_max);
+        Gateway {
+            part,
+            poller: Arc::clone(poller),
+            roster: Roster::default(),
+            inside: BTreeSet::new(),
+            site: None,
+            election,
+            programs,
+            doors: BTreeMap::new(),
+            claims: Claims::default(),
+            asked: 0,
+            owners: VecDeque::new(),
+            carriage: Carriage::default(),
+            able: BTreeMap::new(),
+            told_able: None,
+            since: now,
+            told: None,
+            outer: BTreeMap::new(),
+            serving: None,
+            retry_at: None,
+            probe: None,
+            is_free: false,
+            was_taken: false,
+            told_why: None,
+            look_at: now,
+            lines: Vec::new(),
+            packet: Vec::new(),
+        }
+    }
+
+    /// The outside addresses.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.part.addresses
+    }
+
+    /// These are the peers, by what names them, and all nodes' addresses.
+    pub fn set_peers(
+        &mut self,
+        peers: impl IntoIterator<Item = (NodeId, PeerId)>,
+        inside: BTreeSet<IpAddr>,
+    ) {
+        self.roster.set(peers);
+        self.inside = inside;
+    }
+
+    /// What the log is to say.
+    pub fn take_lines(&mut self) -> Vec<String> {
+        core::mem::take(&mut self.lines)
+    }
+
+    // ---- peers ----
+
+    /// A peer is connected; if it has begun anew, what it had is gone.
+    pub fn peer_up(&mut self, now: Time, peer: PeerId, restarted: bool) {
+        if restarted {
+            self.forget_peer(now, peer);
+        }
+        self.told_able = None;
+        self.set_away(peer, false);
+        self.tell_anew(peer);
+    }
+
+    /// A peer is gone, with all it had.
+    pub fn peer_down(&mut self, now: Time, peer: PeerId) {
+        if let Some(id) = self.roster.id(peer) {
+            self.able.remove(&id);
+        }
+        self.forget_peer(now, peer);
+        self.tell_anew(peer);
+    }
+
+    fn tell_anew(&mut self, peer: PeerId) {
+        self.told = self.told.filter(|(whom, _)| *whom != Serves::Peer(peer));
+    }
+
+    /// Whether no link to a peer works: new connections are for others.
+    pub fn set_away(&mut self, peer: PeerId, is_away: bool) {
+        if let Some(service) = &mut self.serving {
+            let away = &mut service.serving.machine.away;
+            match is_away {
+                true => away.insert(Owner::Peer(peer)),
+                false => away.remove(&Owner::Peer(peer)),
+            };
+            if is_away {
+                service.learning.remove(&peer);
+            }
+        }
+    }
+
+    fn forget_peer(&mut self, now: Time, peer: PeerId) {
+        self.roster.forget_unsaid(peer);
+        self.carriage.forget(peer);
+        if let Some(service) = &mut self.serving {
+            service.learning.remove(&peer);
+            service.deferred.retain(|(of, ..)| *of != peer);
+            let serving = &mut service.serving;
+            serving
+                .front
+                .doubt(now, &mut serving.machine, Owner::Peer(peer));
+        }
+    }
+
+    // ---- the loop ----
+
+    /// Once a turn of the loop. Returns whether there is more to do at once.
+    pub fn turn(&mut self, now: Time, node: &mut Node) -> bool {
+        self.follow_votes(now, node);
+        self.tell_able(now, node);
+        self.tell(now, node);
+        self.look_whether_learned(now, node);
+        if self.claims.are_unasked() {
+            self.ask_again(now, node);
+        }
+        self.claims.look(now, &mut self.programs);
+        self.read_programs(now, node);
+        let more = self.serve(now, node);
+        self.roster.go_on(now, node);
+        if now >= self.look_at {
+            self.look_at = now + LOOK_EVERY;
+            let outer = &mut self.outer;
+            self.programs.look(now, |ends| {
+                outer.remove(&ends);
+            });
+            if let Some(service) = &mut self.serving {
+                let serving = &mut service.serving;
+                serving.front.look(now, &mut serving.machine);
+            }
+        }
+        more | self.watch(node)
+    }
+
+    /// Waits for the TUNs that are to be read and have nothing. Returns whether one has something that may be read.
+    fn watch(&mut self, node: &Node) -> bool {
+        let waits = packets::must_wait(node, self.serves().map(|(whom, _)| whom));
+        let mut is_eager = false;
+        for door in self.doors.values_mut() {
+            let wants = !door.readable && !waits;
+            if wants != door.watched {
+                let interest = if wants {
+                    Interest::Read
+                } else {
+                    Interest::Nothing
+                };
+                if self.poller.modify(&*door.tun, door.token, interest).is_ok() {
+                    door.watched = wants;
+                }
+            }
+            is_eager |= door.readable && !waits;
+        }
+        is_eager
+    }
+
+    /// What this node knows of the gateway.
+    pub fn report(&self, now: Time) -> Report {
+        let me = self.part.me;
+        let serving = match self.serves() {
+            Some((Serves::Here, _)) => Some(me),
+            Some((Serves::Peer(peer), _)) => self.roster.id(peer),
+            None => None,
+        };
+        let standby = self.gateways().filter(|(id, _)| Some(*id) != serving);
+        let standby: Vec<_> = standby.collect();
+        let of_here = self.programs.ports();
+        let of_here = of_here.map(|(port, _, place, connections)| Held {
+            port,
+            node: me,
+            place: Some(place),
+            connections,
+        });
+        let mut report = Report {
+            serving,
+            since: now.since(self.since),
+            standby,
+            ports: of_here.collect(),
+            conversations: self.programs.conversations().count(),
+            queued_bytes: None,
+            dropped: vec![
+                ("foreign", self.programs.dropped.foreign),
+                ("stray", self.programs.dropped.stray),
+                ("program_full", self.programs.dropped.full),
+                ("not_carried", self.carriage.lost),
+            ],
+        };
+        if let Some(service) = &self.serving {
+            let serving = &service.serving;
+            let held = serving
+                .front
+                .ports()
+                .filter_map(|(port, owner, connections)| {
+                    let Owner::Peer(peer) = owner else {
+                        return None;
+                    };
+                    Some(Held {
+                        port,
+                        node: self.roster.id(peer)?,
+                        place: None,
+                        connections,
+                    })
+                });
+            report.ports.extend(held);
+            report.conversations = serving.front.conversations();
+            report.queued_bytes = Some(serving.queued_bytes());
+            let (dropped, lost) = (serving.front.dropped, serving.lost);
+            report.dropped.extend([
+                ("spoofed", dropped.spoofed),
+                ("lies", dropped.lies),
+                ("node_full", dropped.full),
+                ("queue_full", dropped.queue_full),
+                ("refused_by_device", lost.refused),
+                ("no_way", lost.no_way),
+                ("early", serving.early.lost),
+            ]);
+        }
+        report
+    }
+
+    /// When there is something to do, if nothing happens.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let of_service = self.serving.as_ref().and_then(|service| {
+            let learns = (!service.has_learned).then_some(service.learns_until);
+            [service.serving.next_timeout(), learns]
+                .into_iter()
+                .flatten()
+                .min()
+        });
+        let due = [
+            self.election.next_timeout(),
+            of_service,
+            self.claims.next_timeout(),
+            self.retry_at,
+            self.probe.as_ref().map(Probe::due),
+        ];
+        due.into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,196 @@
+//! The programs of this node: their ways outside, and their ports there.
+
+use std::io;
+use std::net::IpAddr;
+
+use tabane_io::outside::Tun;
+use tabane_io::poll::Interest;
+use tabane_proto::gateway::{Claim, Family, Port, Refused, Said, Transport};
+use tabane_proto::wire::NodeId;
+use tabane_proto::{Node, PeerId, Time};
+
+use super::super::claims::{Ask, Claims, Given, Wish};
+use super::super::front::Owner;
+use super::super::programs::{Place, Programs};
+use super::service::Asker;
+use super::{Gateway, Serves};
+use crate::daemon::closing::Lent;
+
+/// The programs of a place, by the TUN that leads outside of their namespace.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) tun: Lent<Tun>,
+    user: u32,
+    pub(super) token: u64,
+    /// There may be something to read.
+    pub(super) readable: bool,
+    pub(super) watched: bool,
+}
+
+impl Gateway {
+    /// The programs of a place leave by this TUN. `token`: the poller's.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn begin(&mut self, place: Place, user: u32, tun: Lent<Tun>, token: u64) -> io::Result<()> {
+        self.poller.register(&*tun, token, Interest::Read)?;
+        let door = Door {
+            tun,
+            user,
+            token,
+            readable: false,
+            watched: true,
+        };
+        self.doors.insert(place, door);
+        Ok(())
+    }
+
+    /// The programs of a place are over, and what they had is free.
+    pub fn end(&mut self, now: Time, node: &mut Node, place: Place) {
+        let Some(door) = self.doors.remove(&place) else {
+            return;
+        };
+        // The supervisor may have it still, so that closing it is not enough.
+        let _ = self.poller.deregister(&*door.tun);
+        self.claims.forget(place);
+        let free = self.programs.forget(place);
+        let mut over = Vec::new();
+        self.programs.tell_over(|ends| over.push(ends));
+        let (_, _, mut asker) = self.asker(now, node);
+        for port in free {
+            asker.tell_free(port);
+        }
+        for inside in over {
+            self.outer.remove(&inside);
+            self.tell_gateway(now, node, Said::Over { inside });
+        }
+    }
+
+    fn tell_gateway(&mut self, now: Time, node: &mut Node, said: Said) {
+        match self.serves() {
+            Some((Serves::Here, _)) => self.serve_word(now, node, Owner::Here, said),
+            Some((Serves::Peer(peer), _)) => self.roster.say(now, node, peer, said),
+            None => {}
+        }
+    }
+
+    /// The TUN of a place can be read.
+    pub fn can_read(&mut self, place: Place) {
+        if let Some(door) = self.doors.get_mut(&place) {
+            door.readable = true;
+        }
+    }
+
+    /// A program of a place asks for a port of TCP or UDP at an address. Returns by which number [`Gateway::poll_claimed`] tells of the end;
+    /// `None`: it is none of the outside address.
+    pub fn claim(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: Place,
+        transport: Transport,
+        address: (IpAddr, u16),
+        (only_v6, is_shared): (bool, bool),
+    ) -> Option<u32> {
+        let user = self.doors.get(&place)?.user;
+        let families = self.families_at(address.0, only_v6);
+        families[0]?;
+        let wish = Wish {
+            place,
+            transport,
+            families,
+            number: address.1,
+            claim: Claim { user, is_shared },
+        };
+        let (claims, programs, mut asker) = self.asker(now, node);
+        Some(claims.begin(now, programs, &mut asker, wish))
+    }
+
+    /// Of which outside addresses a port is that is bound to this address.
+    fn families_at(&self, address: IpAddr, only_v6: bool) -> [Option<Family>; 2] {
+        let has = |is_v4: bool| self.part.addresses.iter().any(|own| own.is_ipv4() == is_v4);
+        let v4 = has(true).then_some(Family::V4);
+        let v6 = has(false).then_some(Family::V6);
+        let both = match address {
+            _ if self.part.addresses.contains(&address) => match address.is_ipv4() {
+                true => [v4, None],
+                false => [v6, None],
+            },
+            IpAddr::V4(ip) if ip.is_unspecified() => [v4, None],
+            IpAddr::V6(ip) if ip.is_unspecified() && only_v6 => [v6, None],
+            IpAddr::V6(ip) if ip.is_unspecified() => [v6, v4],
+            _ => [None, None],
+        };
+        match both {
+            [None, second] => [second, None],
+            both => both,
+        }
+    }
+
+    /// What became of a claim: what the program has got, or why nothing.
+    pub fn poll_claimed(&mut self) -> Option<(u32, Result<Given, Refused>)> {
+        self.claims.poll_done()
+    }
+
+    /// The programs of a place have no use for a port any more.
+    pub fn release(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        place: Place,
+        transport: Transport,
+        number: u16,
+    ) {
+        for family in [Family::V4, Family::V6] {
+            let port = Port {
+                transport,
+                family,
+                number,
+            };
+            if self.programs.release(place, port) {
+                let (_, _, mut asker) = self.asker(now, node);
+                asker.tell_free(port);
+            }
+        }
+    }
+
+    pub(super) fn asker<'a>(
+        &'a mut self,
+        now: Time,
+        node: &'a mut Node,
+    ) -> (&'a mut Claims, &'a mut Programs, Asker<'a>) {
+        let serves = self.serves().map(|(whom, _)| whom);
+        let asker = Asker {
+            now,
+            node,
+            roster: &mut self.roster,
+            serves,
+            service: self.serving.as_mut(),
+        };
+        (&mut self.claims, &mut self.programs, asker)
+    }
+
+    pub(super) fn ask_again(&mut self, now: Time, node: &mut Node) {
+        let (claims, programs, mut asker) = self.asker(now, node);
+        claims.ask_again(programs, &mut asker);
+    }
+
+    /// Asks whose a port of the outside address is. Returns by which number [`Gateway::poll_owner`] tells; `None`: nobody serves now.
+    pub fn ask_owner(&mut self, now: Time, node: &mut Node, port: Port) -> Option<u32> {
+        self.serves()?;
+        self.asked = self.asked.wrapping_add(1);
+        let id = self.asked;
+        self.tell_gateway(now, node, Said::Whose { id, port });
+        Some(id)
+    }
+
+    /// Whose it is, if it is anybody's.
+    pub fn poll_owner(&mut self) -> Option<(u32, Option<NodeId>)> {
+        self.owners.pop_front()
+    }
+
+    /// The peer that is this node; `None`: it is this one.
+    pub fn peer(&self, id: NodeId) -> Option<PeerId> {
+        self.roster.peer(id)
+    }
+}

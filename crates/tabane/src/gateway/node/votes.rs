@@ -1,0 +1,278 @@
+//! Who serves: votes, beginning and ending to.
+
+use core::time::Duration;
+
+use tabane_io::poll::Interest;
+use tabane_proto::gateway::Said;
+use tabane_proto::wire::NodeId;
+use tabane_proto::{Node, Time};
+
+use super::super::front::Owner;
+use super::super::probe::{Outcome, Probe};
+use super::super::serving::{Serving, Site};
+use super::service::Service;
+use super::{Gateway, Serves};
+
+/// A gateway that has just begun to serve answers nobody itself until all nodes have said what they have, and so long at most.
+const LEARNING_MAX: Duration = Duration::from_millis(300);
+/// A gateway that serves is heard of within this, by one that has just begun and is connected to it.
+const HEARD_OF_AFTER: Duration = Duration::from_millis(500);
+/// One that cannot serve tries again after this.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+impl Gateway {
+    /// Who serves, as far as is known, and for which term.
+    pub(super) fn serves(&self) -> Option<(Serves, u64)> {
+        if self.serving.is_some() {
+            return Some((Serves::Here, self.election.serving()?.term));
+        }
+        let believed = self.election.serving()?;
+        let peer = self.roster.peer(believed.gateway)?;
+        Some((Serves::Peer(peer), believed.term))
+    }
+
+    /// What this gateway has outside, if all is there: it can serve then.
+    pub fn set_site(&mut self, now: Time, site: Option<Site>) {
+        let is_other = self.site.as_ref().map(|old| (old.index, old.mac))
+            != site.as_ref().map(|new| (new.index, new.mac));
+        if is_other {
+            self.resign(now);
+        }
+        if is_other {
+            (self.probe, self.is_free) = (None, false);
+        }
+        self.site = site;
+        self.look_whether_able(now);
+    }
+
+    fn look_whether_able(&mut self, now: Time) {
+        // Whom another gateway has them from, it need not ask.
+        let is_known = self.election.serving().is_some();
+        if is_known {
+            self.probe = None;
+        }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+        }
+        let Some(site) = self.site.as_ref().filter(|_| self.retry_at.is_none()) else {
+            return self.election.set_able(now, false);
+        };
+        if !self.is_free && !is_known {
+            let probe = match &mut self.probe {
+                Some(probe) => Ok(probe),
+                none => Probe::begin(now, site).map(|probe| none.insert(probe)),
+            };
+            let outcome = probe.map(|probe| probe.turn(now));
+            match outcome {
+                Ok(Outcome::Open) => {}
+                Ok(Outcome::Free) => (self.probe, self.is_free) = (None, true),
+                Ok(Outcome::Taken(address)) if self.was_taken => {
+                    let device = site.device.clone();
+                    self.cannot(now, format!("another host at {device} has {address}"));
+                }
+                // It may be another gateway, which has not been heard of yet.
+                Ok(Outcome::Taken(_)) => {
+                    (self.probe, self.was_taken) = (None, true);
+                    self.retry_at = Some(now + HEARD_OF_AFTER);
+                }
+                Err(why) => self.cannot(now, why),
+            }
+        }
+        self.election.set_able(now, self.is_free || is_known);
+    }
+
+    /// It cannot serve now, and tries again later.
+    fn cannot(&mut self, now: Time, why: String) {
+        self.probe = None;
+        self.retry_at = Some(now + RETRY_AFTER);
+        self.election.set_able(now, false);
+        let line = format!("cannot serve the outside addresses: {why}; still trying");
+        if self.told_why.as_ref() != Some(&why) {
+            self.lines.push(line);
+        }
+        self.told_why = Some(why);
+    }
+
+    /// Whether this gateway could serve: the others are told.
+    pub(super) fn tell_able(&mut self, now: Time, node: &mut Node) {
+        let is_able = self.election.is_able();
+        let is_gateway = self.part.electorate.gateways.contains(&self.part.me);
+        if !is_gateway || self.told_able == Some(is_able) {
+            return;
+        }
+        self.told_able = Some(is_able);
+        let peers: Vec<_> = self.roster.peers().collect();
+        for peer in peers {
+            if node.is_connected(peer) {
+                self.roster.say(now, node, peer, Said::Able { is_able });
+            }
+        }
+    }
+
+    /// The gateways, in the order of the file, and whether each could serve, as far as is known.
+    pub(super) fn gateways(&self) -> impl Iterator<Item = (NodeId, bool)> {
+        self.part.electorate.gateways.iter().map(|id| {
+            let is_able = match *id == self.part.me {
+                true => self.election.is_able(),
+                false => self.able.get(id).copied().unwrap_or(false),
+            };
+            (*id, is_able)
+        })
+    }
+
+    /// Has another gateway serve: this one, or the next one that can.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn move_to(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        to: Option<NodeId>,
+    ) -> Result<(), String> {
+        match self.serves() {
+            None => Err("no gateway serves now".to_owned()),
+            Some((Serves::Peer(peer), _)) => {
+                self.roster.say(now, node, peer, Said::Move { to });
+                Ok(())
+            }
+            Some((Serves::Here, _)) => {
+                let me = self.part.me;
+                let is_meant = |(id, is_able): &(NodeId, bool)| {
+                    *is_able && *id != me && to.is_none_or(|to| to == *id)
+                };
+                let (heir, _) = self.gateways().find(is_meant).ok_or(
+                    "there is no other gateway that could serve (see `standby` of `tabane status`)",
+                )?;
+                self.election.hand_over(now, heir);
+                self.end_service();
+                self.say_election(now, node);
+                Ok(())
+            }
+        }
+    }
+
+    /// Another gateway is to serve, if there is one: this node ends.
+    pub fn stop(&mut self, now: Time, node: &mut Node) {
+        self.resign(now);
+        self.say_election(now, node);
+    }
+
+    /// It serves no more, and another one that can is to do so at once.
+    fn resign(&mut self, now: Time) {
+        let me = self.part.me;
+        let heir = self.gateways().find(|(id, is_able)| *is_able && *id != me);
+        if let Some((heir, _)) = heir.filter(|_| self.serving.is_some()) {
+            self.election.hand_over(now, heir);
+        }
+        self.election.set_able(now, false);
+        self.end_service();
+    }
+
+    pub(super) fn say_election(&mut self, now: Time, node: &mut Node) {
+        while let Some((to, word)) = self.election.poll_word() {
+            self.roster.say_now(now, node, to, Said::Election(word));
+        }
+    }
+
+    /// Begins or ends to serve, as the votes are.
+    pub(super) fn follow_votes(&mut self, now: Time, node: &mut Node) {
+        self.look_whether_able(now);
+        while self.election.next_timeout().is_some_and(|at| at <= now) {
+            self.election.handle_timeout(now);
+        }
+        let serves = self.election.serves(now);
+        match (serves, &self.serving) {
+            (Some(_), None) => self.begin_service(now, node),
+            (None, Some(_)) => self.end_service(),
+            _ => {}
+        }
+        self.say_election(now, node);
+    }
+
+    fn begin_service(&mut self, now: Time, node: &Node) {
+        let Some(site) = &self.site else {
+            return self.election.set_able(now, false);
+        };
+        let begun = Serving::begin(now, site).and_then(|serving| {
+            let (outside, token) = (serving.outside(), self.part.token);
+            let heard = self
+                .poller
+                .register(outside.receiver(), token, Interest::Read);
+            let spoken = self
+                .poller
+                .register(outside.sender(), token + 1, Interest::Nothing);
+            heard
+                .and(spoken)
+                .map_err(|error| format!("cannot wait for the device outside: {error}"))?;
+            Ok(serving)
+        });
+        match begun {
+            Ok(serving) => {
+                let learning = self.roster.peers().filter(|peer| node.is_connected(*peer));
+                (self.told_why, self.was_taken) = (None, false);
+                self.lines
+                    .push(format!("serves the outside addresses at {}", site.device));
+                self.serving = Some(Service {
+                    serving,
+                    learning: learning.collect(),
+                    learns_until: now + LEARNING_MAX,
+                    has_learned: false,
+                    deferred: Vec::new(),
+                    readable: true,
+                    writes: false,
+                });
+            }
+            Err(error) => self.cannot(now, error),
+        }
+    }
+
+    fn end_service(&mut self) {
+        if let Some(service) = self.serving.take() {
+            let outside = service.serving.outside();
+            let _ = self.poller.deregister(outside.receiver());
+            let _ = self.poller.deregister(outside.sender());
+            service.serving.end();
+            self.lines
+                .push("serves the outside addresses no more".to_owned());
+        }
+    }
+
+    /// Says to whoever serves now what this node has, if that has not been said.
+    pub(super) fn tell(&mut self, now: Time, node: &mut Node) {
+        let serves = self.serves();
+        if serves == self.told {
+            return;
+        }
+        let Some((whom, _)) = serves else {
+            self.told = None;
+            return;
+        };
+        if let Serves::Peer(peer) = whom
+            && !node.is_connected(peer)
+        {
+            node.want(now, peer);
+            return;
+        }
+        (self.told, self.since) = (serves, now);
+        let mut words: Vec<Said> = Vec::new();
+        for (port, claim, ..) in self.programs.ports() {
+            words.push(Said::Claim { id: 0, port, claim });
+        }
+        for (inside, one) in self.programs.conversations() {
+            words.push(Said::Stands {
+                inside,
+                outer: self.outer.get(&inside).copied().unwrap_or(inside.own),
+                shift: one.brake.as_ref().map(|brake| brake.shift()),
+            });
+        }
+        words.push(Said::Told);
+        for said in words {
+            match whom {
+                Serves::Here => self.serve_word(now, node, Owner::Here, said),
+                Serves::Peer(peer) => self.roster.say(now, node, peer, said),
+            }
+        }
+        self.ask_again(now, node);
+    }
+}

@@ -1,0 +1,96 @@
+//! Asks, before a gateway takes the outside addresses, whether another host has them (RFC 5227 section 2.1, RFC 4862 section 5.4).
+
+use core::time::Duration;
+use std::io::IoSlice;
+use std::net::IpAddr;
+
+use tabane_io::outside::Outside;
+use tabane_proto::Time;
+
+use super::neighbours::Neighbours;
+use super::serving::Site;
+use crate::vswitch::frame::{ETHERTYPE_ARP, ETHERTYPE_IPV6};
+
+/// So often it is asked, …
+const TIMES: u8 = 3;
+/// … so long apart. (RFC 5227 has seconds. A host on the same network answers within a millisecond, and a client that waits is not to wait for
+/// them.)
+const APART: Duration = Duration::from_millis(60);
+/// Packets that are looked at in one turn.
+const PACKETS_PER_TURN: usize = 64;
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Not known yet.
+    Open,
+    /// Nobody has answered.
+    Free,
+    /// Another host has this one.
+    Taken(IpAddr),
+}
+
+/// A question that is under way.
+#[derive(Debug)]
+pub struct Probe {
+    outside: Outside,
+    neighbours: Neighbours,
+    asked: u8,
+    /// When to ask again, or to take silence for an answer.
+    due: Time,
+    packet: Vec<u8>,
+}
+
+impl Probe {
+    /// Begins.
+    ///
+    /// # Errors
+    /// What is missing, in words.
+    pub fn begin(now: Time, site: &Site) -> Result<Probe, String> {
+        let own: Vec<IpAddr> = site.addresses.iter().map(|(address, _)| *address).collect();
+        let outside = Outside::open(site.index, &own, site.queue_bytes)
+            .map_err(|error| format!("cannot read and write the device outside: {error}"))?;
+        Ok(Probe {
+            outside,
+            neighbours: Neighbours::new(site.mac, &site.addresses, &[]),
+            asked: 0,
+            due: now,
+            packet: Vec::new(),
+        })
+    }
+
+    /// Asks again when it is time, and hears answers.
+    pub fn turn(&mut self, now: Time) -> Outcome {
+        for _ in 0..PACKETS_PER_TURN {
+            let Ok(Some(heard)) = self.outside.read(&mut self.packet) else {
+                break;
+            };
+            let told = match heard.protocol {
+                ETHERTYPE_ARP => Some(self.neighbours.hear_arp(now, &self.packet)),
+                ETHERTYPE_IPV6 => self.neighbours.hear_neighbour(now, &self.packet),
+                _ => None,
+            };
+            if let Some((address, _)) = told.and_then(|told| told.taken_by) {
+                return Outcome::Taken(address);
+            }
+        }
+        if now < self.due {
+            return Outcome::Open;
+        }
+        if self.asked == TIMES {
+            return Outcome::Free;
+        }
+        self.asked += 1;
+        self.due = now + APART;
+        for frame in self.neighbours.probes() {
+            // One that is lost is one of several.
+            let _ = self.outside.write(&[IoSlice::new(&frame)]);
+        }
+        Outcome::Open
+    }
+
+    /// When it is to have its turn.
+    pub const fn due(&self) -> Time {
+        self.due
+    }
+}
