@@ -528,3 +528,42 @@ fn connections_go_on_when_their_nodes_daemon_is_started_anew() {
         "{line}"
     );
 }
+
+/// Also to the outside address from inside: from other nodes, from the node itself, and from another program there.
+#[test]
+fn datagrams_reach_whoever_has_the_port() {
+    let cluster = outside();
+    let serve = "
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.bind(('::', 5300))
+print('ready', flush=True)
+while True:
+    data, who = s.recvfrom(1 << 16)
+    s.sendto(data.upper() + b' ' + who[0].removeprefix('::ffff:').encode(), who)
+";
+    let _server =
+        Dialogue::start("server", script(&cluster, At::Node(2), serve)).expect("is ready");
+    let ask = |address: &str, port: u16| {
+        format!(
+            "
+s = socket.socket(socket.AF_INET6 if ':' in '{address}' else socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(10)
+s.connect(('{address}', {port}))
+try:
+    s.send(b'word' * 5000)
+    said = s.recv(1 << 16)
+    print(said.startswith(b'WORD' * 5000), said[20001:].decode() == s.getsockname()[0])
+except OSError as e:
+    print(errno.errorcode.get(e.errno, type(e).__name__))
+"
+        )
+    };
+    for address in OUTSIDE {
+        for at in [At::Client(0), At::Node(0), At::Node(1), At::Node(2)] {
+            let said = said_by(&cluster, at, &ask(address, 5300));
+            assert_eq!(said, "True True\n", "{at:?} {address}");
+            let said = said_by(&cluster, at, &ask(address, 5301));
+            assert_eq!(said, "ECONNREFUSED\n", "{at:?} {address}");
+        }
+    }
+}

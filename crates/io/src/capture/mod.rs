@@ -36,7 +36,7 @@ pub use echo::{Echo, Echoes, Pinger};
 use namespace::furnish;
 pub use namespace::{Namespace, NamespaceError, Wide, is_inside, source_for};
 pub use outward::{Network, Outward, has_address};
-pub use packet::{Unreachable, unreachable};
+pub use packet::{Unreachable, datagram, unreachable};
 pub use plain::{Datagrams, Listener, Sharing, Told};
 pub use rules::Rules;
 pub use syn::Syn;
@@ -236,6 +236,14 @@ impl Capture {
         let (from, to) = (from.ip(), to.ip());
         let told = packet::unreachable(from, to, why, &head);
         self.answer(&told, from)
+    }
+
+    /// Gives the program a packet of IP for this address, as it is.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    pub fn give(&self, packet: &[u8], to: IpAddr) -> io::Result<()> {
+        self.answer(packet, to)
     }
 
     /// Sends the program a packet in the name of another host.

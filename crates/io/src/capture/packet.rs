@@ -23,8 +23,8 @@ pub(super) fn packet(from: IpAddr, to: IpAddr, protocol: u8, segment: &[u8]) -> 
     packet
 }
 
-/// A datagram from one end to the other (RFC 768).
-pub(super) fn datagram(from: SocketAddr, to: SocketAddr, data: &[u8]) -> Vec<u8> {
+/// A datagram from one end to the other (RFC 768), as a packet of IP.
+pub fn datagram(from: SocketAddr, to: SocketAddr, data: &[u8]) -> Vec<u8> {
     let bytes = (UDP_HEADER_BYTES + data.len()) as u16;
     let mut udp = Vec::with_capacity(usize::from(bytes));
     for number in [from.port(), to.port(), bytes, 0] {

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A port of an address of this machine, as long as this is there. Nothing ever comes to it.
+/// A port of an address of this machine, as long as this is there. Nothing comes to it from outside, and whoever connects to it on this machine is
+/// refused.
 #[derive(Debug)]
 pub struct HeldPort {
     _socket: Socket,
@@ -19,23 +20,16 @@ impl HeldPort {
     /// `AddrInUse`: a program of this machine has it. `AddrNotAvailable`: the machine has not got the address. Or it may not, or has no
     /// descriptors left.
     pub fn take(is_tcp: bool, address: SocketAddr) -> io::Result<HeldPort> {
-        let (kind, protocol) = match is_tcp {
-            true => (Type::STREAM, Protocol::TCP),
-            false => (Type::DGRAM, Protocol::UDP),
+        let socket = match bound(is_tcp, address, false) {
+            // Connections that this machine had there, and that are over, are no reason not to have it.
+            Err(error) if is_tcp && error.kind() == io::ErrorKind::AddrInUse => {
+                let socket = bound(is_tcp, address, true)?;
+                // Else another one that takes this for no reason may have it, too.
+                socket.listen(0)?;
+                socket
+            }
+            bound => bound?,
         };
-        let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        if is_tcp {
-            // What is left of connections that this machine had there is no reason not to have it.
-            socket.set_reuse_address(true)?;
-        }
-        socket.bind(&address.into())?;
-        if is_tcp {
-            // Else another one with this option may have it, too.
-            socket.listen(0)?;
-        }
         let bound = socket.local_addr()?.as_socket();
         let number = bound
             .map(|bound| bound.port())
@@ -52,10 +46,25 @@ impl HeldPort {
     }
 }
 
+/// A socket that is bound there; `reuse`: also where connections have been that are over.
+fn bound(is_tcp: bool, address: SocketAddr, reuse: bool) -> io::Result<Socket> {
+    let (kind, protocol) = match is_tcp {
+        true => (Type::STREAM, Protocol::TCP),
+        false => (Type::DGRAM, Protocol::UDP),
+    };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(reuse)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
-    use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
     use super::*;
 
@@ -74,6 +83,10 @@ mod tests {
             assert_eq!(other(at).unwrap_err().kind(), ErrorKind::AddrInUse);
             let again = HeldPort::take(is_tcp, at).unwrap_err();
             assert_eq!(again.kind(), ErrorKind::AddrInUse);
+            if is_tcp {
+                let refused = TcpStream::connect(at).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            }
             drop(held);
             other(at).unwrap();
         }

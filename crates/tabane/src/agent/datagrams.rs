@@ -4,7 +4,7 @@ use core::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 
-use tabane_io::capture::{Capture, Outward, Told, Unreachable, reset};
+use tabane_io::capture::{Capture, Outward, Told, Unreachable, datagram, reset};
 use tabane_io::poll::Interest;
 use tabane_proto::{Node, Time};
 
@@ -40,6 +40,12 @@ impl Agent {
                 }
             };
             let data = &self.buffer[..bytes];
+            if place.is_outside(to.ip()) {
+                if let Some(gateway) = &mut self.gateway {
+                    gateway.turn_back(index, &datagram(from, to, data));
+                }
+                continue;
+            }
             let is_chosen = place.source_for(to.ip()) != Some(from.ip());
             let ends = (index, from, to);
             let sent = self.hosted.send(now, index, from, is_chosen, to, data);

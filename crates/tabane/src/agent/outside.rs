@@ -151,6 +151,11 @@ impl Agent {
         while let Some(owner) = gateway.poll_owner() {
             owners.push(owner);
         }
+        while let Some((place, to, packet)) = gateway.poll_given() {
+            let capture = self.places.get(place).and_then(|it| it.capture.as_ref());
+            // What is lost here might have been lost anywhere.
+            let _ = capture.map(|capture| capture.give(&packet, to));
+        }
         for (id, result) in answers {
             self.gateway_answered(now, node, id, result);
         }

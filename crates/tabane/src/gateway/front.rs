@@ -4,6 +4,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use tabane_io::capture::{Unreachable, unreachable};
 use tabane_proto::gateway::{
     Brake, Claim, Ends, FairQueue, Head, Inward, LaneId, Outward, Parcel, Port, Refused, Tracker,
     Transport,
@@ -15,6 +16,10 @@ use super::fragments::Fragments;
 use super::packet::{Cuts, End, Seen, Segment, What};
 use crate::vswitch::VNET_HDR_BYTES;
 
+/// What nodes send to the outside address itself and has not been handed on yet, in packets.
+const TURNED_MAX: usize = 1024;
+/// What of a packet is told to whoever sent it, if it does not arrive (RFC 1812 section 4.3.2.3).
+pub(super) const HEAD_BYTES: usize = 548;
 /// Where what belongs to no conversation waits.
 const LANE_OF_OTHERS: LaneId = 0;
 
@@ -128,6 +133,8 @@ pub struct Front {
     begun: Begun,
     /// Conversations that have another port outside than at their node, to be told.
     translated: VecDeque<(Owner, Ends, u16)>,
+    /// What nodes have sent to the outside address itself, and to whom it goes.
+    turned: VecDeque<(Owner, Vec<u8>)>,
     /// What was lost here.
     pub dropped: Dropped,
 }
@@ -150,6 +157,7 @@ impl Front {
             leaving: Fragments::default(),
             begun: Begun::default(),
             translated: VecDeque::new(),
+            turned: VecDeque::new(),
             dropped: Dropped::default(),
         }
     }
@@ -366,6 +374,9 @@ impl Front {
             self.dropped.lies += 1;
             return;
         };
+        if self.addresses.contains(&seen.to) {
+            return self.turn_back(now, host, owner, frame);
+        }
         let waiting = Waiting {
             cuts: Cuts::of(&frame),
             sent: 0,
@@ -378,6 +389,33 @@ impl Front {
         let lane = if self.is_fair { lane } else { LANE_OF_OTHERS };
         self.queue.push(now, lane, waiting);
         self.dropped.queue_full += self.queue.dropped() - dropped;
+    }
+
+    /// What a node sends to the outside address itself is for whoever has the port there.
+    fn turn_back(&mut self, now: Time, host: &impl Host, owner: Owner, mut frame: Vec<u8>) {
+        let Some(seen) = Seen::of(&frame).filter(|seen| seen.what == What::Said) else {
+            return;
+        };
+        if self.turned.len() >= TURNED_MAX {
+            self.dropped.queue_full += 1;
+            return;
+        }
+        match self.is_said(now, host, &seen, &mut frame) {
+            For::Owner(other) => self.turned.push_back((other, frame)),
+            For::Kernel => {
+                let packet = &frame[VNET_HDR_BYTES..];
+                let head = &packet[..packet.len().min(HEAD_BYTES)];
+                let refused = unreachable(seen.from, seen.to, Unreachable::Port, head);
+                let refused = [&[0; VNET_HDR_BYTES][..], &refused].concat();
+                self.turned.push_back((owner, refused));
+            }
+            For::Perhaps(_) | For::Nobody => {}
+        }
+    }
+
+    /// What a node has sent to the outside address itself, and to whom it goes.
+    pub fn poll_turned(&mut self) -> Option<(Owner, Vec<u8>)> {
+        self.turned.pop_front()
     }
 
     /// The lane of something that is said, and its ends outside.

@@ -12,7 +12,7 @@ use tabane_proto::Time;
 use tabane_proto::gateway::{Family, Port, Refused, Transport};
 
 use super::early::{Early, Origin};
-use super::front::{For, Front, Host, Owner};
+use super::front::{For, Front, HEAD_BYTES, Host, Owner};
 use super::neighbours::{Hop, Neighbours, Told};
 use super::pace::Pace;
 use super::packet::trim;
@@ -24,8 +24,6 @@ use crate::vswitch::offload::Header;
 
 /// Packets that are read in one turn, before others have theirs.
 const PACKETS_PER_TURN: usize = 64;
-/// What of a packet is told to whoever sent it, if it does not arrive (RFC 1812 section 4.3.2.3).
-const HEAD_BYTES: usize = 548;
 /// So many are told so at once.
 const ERRORS_MAX: usize = 64;
 /// Announcements of the addresses come after these times: a switch may be busy, and one that gets lost is a client cut off.

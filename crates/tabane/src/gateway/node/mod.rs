@@ -73,6 +73,9 @@ pub struct Gateway {
     asked: u32,
     owners: VecDeque<(u32, Option<NodeId>)>,
     carriage: Carriage,
+    /// What programs of places have sent to the outside address, and what is for them from there.
+    turning: VecDeque<(Place, Vec<u8>)>,
+    given: VecDeque<(Place, IpAddr, Vec<u8>)>,
     /// Which gateways could serve, as they say.
     able: BTreeMap<NodeId, bool>,
     /// What the others were told of this one.
@@ -117,6 +120,8 @@ impl Gateway {
             asked: 0,
             owners: VecDeque::new(),
             carriage: Carriage::default(),
+            turning: VecDeque::new(),
+            given: VecDeque::new(),
             able: BTreeMap::new(),
             told_able: None,
             since: now,

@@ -1,6 +1,6 @@
 //! Packets, between programs, nodes and the device outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use tabane_io::poll::Interest;
@@ -10,12 +10,16 @@ use tabane_proto::{Node, PeerId, Time};
 use super::super::carriage::{Way, take_way};
 use super::super::early::Origin;
 use super::super::front::Owner;
+use super::super::packet::Seen;
 use super::super::programs::{Place, Programs};
 use super::programs::Door;
 use super::{Gateway, Serves};
+use crate::vswitch::VNET_HDR_BYTES;
 
 /// Packets that are read from the programs of one place in a turn.
 const PACKETS_PER_TURN: usize = 16;
+/// What is sent to the outside address from inside and waits for a turn, in packets.
+const TURNING_MAX: usize = 1024;
 /// What may wait to be carried to the gateway before programs wait.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
@@ -40,40 +44,76 @@ impl Gateway {
                 }
             }
             Some(Way::Inward { only_known }) if is_gateway => {
-                deliver(now, &mut self.programs, &self.doors, packet, only_known);
+                let mut inside = Inside {
+                    programs: &mut self.programs,
+                    doors: &self.doors,
+                    given: &mut self.given,
+                };
+                inside.deliver(now, packet, only_known);
             }
             _ => self.carriage.lost += 1,
         }
     }
 
+    /// A program of a place has sent something to the outside address, of which its kernel knows nobody: a packet of IP.
+    pub fn turn_back(&mut self, place: Place, packet: &[u8]) {
+        if self.turning.len() < TURNING_MAX {
+            let frame = [&[0; VNET_HDR_BYTES][..], packet].concat();
+            self.turning.push_back((place, frame));
+        }
+    }
+
+    /// Something for a program of a place that comes from the outside address, which its kernel takes from nobody but itself: to which address,
+    /// and the packet of IP.
+    pub fn poll_given(&mut self) -> Option<(Place, IpAddr, Vec<u8>)> {
+        self.given.pop_front()
+    }
+
     /// Reads what programs send, and hands it on.
     pub(super) fn read_programs(&mut self, now: Time, node: &mut Node) {
         let serves = self.serves().map(|(whom, _)| whom);
-        for (place, door) in self.doors.iter_mut().filter(|(_, door)| door.readable) {
-            for count in 0.. {
-                if count == PACKETS_PER_TURN || must_wait(node, serves) {
+        while let Some((place, mut packet)) = self.turning.pop_front() {
+            self.go_out(now, node, serves, (place, &mut packet));
+        }
+        let places: Vec<Place> = self.doors.keys().copied().collect();
+        let mut packet = core::mem::take(&mut self.packet);
+        for place in places {
+            for _ in 0..PACKETS_PER_TURN {
+                let door = self.doors.get_mut(&place).filter(|door| door.readable);
+                let Some(door) = door.filter(|_| !must_wait(node, serves)) else {
                     break;
-                }
-                let packet = &mut self.packet;
-                if !matches!(door.tun.read(packet), Ok(true)) {
+                };
+                if !matches!(door.tun.read(&mut packet), Ok(true)) {
                     door.readable = false;
                     break;
                 }
-                if self.programs.leaves(now, *place, packet).is_none() {
-                    continue;
-                }
-                match (serves, &mut self.serving) {
-                    (Some(Serves::Here), Some(service)) => {
-                        let packet = core::mem::take(packet);
-                        service.serving.leaves(now, Owner::Here, packet);
-                    }
-                    (Some(Serves::Peer(peer)), _) => {
-                        self.carriage.send(now, node, peer, packet, Way::Outward);
-                    }
-                    // TCP says it again.
-                    _ => self.carriage.lost += 1,
-                }
+                self.go_out(now, node, serves, (place, &mut packet));
             }
+        }
+        self.packet = packet;
+    }
+
+    /// Has a packet of a program go to the gateway, if it may. Its buffer may be taken.
+    fn go_out(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        serves: Option<Serves>,
+        (place, packet): (Place, &mut Vec<u8>),
+    ) {
+        if self.programs.leaves(now, place, packet).is_none() {
+            return;
+        }
+        match (serves, &mut self.serving) {
+            (Some(Serves::Here), Some(service)) => {
+                let packet = core::mem::take(packet);
+                service.serving.leaves(now, Owner::Here, packet);
+            }
+            (Some(Serves::Peer(peer)), _) => {
+                self.carriage.send(now, node, peer, packet, Way::Outward);
+            }
+            // TCP says it again.
+            _ => self.carriage.lost += 1,
         }
     }
 
@@ -84,7 +124,12 @@ impl Gateway {
         };
         let learns = service.learns(now);
         let serving = &mut service.serving;
-        let (programs, doors, carriage) = (&mut self.programs, &self.doors, &mut self.carriage);
+        let carriage = &mut self.carriage;
+        let mut inside = Inside {
+            programs: &mut self.programs,
+            doors: &self.doors,
+            given: &mut self.given,
+        };
         let is_of_nodes = |address: IpAddr| self.inside.contains(&address);
         let mut more = false;
         if service.readable || serving.has_errors() {
@@ -93,13 +138,22 @@ impl Gateway {
                 learns,
                 is_of_nodes,
                 |owner, packet, only_known| match owner {
-                    Owner::Here => deliver(now, programs, doors, packet, only_known),
+                    Owner::Here => inside.deliver(now, packet, only_known),
                     Owner::Peer(peer) => {
                         carriage.send(now, node, peer, packet, Way::Inward { only_known });
                     }
                 },
             );
             service.readable = more;
+        }
+        while let Some((owner, mut packet)) = serving.front.poll_turned() {
+            match owner {
+                Owner::Here => inside.deliver(now, &mut packet, false),
+                Owner::Peer(peer) => {
+                    let way = Way::Inward { only_known: false };
+                    carriage.send(now, node, peer, &mut packet, way);
+                }
+            }
         }
         serving.send(now);
         more |= serving.has_errors();
@@ -143,18 +197,28 @@ pub(super) fn must_wait(node: &Node, serves: Option<Serves>) -> bool {
     }
 }
 
-/// Gives a packet from outside to the program it is for.
-pub(super) fn deliver(
-    now: Time,
-    programs: &mut Programs,
-    doors: &BTreeMap<Place, Door>,
-    packet: &mut [u8],
-    only_known: bool,
-) {
-    if let Some(place) = programs.arrives(now, packet, only_known)
-        && let Some(door) = doors.get(&place)
-    {
-        // What its kernel has no room for is lost, as anywhere.
-        let _ = door.tun.write(packet);
+/// This node's programs, as packets from outside meet them.
+pub(super) struct Inside<'a> {
+    pub programs: &'a mut Programs,
+    pub doors: &'a BTreeMap<Place, Door>,
+    pub given: &'a mut VecDeque<(Place, IpAddr, Vec<u8>)>,
+}
+
+impl Inside<'_> {
+    /// Gives a packet from outside to the program it is for.
+    pub fn deliver(&mut self, now: Time, packet: &mut [u8], only_known: bool) {
+        let place = self.programs.arrives(now, packet, only_known);
+        let (Some(place), Some(seen)) = (place, Seen::of(packet)) else {
+            return;
+        };
+        if self.programs.addresses().contains(&seen.from) {
+            if self.given.len() < TURNING_MAX {
+                let packet = packet[VNET_HDR_BYTES..].to_vec();
+                self.given.push_back((place, seen.to, packet));
+            }
+        } else if let Some(door) = self.doors.get(&place) {
+            // What its kernel has no room for is lost, as anywhere.
+            let _ = door.tun.write(packet);
+        }
     }
 }

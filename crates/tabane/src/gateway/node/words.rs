@@ -8,7 +8,7 @@ use tabane_proto::{Node, PeerId, Time};
 use super::super::carriage::Way;
 use super::super::front::Owner;
 use super::Gateway;
-use super::packets::deliver;
+use super::packets::Inside;
 
 impl Gateway {
     /// A peer has sent messages: all that are of the gateway are heard.
@@ -140,12 +140,17 @@ impl Gateway {
         for peer in service.learning.clone() {
             service.has_told(now, peer);
         }
-        let (programs, doors, carriage) = (&mut self.programs, &self.doors, &mut self.carriage);
+        let carriage = &mut self.carriage;
+        let mut inside = Inside {
+            programs: &mut self.programs,
+            doors: &self.doors,
+            given: &mut self.given,
+        };
         let is_of_nodes = |address: IpAddr| self.inside.contains(&address);
         service
             .serving
             .has_learned(now, is_of_nodes, |owner, packet, only_known| match owner {
-                Owner::Here => deliver(now, programs, doors, packet, only_known),
+                Owner::Here => inside.deliver(now, packet, only_known),
                 Owner::Peer(peer) => {
                     carriage.send(now, node, peer, packet, Way::Inward { only_known });
                 }
