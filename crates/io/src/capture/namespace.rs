@@ -22,6 +22,11 @@ const DEVICE: &str = "tab0";
 const DEVICE_END: &str = "tab0-end";
 /// What the one is called that leads outside.
 const DEVICE_OUTSIDE: &str = "tab-out";
+/// Packets that may wait in it until they are read: what all senders may have under way, be it in small pieces.
+const OUTSIDE_QUEUE_PACKETS: u32 = 4096;
+/// TCP hands over so much at once, in segments, where many connections have a small share each (ip-sysctl.rst): each packet costs the same
+/// on its way to the gateway.
+const LEAST_SEGMENTS: (&str, &[u8]) = ("ipv4/tcp_min_tso_segs", b"12");
 /// What TCP sent outside is repeated after so long at the least: a gateway that takes over from another one cannot know what was lost with
 /// that one. Longer than others wait with an acknowledgement (40 ms, Linux).
 const LEAST_TIMEOUT: Duration = Duration::from_millis(60);
@@ -275,6 +280,15 @@ fn open_wide(
     const STEP: &str = "make the device that leads outside (is /dev/net/tun there?)";
     let tun = Tun::make(DEVICE_OUTSIDE).map_err(NamespaceError::step(STEP))?;
     let index = switch_on(route, DEVICE_OUTSIDE).map_err(NamespaceError::step(STEP))?;
+    let queue = LinkSettings {
+        tx_queue_length: Some(OUTSIDE_QUEUE_PACKETS),
+        ..LinkSettings::default()
+    };
+    route
+        .set_link(index, queue)
+        .map_err(NamespaceError::step(STEP))?;
+    // Where the kernel's settings cannot be changed, it costs more.
+    let _ = fs::write(setting_path(LEAST_SEGMENTS.0), LEAST_SEGMENTS.1);
     for address in &wide.addresses {
         route
             .add_address_alone(index, *address, whole(*address))

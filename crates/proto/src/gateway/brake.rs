@@ -15,6 +15,8 @@ pub struct Brake {
     edge: Option<u32>,
 }
 
+/// The end of the window goes on by so much at once at most, in bytes: senders cut what they send at it.
+const STEP_BYTES_MAX: usize = 48 * 1024;
 /// Shifts of windows beyond this mean this (RFC 7323, 2.3).
 const SHIFT_MAX: u8 = 14;
 
@@ -58,7 +60,12 @@ impl Brake {
             passed
         };
         let mut edge = base.wrapping_add(room as u32);
-        if let Some(shown) = self.edge.filter(|shown| is_after(*shown, edge)) {
+        // Less than that would have the sender send in small pieces; what is left to it is half the room at least.
+        let step = (room / 2).min(STEP_BYTES_MAX) as u32;
+        if let Some(shown) = self
+            .edge
+            .filter(|shown| is_after(shown.wrapping_add(step), edge))
+        {
             edge = shown;
         }
         if !is_after(far_edge, edge) {

@@ -16,17 +16,17 @@ const REST: Duration = Duration::from_secs(1);
 /// Of so many bytes the old ones have one, however many young ones there are.
 const OLD_OF: i64 = 8;
 /// What all who wait send in one round, …
-const ROUND_BYTES: usize = 64 * 1024;
-/// … of which each has so much: two packets of Ethernet at least.
-const TURN_BYTES_LEAST: usize = 2 * 1514;
-const TURN_BYTES_MOST: usize = 16 * 1024;
+const ROUND_BYTES: usize = 128 * 1024;
+/// … of which each has so much. Less costs more, for each piece is a call of the system, and a young one does not wait for rounds.
+const TURN_BYTES_LEAST: usize = 16 * 1024;
+const TURN_BYTES_MOST: usize = 32 * 1024;
 /// What one conversation may have waiting, and all of them.
 const LANE_BYTES_MAX: usize = 512 * 1024;
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What senders may have on their way to the line, all together, …
-const ROOM_BYTES: usize = 1024 * 1024;
-/// … of which each has so much: four packets of Ethernet, so that its receiver does not wait with an acknowledgement.
-const ROOM_BYTES_LEAST: usize = 4 * 1460;
+const ROOM_BYTES: usize = 2 * 1024 * 1024;
+/// … of which each has so much: less would have senders send in small pieces.
+const ROOM_BYTES_LEAST: usize = 16 * 1460;
 const ROOM_BYTES_MOST: usize = 256 * 1024;
 
 /// A conversation, by its owner's number.
@@ -371,11 +371,11 @@ mod tests {
     fn the_more_wait_the_less_each_may_have_on_its_way() {
         let mut queue = FairQueue::default();
         assert_eq!(queue.room_bytes(), ROOM_BYTES_MOST);
-        for id in 0..100 {
+        for id in 0..20 {
             queue.push(Time::ZERO, id, Bytes(1));
         }
-        assert_eq!(queue.room_bytes(), ROOM_BYTES / 100);
-        for id in 100..1000 {
+        assert_eq!(queue.room_bytes(), ROOM_BYTES / 20);
+        for id in 20..1000 {
             queue.push(Time::ZERO, id, Bytes(1));
         }
         assert_eq!(queue.room_bytes(), ROOM_BYTES_LEAST);

@@ -18,12 +18,22 @@ use crate::gateway::serving::Site;
 use crate::gateway::{Gateway, Part};
 use crate::status::{GatewayStatus, MoveReport, PortStatus, StandbyStatus};
 
-/// What may stand in the queue of the device outside: the kernel counts twice a packet's bytes and more. So little has all who wait have their
-/// turn, and so much keeps 1 Gb/s busy while the loop does other things.
-const QUEUE_BYTES: usize = 256 * 1024;
+/// What may stand in the queue of the device outside: half a millisecond of 1 Gb/s. What a new connection waits for there is little beside its round
+/// trips, and the line is busy while the loop does other things.
+const QUEUE_BYTES: usize = 64 * 1024;
+/// The most of it, for lines whose rate the file says.
+const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The same where the kernel has the queue: that is its own to bound.
 const QUEUE_BYTES_KERNEL: usize = 32 << 20;
+
+/// What may stand in the device's queue, of a line of this rate: half a millisecond.
+fn queue_bytes(rate_bps: Option<u64>) -> usize {
+    let of_rate = rate_bps.map_or(0, |bps| bps / 8 / 2000);
+    usize::try_from(of_rate)
+        .unwrap_or(QUEUE_BYTES_MAX)
+        .clamp(QUEUE_BYTES, QUEUE_BYTES_MAX)
+}
 
 /// What names a node in words.
 fn id_of(node: &NodeSpec) -> Option<NodeId> {
@@ -114,7 +124,7 @@ fn site(cluster: &Cluster, me: usize, devices: &[Interface]) -> Option<Site> {
         addresses: spec.addresses.clone(),
         routers: spec.routers.clone(),
         queue_bytes: match spec.queue {
-            LineQueue::Fair => QUEUE_BYTES,
+            LineQueue::Fair => queue_bytes(spec.rate_bps),
             LineQueue::Kernel => QUEUE_BYTES_KERNEL,
         },
         rate_bps: spec.rate_bps,
