@@ -567,3 +567,13 @@ except OSError as e:
         }
     }
 }
+
+/// As a service manager does it: the one before has ended, and its end need not have been told to everybody.
+#[test]
+fn a_server_that_is_started_anew_has_its_port_at_once() {
+    let cluster = outside();
+    let again = format!("{BIND}print(bind(8080), bind(5300, kind=socket.SOCK_DGRAM))");
+    for _ in 0..10 {
+        assert_eq!(said_by(&cluster, At::Node(2), &again), "bound bound\n");
+    }
+}

@@ -34,6 +34,8 @@ pub(super) struct Waiting {
     place: usize,
     id: u64,
     claim: Claim,
+    /// Whether another place that has the port may be asked if it still has.
+    may_look: bool,
     /// The gateway has given it a port for this, which it had not before.
     is_given: bool,
     /// How often another port may be tried, if the program asked for any.
@@ -51,6 +53,8 @@ enum Awaited {
     Socket,
     /// The gateway's answer, of this number.
     Gateway(u32),
+    /// Another place of this node had the port of the outside address, and is asked if it still has.
+    LookOutside(usize),
 }
 
 impl Waiting {
@@ -88,6 +92,7 @@ impl Agent {
             place: index,
             id,
             claim,
+            may_look: true,
             is_given: false,
             tries: if claim.address.port() == 0 { TRIES } else { 0 },
             awaited: Awaited::Socket,
@@ -98,6 +103,9 @@ impl Agent {
 
     /// What is of the outside address the gateway has to give first.
     fn begin_claim(&mut self, now: Time, node: &mut Node, waiting: Waiting) {
+        if self.gateway.is_none() {
+            return self.serve_claim(now, node, waiting, true);
+        }
         if !self.may_wait(waiting.place) {
             return self.answer_claim(waiting.place, waiting.id, Err(Denied::Unready));
         }
@@ -126,6 +134,7 @@ impl Agent {
                     self.serve_claim(now, node, waiting, true);
                     continue;
                 }
+                Err(Refused::InUse) if self.looks_outside(&waiting) => continue,
                 Err(Refused::InUse) => EADDRINUSE,
                 Err(Refused::TooMany) => ENOBUFS,
             };
@@ -169,8 +178,28 @@ impl Agent {
         self.fill_outward(place, kind_of(&claim));
     }
 
+    /// If another place of this node has the port, it is asked whether it still has: a server that is started anew comes before its end is told.
+    fn looks_outside(&mut self, waiting: &Waiting) -> bool {
+        let port = (waiting.claim.transport, waiting.claim.address.port());
+        let Some(other) = self.holder_outside(waiting.place, port) else {
+            return false;
+        };
+        if !waiting.may_look || !self.asks_whether_taken(waiting.place, other) {
+            return false;
+        }
+        self.claims.push(Waiting {
+            awaited: Awaited::LookOutside(other),
+            may_look: false,
+            ..*waiting
+        });
+        true
+    }
+
     /// A place has said which ports its programs still have, or is gone.
     pub(super) fn looked(&mut self, now: Time, node: &mut Node, other: usize) {
+        for waiting in self.take_claims(|it| it.awaited == Awaited::LookOutside(other)) {
+            self.begin_claim(now, node, waiting);
+        }
         for waiting in self.take_claims(|it| it.awaited == Awaited::Look(other)) {
             self.serve_claim(now, node, waiting, false);
         }
@@ -259,7 +288,7 @@ impl Agent {
         for claim in self.take_claims(|it| now.since(it.since) >= WAITS_MAX) {
             self.stats.unanswered += 1;
             let denied = match claim.awaited {
-                Awaited::Look(other) => Denied::Taken(other),
+                Awaited::Look(other) | Awaited::LookOutside(other) => Denied::Taken(other),
                 Awaited::Socket | Awaited::Gateway(_) => Denied::Unready,
             };
             self.answer_claim(claim.place, claim.id, Err(denied));
@@ -268,7 +297,8 @@ impl Agent {
 
     /// Whether the place that has a port is asked if it still has, for another place.
     fn asks_whether_taken(&mut self, place: usize, other: usize) -> bool {
-        let looks = |claim: &&Waiting| matches!(claim.awaited, Awaited::Look(_));
+        let looks =
+            |claim: &&Waiting| matches!(claim.awaited, Awaited::Look(_) | Awaited::LookOutside(_));
         let is_full = self.claims.iter().filter(looks).count() >= CLAIMS_MAX;
         if !self.may_wait(place) || is_full {
             return false;

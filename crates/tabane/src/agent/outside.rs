@@ -74,6 +74,16 @@ impl Agent {
         )
     }
 
+    /// Another place of this node that has a port of the outside address.
+    pub(super) fn holder_outside(
+        &self,
+        index: usize,
+        (transport, number): (Transport, u16),
+    ) -> Option<usize> {
+        let gateway = self.gateway.as_ref()?;
+        gateway.holder(transport_of(transport), number, index)
+    }
+
     /// The programs of a place have a port no more.
     pub(super) fn release_outside(
         &mut self,

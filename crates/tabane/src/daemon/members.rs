@@ -14,6 +14,7 @@ use tabane_proto::{Event, Guests, Joining, LinkId, Node, PartedWhy, PeerId, Time
 use super::log;
 use super::report::unix_ms;
 use super::run::{Daemon, peer_config, peers_with_nic};
+use crate::agent::Directory;
 use crate::status::{MemberStatus, MembersReport, Reached, SCHEMA};
 use crate::topo;
 
@@ -315,6 +316,23 @@ fn verdict_words(verdict: Verdict) -> &'static str {
         }
         Verdict::Full => "as many nodes have joined as may",
     }
+}
+
+impl Directory for Daemon {
+    fn peer_at(&self, address: IpAddr) -> Option<PeerId> {
+        let is_there =
+            |(_, node): &&(PeerId, usize)| has_for_programs(&self.cluster.nodes[*node], address);
+        self.peers.iter().find(is_there).map(|(peer, _)| *peer)
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        has_for_programs(&self.cluster.nodes[self.me], address)
+    }
+}
+
+/// Whether a node has this address, for programs: of its virtual NIC or of a link.
+fn has_for_programs(node: &NodeSpec, address: IpAddr) -> bool {
+    node.has_address(address) || node.vnic.is_some_and(|(vnic, _)| vnic == address)
 }
 
 #[cfg(test)]

@@ -166,6 +166,14 @@ impl Daemon {
         }
     }
 
+    /// The node is told to end: at once, or when another gateway has taken over. Told again, at once.
+    pub(super) fn stop_soon(&mut self, now: Time) {
+        match self.gateway().and_then(|gateway| gateway.begin_ending(now)) {
+            Some(patience) => self.stop_at = Some(now + patience),
+            None => self.stop = true,
+        }
+    }
+
     /// The node ends: another gateway is to serve.
     pub(super) fn leave_outside(&mut self, now: Time, node: &mut Node) {
         if let Some(gateway) = self.gateway() {

@@ -32,7 +32,7 @@ use super::redundancy::Watch;
 use super::refused::Refused;
 use super::steering::Helm;
 use super::survey::Surveys;
-use crate::agent::{self, Access, Agent, CODE_REFUSED, Directory, find_daemon, give_up};
+use crate::agent::{self, Access, Agent, CODE_REFUSED, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
 use crate::gateway;
@@ -152,7 +152,7 @@ pub(super) struct Daemon {
     look_at: Time,
     /// The agent has more to do at once.
     is_eager: bool,
-    stop: bool,
+    pub stop: bool,
     /// When it stops, since this node leaves.
     pub stop_at: Option<Time>,
     /// When a virtual NIC is to be made in place of one that is gone, and whether that has failed.
@@ -604,23 +604,6 @@ fn backend() -> Result<Backend, String> {
     }
 }
 
-impl Directory for Daemon {
-    fn peer_at(&self, address: IpAddr) -> Option<PeerId> {
-        let is_there =
-            |(_, node): &&(PeerId, usize)| has_for_programs(&self.cluster.nodes[*node], address);
-        self.peers.iter().find(is_there).map(|(peer, _)| *peer)
-    }
-
-    fn is_own(&self, address: IpAddr) -> bool {
-        has_for_programs(&self.cluster.nodes[self.me], address)
-    }
-}
-
-/// Whether a node has this address, for programs: of its virtual NIC or of a link.
-fn has_for_programs(node: &NodeSpec, address: IpAddr) -> bool {
-    node.has_address(address) || node.vnic.is_some_and(|(vnic, _)| vnic == address)
-}
-
 impl Host for Daemon {
     fn event(&mut self, now: Time, node: &mut Node, event: Event) {
         self.on_members_event(now, node, &event);
@@ -710,7 +693,8 @@ impl Host for Daemon {
             TOKEN_SIGNALS => {
                 while let Ok(Some(signal)) = self.signals.read() {
                     match signal {
-                        Signal::Terminate | Signal::Interrupt | Signal::Abort => self.stop = true,
+                        Signal::Abort => self.stop = true,
+                        Signal::Terminate | Signal::Interrupt => self.stop_soon(turn.now),
                         Signal::Hangup => drop(self.reload(turn, false)),
                     }
                 }

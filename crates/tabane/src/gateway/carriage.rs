@@ -25,6 +25,8 @@ const COPIED_BYTES_MAX: usize = 4096;
 pub enum Way {
     /// To the gateway.
     Outward,
+    /// Back from a gateway that serves no more: to the one that does.
+    Returned,
     /// From it.
     Inward {
         /// It goes nowhere if its conversation is not known there.
@@ -49,6 +51,7 @@ pub fn take_way(frame: &mut [u8]) -> Option<Way> {
     *flags &= !MARKS;
     match marks {
         OUTWARD => Some(Way::Outward),
+        _ if marks == OUTWARD | IF_KNOWN => Some(Way::Returned),
         INWARD => Some(Way::Inward { only_known: false }),
         _ if marks == INWARD | IF_KNOWN => Some(Way::Inward { only_known: true }),
         _ => None,
@@ -58,6 +61,7 @@ pub fn take_way(frame: &mut [u8]) -> Option<Way> {
 fn put_way(frame: &mut [u8], way: Way) {
     let marks = match way {
         Way::Outward => OUTWARD,
+        Way::Returned => OUTWARD | IF_KNOWN,
         Way::Inward { only_known: false } => INWARD,
         Way::Inward { only_known: true } => INWARD | IF_KNOWN,
     };
@@ -124,6 +128,7 @@ mod tests {
         assert!(!is_packet(&plain) && !is_packet(&[]));
         for way in [
             Way::Outward,
+            Way::Returned,
             Way::Inward { only_known: false },
             Way::Inward { only_known: true },
         ] {
@@ -133,7 +138,7 @@ mod tests {
             assert_eq!(take_way(&mut frame), Some(way));
             assert_eq!(frame, plain);
         }
-        for marks in [OUTWARD | INWARD, OUTWARD | IF_KNOWN, IF_KNOWN] {
+        for marks in [OUTWARD | INWARD, MARKS, IF_KNOWN] {
             let mut frame = plain;
             frame[0] |= marks;
             assert_eq!(take_way(&mut frame), None);

@@ -137,7 +137,8 @@ pub struct Serving {
     pub lost: Lost,
     frame: Vec<u8>,
     headers: Vec<u8>,
-    addresses: Addresses,
+    /// None: it serves no more, and only hands on what still comes here.
+    addresses: Option<Addresses>,
     /// What came before it was known whose it is.
     pub early: Early,
     /// What tells senders that something does not arrive: it is as if it had come from outside.
@@ -181,7 +182,7 @@ impl Serving {
             lost: Lost::default(),
             frame: Vec::new(),
             headers: Vec::new(),
-            addresses,
+            addresses: Some(addresses),
             early: Early::default(),
             errors: Vec::new(),
         })
@@ -245,6 +246,7 @@ impl Serving {
                     deliver(owner, &mut frame.clone(), true);
                 }
             }
+            For::Kernel if self.addresses.is_none() => {}
             For::Kernel if learns => self.early.keep(Origin::Outside, frame),
             // What it has no room for is lost, as anywhere.
             For::Kernel => drop(self.inlet.give(frame)),
@@ -272,6 +274,9 @@ impl Serving {
     }
 
     fn told(&mut self, told: Told) {
+        if self.addresses.is_none() {
+            return;
+        }
         if let Some(answer) = told.answer {
             self.send_whole(&answer);
         }
@@ -401,6 +406,11 @@ impl Serving {
         let announces = after.map(|after| self.began + *after);
         let due = [announces, self.neighbours.next_timeout(), self.waits_until];
         due.into_iter().flatten().min()
+    }
+
+    /// It serves no more, and says nothing outside: another one is to. What still comes here is for nodes.
+    pub fn lay_down(&mut self) {
+        self.addresses = None;
     }
 
     /// It serves no more: the addresses are taken off the device, and the machine may speak again.

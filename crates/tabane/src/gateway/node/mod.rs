@@ -1,5 +1,6 @@
 //! A node's part in the outside address: its programs' packets, its vote, and, on a gateway, the service itself.
 
+mod leaving;
 mod packets;
 mod programs;
 mod service;
@@ -24,6 +25,7 @@ use super::programs::{Place, Programs};
 use super::report::{Held, Report};
 use super::roster::Roster;
 use super::serving::Site;
+use leaving::{Leaving, Moving};
 use programs::Door;
 use service::Service;
 
@@ -76,6 +78,8 @@ pub struct Gateway {
     /// What programs of places have sent to the outside address, and what is for them from there.
     turning: VecDeque<(Place, Vec<u8>)>,
     given: VecDeque<(Place, IpAddr, Vec<u8>)>,
+    /// What a gateway has given back that serves no more.
+    returned: VecDeque<Vec<u8>>,
     /// Which gateways could serve, as they say.
     able: BTreeMap<NodeId, bool>,
     /// What the others were told of this one.
@@ -86,6 +90,9 @@ pub struct Gateway {
     /// Ports outside of conversations that have another one at this node.
     outer: BTreeMap<Ends, u16>,
     serving: Option<Service>,
+    /// To whom this gateway is handing over, and what of it is left when it has.
+    moving: Option<Moving>,
+    leaving: Option<Leaving>,
     /// When serving is tried again that has failed.
     retry_at: Option<Time>,
     /// Whether another host has the addresses is asked before this node takes them.
@@ -122,12 +129,15 @@ impl Gateway {
             carriage: Carriage::default(),
             turning: VecDeque::new(),
             given: VecDeque::new(),
+            returned: VecDeque::new(),
             able: BTreeMap::new(),
             told_able: None,
             since: now,
             told: None,
             outer: BTreeMap::new(),
             serving: None,
+            moving: None,
+            leaving: None,
             retry_at: None,
             probe: None,
             is_free: false,
@@ -216,6 +226,7 @@ impl Gateway {
     /// Once a turn of the loop. Returns whether there is more to do at once.
     pub fn turn(&mut self, now: Time, node: &mut Node) -> bool {
         self.follow_votes(now, node);
+        self.go_on_moving(now, node);
         self.tell_able(now, node);
         self.tell(now, node);
         self.look_whether_learned(now, node);
@@ -340,6 +351,8 @@ impl Gateway {
             self.claims.next_timeout(),
             self.retry_at,
             self.probe.as_ref().map(Probe::due),
+            self.moving.as_ref().map(Moving::until),
+            self.leaving.as_ref().map(Leaving::until),
         ];
         due.into_iter().flatten().min()
     }

@@ -7,7 +7,7 @@ use tabane_io::poll::Interest;
 use tabane_proto::gateway::Said;
 use tabane_proto::{Node, PeerId, Time};
 
-use super::super::carriage::{Way, take_way};
+use super::super::carriage::{Carriage, Way, take_way};
 use super::super::early::Origin;
 use super::super::front::Owner;
 use super::super::packet::Seen;
@@ -32,16 +32,23 @@ impl Gateway {
             .is_some_and(|id| self.part.electorate.gateways.contains(&id));
         match take_way(packet) {
             Some(Way::Outward) => {
+                let owner = Owner::Peer(from);
+                if self.hold(owner, packet) {
+                    return;
+                }
                 let Some(service) = &mut self.serving else {
                     self.carriage.lost += 1;
                     return;
                 };
-                let owner = Owner::Peer(from);
                 if service.learns_of(now, from) {
                     service.serving.early.keep(Origin::Inside(owner), packet);
                 } else {
                     service.serving.leaves(now, owner, core::mem::take(packet));
                 }
+            }
+            Some(Way::Returned) if is_gateway => {
+                let packet = core::mem::take(packet);
+                self.returned.push_back(packet);
             }
             Some(Way::Inward { only_known }) if is_gateway => {
                 let mut inside = Inside {
@@ -72,6 +79,9 @@ impl Gateway {
     /// Reads what programs send, and hands it on.
     pub(super) fn read_programs(&mut self, now: Time, node: &mut Node) {
         let serves = self.serves().map(|(whom, _)| whom);
+        while let Some(mut packet) = self.returned.pop_front() {
+            self.hand_on(now, node, serves, &mut packet);
+        }
         while let Some((place, mut packet)) = self.turning.pop_front() {
             self.go_out(now, node, serves, (place, &mut packet));
         }
@@ -101,7 +111,20 @@ impl Gateway {
         serves: Option<Serves>,
         (place, packet): (Place, &mut Vec<u8>),
     ) {
-        if self.programs.leaves(now, place, packet).is_none() {
+        if self.programs.leaves(now, place, packet).is_some() {
+            self.hand_on(now, node, serves, packet);
+        }
+    }
+
+    /// The same of what may.
+    fn hand_on(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        serves: Option<Serves>,
+        packet: &mut Vec<u8>,
+    ) {
+        if self.hold(Owner::Here, packet) {
             return;
         }
         match (serves, &mut self.serving) {
@@ -133,27 +156,13 @@ impl Gateway {
         let is_of_nodes = |address: IpAddr| self.inside.contains(&address);
         let mut more = false;
         if service.readable || serving.has_errors() {
-            more = serving.receive(
-                now,
-                learns,
-                is_of_nodes,
-                |owner, packet, only_known| match owner {
-                    Owner::Here => inside.deliver(now, packet, only_known),
-                    Owner::Peer(peer) => {
-                        carriage.send(now, node, peer, packet, Way::Inward { only_known });
-                    }
-                },
-            );
+            more = serving.receive(now, learns, is_of_nodes, |owner, packet, only_known| {
+                inside.hand_to(now, node, carriage, owner, packet, only_known);
+            });
             service.readable = more;
         }
         while let Some((owner, mut packet)) = serving.front.poll_turned() {
-            match owner {
-                Owner::Here => inside.deliver(now, &mut packet, false),
-                Owner::Peer(peer) => {
-                    let way = Way::Inward { only_known: false };
-                    carriage.send(now, node, peer, &mut packet, way);
-                }
-            }
+            inside.hand_to(now, node, carriage, owner, &mut packet, false);
         }
         serving.send(now);
         more |= serving.has_errors();
@@ -186,6 +195,9 @@ impl Gateway {
         if let Some(service) = &mut self.serving {
             service.readable = true;
         }
+        if let Some(leaving) = &mut self.leaving {
+            leaving.readable = true;
+        }
     }
 }
 
@@ -205,6 +217,24 @@ pub(super) struct Inside<'a> {
 }
 
 impl Inside<'_> {
+    /// Hands a packet from outside to whoever has it.
+    pub fn hand_to(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        carriage: &mut Carriage,
+        owner: Owner,
+        packet: &mut Vec<u8>,
+        only_known: bool,
+    ) {
+        match owner {
+            Owner::Here => self.deliver(now, packet, only_known),
+            Owner::Peer(peer) => {
+                carriage.send(now, node, peer, packet, Way::Inward { only_known });
+            }
+        }
+    }
+
     /// Gives a packet from outside to the program it is for.
     pub fn deliver(&mut self, now: Time, packet: &mut [u8], only_known: bool) {
         let place = self.programs.arrives(now, packet, only_known);

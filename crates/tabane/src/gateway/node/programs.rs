@@ -127,6 +127,15 @@ impl Gateway {
         }
     }
 
+    /// Another place of this node that has a port of this number.
+    pub fn holder(&self, transport: Transport, number: u16, place: Place) -> Option<Place> {
+        let mut ports = self.programs.ports();
+        let other = ports.find(|(port, _, holder, _)| {
+            port.transport == transport && port.number == number && *holder != place
+        });
+        other.map(|(_, _, holder, _)| holder)
+    }
+
     /// What became of a claim: what the program has got, or why nothing.
     pub fn poll_claimed(&mut self) -> Option<(u32, Result<Given, Refused>)> {
         self.claims.poll_done()

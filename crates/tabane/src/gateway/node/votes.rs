@@ -144,9 +144,7 @@ impl Gateway {
                 let (heir, _) = self.gateways().find(is_meant).ok_or(
                     "there is no other gateway that could serve (see `standby` of `tabane status`)",
                 )?;
-                self.election.hand_over(now, heir);
-                self.end_service();
-                self.say_election(now, node);
+                self.begin_moving(now, heir);
                 Ok(())
             }
         }
@@ -191,6 +189,7 @@ impl Gateway {
     }
 
     fn begin_service(&mut self, now: Time, node: &Node) {
+        self.end_leaving();
         let Some(site) = &self.site else {
             return self.election.set_able(now, false);
         };
@@ -227,7 +226,8 @@ impl Gateway {
         }
     }
 
-    fn end_service(&mut self) {
+    pub(super) fn end_service(&mut self) {
+        self.moving = None;
         if let Some(service) = self.serving.take() {
             let outside = service.serving.outside();
             let _ = self.poller.deregister(outside.receiver());
