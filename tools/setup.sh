@@ -40,6 +40,7 @@ nginx                    nginx-light
 redis-server             redis-server
 redis-benchmark          redis-tools
 wrk                      wrk
+haproxy                  haproxy
 mpirun                   openmpi-bin
 mpicc                    libopenmpi-dev
 '
@@ -59,7 +60,6 @@ tcpdump                  tcpdump
 '
 # What `setup.sh test` adds: programs that tests run as they are.
 TEST='
-haproxy                  haproxy
 bwrap                    bubblewrap
 memcached                memcached
 /usr/lib/postgresql/*/bin/postgres postgresql

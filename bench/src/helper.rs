@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::connections::{self, Load};
+use super::measure::gateway::Outside;
 use super::pingpong::MESSAGE_BYTES;
 use super::timeline::Content;
 use super::transport::Transport;
@@ -151,6 +152,9 @@ pub enum Helper {
         #[command(flatten)]
         transport: Transport,
     },
+    /// On one side of the cluster's outside address
+    #[command(subcommand)]
+    Outside(Outside),
     /// Echo the messages of one stream
     Echo {
         /// Length of a message
@@ -228,6 +232,7 @@ impl Helper {
             Helper::Spin { to: None } => pingpong::spin_back(PORT),
             Helper::Pulse { to, ms } => say(&pulse::beat(*to, Duration::from_millis(*ms))?),
             Helper::PulseBack => pulse::beat_back(),
+            Helper::Outside(outside) => outside.run(),
             Helper::Unread | Helper::Stuff { .. } | Helper::Beside { .. } => self.hold(),
         }
     }

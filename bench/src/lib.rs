@@ -123,6 +123,8 @@ pub enum Measurement {
     Relay,
     /// Bulk and connections beside hundreds of connections that nobody reads
     Unread,
+    /// The outside address: who waits behind whom, what goes through, another gateway takes over
+    Gateway,
     /// A stranger's flood on one link
     Flood,
     /// Half round trips of 16 bytes to 1 MB

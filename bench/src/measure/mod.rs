@@ -5,6 +5,7 @@ mod connections;
 mod crowd;
 mod failover;
 mod flood;
+pub mod gateway;
 mod idle;
 pub mod latency;
 mod matrix;
@@ -38,6 +39,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Beside => crowd::beside(settings),
         Measurement::Relay => relay::measure(settings),
         Measurement::Unread => unread::measure(settings),
+        Measurement::Gateway => gateway::measure(settings),
         Measurement::Flood => flood::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Choose => choose::measure(settings),

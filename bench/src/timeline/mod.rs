@@ -11,7 +11,7 @@ mod recorded;
 mod send;
 
 pub use analysis::{Failover, judge};
-pub use receive::receive;
+pub use receive::{receive, take};
 pub use recorded::{KEPT_MS, Recorded};
 pub use send::send;
 
