@@ -86,7 +86,7 @@ fn answer(stream: TcpStream, notes: &Mutex<Notes>) -> io::Result<()> {
         Asked::Bytes(count) => {
             (&stream).write_all(&vec![7; count as usize])?;
             // Whoever closes first keeps the port for a while: it is the client, as of most servers.
-            (&stream).read(&mut [0])?;
+            (&stream).read(&mut [0]).map(drop)?;
         }
         Asked::Endless => send_endless(&stream, || {}),
         Asked::Steady { ms, mbit } => {
