@@ -111,6 +111,14 @@ fn device(spec: &GatewaySpec, me: usize) -> Option<&str> {
     spec.interfaces.get(place).map(String::as_str)
 }
 
+/// The speed that a device says it has, in bits per second.
+fn speed_bps(device: &str) -> Option<u64> {
+    let said = std::fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
+    // -1: it does not know.
+    let mbps: u64 = said.trim().parse().ok()?;
+    Some(mbps * 1_000_000)
+}
+
 /// What this node has outside, if it is a gateway and its device is there and connected.
 fn site(cluster: &Cluster, me: usize, devices: &[Interface]) -> Option<Site> {
     let spec = cluster.gateway.as_ref()?;
@@ -230,7 +238,8 @@ impl Daemon {
                 .find(|node| id_of(node) == Some(id));
             node.map_or_else(|| "?".to_owned(), |node| node.name.clone())
         };
-        let rate_bps = spec.rate_bps;
+        let own_device = device(spec, self.me);
+        let rate_bps = spec.rate_bps.or_else(|| own_device.and_then(speed_bps));
         let wait_us = |bytes: usize| rate_bps.map(|bps| bytes as u64 * 8 * 1_000_000 / bps.max(1));
         let standby = report.standby.iter().map(|(id, ready)| StandbyStatus {
             node: name(*id),
@@ -257,7 +266,7 @@ impl Daemon {
             serving: report.serving.map(name),
             since_s: report.since.as_secs(),
             addresses: spec.addresses.iter().map(|(address, _)| *address).collect(),
-            interface: device(spec, self.me).map(str::to_owned),
+            interface: own_device.map(str::to_owned),
             rate_mbps: rate_bps.map(|bps| bps / 1_000_000),
             queue: match spec.queue {
                 LineQueue::Fair => "fair",

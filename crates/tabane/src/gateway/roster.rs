@@ -10,6 +10,9 @@ use tabane_proto::{Node, PeerId, Time};
 /// Words of who serves do not wait behind others.
 const FLOW_OF_ELECTION: u32 = 1;
 const FLOW_OF_OTHERS: u32 = 2;
+/// Words that wait for room on the way to a node: all that one of 50,000 conversations has to say, twice. Further ones are not said: whoever
+/// waits for an answer goes on without.
+const UNSAID_MAX: usize = 131_072;
 
 /// The nodes, and what is left to be said to them.
 #[derive(Debug, Default)]
@@ -59,6 +62,9 @@ impl Roster {
     /// Says something, in order with all else that is said so, as soon as there is room.
     pub fn say(&mut self, now: Time, node: &mut Node, peer: PeerId, said: Said) {
         let unsaid = self.unsaid.entry(peer).or_default();
+        if unsaid.len() >= UNSAID_MAX {
+            return;
+        }
         unsaid.push_back(said.encode());
         if unsaid.len() == 1 {
             self.go_on(now, node);

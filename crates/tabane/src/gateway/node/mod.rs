@@ -63,6 +63,8 @@ pub struct Gateway {
     part: Part,
     poller: Arc<Poller>,
     roster: Roster,
+    /// Peers that have said more than has been heard.
+    unheard: BTreeSet<PeerId>,
     /// Addresses of nodes: what comes from outside never is from there.
     inside: BTreeSet<IpAddr>,
     /// What this gateway has outside, if all is there.
@@ -118,6 +120,7 @@ impl Gateway {
             part,
             poller: Arc::clone(poller),
             roster: Roster::default(),
+            unheard: BTreeSet::new(),
             inside: BTreeSet::new(),
             site: None,
             election,
@@ -225,6 +228,7 @@ impl Gateway {
 
     /// Once a turn of the loop. Returns whether there is more to do at once.
     pub fn turn(&mut self, now: Time, node: &mut Node) -> bool {
+        let hears = self.hear_more(now, node);
         self.follow_votes(now, node);
         self.go_on_moving(now, node);
         self.tell_able(now, node);
@@ -248,7 +252,7 @@ impl Gateway {
                 serving.front.look(now, &mut serving.machine);
             }
         }
-        more | self.watch(node)
+        more | hears | self.watch(node)
     }
 
     /// Waits for the TUNs that are to be read and have nothing. Returns whether one has something that may be read.

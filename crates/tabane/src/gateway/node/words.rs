@@ -10,16 +10,37 @@ use super::super::front::Owner;
 use super::Gateway;
 use super::packets::Inside;
 
+/// Claims that wait until all nodes have said what they have.
+const DEFERRED_MAX: usize = 65_536;
+/// Words of one peer, before others have their turn.
+const WORDS_PER_TURN: usize = 1024;
+
 impl Gateway {
-    /// A peer has sent messages: all that are of the gateway are heard.
+    /// A peer has sent messages: those that are of the gateway are heard, so many before others have their turn.
     pub fn hear(&mut self, now: Time, node: &mut Node, peer: PeerId) {
-        while let Some(message) = node.receive_message(now, peer) {
+        self.unheard.remove(&peer);
+        for count in 0.. {
+            if count == WORDS_PER_TURN {
+                self.unheard.insert(peer);
+                return;
+            }
+            let Some(message) = node.receive_message(now, peer) else {
+                return;
+            };
             let said = (message.tag == Some(TAG)).then(|| Said::parse(&message.data));
             if let Some(said) = said.flatten() {
                 self.heard(now, node, peer, said);
             }
             node.recycle_message(peer, message.data);
         }
+    }
+
+    /// Goes on with peers that have said more than has been heard. Returns whether there are any.
+    pub(super) fn hear_more(&mut self, now: Time, node: &mut Node) -> bool {
+        for peer in self.unheard.clone() {
+            self.hear(now, node, peer);
+        }
+        !self.unheard.is_empty()
     }
 
     fn heard(&mut self, now: Time, node: &mut Node, peer: PeerId, said: Said) {
@@ -72,7 +93,10 @@ impl Gateway {
                     && id != 0
                     && service.learns(now)
                 {
-                    service.deferred.push((peer, id, port, claim));
+                    // Who gets no answer goes on without.
+                    if service.deferred.len() < DEFERRED_MAX {
+                        service.deferred.push((peer, id, port, claim));
+                    }
                     return;
                 }
                 let serving = &mut service.serving;
