@@ -18,8 +18,11 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const ASKED_MAX: u8 = 3;
 /// So many are known or asked for; what was used longest ago is forgotten.
 const KNOWN_MAX: usize = 4096;
-/// For whoever is asked for, so many packets wait.
-const WAITING_MAX: usize = 8;
+/// For whoever is asked for, so many packets wait: a gateway that has just begun to serve asks for all, and what gets lost then is said again
+/// late.
+const WAITING_MAX: usize = 256;
+/// What may wait for all of them, in bytes.
+const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// Options of neighbour discovery that have an address of Ethernet: who asks, and who was asked for.
 const OPTION_SOURCE: u8 = 1;
@@ -45,8 +48,9 @@ pub struct Neighbours {
     routers: Vec<IpAddr>,
     mac: Mac,
     known: BTreeMap<IpAddr, Entry>,
-    /// When to look at those for whom something waits.
+    /// When to look at those for whom something waits, and how much it is.
     due: Option<Time>,
+    waiting_bytes: usize,
 }
 
 /// What is to be done with a packet for the outside.
@@ -70,6 +74,7 @@ impl Neighbours {
             mac,
             known: BTreeMap::new(),
             due: None,
+            waiting_bytes: 0,
         }
     }
 
@@ -121,17 +126,24 @@ impl Neighbours {
 
     fn forget_one(&mut self) {
         let oldest = self.known.iter().min_by_key(|(_, entry)| entry.used_at);
-        if let Some(ip) = oldest.map(|(ip, _)| *ip) {
-            self.known.remove(&ip);
+        if let Some(gone) = oldest
+            .map(|(ip, _)| *ip)
+            .and_then(|ip| self.known.remove(&ip))
+        {
+            self.waiting_bytes -= gone.waiting.iter().map(Vec::len).sum::<usize>();
         }
     }
 
     /// Keeps a frame until who it goes to has answered, whose address is put into it then; one that came before it goes if there are too many.
     pub fn keep(&mut self, hop: IpAddr, frame: Vec<u8>) {
         if let Some(entry) = self.known.get_mut(&hop) {
-            if entry.waiting.len() == WAITING_MAX {
-                entry.waiting.remove(0);
+            if self.waiting_bytes + frame.len() > WAITING_BYTES_MAX {
+                return;
             }
+            if entry.waiting.len() == WAITING_MAX {
+                self.waiting_bytes -= entry.waiting.remove(0).len();
+            }
+            self.waiting_bytes += frame.len();
             entry.waiting.push(frame);
             if let Some(asked_at) = entry.asked_at {
                 let due = asked_at + ASK_EVERY;
@@ -165,6 +177,7 @@ impl Neighbours {
                         .map_or(since + ASK_EVERY, |due| due.min(since + ASK_EVERY)),
                 );
             } else if entry.asked >= ASKED_MAX {
+                self.waiting_bytes -= entry.waiting.iter().map(Vec::len).sum::<usize>();
                 given_up.append(&mut entry.waiting);
                 entry.asked = 0;
             } else {
@@ -199,6 +212,7 @@ impl Neighbours {
         entry.asked = 0;
         entry.asked_at = None;
         let mut ready = core::mem::take(&mut entry.waiting);
+        self.waiting_bytes -= ready.iter().map(Vec::len).sum::<usize>();
         for frame in &mut ready {
             if let Some(to) = frame.get_mut(VNET_HDR_BYTES..VNET_HDR_BYTES + mac.len()) {
                 to.copy_from_slice(&mac);
@@ -466,20 +480,27 @@ mod tests {
     #[test]
     fn so_many_are_known_and_so_much_waits() {
         let mut gateway = Neighbours::new(OWN, &[(ip("10.0.0.1"), 8)], &[]);
+        let far = |n: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0100 + n));
+        let waiting = |gateway: &Neighbours| {
+            let all = gateway.known.values().flat_map(|entry| &entry.waiting);
+            all.map(Vec::len).sum::<usize>()
+        };
         for n in 0..2 * KNOWN_MAX as u32 {
-            let far = IpAddr::from(Ipv4Addr::from_bits(0x0a00_0100 + n));
-            asked(&mut gateway, NOW + Duration::from_millis(n.into()), far);
-            for _ in 0..20 {
-                gateway.keep(far, vec![0]);
+            asked(&mut gateway, NOW + Duration::from_millis(n.into()), far(n));
+            for _ in 0..2 * WAITING_MAX {
+                gateway.keep(far(n), vec![0; 16]);
             }
+            let count = gateway.known[&far(n)].waiting.len();
+            assert!(count <= WAITING_MAX && (n > 0 || count == WAITING_MAX));
         }
         assert_eq!(gateway.known.len(), KNOWN_MAX);
-        assert!(
-            gateway
-                .known
-                .values()
-                .all(|entry| entry.waiting.len() == WAITING_MAX)
-        );
+        assert!(gateway.waiting_bytes <= WAITING_BYTES_MAX);
+        assert_eq!(gateway.waiting_bytes, waiting(&gateway));
+        // Who does not answer loses what waits, and others have room again.
+        for seconds in 100..110 {
+            gateway.handle_timeout(NOW + Duration::from_secs(seconds), &mut |_| {});
+        }
+        assert_eq!((gateway.waiting_bytes, waiting(&gateway)), (0, 0));
     }
 
     #[test]
