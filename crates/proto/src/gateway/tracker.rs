@@ -358,6 +358,15 @@ impl<O: Copy + Ord> Tracker<O> {
         Ok(lane)
     }
 
+    /// Whether something that begins nothing may belong to a connection that is not known here any more: only who has one says it, and neither it nor
+    /// its port is anybody's.
+    pub fn may_go_on(&self, head: Head) -> bool {
+        head.ends.transport == Transport::Tcp
+            && head.confirms()
+            && !self.conversations.contains_key(&head.ends)
+            && !self.ports.is_held(head.ends.port())
+    }
+
     /// One that stands already, and was begun inside or by the far end. `is_proven`: both ends know it; else it is over soon unless the
     /// far end says something. As [`Tracker::open`].
     ///

@@ -11,10 +11,9 @@ use tabane_proto::{Node, Time};
 use super::hosted::{Claimant, Denied};
 use super::place::Place;
 use super::spares::SocketKind;
-use crate::gateway::Given;
-
 use super::words::{Claim, EACCES, EADDRINUSE, ENOBUFS, ToSupervisor, Transport};
 use super::{Agent, Kind, UNREAD_ANSWERS_MAX, UNSAID_MAX, token};
+use crate::gateway::Given;
 
 /// Programs that wait until it is known whether another one still has the port they want; further
 /// ones are told that it has.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tabane_proto::gateway::Ends;
+use tabane_proto::gateway::{Brake, Ends, Tracker};
 
 /// As many as are remembered: of a flood of first packets the last ones.
 const BEGUN_MAX: usize = 8192;
@@ -15,8 +15,24 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// The far end between these ends shifts its windows so far.
-    pub fn note(&mut self, ends: Ends, shift: u8) {
+    /// The far end between these ends shifts its windows so far: that is remembered with their conversation, or until there is one.
+    pub fn hear<O: Copy + Ord>(&mut self, tracker: &mut Tracker<O>, ends: Ends, shift: u8) {
+        match tracker.get_mut(ends) {
+            Some(known) => known.brake = Some(Brake::new(shift)),
+            None => self.note(ends, shift),
+        }
+    }
+
+    /// There may be a conversation between these ends now, to remember what was heard.
+    pub fn hand_over<O: Copy + Ord>(&mut self, tracker: &mut Tracker<O>, ends: Ends) {
+        if let Some(known) = tracker.get_mut(ends)
+            && known.brake.is_none()
+        {
+            known.brake = self.take(ends).map(Brake::new);
+        }
+    }
+
+    fn note(&mut self, ends: Ends, shift: u8) {
         if self.shifts.insert(ends, shift).is_some() {
             return;
         }

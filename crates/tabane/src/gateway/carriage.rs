@@ -112,8 +112,14 @@ fn flow_of(packet: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Some(seen) = Seen::of(packet) {
         (seen.from, seen.to).hash(&mut hasher);
-        let ends = seen.head(End::Source).ends;
-        (ends.own, ends.far.port()).hash(&mut hasher);
+        match seen.fragment {
+            // The first one, which alone has ports, must not come behind the others.
+            Some(fragment) => fragment.hash(&mut hasher),
+            None => {
+                let ends = seen.head(End::Source).ends;
+                (ends.own, ends.far.port()).hash(&mut hasher);
+            }
+        }
     }
     hasher.finish()
 }

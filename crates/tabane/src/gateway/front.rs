@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use tabane_io::capture::{Unreachable, unreachable};
+use tabane_io::capture::Unreachable;
 use tabane_proto::gateway::{
     Brake, Claim, Ends, FairQueue, Head, Inward, LaneId, Outward, Parcel, Port, Refused, Tracker,
     Transport,
@@ -13,13 +13,11 @@ use tabane_proto::{PeerId, Time};
 
 use super::begun::Begun;
 use super::fragments::Fragments;
-use super::packet::{Cuts, End, Seen, Segment, What};
+use super::packet::{Cuts, End, Seen, Segment, What, does_not_arrive};
 use crate::vswitch::VNET_HDR_BYTES;
 
 /// What nodes send to the outside address itself and has not been handed on yet, in packets.
 const TURNED_MAX: usize = 1024;
-/// What of a packet is told to whoever sent it, if it does not arrive (RFC 1812 section 4.3.2.3).
-pub(super) const HEAD_BYTES: usize = 548;
 /// Where what belongs to no conversation waits.
 const LANE_OF_OTHERS: LaneId = 0;
 
@@ -330,15 +328,11 @@ impl Front {
             return;
         }
         let room_bytes = self.queue.room_bytes();
-        let known = self.tracker.get_mut(ends);
         if let Some(shift) = segment.shift {
-            match known {
-                Some(known) => known.brake = Some(Brake::new(shift)),
-                None => self.begun.note(ends, shift),
-            }
             // The window of what begins a connection is not shifted yet.
-            return;
+            return self.begun.hear(&mut self.tracker, ends, shift);
         }
+        let known = self.tracker.get_mut(ends);
         let Some(brake) = known.and_then(|known| known.brake.as_mut()) else {
             return;
         };
@@ -403,11 +397,8 @@ impl Front {
         match self.is_said(now, host, &seen, &mut frame) {
             For::Owner(other) => self.turned.push_back((other, frame)),
             For::Kernel => {
-                let packet = &frame[VNET_HDR_BYTES..];
-                let head = &packet[..packet.len().min(HEAD_BYTES)];
-                let refused = unreachable(seen.from, seen.to, Unreachable::Port, head);
-                let refused = [&[0; VNET_HDR_BYTES][..], &refused].concat();
-                self.turned.push_back((owner, refused));
+                let refused = does_not_arrive(&frame[VNET_HDR_BYTES..], Unreachable::Port);
+                self.turned.extend(refused.map(|refused| (owner, refused)));
             }
             For::Perhaps(_) | For::Nobody => {}
         }
@@ -441,11 +432,7 @@ impl Front {
             own: outer,
             ..head.ends
         };
-        if let Some(known) = self.tracker.get_mut(outside)
-            && known.brake.is_none()
-        {
-            known.brake = self.begun.take(outside).map(Brake::new);
-        }
+        self.begun.hand_over(&mut self.tracker, outside);
         if outer != head.ends.own {
             seen.set_own_port(frame, End::Source, outer);
         }
@@ -463,10 +450,8 @@ impl Front {
         head: Head,
     ) -> Option<(u16, LaneId)> {
         let (ends, port) = (head.ends, head.ends.port());
-        let is_free = goes_on(head)
-            && self.tracker.get_mut(ends).is_none()
-            && !self.tracker.ports.is_held(port)
-            && (self.tracker.is_lent(port) || host.hold(port).is_ok());
+        let is_free =
+            self.tracker.may_go_on(head) && (self.tracker.is_lent(port) || host.hold(port).is_ok());
         let adopted = is_free
             && self
                 .tracker
@@ -578,14 +563,6 @@ impl Front {
     pub fn ports(&self) -> impl Iterator<Item = (Port, Owner, u32)> {
         self.tracker.ports.all()
     }
-}
-
-/// Whether only who has such a connection says this.
-pub(super) const fn goes_on(head: Head) -> bool {
-    matches!(head.ends.transport, Transport::Tcp)
-        && head.flags.ack
-        && !head.flags.syn
-        && !head.flags.rst
 }
 
 /// Whether a kernel gives it to nobody: then it need not be had.

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use tabane_io::capture::{Unreachable, unreachable};
 use tabane_io::checksum::{fold, pseudo_header, sum};
 use tabane_proto::gateway::{Ends, Flags, Head, Transport};
 
@@ -15,6 +16,8 @@ use crate::vswitch::offload::{
 };
 
 // RFC 9293 section 3.1.
+/// What of a packet is told to whoever sent it, if it does not arrive (RFC 1812 section 4.3.2.3).
+const HEAD_BYTES: usize = 548;
 /// Its sender says no more.
 pub const FIN: u8 = 0x01;
 /// A connection begins.
@@ -401,6 +404,14 @@ fn window_scale(mut options: &[u8]) -> u8 {
         options = options.get(skipped..).unwrap_or_default();
     }
     0
+}
+
+/// What tells whoever sent this packet of IP that it does not arrive, with a `virtio_net_hdr`.
+pub fn does_not_arrive(packet: &[u8], why: Unreachable) -> Option<Vec<u8>> {
+    let ends = Packet::of_ip(packet)?;
+    let head = &packet[..packet.len().min(HEAD_BYTES)];
+    let told = unreachable(ends.source, ends.destination, why, head);
+    Some([&[0; VNET_HDR_BYTES][..], &told].concat())
 }
 
 /// A packet that is longer than those on the wire, which may go piece by piece.

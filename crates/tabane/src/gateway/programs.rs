@@ -4,20 +4,17 @@ use std::net::IpAddr;
 
 use tabane_proto::Time;
 use tabane_proto::gateway::{
-    Brake, Claim, Conversation, Ends, Head, Inward, LaneId, Outward, Port, Refused, Tracker,
+    Claim, Conversation, Ends, Head, Inward, Outward, Port, Refused, Tracker,
 };
 
 use super::begun::Begun;
 use super::fragments::Fragments;
-use super::front::goes_on;
 use super::packet::{End, Seen, Segment, What};
 
 /// Ports that are tried for a conversation whose own one is taken between its ends (RFC 6335: dynamic ones).
 const PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// How many of them.
 const TRIES: u16 = 64;
-/// Nobody's but root's, if the program says no more.
-const NOBODY: LaneId = 0;
 
 /// A program (with all that it started), by the agent's number.
 pub type Place = usize;
@@ -33,20 +30,13 @@ pub struct Dropped {
     pub full: u64,
 }
 
-/// What becomes of a program's packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sent {
-    /// What it waits with: a number of its conversation.
-    pub lane: LaneId,
-}
-
 /// All programs' conversations with the outside.
 #[derive(Debug)]
 pub struct Programs {
     addresses: Vec<IpAddr>,
     tracker: Tracker<Place>,
     arriving: Fragments<Place>,
-    leaving: Fragments<Sent>,
+    leaving: Fragments<()>,
     begun: Begun,
     /// Where to begin looking for a port.
     next_port: u16,
@@ -96,55 +86,56 @@ impl Programs {
         self.tracker.forget_owner(place)
     }
 
-    /// A program sends a packet: from the cluster's address, of a conversation of its own. It may be changed. `None`: it is dropped.
-    pub fn leaves(&mut self, now: Time, place: Place, frame: &mut [u8]) -> Option<Sent> {
+    /// A program sends a packet: from the cluster's address, of a conversation of its own. It may be changed. Returns whether it may
+    /// leave; else it is dropped.
+    pub fn leaves(&mut self, now: Time, place: Place, frame: &mut [u8]) -> bool {
         let seen = Seen::of(frame).filter(|seen| self.addresses.contains(&seen.from));
         let Some(seen) = seen else {
             self.dropped.foreign += 1;
-            return None;
+            return false;
         };
         match seen.what {
-            What::Said => self.says(now, place, &seen, frame),
+            What::Said => self.says(now, place, &seen, frame).is_some(),
             What::Error => {
                 let inside = seen.head(End::Source).ends;
                 let outer = self.tracker.outer_of(place, inside);
                 self.dropped.stray += u64::from(outer.is_none());
-                seen.set_own_port(frame, End::Source, outer?);
-                Some(Sent { lane: NOBODY })
+                if let Some(outer) = outer {
+                    seen.set_own_port(frame, End::Source, outer);
+                }
+                outer.is_some()
             }
             What::Fragment => {
                 let sent = self.leaving.find(&seen);
                 self.dropped.stray += u64::from(sent.is_none());
-                sent
+                sent.is_some()
             }
             What::Other => {
                 self.dropped.foreign += 1;
-                None
+                false
             }
         }
     }
 
-    fn says(&mut self, now: Time, place: Place, seen: &Seen, frame: &mut [u8]) -> Option<Sent> {
+    fn says(&mut self, now: Time, place: Place, seen: &Seen, frame: &mut [u8]) -> Option<()> {
         let head = seen.head(End::Source);
-        let (outer, lane) = match self.tracker.outward(now, place, head) {
-            Outward::Goes(outer, lane) => (outer, lane),
+        let outer = match self.tracker.outward(now, place, head) {
+            Outward::Goes(outer, _) => outer,
             Outward::Opens(wanted) => {
                 let outer = wanted.or_else(|| self.free_port(head.ends))?;
                 match self.tracker.open(now, place, head.ends, outer) {
-                    Ok(lane) => (outer, lane),
+                    Ok(_) => outer,
                     Err(_) => {
                         self.dropped.full += 1;
                         return None;
                     }
                 }
             }
-            Outward::Stray => match self.adopt(now, place, head) {
-                Some(lane) => (head.ends.own, lane),
-                None => {
-                    self.dropped.stray += 1;
-                    return None;
-                }
-            },
+            Outward::Stray if self.adopt(now, place, head) => head.ends.own,
+            Outward::Stray => {
+                self.dropped.stray += 1;
+                return None;
+            }
             Outward::Full => {
                 self.dropped.full += 1;
                 return None;
@@ -157,29 +148,19 @@ impl Programs {
             own: outer,
             ..head.ends
         };
-        if let Some(known) = self.tracker.get_mut(outside)
-            && known.brake.is_none()
-        {
-            known.brake = self.begun.take(outside).map(Brake::new);
-        }
-        let sent = Sent { lane };
-        self.leaving.note(seen, sent);
-        Some(sent)
+        self.begun.hand_over(&mut self.tracker, outside);
+        self.leaving.note(seen, ());
+        Some(())
     }
 
     /// Something of a conversation that is not known: the daemon before this one knew it.
-    fn adopt(&mut self, now: Time, place: Place, head: Head) -> Option<LaneId> {
-        let is_free = goes_on(head)
-            && self.tracker.get_mut(head.ends).is_none()
-            && !self.tracker.ports.is_held(head.ends.port());
-        let own = head.ends.own;
-        let adopted = is_free
+    fn adopt(&mut self, now: Time, place: Place, head: Head) -> bool {
+        let ends = head.ends;
+        self.tracker.may_go_on(head)
             && self
                 .tracker
-                .adopt(now, place, head.ends, own, (true, false))
-                .is_ok();
-        let known = self.tracker.get_mut(head.ends).filter(|_| adopted)?;
-        Some(known.lane)
+                .adopt(now, place, ends, ends.own, (true, false))
+                .is_ok()
     }
 
     /// A port that nobody here uses between these ends.
@@ -196,11 +177,16 @@ impl Programs {
         None
     }
 
-    /// The gateway hands over a packet from outside. Whose it is; it may be changed. `only_known`: it is dropped if its conversation is not
+    /// The gateway hands over a packet from outside. Whose it is, and what was seen of it; it may be changed. `only_known`: it is dropped if its conversation is not
     /// known here.
-    pub fn arrives(&mut self, now: Time, frame: &mut [u8], only_known: bool) -> Option<Place> {
+    pub fn arrives(
+        &mut self,
+        now: Time,
+        frame: &mut [u8],
+        only_known: bool,
+    ) -> Option<(Place, Seen)> {
         let seen = Seen::of(frame).filter(|seen| self.addresses.contains(&seen.to))?;
-        match seen.what {
+        let place = match seen.what {
             What::Said => {
                 let head = seen.head(End::Destination);
                 if only_known && self.tracker.get_mut(head.ends).is_none() {
@@ -210,10 +196,7 @@ impl Programs {
                     return None;
                 };
                 if let Some(shift) = Segment::of(frame, &seen).and_then(|segment| segment.shift) {
-                    match self.tracker.get_mut(head.ends) {
-                        Some(known) => known.brake = Some(Brake::new(shift)),
-                        None => self.begun.note(head.ends, shift),
-                    }
+                    self.begun.hear(&mut self.tracker, head.ends, shift);
                 }
                 if inner != head.ends.own {
                     seen.set_own_port(frame, End::Destination, inner);
@@ -229,7 +212,8 @@ impl Programs {
             }
             What::Fragment => self.arriving.find(&seen),
             What::Other => None,
-        }
+        };
+        Some((place?, seen))
     }
 
     /// All conversations, as the gateway knows them: their ends outside of this node.

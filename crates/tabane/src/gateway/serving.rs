@@ -6,20 +6,18 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 
 use tabane_cluster::Mac;
-use tabane_io::capture::{Unreachable, unreachable};
+use tabane_io::capture::Unreachable;
 use tabane_io::outside::{Addresses, HeldPort, Inlet, Outside, keep_silent, speak_again};
 use tabane_proto::Time;
 use tabane_proto::gateway::{Family, Port, Refused, Transport};
 
 use super::early::{Early, Origin};
-use super::front::{For, Front, HEAD_BYTES, Host, Owner};
+use super::front::{For, Front, Host, Owner};
 use super::neighbours::{Hop, Neighbours, Told};
 use super::pace::Pace;
-use super::packet::trim;
+use super::packet::{does_not_arrive, trim};
 use crate::vswitch::VNET_HDR_BYTES;
-use crate::vswitch::frame::{
-    ETHERNET_BYTES, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Packet,
-};
+use crate::vswitch::frame::{ETHERNET_BYTES, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use crate::vswitch::offload::Header;
 
 /// Packets that are read in one turn, before others have theirs.
@@ -423,13 +421,8 @@ impl Serving {
 
 /// Whoever sent this packet of IP is to be told that it does not arrive.
 fn tell_unreachable(errors: &mut Vec<Vec<u8>>, why: Unreachable, packet: &[u8]) {
-    let Some(ends) = Packet::of_ip(packet).map(|it| (it.source, it.destination)) else {
-        return;
-    };
     if errors.len() < ERRORS_MAX {
-        let head = &packet[..packet.len().min(HEAD_BYTES)];
-        let told = unreachable(ends.0, ends.1, why, head);
-        errors.push([&[0; VNET_HDR_BYTES][..], &told].concat());
+        errors.extend(does_not_arrive(packet, why));
     }
 }
 

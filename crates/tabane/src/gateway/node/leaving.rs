@@ -10,7 +10,6 @@ use tabane_proto::{Node, Time};
 use super::super::carriage::Way;
 use super::super::front::Owner;
 use super::super::serving::Serving;
-use super::packets::Inside;
 use super::{Gateway, Serves};
 
 /// What waits in front of the line has so long to leave.
@@ -80,10 +79,7 @@ impl Gateway {
 
     /// This node is to end. Returns how long that has to wait for another gateway to take over, if one can.
     pub fn begin_ending(&mut self, now: Time) -> Option<Duration> {
-        let me = self.part.me;
-        let (heir, _) = self
-            .gateways()
-            .find(|(id, is_able)| *is_able && *id != me)?;
+        let heir = self.heir(None)?;
         if self.serving.is_none() || self.moving.is_some() {
             return None;
         }
@@ -153,18 +149,13 @@ impl Gateway {
         let Some(leaving) = self.leaving.as_mut().filter(|leaving| leaving.readable) else {
             return;
         };
-        let carriage = &mut self.carriage;
-        let mut inside = Inside {
-            programs: &mut self.programs,
-            doors: &self.doors,
-            given: &mut self.given,
-        };
-        let is_of_nodes = |address: IpAddr| self.inside.contains(&address);
+        let inside = &mut self.inside;
+        let is_of_nodes = |address: IpAddr| self.nodes_at.contains(&address);
         leaving.readable =
             leaving
                 .serving
                 .receive(now, false, is_of_nodes, |owner, packet, only_known| {
-                    inside.hand_to(now, node, carriage, owner, packet, only_known);
+                    inside.hand_to(now, node, owner, packet, only_known);
                 });
     }
 
@@ -183,17 +174,14 @@ impl Gateway {
                 Owner::Peer(peer) if peer == next => (next, Way::Returned),
                 Owner::Peer(peer) => (peer, Way::Returned),
             };
-            self.carriage.send(now, node, to, &mut packet, way);
+            self.inside.carriage.send(now, node, to, &mut packet, way);
         }
     }
 
     /// All know by now.
     pub(super) fn end_leaving(&mut self) {
         if let Some(leaving) = self.leaving.take() {
-            let outside = leaving.serving.outside();
-            let _ = self.poller.deregister(outside.receiver());
-            let _ = self.poller.deregister(outside.sender());
-            leaving.serving.end();
+            self.close(leaving.serving);
         }
     }
 }

@@ -17,7 +17,6 @@ use tabane_proto::gateway::{Election, Electorate, Ends};
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, PeerId, Time};
 
-use super::carriage::Carriage;
 use super::claims::Claims;
 use super::front::Owner;
 use super::probe::Probe;
@@ -26,7 +25,7 @@ use super::report::{Held, Report};
 use super::roster::Roster;
 use super::serving::Site;
 use leaving::{Leaving, Moving};
-use programs::Door;
+use packets::Inside;
 use service::Service;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -66,20 +65,17 @@ pub struct Gateway {
     /// Peers that have said more than has been heard.
     unheard: BTreeSet<PeerId>,
     /// Addresses of nodes: what comes from outside never is from there.
-    inside: BTreeSet<IpAddr>,
+    nodes_at: BTreeSet<IpAddr>,
     /// What this gateway has outside, if all is there.
     site: Option<Site>,
     election: Election,
-    programs: Programs,
-    doors: BTreeMap<Place, Door>,
+    inside: Inside,
     claims: Claims,
     /// The last question whose a port is, and answers.
     asked: u32,
     owners: VecDeque<(u32, Option<NodeId>)>,
-    carriage: Carriage,
-    /// What programs of places have sent to the outside address, and what is for them from there.
+    /// What programs of places have sent to the outside address.
     turning: VecDeque<(Place, Vec<u8>)>,
-    given: VecDeque<(Place, IpAddr, Vec<u8>)>,
     /// What a gateway has given back that serves no more.
     returned: VecDeque<Vec<u8>>,
     /// Which gateways could serve, as they say.
@@ -121,17 +117,14 @@ impl Gateway {
             poller: Arc::clone(poller),
             roster: Roster::default(),
             unheard: BTreeSet::new(),
-            inside: BTreeSet::new(),
+            nodes_at: BTreeSet::new(),
             site: None,
             election,
-            programs,
-            doors: BTreeMap::new(),
+            inside: Inside::new(programs),
             claims: Claims::default(),
             asked: 0,
             owners: VecDeque::new(),
-            carriage: Carriage::default(),
             turning: VecDeque::new(),
-            given: VecDeque::new(),
             returned: VecDeque::new(),
             able: BTreeMap::new(),
             told_able: None,
@@ -161,10 +154,10 @@ impl Gateway {
     pub fn set_peers(
         &mut self,
         peers: impl IntoIterator<Item = (NodeId, PeerId)>,
-        inside: BTreeSet<IpAddr>,
+        nodes_at: BTreeSet<IpAddr>,
     ) {
         self.roster.set(peers);
-        self.inside = inside;
+        self.nodes_at = nodes_at;
     }
 
     /// What the log is to say.
@@ -213,7 +206,7 @@ impl Gateway {
 
     fn forget_peer(&mut self, now: Time, peer: PeerId) {
         self.roster.forget_unsaid(peer);
-        self.carriage.forget(peer);
+        self.inside.carriage.forget(peer);
         if let Some(service) = &mut self.serving {
             service.learning.remove(&peer);
             service.deferred.retain(|(of, ..)| *of != peer);
@@ -237,14 +230,14 @@ impl Gateway {
         if self.claims.are_unasked() {
             self.ask_again(now, node);
         }
-        self.claims.look(now, &mut self.programs);
+        self.claims.look(now, &mut self.inside.programs);
         self.read_programs(now, node);
         let more = self.serve(now, node);
         self.roster.go_on(now, node);
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;
             let outer = &mut self.outer;
-            self.programs.look(now, |ends| {
+            self.inside.programs.look(now, |ends| {
                 outer.remove(&ends);
             });
             if let Some(service) = &mut self.serving {
@@ -259,7 +252,7 @@ impl Gateway {
     fn watch(&mut self, node: &Node) -> bool {
         let waits = packets::must_wait(node, self.serves().map(|(whom, _)| whom));
         let mut is_eager = false;
-        for door in self.doors.values_mut() {
+        for door in self.inside.doors.values_mut() {
             let wants = !door.readable && !waits;
             if wants != door.watched {
                 let interest = if wants {
@@ -286,7 +279,7 @@ impl Gateway {
         };
         let standby = self.gateways().filter(|(id, _)| Some(*id) != serving);
         let standby: Vec<_> = standby.collect();
-        let of_here = self.programs.ports();
+        let of_here = self.inside.programs.ports();
         let of_here = of_here.map(|(port, _, place, connections)| Held {
             port,
             node: me,
@@ -298,13 +291,13 @@ impl Gateway {
             since: now.since(self.since),
             standby,
             ports: of_here.collect(),
-            conversations: self.programs.conversations().count(),
+            conversations: self.inside.programs.conversations().count(),
             queued_bytes: None,
             dropped: vec![
-                ("foreign", self.programs.dropped.foreign),
-                ("stray", self.programs.dropped.stray),
-                ("program_full", self.programs.dropped.full),
-                ("not_carried", self.carriage.lost),
+                ("foreign", self.inside.programs.dropped.foreign),
+                ("stray", self.inside.programs.dropped.stray),
+                ("program_full", self.inside.programs.dropped.full),
+                ("not_carried", self.inside.carriage.lost),
             ],
         };
         if let Some(service) = &self.serving {

@@ -10,7 +10,6 @@ use tabane_proto::{Node, PeerId, Time};
 use super::super::carriage::{Carriage, Way, take_way};
 use super::super::early::Origin;
 use super::super::front::Owner;
-use super::super::packet::Seen;
 use super::super::programs::{Place, Programs};
 use super::programs::Door;
 use super::{Gateway, Serves};
@@ -37,7 +36,7 @@ impl Gateway {
                     return;
                 }
                 let Some(service) = &mut self.serving else {
-                    self.carriage.lost += 1;
+                    self.inside.carriage.lost += 1;
                     return;
                 };
                 if service.learns_of(now, from) {
@@ -51,14 +50,9 @@ impl Gateway {
                 self.returned.push_back(packet);
             }
             Some(Way::Inward { only_known }) if is_gateway => {
-                let mut inside = Inside {
-                    programs: &mut self.programs,
-                    doors: &self.doors,
-                    given: &mut self.given,
-                };
-                inside.deliver(now, packet, only_known);
+                self.inside.deliver(now, packet, only_known);
             }
-            _ => self.carriage.lost += 1,
+            _ => self.inside.carriage.lost += 1,
         }
     }
 
@@ -73,7 +67,7 @@ impl Gateway {
     /// Something for a program of a place that comes from the outside address, which its kernel takes from nobody but itself: to which address,
     /// and the packet of IP.
     pub fn poll_given(&mut self) -> Option<(Place, IpAddr, Vec<u8>)> {
-        self.given.pop_front()
+        self.inside.given.pop_front()
     }
 
     /// Reads what programs send, and hands it on.
@@ -85,11 +79,16 @@ impl Gateway {
         while let Some((place, mut packet)) = self.turning.pop_front() {
             self.go_out(now, node, serves, (place, &mut packet));
         }
-        let places: Vec<Place> = self.doors.keys().copied().collect();
+        let readable = self.inside.doors.iter().filter(|(_, door)| door.readable);
+        let places: Vec<Place> = readable.map(|(place, _)| *place).collect();
         let mut packet = core::mem::take(&mut self.packet);
         for place in places {
             for _ in 0..PACKETS_PER_TURN {
-                let door = self.doors.get_mut(&place).filter(|door| door.readable);
+                let door = self
+                    .inside
+                    .doors
+                    .get_mut(&place)
+                    .filter(|door| door.readable);
                 let Some(door) = door.filter(|_| !must_wait(node, serves)) else {
                     break;
                 };
@@ -111,7 +110,7 @@ impl Gateway {
         serves: Option<Serves>,
         (place, packet): (Place, &mut Vec<u8>),
     ) {
-        if self.programs.leaves(now, place, packet).is_some() {
+        if self.inside.programs.leaves(now, place, packet) {
             self.hand_on(now, node, serves, packet);
         }
     }
@@ -133,10 +132,12 @@ impl Gateway {
                 service.serving.leaves(now, Owner::Here, packet);
             }
             (Some(Serves::Peer(peer)), _) => {
-                self.carriage.send(now, node, peer, packet, Way::Outward);
+                self.inside
+                    .carriage
+                    .send(now, node, peer, packet, Way::Outward);
             }
             // TCP says it again.
-            _ => self.carriage.lost += 1,
+            _ => self.inside.carriage.lost += 1,
         }
     }
 
@@ -147,22 +148,17 @@ impl Gateway {
         };
         let learns = service.learns(now);
         let serving = &mut service.serving;
-        let carriage = &mut self.carriage;
-        let mut inside = Inside {
-            programs: &mut self.programs,
-            doors: &self.doors,
-            given: &mut self.given,
-        };
-        let is_of_nodes = |address: IpAddr| self.inside.contains(&address);
+        let inside = &mut self.inside;
+        let is_of_nodes = |address: IpAddr| self.nodes_at.contains(&address);
         let mut more = false;
         if service.readable || serving.has_errors() {
             more = serving.receive(now, learns, is_of_nodes, |owner, packet, only_known| {
-                inside.hand_to(now, node, carriage, owner, packet, only_known);
+                inside.hand_to(now, node, owner, packet, only_known);
             });
             service.readable = more;
         }
         while let Some((owner, mut packet)) = serving.front.poll_turned() {
-            inside.hand_to(now, node, carriage, owner, &mut packet, false);
+            inside.hand_to(now, node, owner, &mut packet, false);
         }
         serving.send(now);
         more |= serving.has_errors();
@@ -209,20 +205,31 @@ pub(super) fn must_wait(node: &Node, serves: Option<Serves>) -> bool {
     }
 }
 
-/// This node's programs, as packets from outside meet them.
-pub(super) struct Inside<'a> {
-    pub programs: &'a mut Programs,
-    pub doors: &'a BTreeMap<Place, Door>,
-    pub given: &'a mut VecDeque<(Place, IpAddr, Vec<u8>)>,
+/// Those inside, as packets from outside meet them: this node's programs, and other nodes.
+#[derive(Debug)]
+pub(super) struct Inside {
+    pub programs: Programs,
+    pub doors: BTreeMap<Place, Door>,
+    /// What is for programs from the outside address itself.
+    pub given: VecDeque<(Place, IpAddr, Vec<u8>)>,
+    pub carriage: Carriage,
 }
 
-impl Inside<'_> {
+impl Inside {
+    pub fn new(programs: Programs) -> Inside {
+        Inside {
+            programs,
+            doors: BTreeMap::new(),
+            given: VecDeque::new(),
+            carriage: Carriage::default(),
+        }
+    }
+
     /// Hands a packet from outside to whoever has it.
     pub fn hand_to(
         &mut self,
         now: Time,
         node: &mut Node,
-        carriage: &mut Carriage,
         owner: Owner,
         packet: &mut Vec<u8>,
         only_known: bool,
@@ -230,15 +237,15 @@ impl Inside<'_> {
         match owner {
             Owner::Here => self.deliver(now, packet, only_known),
             Owner::Peer(peer) => {
-                carriage.send(now, node, peer, packet, Way::Inward { only_known });
+                let way = Way::Inward { only_known };
+                self.carriage.send(now, node, peer, packet, way);
             }
         }
     }
 
     /// Gives a packet from outside to the program it is for.
     pub fn deliver(&mut self, now: Time, packet: &mut [u8], only_known: bool) {
-        let place = self.programs.arrives(now, packet, only_known);
-        let (Some(place), Some(seen)) = (place, Seen::of(packet)) else {
+        let Some((place, seen)) = self.programs.arrives(now, packet, only_known) else {
             return;
         };
         if self.programs.addresses().contains(&seen.from) {

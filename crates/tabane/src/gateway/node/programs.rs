@@ -41,21 +41,21 @@ impl Gateway {
             readable: false,
             watched: true,
         };
-        self.doors.insert(place, door);
+        self.inside.doors.insert(place, door);
         Ok(())
     }
 
     /// The programs of a place are over, and what they had is free.
     pub fn end(&mut self, now: Time, node: &mut Node, place: Place) {
-        let Some(door) = self.doors.remove(&place) else {
+        let Some(door) = self.inside.doors.remove(&place) else {
             return;
         };
         // The supervisor may have it still, so that closing it is not enough.
         let _ = self.poller.deregister(&*door.tun);
         self.claims.forget(place);
-        let free = self.programs.forget(place);
+        let free = self.inside.programs.forget(place);
         let mut over = Vec::new();
-        self.programs.tell_over(|ends| over.push(ends));
+        self.inside.programs.tell_over(|ends| over.push(ends));
         let (_, _, mut asker) = self.asker(now, node);
         for port in free {
             asker.tell_free(port);
@@ -76,7 +76,7 @@ impl Gateway {
 
     /// The TUN of a place can be read.
     pub fn can_read(&mut self, place: Place) {
-        if let Some(door) = self.doors.get_mut(&place) {
+        if let Some(door) = self.inside.doors.get_mut(&place) {
             door.readable = true;
         }
     }
@@ -92,7 +92,7 @@ impl Gateway {
         address: (IpAddr, u16),
         (only_v6, is_shared): (bool, bool),
     ) -> Option<u32> {
-        let user = self.doors.get(&place)?.user;
+        let user = self.inside.doors.get(&place)?.user;
         let families = self.families_at(address.0, only_v6);
         families[0]?;
         let wish = Wish {
@@ -129,7 +129,7 @@ impl Gateway {
 
     /// Another place of this node that has a port of this number.
     pub fn holder(&self, transport: Transport, number: u16, place: Place) -> Option<Place> {
-        let mut ports = self.programs.ports();
+        let mut ports = self.inside.programs.ports();
         let other = ports.find(|(port, _, holder, _)| {
             port.transport == transport && port.number == number && *holder != place
         });
@@ -156,7 +156,7 @@ impl Gateway {
                 family,
                 number,
             };
-            if self.programs.release(place, port) {
+            if self.inside.programs.release(place, port) {
                 let (_, _, mut asker) = self.asker(now, node);
                 asker.tell_free(port);
             }
@@ -176,7 +176,7 @@ impl Gateway {
             serves,
             service: self.serving.as_mut(),
         };
-        (&mut self.claims, &mut self.programs, asker)
+        (&mut self.claims, &mut self.inside.programs, asker)
     }
 
     pub(super) fn ask_again(&mut self, now: Time, node: &mut Node) {

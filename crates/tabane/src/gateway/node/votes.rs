@@ -120,6 +120,14 @@ impl Gateway {
         })
     }
 
+    /// The gateway that could serve in place of this one: the one that is wanted, or the next.
+    pub(super) fn heir(&self, wanted: Option<NodeId>) -> Option<NodeId> {
+        let is_meant = |(id, is_able): &(NodeId, bool)| {
+            *is_able && *id != self.part.me && wanted.is_none_or(|wanted| wanted == *id)
+        };
+        self.gateways().find(is_meant).map(|(id, _)| id)
+    }
+
     /// Has another gateway serve: this one, or the next one that can.
     ///
     /// # Errors
@@ -137,11 +145,7 @@ impl Gateway {
                 Ok(())
             }
             Some((Serves::Here, _)) => {
-                let me = self.part.me;
-                let is_meant = |(id, is_able): &(NodeId, bool)| {
-                    *is_able && *id != me && to.is_none_or(|to| to == *id)
-                };
-                let (heir, _) = self.gateways().find(is_meant).ok_or(
+                let heir = self.heir(to).ok_or(
                     "there is no other gateway that could serve (see `standby` of `tabane status`)",
                 )?;
                 self.begin_moving(now, heir);
@@ -158,9 +162,7 @@ impl Gateway {
 
     /// It serves no more, and another one that can is to do so at once.
     fn resign(&mut self, now: Time) {
-        let me = self.part.me;
-        let heir = self.gateways().find(|(id, is_able)| *is_able && *id != me);
-        if let Some((heir, _)) = heir.filter(|_| self.serving.is_some()) {
+        if let Some(heir) = self.heir(None).filter(|_| self.serving.is_some()) {
             self.election.hand_over(now, heir);
         }
         self.election.set_able(now, false);
@@ -226,13 +228,18 @@ impl Gateway {
         }
     }
 
+    /// A device outside that was waited for is closed.
+    pub(super) fn close(&self, serving: Serving) {
+        let outside = serving.outside();
+        let _ = self.poller.deregister(outside.receiver());
+        let _ = self.poller.deregister(outside.sender());
+        serving.end();
+    }
+
     pub(super) fn end_service(&mut self) {
         self.moving = None;
         if let Some(service) = self.serving.take() {
-            let outside = service.serving.outside();
-            let _ = self.poller.deregister(outside.receiver());
-            let _ = self.poller.deregister(outside.sender());
-            service.serving.end();
+            self.close(service.serving);
             self.lines
                 .push("serves the outside addresses no more".to_owned());
         }
@@ -256,10 +263,10 @@ impl Gateway {
         }
         (self.told, self.since) = (serves, now);
         let mut words: Vec<Said> = Vec::new();
-        for (port, claim, ..) in self.programs.ports() {
+        for (port, claim, ..) in self.inside.programs.ports() {
             words.push(Said::Claim { id: 0, port, claim });
         }
-        for (inside, one) in self.programs.conversations() {
+        for (inside, one) in self.inside.programs.conversations() {
             words.push(Said::Stands {
                 inside,
                 outer: self.outer.get(&inside).copied().unwrap_or(inside.own),

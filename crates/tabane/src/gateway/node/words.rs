@@ -5,10 +5,8 @@ use std::net::IpAddr;
 use tabane_proto::gateway::{Said, TAG};
 use tabane_proto::{Node, PeerId, Time};
 
-use super::super::carriage::Way;
 use super::super::front::Owner;
 use super::Gateway;
-use super::packets::Inside;
 
 /// Claims that wait until all nodes have said what they have.
 const DEFERRED_MAX: usize = 65_536;
@@ -164,21 +162,12 @@ impl Gateway {
         for peer in service.learning.clone() {
             service.has_told(now, peer);
         }
-        let carriage = &mut self.carriage;
-        let mut inside = Inside {
-            programs: &mut self.programs,
-            doors: &self.doors,
-            given: &mut self.given,
-        };
-        let is_of_nodes = |address: IpAddr| self.inside.contains(&address);
-        service
-            .serving
-            .has_learned(now, is_of_nodes, |owner, packet, only_known| match owner {
-                Owner::Here => inside.deliver(now, packet, only_known),
-                Owner::Peer(peer) => {
-                    carriage.send(now, node, peer, packet, Way::Inward { only_known });
-                }
-            });
+        let inside = &mut self.inside;
+        let is_of_nodes = |address: IpAddr| self.nodes_at.contains(&address);
+        let serving = &mut service.serving;
+        serving.has_learned(now, is_of_nodes, |owner, packet, only_known| {
+            inside.hand_to(now, node, owner, packet, only_known);
+        });
         for (peer, id, port, claim) in core::mem::take(&mut service.deferred) {
             let said = Said::Claim { id, port, claim };
             self.serve_word(now, node, Owner::Peer(peer), said);
