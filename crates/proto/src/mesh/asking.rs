@@ -64,6 +64,8 @@ impl Mesh {
         }
         if !self.askers.contains(&from) {
             self.askers.push(from);
+            // What was told before it asked, it has not heard.
+            self.risen.push(from);
         }
         self.tell_after(now, TELL_AFTER);
     }

@@ -179,6 +179,29 @@ fn where_nodes_know_others_than_their_peers_each_one_that_is_reached_is_named() 
 }
 
 #[test]
+fn who_asks_after_others_is_told_what_they_were_told() {
+    let mut mesh = Mesh::new(true, false, RelayConfig::default(), &name(0));
+    for node in 1..4 {
+        mesh.add(NOW, peer(node), &name(node));
+        mesh.set_near(NOW, peer(node), Some(1472));
+    }
+    let later = |seconds: u32| NOW + START * seconds;
+    mesh.on_reach(later(2), peer(1), reach(2, 0, &[]));
+    assert!(mesh.takes_tell(later(3), 1, 1));
+    mesh.on_reach(later(3), peer(1), reach(1, 1, &[0, 3]));
+    mesh.risen.clear();
+    // Nothing has changed, so nobody is told anything new.
+    mesh.on_reach(later(4), peer(2), reach(1, 0, &[]));
+    assert!(!mesh.takes_tell(later(5), 1, 1));
+    assert_eq!(mesh.risen, [peer(2)]);
+    assert!(mesh.listens(peer(2)) && mesh.all_news_to(peer(2)).eq([peer(1)]));
+    // Who asks again has been told.
+    mesh.risen.clear();
+    mesh.on_reach(later(6), peer(2), reach(1, 0, &[]));
+    assert!(mesh.risen.is_empty());
+}
+
+#[test]
 fn a_few_at_a_time_are_asked_for_a_way() {
     let mut mesh = Mesh::new(true, false, RelayConfig::default(), &name(0));
     for node in 1..10 {
