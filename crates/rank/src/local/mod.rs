@@ -262,8 +262,13 @@ impl Local {
         }
         let mut callers = Vec::new();
         let (own, keyed, pulls) = (&self.own, &self.keyed, self.pulls);
-        self.silent
-            .retain(|(call, pid, since)| match call.receive_now() {
+        self.silent.retain(|(call, pid, since)| {
+            let is_late = now.since(*since) >= SILENT_MAX;
+            if is_late {
+                // Whoever says it later sees that nobody hears it. What was said before this is heard below.
+                call.end();
+            }
+            match call.receive_now() {
                 Ok((message, files)) => {
                     let hello = keyed.read(&message, own);
                     callers.extend(hello.and_then(|hello| {
@@ -271,10 +276,9 @@ impl Local {
                     }));
                     false
                 }
-                Err(error) => {
-                    error.kind() == io::ErrorKind::WouldBlock && now.since(*since) < SILENT_MAX
-                }
-            });
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock && !is_late,
+            }
+        });
         callers
     }
 
