@@ -205,7 +205,7 @@ mod tests {
         let slot = a.peers.get(from).and_then(|entry| entry.slot);
         let mut now = began;
         while a.peers.get(from).is_some_and(|entry| entry.gone.is_none()) {
-            now = now + LOOK_EVERY;
+            now += LOOK_EVERY;
             b.look_beside(now);
             a.look_beside(now);
             a.looked_at = now;
