@@ -186,7 +186,8 @@ impl Handover {
 
     fn receive_with(&self, flags: libc::c_int) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         let mut message = vec![0; MESSAGE_BYTES_MAX];
-        let (bytes, descriptors, told) = receive(self.0.as_fd(), &mut message, flags)?;
+        let look = |flags| receive(self.0.as_fd(), &mut message, flags);
+        let (bytes, descriptors, told) = message_or_end(flags, look)?;
         if told & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
             return Ok((Vec::new(), descriptors));
         }
@@ -210,11 +211,27 @@ pub fn read_with_descriptors(
 }
 
 /// How many bytes came, the descriptors beside them, closed on exec, and the flags of the message.
-fn receive(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
+type Received = (usize, Vec<OwnedFd>, libc::c_int);
+
+/// The next message of a connection of messages, or its end when no message is left before it. `look` receives with the flags that it is
+/// given.
+///
+/// Linux looks for a message first, and then whether the other end has closed (`__unix_dgram_recvmsg`). No lock holds from the one
+/// to the other. Whoever sends and closes in between is reported as gone while its last message waits (1 of 1,000 to 10,000
+/// times where the receiver looks all the time). Nobody sends after closing, so a second look finds what there is.
+fn message_or_end(
     flags: libc::c_int,
-) -> io::Result<(usize, Vec<OwnedFd>, libc::c_int)> {
+    mut look: impl FnMut(libc::c_int) -> io::Result<Received>,
+) -> io::Result<Received> {
+    let first = look(flags)?;
+    if first.0 > 0 || !first.1.is_empty() {
+        return Ok(first);
+    }
+    // It may have been an empty message of an end that is still there: nobody waits for its next one here.
+    look(flags | libc::MSG_DONTWAIT).or(Ok(first))
+}
+
+fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<Received> {
     let mut ancillary = [MaybeUninit::<u64>::uninit(); ancillary_words(DESCRIPTORS_ANYBODY)];
     let mut content = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -299,6 +316,43 @@ mod tests {
         assert_eq!((&message[..], descriptors.len()), (&b"two"[..], 0));
         drop(client);
         assert!(server.receive().unwrap().0.is_empty());
+    }
+
+    /// The kernel's answers, one for each look, and whether the looks waited.
+    fn looks(answers: Vec<io::Result<Received>>) -> (io::Result<Received>, Vec<bool>) {
+        let (mut answers, mut waited) = (answers.into_iter(), Vec::new());
+        let got = message_or_end(0, |flags| {
+            waited.push(flags & libc::MSG_DONTWAIT == 0);
+            answers.next().expect("it does not look again")
+        });
+        assert!(answers.next().is_none(), "it does not look again");
+        (got, waited)
+    }
+
+    #[test]
+    fn what_was_sent_last_is_heard_though_the_end_was_told_before() {
+        let message = |bytes| Ok((bytes, Vec::new(), 0));
+        let (got, waited) = looks(vec![message(0), message(4)]);
+        assert_eq!((got.unwrap().0, waited), (4, vec![true, false]));
+        let (got, _) = looks(vec![message(0), message(0)]);
+        assert_eq!(got.unwrap().0, 0);
+        // An empty message of an end that goes on.
+        let nothing = Err(io::ErrorKind::WouldBlock.into());
+        let (got, _) = looks(vec![message(0), nothing]);
+        assert_eq!(got.unwrap().0, 0);
+    }
+
+    #[test]
+    fn what_came_or_did_not_come_is_told_at_once() {
+        let stdin = io::stdin().as_fd().try_clone_to_owned().unwrap();
+        for (bytes, descriptors) in [(4, Vec::new()), (0, vec![stdin])] {
+            let count = descriptors.len();
+            let (got, _) = looks(vec![Ok((bytes, descriptors, 0))]);
+            let (got_bytes, got_descriptors, _) = got.unwrap();
+            assert_eq!((got_bytes, got_descriptors.len()), (bytes, count));
+        }
+        let (got, _) = looks(vec![Err(io::ErrorKind::WouldBlock.into())]);
+        assert_eq!(got.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl State {
             // SAFETY: the piece is `bytes`.
             unsafe { core.send(&send) }
         });
+        // The endpoint refuses nothing else that is said here: it knows the peer, and there is room for more in what is injected.
         if said == Err(PostError::Again) {
             self.unsaid.push_back((to, tag, data, bytes));
         }
@@ -100,6 +101,7 @@ impl State {
                 self.settle(core, vi);
             }
             Operation::Listens(buffer) => self.on_said(core, buffer, done),
+            // Whoever is gone is told of by the watch of each line that leads there.
             Operation::Says => {}
             Operation::Watches { line } => self.on_word(core, line, done),
             Operation::Looks(None) => self.on_anything_unready(core, done),
@@ -247,17 +249,29 @@ impl State {
         let Some(vi) = self.vis.get_mut(&id) else {
             return;
         };
-        vi.watch = None;
-        match done.failure {
-            Some(Failure::Cancelled) => return,
-            Some(_) if vi.condition == Condition::Pending => return self.ask_again(core, id),
-            Some(_) => return self.lose(core, id),
-            None => {}
+        // One that was taken back ends after its successor has begun.
+        vi.watch.take_if(|watch| *watch == done.ticket.context);
+        match (done.failure, vi.condition) {
+            (Some(Failure::Cancelled), _) => {}
+            (Some(_), Condition::Pending) => self.ask_again(core, id),
+            (Some(_), _) => self.lose(core, id),
+            (None, Condition::Connected) => self.on_end(core, (id, line), done.data),
+            // The acceptance is there, too, but had to wait for a buffer.
+            (None, Condition::Pending) => {
+                if let Some(request) = &mut vi.request {
+                    request.end = Some(done.data);
+                }
+            }
+            (None, Condition::Idle | Condition::Error) => {}
         }
-        if vi.condition != Condition::Connected {
+    }
+
+    /// The other end of a connected VI's line has said why the line ends.
+    pub fn on_end(&mut self, core: &mut dyn Core, (id, line): (u32, u32), why: Option<u64>) {
+        let Some(vi) = self.vis.get_mut(&id) else {
             return;
-        }
-        let why = Why::from_data(done.data);
+        };
+        let why = Why::from_data(why);
         let code = match why {
             Why::WriteRefused => abi::ERROR_RDMAW_PROT,
             Why::ReadRefused => abi::ERROR_RDMAR_PROT,

@@ -26,7 +26,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Who has called and was not answered, for each discriminator.
 const CALLERS_MAX: usize = 1024;
 /// Buffers for what others say.
-const LISTENS: usize = 16;
+pub const LISTENS: usize = 16;
 
 /// How far a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +58,8 @@ pub struct Request {
     pause: Duration,
     /// Nothing leads there.
     is_unreachable: bool,
+    /// The other end has ended the line, and its acceptance is still to be taken in: what it said.
+    pub end: Option<Option<u64>>,
     /// How it ended.
     pub outcome: Option<Outcome<Manner>>,
 }
@@ -347,13 +349,18 @@ impl State {
         });
         vi.condition = Condition::Connected;
         vi.unready_since = None;
-        if let Some(request) = &mut vi.request {
+        let request = vi.request.as_mut();
+        let end = request.and_then(|request| {
             request.outcome = Some(Ok(manner));
-        }
+            request.end.take()
+        });
         self.lines.insert(own, id);
         self.is_news = true;
         self.watch(core, id, own, peer);
         self.settle(core, id);
+        if let Some(why) = end {
+            self.on_end(core, (id, own), why);
+        }
         Some(own)
     }
 
@@ -373,6 +380,7 @@ impl State {
             // SAFETY: there are no pieces.
             unsafe { core.receive(&receive) }
         });
+        // A peer that is gone already is no error: that ends the watch.
         if let (Ok(operation), Some(vi)) = (posted, self.vis.get_mut(&id)) {
             vi.watch = Some(operation);
         }
@@ -407,6 +415,7 @@ impl State {
             next: now,
             pause: PAUSE,
             is_unreachable: false,
+            end: None,
             outcome: None,
         });
         self.lines.insert(line, id);
@@ -543,7 +552,7 @@ impl State {
             return;
         }
         let peer = core.peer(there);
-        request.step = Step::Asked(peer);
+        (request.step, request.end) = (Step::Asked(peer), None);
         let (is_peer, to, from) = (request.is_peer, request.to.clone(), request.from.clone());
         let said = Said::Request {
             line,

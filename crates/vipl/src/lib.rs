@@ -25,6 +25,8 @@ mod nic;
 mod queue;
 mod rendezvous;
 mod state;
+#[cfg(test)]
+mod tests;
 mod vi;
 mod wire;
 mod work;

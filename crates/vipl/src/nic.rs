@@ -528,9 +528,14 @@ impl Nic {
         }
     }
 
-    /// What is to be asked now; see [`State::questions`].
+    /// What is to be asked now; see [`State::questions`]. Before anybody is told that it has waited too long, what has come is taken in.
     pub fn questions(&self) -> (Vec<Question>, Option<Instant>) {
-        let found = self.quietly(|state, core| state.questions(core, Instant::now()));
+        let found = self.quietly(|state, core| {
+            let now = Instant::now();
+            core.progress();
+            state.drain(core);
+            state.questions(core, now)
+        });
         found.unwrap_or_default()
     }
 

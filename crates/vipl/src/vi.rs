@@ -231,11 +231,12 @@ impl State {
         let Some(vi) = self.vis.get_mut(&id) else {
             return;
         };
-        let mut operations = vi.sends.flush(abi::STATUS_DESC_FLUSHED_ERROR);
-        operations.extend(vi.receives.flush(abi::STATUS_DESC_FLUSHED_ERROR));
+        // Only buffers that wait can be taken back. What moves comes to its end: its number may be another operation's by now, as of
+        // a write whose word is still to be sent.
+        vi.sends.flush(abi::STATUS_DESC_FLUSHED_ERROR);
+        let mut operations = vi.receives.flush(abi::STATUS_DESC_FLUSHED_ERROR);
         operations.extend(vi.watch.take());
         for operation in operations {
-            // Only buffers that wait can be taken back; what moves comes to its end.
             core.cancel(operation);
         }
         self.tell(id, Side::Send);

@@ -34,8 +34,11 @@ pub use ring::{Reader, Writer};
 
 use crate::{Address, Peer};
 
-/// Endpoints of this node that one may have rings with; others are reached over the loopback device.
+/// Endpoints of this node that one may have rings with before it calls another one; others are reached over the loopback device.
 const NEIGHBOURS_MAX: usize = 1024;
+/// The same before it is called. Whoever calls writes to its ring before anybody could send it to the loopback device instead: it
+/// is lost to this end if it is one too many.
+const ADMITTED_MAX: usize = 8 * NEIGHBOURS_MAX;
 /// Connections that are taken at a time, and those that may have said nothing yet.
 const CALLS_MAX: usize = 64;
 /// A connection that says nothing for so long is closed.
@@ -91,6 +94,8 @@ pub struct Neighbour {
     /// What it counts while it lives, as it was seen last, and when that was new.
     beats: (u64, u64),
     seen_at: Time,
+    /// When it was last known to have the ring to it, or no reason to have it: one that is not taken was lost.
+    taken_at: Time,
     /// Bytes that were written to it when that was looked at last, and when they became more.
     written: u64,
     used_at: Time,
@@ -175,6 +180,7 @@ impl Local {
             serves: 0,
             beats: (0, 0),
             seen_at: now,
+            taken_at: now,
             written: 0,
             used_at: now,
         })
@@ -205,7 +211,7 @@ impl Local {
             },
         };
         if let Some(neighbour) = self.neighbours.get_mut(slot) {
-            neighbour.writer = Some(writer);
+            (neighbour.writer, neighbour.taken_at) = (Some(writer), now);
         }
         self.ring(&bell);
         Called::At(slot)
@@ -262,8 +268,13 @@ impl Local {
         }
         let mut callers = Vec::new();
         let (own, keyed, pulls) = (&self.own, &self.keyed, self.pulls);
-        self.silent
-            .retain(|(call, pid, since)| match call.receive_now() {
+        self.silent.retain(|(call, pid, since)| {
+            let is_late = now.since(*since) >= SILENT_MAX;
+            if is_late {
+                // Whoever says it later sees that nobody hears it. What was said before this is heard below.
+                call.end();
+            }
+            match call.receive_now() {
                 Ok((message, files)) => {
                     let hello = keyed.read(&message, own);
                     callers.extend(hello.and_then(|hello| {
@@ -271,14 +282,14 @@ impl Local {
                     }));
                     false
                 }
-                Err(error) => {
-                    error.kind() == io::ErrorKind::WouldBlock && now.since(*since) < SILENT_MAX
-                }
-            });
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock && !is_late,
+            }
+        });
         callers
     }
 
-    /// Reads what a caller writes, from now on. The neighbour that it is; none: there are too many, or it has called before.
+    /// Reads what a caller writes, from now on. The neighbour that it is; none: there are too many, or it has called before. It is
+    /// told so: nobody else would ever read its ring.
     pub fn admit(
         &mut self,
         now: Time,
@@ -286,25 +297,28 @@ impl Local {
         slot: Option<usize>,
         caller: Caller,
     ) -> Option<usize> {
-        let slot = match slot {
-            Some(slot) => slot,
-            None if self.neighbours.len() >= NEIGHBOURS_MAX => return None,
-            None => {
-                let neighbour = self.neighbour(peer, &caller.address, now).ok()?;
-                self.neighbours.insert(neighbour)
-            }
-        };
-        let neighbour = self.neighbours.get_mut(slot)?;
-        if neighbour.reader.is_some() {
+        let slot = slot.or_else(|| self.place(now, peer, &caller.address));
+        let neighbour = slot.and_then(|slot| self.neighbours.get_mut(slot));
+        let Some(neighbour) = neighbour.filter(|neighbour| neighbour.reader.is_none()) else {
+            caller.refuse();
             return None;
-        }
+        };
         let taken = match caller.pid {
             Some(_) => Taken::Pulls,
             None => Taken::Yes,
         };
         caller.reader.take(taken);
         (neighbour.reader, neighbour.pid) = (Some(caller.reader), caller.pid);
-        Some(slot)
+        slot
+    }
+
+    /// A slot for one that has called and is no neighbour yet.
+    fn place(&mut self, now: Time, peer: Peer, address: &Address) -> Option<usize> {
+        if self.neighbours.len() >= ADMITTED_MAX {
+            return None;
+        }
+        let neighbour = self.neighbour(peer, address, now).ok()?;
+        Some(self.neighbours.insert(neighbour))
     }
 
     /// The neighbour in this slot.
@@ -314,7 +328,7 @@ impl Local {
 
     /// Slots are below this.
     pub fn slots(&self) -> usize {
-        self.neighbours.capacity().min(NEIGHBOURS_MAX)
+        self.neighbours.capacity().min(ADMITTED_MAX)
     }
 
     /// All of them.
@@ -430,8 +444,12 @@ impl Local {
                 (neighbour.beats, neighbour.seen_at) = (beats, now);
             }
             let Some(writer) = &mut neighbour.writer else {
+                neighbour.taken_at = now;
                 continue;
             };
+            if is_late || writer.taken() != Taken::No || !writer.has_unread() {
+                neighbour.taken_at = now;
+            }
             if neighbour.written != writer.written() {
                 (neighbour.written, neighbour.used_at) = (writer.written(), now);
             } else if now.since(neighbour.used_at) >= COOL_AFTER {
@@ -545,10 +563,17 @@ impl Neighbour {
         self.has_owed() || self.writer.as_ref().is_some_and(Writer::has_unread)
     }
 
-    /// Whether it has closed.
+    /// Whether it has closed, and nothing is left to be read of it.
     pub fn is_closed(&self) -> bool {
-        self.reader.as_ref().is_some_and(Reader::is_at_end)
-            || self.writer.as_ref().is_some_and(Writer::is_closed)
+        let is_told = self.reader.as_ref().is_some_and(Reader::is_at_end)
+            || self.writer.as_ref().is_some_and(Writer::is_closed);
+        // It closes after its last word: this is looked at last.
+        is_told && !self.has_record()
+    }
+
+    /// When it was last known to live, and to read what is said to it, or that nothing was.
+    pub fn heard_at(&self) -> Time {
+        self.seen_at.min(self.taken_at)
     }
 
     /// When it was last seen to live.

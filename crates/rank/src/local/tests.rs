@@ -154,6 +154,42 @@ fn no_ring() -> OwnedFd {
 }
 
 #[test]
+fn who_calls_is_heard_by_one_that_calls_nobody_any_more_or_is_told() {
+    let (mut a, mut b) = (local(14), local(15));
+    let to = a.own;
+    for n in 0..=ADMITTED_MAX {
+        let Called::At(there) = b.call(Time::ZERO, Peer(1), &to, None) else {
+            panic!("is not found");
+        };
+        let caller = a.callers(Time::ZERO).remove(0);
+        let here = a.admit(Time::ZERO, Peer(2 + n as u32), None, caller);
+        let is_told = b.get(there).is_some_and(|neighbour| neighbour.is_closed());
+        assert_eq!(
+            (here.is_some(), is_told),
+            (n < ADMITTED_MAX, n == ADMITTED_MAX)
+        );
+        b.part(there);
+    }
+    let called = a.call(Time::ZERO, Peer(1), &b.own, None);
+    assert!(matches!(called, Called::Elsewhere));
+    assert!(a.slots() >= ADMITTED_MAX);
+}
+
+#[test]
+fn a_second_ring_of_the_same_one_is_not_read() {
+    let (mut a, mut b) = (local(16), local(17));
+    let (here, there) = met(&mut a, &mut b);
+    assert!(matches!(
+        b.call(Time::ZERO, Peer(1), &a.own.clone(), Some(there)),
+        Called::At(_)
+    ));
+    let caller = a.callers(Time::ZERO).remove(0);
+    assert_eq!(a.admit(Time::ZERO, Peer(1), Some(here), caller), None);
+    assert!(b.get(there).is_some_and(|neighbour| neighbour.is_closed()));
+    assert!(!a.get(here).is_some_and(|neighbour| neighbour.is_closed()));
+}
+
+#[test]
 fn nobody_is_found_by_another_key_or_where_nobody_is() {
     let a = local(9);
     let mut other = Local::open(&[2; 32], &address(10), [0; 16], true).expect("opens");

@@ -26,11 +26,6 @@ pub(super) const INLINE_BYTES_MAX: usize = 8 * 1024;
 const PULL_BYTES_MAX: u64 = 4 << 20;
 /// Records that one neighbour has taken in before it is another one's turn.
 const RECORDS_AT_A_TIME: usize = 64;
-/// Who has not been seen to live for so long may be dead.
-const DOUBTED_AFTER: Duration = Duration::from_millis(150);
-/// Who is silent and has not ended is waited for so many times longer than one of another node: the kernel tells of an end at
-/// once, and a process of a busy node may get no processor for seconds.
-const ALIVE_FOR: u32 = 10;
 /// A process that was seen to live so short a time ago is the one that has its number: numbers are not used again so soon.
 const SAME_PROCESS_FOR: Duration = Duration::from_secs(1);
 
@@ -143,10 +138,16 @@ impl Rank {
         if has_rung {
             local.hush();
         }
-        for caller in local.callers(now) {
+        self.hear_callers(now);
+        has_rung
+    }
+
+    /// The same, whether somebody has rung or not.
+    pub(super) fn hear_callers(&mut self, now: Time) {
+        let callers = self.local.as_mut().map(|local| local.callers(now));
+        for caller in callers.into_iter().flatten() {
             self.on_caller(now, caller);
         }
-        has_rung
     }
 
     fn on_caller(&mut self, now: Time, caller: Caller) {
@@ -682,56 +683,6 @@ impl Rank {
                 self.on_put_done((stream.peer, slot), stream.token, &target);
                 Step::Over
             }
-        }
-    }
-
-    /// Looks which neighbours live and which have closed.
-    pub(super) fn look_beside(&mut self, now: Time) {
-        let is_late = now.since(self.looked_at) >= self.settings.peer_timeout / 2;
-        let Some(local) = &mut self.local else {
-            return;
-        };
-        local.beat(now, is_late);
-        self.part_from_closed(now);
-    }
-
-    /// Gives up neighbours that have closed.
-    pub(super) fn part_from_closed(&mut self, now: Time) {
-        let all = self.local.iter().flat_map(|local| local.iter());
-        let closed = all.filter(|(_, neighbour)| neighbour.is_closed());
-        let closed: Vec<_> = closed.map(|(_, neighbour)| neighbour.peer).collect();
-        for peer in closed {
-            self.lose(now, peer, Failure::PeerGone);
-        }
-    }
-
-    /// Peers of this node to whom something is under way.
-    pub(super) fn unread_beside(&self) -> impl Iterator<Item = Peer> + '_ {
-        let all = self.local.iter().flat_map(|local| local.iter());
-        let unread = all.filter(|(_, neighbour)| neighbour.has_unread());
-        let streams = self.streams.iter().map(|stream| stream.peer);
-        unread.map(|(_, neighbour)| neighbour.peer).chain(streams)
-    }
-
-    /// Looks after a neighbour that something is wanted of.
-    pub(super) fn look_at_beside(&mut self, now: Time, peer: Peer, slot: usize) {
-        let Some(local) = &mut self.local else {
-            return;
-        };
-        let Some(neighbour) = local.get(slot) else {
-            return;
-        };
-        let (has_come_in, silent) = (neighbour.has_come_in(), now.since(neighbour.seen_at()));
-        if silent < DOUBTED_AFTER {
-            return;
-        }
-        let is_over = silent >= self.settings.peer_timeout.saturating_mul(ALIVE_FOR);
-        if is_over || local.is_dead(slot) {
-            let why = match has_come_in {
-                true => Failure::PeerGone,
-                false => Failure::Unreachable,
-            };
-            self.lose(now, peer, why);
         }
     }
 

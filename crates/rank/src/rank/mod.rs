@@ -4,6 +4,7 @@ mod atomics;
 mod beside;
 mod lost;
 mod messages;
+mod partings;
 mod peers;
 mod pending;
 mod streams;
