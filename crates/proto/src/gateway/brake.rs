@@ -1,43 +1,30 @@
 //! Keeps what a sender of TCP cannot send yet in its socket: the receiver's window that it is shown ends a little behind what has
 //! left the gateway (paper 004, 2.2.2, without a change to the sender's TCP).
-//!
-//! A window in a header ends at `acknowledged + window` (RFC 9293, 3.8.6). The receiver's own end holds as well; an end that was
-//! shown is never taken back.
+
+use super::windows::{Windows, is_after};
 
 /// Of one direction of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brake {
-    /// By how many bits the receiver's window is shifted (RFC 7323).
-    shift: u8,
+    windows: Windows,
     /// Up to where the sender's bytes have left; unknown until some have.
     passed: Option<u32>,
-    /// Where the window ended that was shown last.
-    edge: Option<u32>,
 }
 
 /// The end of the window goes on by so much at once at most, in bytes: senders cut what they send at it.
 const STEP_BYTES_MAX: usize = 48 * 1024;
-/// Shifts of windows beyond this mean this (RFC 7323, 2.3).
-const SHIFT_MAX: u8 = 14;
-
-/// Whether a sequence number is behind another one, which is less than half of all away.
-const fn is_after(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) > 0
-}
-
 impl Brake {
     /// For a receiver whose windows are shifted by so many bits.
     pub const fn new(shift: u8) -> Brake {
         Brake {
-            shift: if shift > SHIFT_MAX { SHIFT_MAX } else { shift },
+            windows: Windows::new(shift),
             passed: None,
-            edge: None,
         }
     }
 
     /// By how many bits the receiver's windows are shifted.
     pub const fn shift(&self) -> u8 {
-        self.shift
+        self.windows.shift()
     }
 
     /// The sender's bytes in front of this sequence number have left.
@@ -53,7 +40,6 @@ impl Brake {
         let Some(passed) = self.passed else {
             return window;
         };
-        let far_edge = acknowledged.wrapping_add(u32::from(window) << self.shift);
         let base = if is_after(acknowledged, passed) {
             acknowledged
         } else {
@@ -62,21 +48,12 @@ impl Brake {
         let mut edge = base.wrapping_add(room as u32);
         // Less than that would have the sender send in small pieces; what is left to it is half the room at least.
         let step = (room / 2).min(STEP_BYTES_MAX) as u32;
-        if let Some(shown) = self
-            .edge
-            .filter(|shown| is_after(shown.wrapping_add(step), edge))
+        if let Some(shown) =
+            (self.windows.edge()).filter(|shown| is_after(shown.wrapping_add(step), edge))
         {
             edge = shown;
         }
-        if !is_after(far_edge, edge) {
-            self.edge = Some(far_edge);
-            return window;
-        }
-        // Rounded up: less than was shown would take some of that back.
-        let shown = edge.wrapping_sub(acknowledged).div_ceil(1 << self.shift);
-        let shown = shown.min(u32::from(window));
-        self.edge = Some(acknowledged.wrapping_add(shown << self.shift));
-        shown as u16
+        self.windows.show(acknowledged, window, edge)
     }
 }
 
@@ -122,6 +99,6 @@ mod tests {
         let mut brake = Brake::new(0);
         brake.has_passed(1000);
         assert_eq!(brake.window(9000, 60_000, 1000), 1000);
-        assert_eq!(Brake::new(99).shift, 14);
+        assert_eq!(Brake::new(99).shift(), 14);
     }
 }

@@ -5,14 +5,19 @@
 
 mod brake;
 mod election;
+mod intake;
 mod ports;
 mod queue;
+mod throttle;
 mod tracker;
+mod windows;
 mod words;
 
 pub use brake::Brake;
 pub use election::{DRIFT, Election, Electorate, LEASE, Serving, Stamp, VOTERS_MAX, Word};
+pub use intake::{Inflow, Intake};
 pub use ports::{Claim, Family, Port, Ports, Refused, Transport};
 pub use queue::{FairQueue, LaneId, Parcel};
+pub use throttle::{Shifts, Throttle};
 pub use tracker::{Conversation, Ends, Flags, Head, Inward, Outward, Tracker};
 pub use words::{Said, TAG};

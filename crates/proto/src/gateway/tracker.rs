@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use super::ports::{Family, Port, Ports, Transport};
 use super::queue::LaneId;
-use super::{Brake, Refused};
+use super::{Refused, Throttle};
 use crate::Time;
 
 /// A connection of TCP is forgotten when nothing was sent for so long (as Linux's conntrack does), …
@@ -133,8 +133,8 @@ pub struct Conversation<O> {
     pub inner: u16,
     /// Where what is sent waits.
     pub lane: LaneId,
-    /// What holds the owner's TCP back, once the far end's window is known.
-    pub brake: Option<Brake>,
+    /// What holds both ends back, once it is known how their windows are to be read.
+    pub throttle: Option<Throttle>,
     /// It counts as one of the port's.
     is_counted: bool,
     /// The port is there for it, and others that began inside.
@@ -438,7 +438,7 @@ impl<O: Copy + Ord> Tracker<O> {
             owner,
             inner,
             lane: self.lanes,
-            brake: None,
+            throttle: None,
             is_counted,
             begun_inside,
             answered: false,

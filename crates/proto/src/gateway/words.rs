@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::election::{Stamp, Word};
 use super::ports::{Claim, Family, Port, Refused, Transport};
+use super::throttle::Shifts;
 use super::tracker::Ends;
 use crate::wire::{NodeId, Reader};
 
@@ -43,8 +44,8 @@ pub enum Said {
         inside: Ends,
         /// Its port outside.
         outer: u16,
-        /// By how many bits the windows of the far end are shifted, if that is known.
-        shift: Option<u8>,
+        /// By how many bits the windows of both ends are shifted, if that is known.
+        shifts: Option<Shifts>,
     },
     /// The same: that was all.
     Told,
@@ -139,12 +140,12 @@ impl Said {
             Said::Stands {
                 inside,
                 outer,
-                shift,
+                shifts,
             } => {
                 bytes.push(STANDS);
                 put_ends(&mut bytes, inside);
                 bytes.extend(outer.to_be_bytes());
-                bytes.extend(shift.map_or([NONE, 0], |shift| [SOME, shift]));
+                bytes.extend(shifts.map_or([NONE, 0, 0], |shifts| [SOME, shifts.own, shifts.far]));
             }
             Said::Told => bytes.push(TOLD),
             Said::Translated { inside, outer } => {
@@ -210,9 +211,9 @@ impl Said {
             STANDS => Said::Stands {
                 inside: take_ends(&mut rest)?,
                 outer: rest.u16().ok()?,
-                shift: match rest.array().ok()? {
-                    [NONE, 0] => None,
-                    [SOME, shift] => Some(shift),
+                shifts: match rest.array().ok()? {
+                    [NONE, 0, 0] => None,
+                    [SOME, own, far] => Some(Shifts { own, far }),
                     _ => return None,
                 },
             },
@@ -439,11 +440,11 @@ mod tests {
         for result in [Ok(80), Err(Refused::InUse), Err(Refused::TooMany)] {
             all.push(Said::Claimed { id: 3, result });
         }
-        for (inside, shift) in [(v4, Some(7)), (v6, None)] {
+        for (inside, shifts) in [(v4, Some(Shifts { own: 7, far: 9 })), (v6, None)] {
             all.push(Said::Stands {
                 inside,
                 outer: 81,
-                shift,
+                shifts,
             });
             all.push(Said::Translated { inside, outer: 81 });
             all.push(Said::Over { inside });

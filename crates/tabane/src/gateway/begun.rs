@@ -1,52 +1,75 @@
-//! Connections that are being begun: what their first packet said of windows, until there is a conversation to remember it with.
+//! Connections that are being begun: what their first packets said of windows, until there is a conversation to remember it with.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tabane_proto::gateway::{Brake, Ends, Tracker};
+use tabane_proto::gateway::{Ends, Shifts, Throttle, Tracker};
+
+use super::packet::End;
 
 /// As many as are remembered: of a flood of first packets the last ones.
 const BEGUN_MAX: usize = 8192;
 
-/// By how many bits the windows of far ends are shifted (RFC 7323) whose connection is only just being begun.
+/// What each end has said: whether it wants windows to be shifted (RFC 7323), and by how many bits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scales {
+    own: Option<Option<u8>>,
+    far: Option<Option<u8>>,
+}
+
+/// How windows are shifted of connections that are only just being begun.
 #[derive(Debug, Default)]
 pub struct Begun {
-    shifts: BTreeMap<Ends, u8>,
+    scales: BTreeMap<Ends, Scales>,
     order: VecDeque<Ends>,
 }
 
 impl Begun {
-    /// The far end between these ends shifts its windows so far: that is remembered with their conversation, or until there is one.
-    pub fn hear<O: Copy + Ord>(&mut self, tracker: &mut Tracker<O>, ends: Ends, shift: u8) {
-        match tracker.get_mut(ends) {
-            Some(known) => known.brake = Some(Brake::new(shift)),
-            None => self.note(ends, shift),
-        }
+    /// Somebody begins a connection between these ends; or answers so.
+    pub fn hear<O: Copy + Ord>(
+        &mut self,
+        tracker: &mut Tracker<O>,
+        ends: Ends,
+        from: End,
+        scale: Option<u8>,
+    ) {
+        self.note(ends, from, scale);
+        self.hand_over(tracker, ends);
     }
 
     /// There may be a conversation between these ends now, to remember what was heard.
     pub fn hand_over<O: Copy + Ord>(&mut self, tracker: &mut Tracker<O>, ends: Ends) {
-        if let Some(known) = tracker.get_mut(ends)
-            && known.brake.is_none()
+        if let Some(shifts) = self.shifts(ends)
+            && let Some(known) = tracker.get_mut(ends)
+            && known.throttle.as_ref().map(Throttle::shifts) != Some(shifts)
         {
-            known.brake = self.take(ends).map(Brake::new);
+            known.throttle = Some(Throttle::new(shifts));
         }
     }
 
-    fn note(&mut self, ends: Ends, shift: u8) {
-        if self.shifts.insert(ends, shift).is_some() {
-            return;
+    /// The conversation between these ends is over: another one may be begun there.
+    pub fn forget(&mut self, ends: Ends) {
+        self.scales.remove(&ends);
+    }
+
+    fn shifts(&self, ends: Ends) -> Option<Shifts> {
+        let scales = self.scales.get(&ends)?;
+        Some(Shifts::of(scales.own?, scales.far?))
+    }
+
+    fn note(&mut self, ends: Ends, from: End, scale: Option<u8>) {
+        let scales = self.scales.entry(ends).or_insert_with(|| {
+            self.order.push_back(ends);
+            Scales::default()
+        });
+        match from {
+            End::Source => scales.own = Some(scale),
+            End::Destination => scales.far = Some(scale),
         }
-        self.order.push_back(ends);
-        if self.order.len() > BEGUN_MAX
+        while self.order.len() > BEGUN_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.shifts.remove(&oldest);
+            self.scales.remove(&oldest);
         }
-    }
-
-    /// What was noted, which is somebody else's to remember now.
-    pub fn take(&mut self, ends: Ends) -> Option<u8> {
-        self.shifts.remove(&ends)
     }
 }
 
@@ -56,21 +79,34 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn of_a_flood_the_last_ones_are_remembered() {
-        let ends = |port: u16| Ends {
+    fn ends(port: u16) -> Ends {
+        Ends {
             transport: Transport::Tcp,
             own: 80,
             far: ([192, 0, 2, 1], port).into(),
-        };
+        }
+    }
+
+    #[test]
+    fn of_a_flood_the_last_ones_are_remembered() {
         let mut begun = Begun::default();
         for port in 0..10_000 {
-            begun.note(ends(port), 7);
-            begun.note(ends(port), 8);
+            begun.note(ends(port), End::Destination, Some(7));
+            begun.note(ends(port), End::Destination, Some(8));
+            begun.note(ends(port), End::Source, Some(3));
         }
-        assert_eq!(begun.take(ends(0)), None);
-        assert_eq!(begun.take(ends(9_999)), Some(8));
-        assert_eq!(begun.take(ends(9_999)), None);
-        assert!(begun.shifts.len() <= BEGUN_MAX && begun.order.len() <= BEGUN_MAX);
+        let shifts = |own, far| Some(Shifts { own, far });
+        assert_eq!(begun.shifts(ends(0)), None);
+        assert_eq!(begun.shifts(ends(9_999)), shifts(3, 8));
+        assert!(begun.scales.len() <= BEGUN_MAX && begun.order.len() <= BEGUN_MAX);
+    }
+
+    #[test]
+    fn windows_are_shifted_if_both_want_it() {
+        let mut begun = Begun::default();
+        begun.note(ends(1), End::Source, Some(7));
+        assert_eq!(begun.shifts(ends(1)), None, "the far end has not answered");
+        begun.note(ends(1), End::Destination, None);
+        assert_eq!(begun.shifts(ends(1)), Some(Shifts { own: 0, far: 0 }));
     }
 }

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use tabane_io::capture::Unreachable;
 use tabane_proto::gateway::{
-    Brake, Claim, Ends, FairQueue, Head, Inward, LaneId, Outward, Parcel, Port, Refused, Tracker,
-    Transport,
+    Claim, Ends, FairQueue, Head, Inflow, Inward, LaneId, Outward, Parcel, Port, Refused, Shifts,
+    Throttle, Tracker, Transport,
 };
 use tabane_proto::{PeerId, Time};
 
@@ -85,6 +85,8 @@ pub struct Waiting {
     ends: Option<Ends>,
     /// Behind the last byte of TCP that it carries.
     end: Option<u32>,
+    /// The far end may send more when it has this; that went so far before.
+    goes_on: Option<u32>,
 }
 
 impl Waiting {
@@ -129,6 +131,7 @@ pub struct Front {
     arriving: Fragments<Owner>,
     leaving: Fragments<LaneId>,
     begun: Begun,
+    inflow: Inflow,
     /// Conversations that have another port outside than at their node, to be told.
     translated: VecDeque<(Owner, Ends, u16)>,
     /// What nodes have sent to the outside address itself, and to whom it goes.
@@ -154,6 +157,7 @@ impl Front {
             arriving: Fragments::default(),
             leaving: Fragments::default(),
             begun: Begun::default(),
+            inflow: Inflow::default(),
             translated: VecDeque::new(),
             turned: VecDeque::new(),
             dropped: Dropped::default(),
@@ -244,15 +248,15 @@ impl Front {
         host: &mut impl Host,
         owner: Owner,
         (inside, outer): (Ends, u16),
-        shift: Option<u8>,
+        shifts: Option<Shifts>,
     ) {
         let outside = Ends {
             own: outer,
             ..inside
         };
         if let Some(known) = self.tracker.get_mut(outside) {
-            if known.brake.is_none() && known.owner == owner {
-                known.brake = shift.map(Brake::new);
+            if known.throttle.is_none() && known.owner == owner {
+                known.throttle = shifts.map(Throttle::new);
             }
             return;
         }
@@ -269,7 +273,7 @@ impl Front {
                 .is_ok()
             && let Some(known) = self.tracker.get_mut(outside)
         {
-            known.brake = shift.map(Brake::new);
+            known.throttle = shifts.map(Throttle::new);
         }
     }
 
@@ -308,7 +312,7 @@ impl Front {
         match self.tracker.inward(now, head, |owner| host.is_there(owner)) {
             Inward::To(owner, inner) => {
                 if let Some(segment) = segment {
-                    self.hold_back(head.ends, &segment, frame);
+                    self.hold_back(now, head.ends, &segment, frame);
                 }
                 if inner != head.ends.own {
                     seen.set_own_port(frame, End::Destination, inner);
@@ -323,20 +327,24 @@ impl Front {
     }
 
     /// Has the sender, whose bytes this segment of the far end acknowledges, not go too far ahead of the line.
-    fn hold_back(&mut self, ends: Ends, segment: &Segment, frame: &mut [u8]) {
+    fn hold_back(&mut self, now: Time, ends: Ends, segment: &Segment, frame: &mut [u8]) {
         if !self.is_fair {
             return;
         }
         let room_bytes = self.queue.room_bytes();
-        if let Some(shift) = segment.shift {
+        if let Some(scale) = segment.scale {
             // The window of what begins a connection is not shifted yet.
-            return self.begun.hear(&mut self.tracker, ends, shift);
+            return (self.begun).hear(&mut self.tracker, ends, End::Destination, scale);
         }
         let known = self.tracker.get_mut(ends);
-        let Some(brake) = known.and_then(|known| known.brake.as_mut()) else {
+        let Some(throttle) = known.and_then(|known| known.throttle.as_mut()) else {
             return;
         };
-        let window = brake.window(segment.acknowledged, segment.window, room_bytes);
+        if segment.content_bytes > 0 {
+            let (host, inflow) = (ends.far.ip(), &mut self.inflow);
+            (throttle.intake).has_come(now, inflow, host, segment.end, segment.content_bytes);
+        }
+        let window = (throttle.brake).window(segment.acknowledged, segment.window, room_bytes);
         if window != segment.window {
             segment.set_window(frame, window);
         }
@@ -371,11 +379,15 @@ impl Front {
         if self.addresses.contains(&seen.to) {
             return self.turn_back(now, host, owner, frame);
         }
+        let segment = Segment::of(&frame, &seen);
+        let goes_on = (segment.as_ref().zip(ends))
+            .and_then(|(segment, ends)| self.hold_far_end_back(now, ends, segment, &mut frame));
         let waiting = Waiting {
             cuts: Cuts::of(&frame),
             sent: 0,
             to: seen.to,
-            end: Segment::of(&frame, &seen).map(|segment| segment.end),
+            end: segment.map(|segment| segment.end),
+            goes_on,
             ends,
             frame,
         };
@@ -383,6 +395,33 @@ impl Front {
         let lane = if self.is_fair { lane } else { LANE_OF_OTHERS };
         self.queue.push(now, lane, waiting);
         self.dropped.queue_full += self.queue.dropped() - dropped;
+    }
+
+    /// Has the far end, whose bytes this segment acknowledges, send no more than its share of the line carries. If it may send more than before:
+    /// how far that went.
+    fn hold_far_end_back(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        segment: &Segment,
+        frame: &mut [u8],
+    ) -> Option<u32> {
+        if !self.is_fair {
+            return None;
+        }
+        if let Some(scale) = segment.scale {
+            (self.begun).hear(&mut self.tracker, ends, End::Source, scale);
+            return None;
+        }
+        let throttle = self.tracker.get_mut(ends)?.throttle.as_mut()?;
+        let (host, acknowledged) = (ends.far.ip(), segment.acknowledged);
+        let intake = &mut throttle.intake;
+        let (window, goes_on) =
+            intake.window(now, &self.inflow, host, acknowledged, segment.window);
+        if window != segment.window {
+            segment.set_window(frame, window);
+        }
+        goes_on
     }
 
     /// What a node sends to the outside address itself is for whoever has the port there.
@@ -516,11 +555,15 @@ impl Front {
         waiting.sent += bytes;
         let left = waiting.bytes() as u32;
         let passed = waiting.end.map(|end| end.wrapping_sub(left));
+        let goes_on = waiting.goes_on.take();
         if let (Some(ends), Some(passed)) = (waiting.ends, passed)
             && let Some(known) = self.tracker.get_mut(ends)
-            && let Some(brake) = &mut known.brake
+            && let Some(throttle) = &mut known.throttle
         {
-            brake.has_passed(passed);
+            throttle.brake.has_passed(passed);
+            if let Some(before) = goes_on {
+                throttle.intake.has_left(now, before);
+            }
         }
         let done = self.queue.sent(now, lane, bytes)?;
         Some(done.frame)
@@ -544,7 +587,7 @@ impl Front {
 
     fn clean_up(&mut self, host: &mut impl Host) {
         while let Some((ends, lane)) = self.tracker.poll_over() {
-            self.begun.take(ends);
+            self.begun.forget(ends);
             self.queue.forget(lane);
         }
         while let Some(port) = self.tracker.poll_freed() {

@@ -357,8 +357,10 @@ pub struct Segment {
     pub window: u16,
     /// Behind the last byte that the packet carries; SYN and FIN count.
     pub end: u32,
-    /// By how many bits windows are shifted, of what begins a connection.
-    pub shift: Option<u8>,
+    /// So many bytes of these are content.
+    pub content_bytes: u32,
+    /// Of what begins a connection: whether its sender wants windows to be shifted, and by how many bits.
+    pub scale: Option<Option<u8>>,
 }
 
 impl Segment {
@@ -371,7 +373,7 @@ impl Segment {
         let word = |at| bytes_at(segment, at).map(u32::from_be_bytes);
         let header_bytes = usize::from(segment.get(TCP_LENGTH_AT)? >> 4) * 4;
         let options = segment.get(TCP_HEADER_BYTES_LEAST..header_bytes)?;
-        let content_bytes = (segment.len() - header_bytes) as u32;
+        let content_bytes = segment.len().saturating_sub(header_bytes) as u32;
         let counts = u32::from(seen.flags.syn) + u32::from(seen.flags.fin);
         Some(Segment {
             at: seen.at,
@@ -380,7 +382,8 @@ impl Segment {
             end: word(TCP_SEQUENCE_AT)?
                 .wrapping_add(content_bytes)
                 .wrapping_add(counts),
-            shift: seen.flags.syn.then(|| window_scale(options)),
+            content_bytes,
+            scale: seen.flags.syn.then(|| window_scale(options)),
         })
     }
 
@@ -391,19 +394,19 @@ impl Segment {
     }
 }
 
-/// Without the option windows are not shifted (RFC 7323 section 2.2).
-fn window_scale(mut options: &[u8]) -> u8 {
+/// RFC 7323 section 2.2.
+fn window_scale(mut options: &[u8]) -> Option<u8> {
     while let [kind, rest @ ..] = options {
         let skipped = match (*kind, rest) {
             (OPTION_END, _) => break,
             (OPTION_NOTHING, _) => 1,
-            (OPTION_WINDOW_SCALE, [3, shift, ..]) => return *shift,
+            (OPTION_WINDOW_SCALE, [3, shift, ..]) => return Some(*shift),
             (_, [length, ..]) => usize::from(*length).max(2),
             (_, []) => break,
         };
         options = options.get(skipped..).unwrap_or_default();
     }
-    0
+    None
 }
 
 /// What tells whoever sent this packet of IP that it does not arrive, with a `virtio_net_hdr`.

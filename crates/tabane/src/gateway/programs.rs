@@ -148,9 +148,18 @@ impl Programs {
             own: outer,
             ..head.ends
         };
+        self.hear_scale(seen, frame, End::Source, outside);
         self.begun.hand_over(&mut self.tracker, outside);
         self.leaving.note(seen, ());
         Some(())
+    }
+
+    /// What begins a connection says how windows are to be read: the gateway after this one is told.
+    fn hear_scale(&mut self, seen: &Seen, frame: &[u8], from: End, outside: Ends) {
+        let scale = Segment::of(frame, seen).and_then(|segment| segment.scale);
+        if let Some(scale) = scale {
+            (self.begun).hear(&mut self.tracker, outside, from, scale);
+        }
     }
 
     /// Something of a conversation that is not known: the daemon before this one knew it.
@@ -195,9 +204,7 @@ impl Programs {
                 let Inward::To(place, inner) = self.tracker.inward(now, head, |_| true) else {
                     return None;
                 };
-                if let Some(shift) = Segment::of(frame, &seen).and_then(|segment| segment.shift) {
-                    self.begun.hear(&mut self.tracker, head.ends, shift);
-                }
+                self.hear_scale(&seen, frame, End::Destination, head.ends);
                 if inner != head.ends.own {
                     seen.set_own_port(frame, End::Destination, inner);
                 }

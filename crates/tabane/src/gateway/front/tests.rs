@@ -203,10 +203,28 @@ fn two_nodes_begin_from_the_same_port() {
     assert_eq!(machine.held, BTreeSet::from([port(80)]));
 }
 
+/// A client of A's port 80, whose windows are shifted as A's are.
+fn begin(front: &mut Front, machine: &mut Machine) {
+    arrives(front, machine, &mut inward([5000, 80], SYN, b""));
+    front.leaves(NOW, machine, A, outward([80, 5000], SYN | ACK, b""));
+    left(front);
+}
+
+#[test]
+fn a_far_end_may_not_send_all_that_the_receiver_would_take() {
+    let (mut front, mut machine) = front();
+    begin(&mut front, &mut machine);
+    let whole = outward([80, 5000], ACK, b"");
+    front.leaves(NOW, &mut machine, A, whole.clone());
+    let sent = left(&mut front).remove(0);
+    assert!(is_right(&sent));
+    assert!(window_of(&sent) < window_of(&whole));
+}
+
 #[test]
 fn a_sender_goes_as_far_ahead_as_there_is_room() {
     let (mut front, mut machine) = front();
-    arrives(&mut front, &machine, &mut inward([5000, 80], SYN, b""));
+    begin(&mut front, &mut machine);
     front.leaves(NOW, &mut machine, A, outward([80, 5000], ACK, &[7; 1000]));
     let room = front.queue.room_bytes();
     let mut told = inward([5000, 80], ACK, b"");
@@ -238,7 +256,8 @@ fn what_stands_is_taken_over() {
         own,
         far: (V4[0], far).into(),
     };
-    front.stands(NOW, &mut machine, A, (ends(80, 5000), 80), Some(7));
+    let shifts = Shifts { own: 7, far: 7 };
+    front.stands(NOW, &mut machine, A, (ends(80, 5000), 80), Some(shifts));
     front.stands(NOW, &mut machine, B, (ends(6000, 443), 6001), None);
     assert_eq!((front.conversations(), machine.held.len()), (2, 2));
     let mut answer = inward([443, 6001], ACK, b"data");

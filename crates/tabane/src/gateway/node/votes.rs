@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tabane_io::poll::Interest;
-use tabane_proto::gateway::Said;
+use tabane_proto::gateway::{Said, Throttle};
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, Time};
 
@@ -270,7 +270,7 @@ impl Gateway {
             words.push(Said::Stands {
                 inside,
                 outer: self.outer.get(&inside).copied().unwrap_or(inside.own),
-                shift: one.brake.as_ref().map(|brake| brake.shift()),
+                shifts: one.throttle.as_ref().map(Throttle::shifts),
             });
         }
         words.push(Said::Told);

@@ -114,12 +114,12 @@ impl Gateway {
             Said::Stands {
                 inside,
                 outer,
-                shift,
+                shifts,
             } => {
                 let ends = (inside, outer);
                 serving
                     .front
-                    .stands(now, &mut serving.machine, owner, ends, shift);
+                    .stands(now, &mut serving.machine, owner, ends, shifts);
             }
             Said::Told => {
                 if let Owner::Peer(peer) = owner {

@@ -108,7 +108,7 @@ fn both_ends_are_seen_from_either_side() {
             (5000, (ends[1], 80).into())
         );
         let segment = Segment::of(&frame, &seen).unwrap();
-        assert_eq!((segment.end, segment.shift), (1_000_001, Some(7)));
+        assert_eq!((segment.end, segment.scale), (1_000_001, Some(Some(7))));
         assert_eq!((segment.acknowledged, segment.window), (77, 0x2000));
     }
 }
