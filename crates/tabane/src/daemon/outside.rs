@@ -14,6 +14,7 @@ use tabane_proto::{Node, PeerId, Random, Time};
 use super::log;
 use super::run::Daemon;
 use crate::agent::TOKEN_OUTSIDE;
+use crate::gateway::devices::Real;
 use crate::gateway::serving::Site;
 use crate::gateway::{Gateway, Part};
 use crate::status::{GatewayStatus, MoveReport, PortStatus, StandbyStatus};
@@ -58,9 +59,8 @@ pub(super) fn open(
         addresses: spec.addresses.iter().map(|(address, _)| *address).collect(),
         ports_max: spec.ports_per_node,
         conversations_max: spec.connections_per_node,
-        token: TOKEN_OUTSIDE,
     };
-    let mut gateway = Gateway::new(now, engine.poller(), part);
+    let mut gateway = Gateway::new(now, Real::new(engine.poller(), TOKEN_OUTSIDE), part);
     set_peers(&mut gateway, cluster, peers);
     if is_for_all {
         let devices = interfaces().unwrap_or_default();
