@@ -241,8 +241,11 @@ impl Gateway {
         }
         (self.told, self.since) = (serves, now);
         let mut words: Vec<Said> = Vec::new();
-        for (port, claim, ..) in self.inside.programs.ports() {
-            words.push(Said::Claim { id: 0, port, claim });
+        for (port, claim, place, _) in self.inside.programs.ports() {
+            // Of what the gateway was only asked for, the answer is still to come.
+            if !self.claims.awaits(place, port) {
+                words.push(Said::Claim { id: 0, port, claim });
+            }
         }
         for (inside, one) in self.inside.programs.conversations() {
             words.push(Said::Stands {

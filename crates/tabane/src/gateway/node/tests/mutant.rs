@@ -1,0 +1,65 @@
+//! Deliberate breaks, to show that each checker sees what it is for. They are made where the town drives a host.
+
+use core::time::Duration;
+
+use tabane_proto::Time;
+use tabane_proto::gateway::Election;
+
+use super::host::{Host, electorate, id};
+use crate::gateway::node::Gateway;
+
+/// A break.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutant {
+    /// A gateway that begins to serve waits for nobody to say what it has.
+    LearnsNothing,
+    /// A node says nothing of its ports and conversations to a gateway that begins.
+    TellsNothing,
+    /// A node forgets to whom it has lent its vote.
+    LendsTwice,
+    /// A gateway's clock runs at a third of its speed, so it counts on votes that are over.
+    CountsOnOldVotes,
+    /// What leaves is sent twice, now and then.
+    Doubles,
+    /// What leaves has another byte at its end, now and then, and a right checksum.
+    Changes,
+    /// What leaves acknowledges more than was heard, now and then.
+    AcknowledgesMore,
+    /// The kernel of a gateway whose daemon is dead answers for the addresses.
+    KernelSpeaks,
+    /// The gateway gives each port to whoever asks.
+    GivesTwice,
+}
+
+impl Host {
+    /// Breaks what is broken in the state of its gateway.
+    pub fn tamper(&self, now: Time, gateway: &mut Gateway) {
+        match self.mutant {
+            Some(Mutant::LearnsNothing) => {
+                if let Some(service) = &mut gateway.serving {
+                    service.learning.clear();
+                    service.has_learned = true;
+                }
+            }
+            Some(Mutant::TellsNothing) => gateway.told = gateway.serves(),
+            Some(Mutant::LendsTwice) => {
+                let (gateways, hosts) = self.size;
+                let long_ago = now - Duration::from_secs(1);
+                let forgetful = electorate(gateways, hosts);
+                if self.index >= gateways {
+                    gateway.election = Election::new(long_ago, id(self.index), 1, forgetful);
+                }
+            }
+            Some(Mutant::GivesTwice) => {
+                if let Some(service) = &mut gateway.serving {
+                    let serving = &mut service.serving;
+                    let had: Vec<_> = serving.front.ports().collect();
+                    for (port, owner, _) in had {
+                        serving.front.release(&mut serving.machine, owner, port);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Nodes cannot reach each other, in every way.
