@@ -116,7 +116,9 @@ pub struct Town {
     pub failed_at: Option<Ns>,
     pub crashes: u32,
     pub mutant: Option<(usize, Mutant)>,
+    /// The ports that kernels have chosen last: outside, and at each host.
     next_port: u16,
+    begins_at: Vec<u16>,
     sent: u64,
     pub broken: Option<String>,
     pub digest: u64,
@@ -159,6 +161,7 @@ impl Town {
             crashes: 0,
             mutant,
             next_port: 20_000,
+            begins_at: vec![32_768; hosts],
             sent: 0,
             broken: None,
             digest: 0,
@@ -479,7 +482,11 @@ impl Town {
         // Kernels of several hosts choose the same ports.
         let ends = match is_inward {
             true => ((there, self.next_port).into(), (outside, listens_at(host)).into()),
-            false => ((outside, 32_768 + number as u16 / 2).into(), (there, 7000).into()),
+            false => {
+                let port = &mut self.begins_at[host];
+                *port = port.checked_add(1).unwrap_or(32_768);
+                ((outside, *port).into(), (there, 7000).into())
+            }
         };
         let seats = match is_inward {
             true => [Seat::Outside(client), Seat::Host(host)],
@@ -545,7 +552,8 @@ impl Town {
         self.trace(|| format!("{seat:?} hears {} -> {} {:?} {} bytes", said.from, said.to, said.tcp, said.data.len()));
         let is_tcp = said.tcp.is_some();
         let key = (seat, is_tcp, said.to, said.from);
-        if let Some(&(number, side)) = self.table.get(&key) {
+        let known = self.table.get(&key).copied();
+        if let Some((number, side)) = known.filter(|(number, _)| !self.is_anew(*number, &said)) {
             if let Some(it) = &mut self.conversations[number].sides[side] {
                 it.hears(self.now, &said);
             }
@@ -565,14 +573,22 @@ impl Town {
         }
     }
 
+    /// Whether a packet begins another conversation between the ends of one that is over.
+    fn is_anew(&self, number: usize, said: &Said) -> bool {
+        let one = &self.conversations[number];
+        let other = match &said.tcp {
+            Some(tcp) if tcp.flags == super::packets::SYN => self.by_first.get(&tcp.sequence).copied(),
+            Some(_) => None,
+            None => Asker::conversation_of(said),
+        };
+        (one.is_done() || one.is_excused) && other.is_some_and(|other| other != number)
+    }
+
     /// A program is asked for a connection, or by a datagram. The conversation's number.
     fn accepted(&mut self, seat: Seat, said: &Said) -> Option<usize> {
         let listens = match seat {
             Seat::Outside(_) => true,
-            Seat::Host(host) => {
-                let want = Want { is_tcp: said.tcp.is_some(), number: said.to.port() };
-                self.given.get(&want).is_some_and(|holders| holders.contains(&host))
-            }
+            Seat::Host(host) => said.to.port() == listens_at(host),
         };
         let number = match &said.tcp {
             Some(tcp) if tcp.flags == super::packets::SYN => *self.by_first.get(&tcp.sequence)?,
@@ -670,6 +686,12 @@ impl Town {
         self.failed_at = Some(self.now);
         self.crashes += 1;
         let life = self.hosts[host].life;
+        if crash != Crash::Cable {
+            // Its programs have ports again when they have found the next daemon.
+            for holders in self.given.values_mut() {
+                holders.remove(&host);
+            }
+        }
         match crash {
             Crash::Cable => {
                 self.plug(host, false);
@@ -690,9 +712,6 @@ impl Town {
                 here.is_on = false;
                 self.switch.unplugged(host);
                 self.table.retain(|(seat, ..), _| *seat != Seat::Host(host));
-                for holders in self.given.values_mut() {
-                    holders.remove(&host);
-                }
                 for one in self.conversations.iter_mut().filter(|one| one.host == host && !one.is_done()) {
                     one.is_excused = true;
                     let side = usize::from(one.seats[1] == Seat::Host(host));
