@@ -83,12 +83,12 @@ fn has(devices: &[Interface], name: &str) -> bool {
     devices.iter().any(|device| device.name == name)
 }
 
-/// A gateway that has no one to stand by for it asks nobody else.
+/// Who may serve, and all nodes, the gateways first.
 fn electorate(cluster: &Cluster, spec: &GatewaySpec) -> Electorate {
     let of = |node: &usize| id_of(&cluster.nodes[*node]);
     let gateways: Vec<_> = spec.nodes.iter().filter_map(of).collect();
     let all = cluster.nodes.iter().filter_map(id_of);
-    let others = all.filter(|id| !gateways.contains(id) && gateways.len() > 1);
+    let others = all.filter(|id| !gateways.contains(id));
     let nodes = gateways.iter().copied().chain(others).collect();
     Electorate { gateways, nodes }
 }

@@ -171,6 +171,7 @@ impl Gateway {
             self.forget_peer(now, peer);
         }
         self.told_able = None;
+        self.election.tell_again(now);
         self.set_away(peer, false);
         self.tell_anew(peer);
     }

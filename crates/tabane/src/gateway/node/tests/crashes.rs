@@ -58,7 +58,7 @@ impl Figures {
 
 impl Town {
     /// Somebody serves, and somebody stands by who could.
-    fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         let all_there = |town: &Town| {
             town.hosts.iter().all(|host| {
                 let has = |holders: &std::collections::BTreeSet<usize>| holders.contains(&host.index);
@@ -143,14 +143,35 @@ impl Town {
             let all = one.sides.iter().flatten().flat_map(|side| side.waits());
             let after = all.filter(|(_, until)| *until > failed_at);
             let gaps = after.map(|(since, until)| until - failed_at.max(*since));
-            if let Some(gap) = gaps.max().filter(|_| one.began <= failed_at) {
-                if gap > GAP_MAX && self.traces {
-                    eprintln!("gap of {} ms: {:?} {:?}", gap / MS, one.kind, one.seats);
-                }
-                figures.gaps.push(gap);
-            }
+            figures.gaps.extend(gaps.max().filter(|_| one.began <= failed_at));
         }
     }
+}
+
+/// Without a standby what stood goes on when the daemon is there again, and what begins then is served soon.
+#[test]
+fn without_a_standby_the_next_daemon_goes_on() {
+    const SERVES_WITHIN: Ns = SECOND;
+    let mut longest = 0;
+    for seed in 0..super::count("TABANE_SIM_ALONE", 40) as u64 {
+        let mut town = settled(seed, (1, 3), None);
+        for kind in Kind::ALL {
+            let (host, is_v4) = (town.random.between(1, 2) as usize, town.random.percent(50));
+            town.converse(kind, host, 0, (seed % 2 == 0, is_v4));
+        }
+        let until = town.now + town.random.below(60 * MS);
+        town.run_until(until);
+        town.crash(0, Crash::Daemon);
+        town.run_while(SECOND, |town| town.hosts[0].gateway.is_none());
+        let began = town.now;
+        let number = town.converse(Kind::Short, 1, 1, (true, true));
+        town.run_while(5 * SECOND, |town| !town.conversations[number].is_done());
+        longest = longest.max(town.now - began);
+        town.finish(0);
+        assert_eq!(town.broken, None);
+    }
+    println!("a connection that is begun with the daemon is over after {} ms at most", longest / MS);
+    assert!(longest <= SERVES_WITHIN);
 }
 
 #[test]

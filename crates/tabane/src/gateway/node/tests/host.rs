@@ -98,9 +98,7 @@ pub const fn mac(host: usize) -> Mac {
 /// Which of a town's hosts are gateways: the first ones.
 pub fn electorate(gateways: usize, hosts: usize) -> Electorate {
     let gateways: Vec<NodeId> = (0..gateways).map(id).collect();
-    // A gateway that has no one to stand by for it asks nobody else (crate::daemon::outside).
-    let others = (gateways.len()..hosts).filter(|_| gateways.len() > 1);
-    let nodes = gateways.iter().copied().chain(others.map(id)).collect();
+    let nodes = (0..hosts).map(id).collect();
     Electorate { gateways, nodes }
 }
 

@@ -7,6 +7,7 @@ mod crashes;
 mod host;
 mod machine;
 mod mutant;
+mod mutants;
 mod outside;
 mod packets;
 mod partitions;

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use tabane_proto::Time;
 use tabane_proto::gateway::Election;
+use tabane_sim::net::Ns;
 
 use super::host::{Host, electorate, id};
 use crate::gateway::node::Gateway;
@@ -32,6 +33,23 @@ pub enum Mutant {
 }
 
 impl Host {
+    /// Forgets to whom its vote is lent, and who serves.
+    fn forget_votes(&self, now: Time, gateway: &mut Gateway) {
+        let long_ago = now - Duration::from_secs(1);
+        let (gateways, hosts) = self.size;
+        gateway.election = Election::new(long_ago, id(self.index), 1, electorate(gateways, hosts));
+    }
+
+    /// A gateway forgets that another one serves, once, and could serve itself.
+    pub fn forgets_who_serves(&mut self, now: Ns) {
+        let local = self.clock.time(now);
+        if let Some(mut gateway) = self.gateway.take() {
+            self.forget_votes(local, &mut gateway);
+            gateway.is_free = true;
+            self.gateway = Some(gateway);
+        }
+    }
+
     /// Breaks what is broken in the state of its gateway.
     pub fn tamper(&self, now: Time, gateway: &mut Gateway) {
         match self.mutant {
@@ -42,14 +60,7 @@ impl Host {
                 }
             }
             Some(Mutant::TellsNothing) => gateway.told = gateway.serves(),
-            Some(Mutant::LendsTwice) => {
-                let (gateways, hosts) = self.size;
-                let long_ago = now - Duration::from_secs(1);
-                let forgetful = electorate(gateways, hosts);
-                if self.index >= gateways {
-                    gateway.election = Election::new(long_ago, id(self.index), 1, forgetful);
-                }
-            }
+            Some(Mutant::LendsTwice) => self.forget_votes(now, gateway),
             Some(Mutant::GivesTwice) => {
                 if let Some(service) = &mut gateway.serving {
                     let serving = &mut service.serving;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use tabane_proto::Time;
+use tabane_proto::{Node, Time};
 use tabane_sim::net::{Clock, Events, MS, Ns, US};
 use tabane_sim::{Random, mix};
 
@@ -15,7 +15,8 @@ use super::packets::{Said, cut};
 use super::talk::{Asker, Kind, Side};
 use super::tcp::End;
 use super::{ADDRESSES, CLIENTS};
-use crate::vswitch::VNET_HDR_BYTES;
+use crate::gateway::node::Gateway;
+use crate::vswitch::frame::ETHERNET_BYTES;
 
 /// From one node to another: so long, and up to so much longer.
 const INSIDE_NS: (Ns, Ns) = (50 * US, 30 * US);
@@ -55,8 +56,6 @@ pub enum What {
     Join(usize, u32),
     /// A kernel tells of the device outside.
     Look(usize),
-    /// The plan goes on.
-    Act(usize),
 }
 
 /// A conversation.
@@ -100,6 +99,8 @@ pub struct Town {
     events: Events<What>,
     /// Nothing passes from one to the other on a link.
     pub cut: BTreeSet<(usize, usize, u8)>,
+    /// How long a datagram is under way at least, and up to how much longer.
+    pub inside: (Ns, Ns),
     switch: Switch,
     last_at: BTreeMap<Port, Ns>,
     clients: Vec<Client>,
@@ -149,6 +150,7 @@ impl Town {
             random,
             events: Events::default(),
             cut: BTreeSet::new(),
+            inside: INSIDE_NS,
             switch: Switch::default(),
             last_at: BTreeMap::new(),
             clients: (0..CLIENTS).map(Client::new).collect(),
@@ -190,16 +192,15 @@ impl Town {
         }
     }
 
-    /// Goes on until then, or until a promise is not kept. Returns the acts of the plan that are due; then it is to be called again.
-    pub fn run_until(&mut self, end: Ns) -> Option<usize> {
+    /// Goes on until then, or until a promise is not kept.
+    pub fn run_until(&mut self, end: Ns) {
         while self.broken.is_none() {
             let Some((at, what)) = self.events.next_before(end + 1) else {
                 self.now = end;
-                return None;
+                return;
             };
             self.now = at;
             match what {
-                What::Act(act) => return Some(act),
                 What::Datagram(to, link, from, bytes) => self.datagram(to, link, from, bytes),
                 What::Wake(host) => {
                     if self.hosts[host].wake_at <= at {
@@ -220,7 +221,6 @@ impl Town {
                 }
             }
         }
-        None
     }
 
     /// Goes on until something is so, at most so long. Returns whether it is.
@@ -301,7 +301,7 @@ impl Town {
             if self.cut.contains(&(host, to, link)) {
                 continue;
             }
-            let takes = INSIDE_NS.0 + self.random.below(INSIDE_NS.1);
+            let takes = self.inside.0 + self.random.below(self.inside.1);
             self.plan(takes, What::Datagram(to, link, address(host, link), bytes));
         }
         for (want, result, took) in turned.claimed {
@@ -323,9 +323,10 @@ impl Town {
             self.fail(format!("host {host}: {wrong}"));
         }
         for (at, frame) in spoken {
-            let frame = self.tampered(host, frame);
-            for frame in frame.iter().flat_map(|frame| cut(frame)) {
-                self.speaks(host, at, frame);
+            for frame in cut(&frame) {
+                for frame in self.tampered(host, frame) {
+                    self.speaks(host, at, frame);
+                }
             }
         }
         for packet in given {
@@ -344,9 +345,9 @@ impl Town {
         let Some((_, mutant)) = self.mutant.filter(|(of, _)| *of == host) else {
             return vec![frame];
         };
-        let (ethernet, packet) = frame.split_at(VNET_HDR_BYTES + 14);
-        let said = match frame[0] {
-            0 if packet[0] >> 4 == 4 => Said::parse(packet).ok().flatten(),
+        let (ethernet, packet) = frame.split_at(ETHERNET_BYTES);
+        let said = match packet[0] >> 4 {
+            4 => Said::parse(packet).ok().flatten(),
             _ => None,
         };
         let Some(mut said) = said else {
@@ -679,6 +680,16 @@ impl Town {
     }
 
     // ---- faults ----
+
+    /// A daemon is told something by its operator.
+    pub fn at_daemon(&mut self, host: usize, tell: impl FnOnce(Time, &mut Node, &mut Gateway)) {
+        let here = &mut self.hosts[host];
+        let local = here.clock.time(self.now);
+        if let (Some(node), Some(gateway)) = (&mut here.node, &mut here.gateway) {
+            tell(local, node, gateway);
+            self.turn(host);
+        }
+    }
 
     /// A host fails.
     pub fn crash(&mut self, host: usize, crash: Crash) {
