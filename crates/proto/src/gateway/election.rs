@@ -91,10 +91,14 @@ pub struct Electorate {
 }
 
 impl Electorate {
+    fn has_one_gateway(&self) -> bool {
+        self.gateways.len() == 1
+    }
+
     fn voter_count(&self) -> usize {
-        let most = match self.gateways.len() {
-            1 => 1,
-            _ => VOTERS_MAX,
+        let most = match self.has_one_gateway() {
+            true => 1,
+            false => VOTERS_MAX,
         };
         self.nodes.len().min(most)
     }
@@ -304,7 +308,8 @@ impl Election {
     }
 
     fn believe(&mut self, gateway: NodeId, term: u64) {
-        if term >= self.term {
+        // Terms are heard of by votes: a gateway that asks nobody may begin with 1 again.
+        if term >= self.term || self.electorate.has_one_gateway() {
             self.term = term;
             self.believed = Some(Serving { gateway, term });
         }
@@ -359,6 +364,14 @@ impl Election {
         candidacy.tell_at = now;
         self.believe(self.me, term);
         self.ask(now);
+    }
+
+    /// A node has begun anew. If it is the only gateway, it does not serve until it says so, for the same term perhaps.
+    pub fn begins_anew(&mut self, node: NodeId) {
+        let is_it = |serving: &Serving| serving.gateway == node;
+        if self.electorate.has_one_gateway() && self.believed.as_ref().is_some_and(is_it) {
+            self.believed = None;
+        }
     }
 
     /// A node has come that may not have heard who serves: all that do not vote are told with the next question.

@@ -261,7 +261,14 @@ fn a_gateway_without_a_standby_serves_by_itself_and_all_others_hear_of_it() {
     let now = world.time_of(0);
     world.nodes[0].as_mut().unwrap().tell_again(now);
     world.run(50);
-    assert!(world.nodes[3].as_ref().unwrap().serving().is_some());
+    let listener = world.nodes[3].as_mut().unwrap();
+    assert!(listener.serving().is_some());
+    // One that begins anew serves when it says so, whatever its term was before.
+    listener.hear(Time::ZERO, id(0), Word::Serves { term: 7 });
+    listener.begins_anew(id(0));
+    assert_eq!(listener.serving(), None);
+    listener.hear(Time::ZERO, id(0), Word::Serves { term: 1 });
+    assert_eq!(listener.serving().map(|serving| serving.term), Some(1));
 }
 
 #[test]

@@ -168,6 +168,9 @@ impl Gateway {
     /// A peer is connected; if it has begun anew, what it had is gone.
     pub fn peer_up(&mut self, now: Time, peer: PeerId, restarted: bool) {
         if restarted {
+            if let Some(id) = self.roster.id(peer) {
+                self.election.begins_anew(id);
+            }
             self.forget_peer(now, peer);
         }
         self.told_able = None;

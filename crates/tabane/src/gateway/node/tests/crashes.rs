@@ -61,12 +61,15 @@ impl Town {
     pub fn is_ready(&self) -> bool {
         let all_there = |town: &Town| {
             town.hosts.iter().all(|host| {
-                let has = |holders: &std::collections::BTreeSet<usize>| holders.contains(&host.index);
+                let has =
+                    |holders: &std::collections::BTreeSet<usize>| holders.contains(&host.index);
                 host.gateway.is_some() && town.given.values().filter(|it| has(it)).count() == 2
             })
         };
         let gateways = &self.hosts[..self.hosts[0].size.0];
-        self.serving().is_some() && gateways.iter().all(super::host::Host::is_able) && all_there(self)
+        self.serving().is_some()
+            && gateways.iter().all(super::host::Host::is_able)
+            && all_there(self)
     }
 
     /// Programs and clients speak, and the gateway fails at that moment. Returns whether it did: else the conversation had ended before.
@@ -83,7 +86,9 @@ impl Town {
         let Some(serving) = self.serving() else {
             return false;
         };
-        let others: Vec<usize> = (0..self.hosts.len()).filter(|host| *host != serving).collect();
+        let others: Vec<usize> = (0..self.hosts.len())
+            .filter(|host| *host != serving)
+            .collect();
         let from = self.conversations.len();
         for _ in 0..2 {
             let (kind, host) = (self.random.pick(&Kind::ALL), self.random.pick(&others));
@@ -143,7 +148,9 @@ impl Town {
             let all = one.sides.iter().flatten().flat_map(|side| side.waits());
             let after = all.filter(|(_, until)| *until > failed_at);
             let gaps = after.map(|(since, until)| until - failed_at.max(*since));
-            figures.gaps.extend(gaps.max().filter(|_| one.began <= failed_at));
+            figures
+                .gaps
+                .extend(gaps.max().filter(|_| one.began <= failed_at));
         }
     }
 }
@@ -170,7 +177,10 @@ fn without_a_standby_the_next_daemon_goes_on() {
         town.finish(0);
         assert_eq!(town.broken, None);
     }
-    println!("a connection that is begun with the daemon is over after {} ms at most", longest / MS);
+    println!(
+        "a connection that is begun with the daemon is over after {} ms at most",
+        longest / MS
+    );
     assert!(longest <= SERVES_WITHIN);
 }
 
@@ -193,26 +203,44 @@ fn nothing_is_lost_or_doubled_wherever_a_gateway_fails() {
     let mut figures = Figures::default();
     let mut seed = 0;
     for kind in Kind::ALL {
-        for (n, ways) in [(true, true), (true, false), (false, true), (false, false)].into_iter().enumerate() {
+        for (n, ways) in [(true, true), (true, false), (false, true), (false, false)]
+            .into_iter()
+            .enumerate()
+        {
             let mut town = settled(seed, SIZE, None);
             seed += 1;
             let before = figures.crashes;
             for step in (n as u32..2 * PACKETS_MAX).step_by(every as usize) {
                 let (packets, after) = (step / 2, step % 2 == 1);
-                let crash = [Crash::Daemon, Crash::Daemon, Crash::Cable, Crash::Machine][(step / every) as usize % 4];
-                let moment = Moment { kind, ways, packets, after, crash };
+                let crash = [Crash::Daemon, Crash::Daemon, Crash::Cable, Crash::Machine]
+                    [(step / every) as usize % 4];
+                let moment = Moment {
+                    kind,
+                    ways,
+                    packets,
+                    after,
+                    crash,
+                };
                 if !town.fails_at(moment, &mut figures) {
                     assert_eq!(town.broken, None, "{moment:?}");
                     break;
                 }
             }
-            println!("{kind:?} {ways:?}: {} crashes, {} s", figures.crashes - before, town.now / SECOND);
+            println!(
+                "{kind:?} {ways:?}: {} crashes, {} s",
+                figures.crashes - before,
+                town.now / SECOND
+            );
         }
     }
     let (median, most) = (figures.percentile(50), figures.percentile(100));
     println!(
         "{} crashes, {} connections under way: gaps of {} ms (median), {} ms (95th), {} ms (longest)",
-        figures.crashes, figures.gaps.len(), median / MS, figures.percentile(95) / MS, most / MS
+        figures.crashes,
+        figures.gaps.len(),
+        median / MS,
+        figures.percentile(95) / MS,
+        most / MS
     );
     assert!(median <= GAP_MEDIAN_MAX && most <= GAP_MAX);
 }

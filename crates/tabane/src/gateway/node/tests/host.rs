@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use tabane_proto::gateway::{Electorate, Refused, Transport};
-use tabane_proto::link::PathState;
 use tabane_proto::limits::LINKS_MAX;
+use tabane_proto::link::PathState;
 use tabane_proto::op::{OpEvent, OpLimits};
 use tabane_proto::wire::{FEATURE_RELAYS, Name, NodeId, WireMode};
 use tabane_proto::{
@@ -187,7 +187,8 @@ impl Host {
         let mut gateway = Gateway::new(local, devices, part);
         let of_peers = peers.iter().enumerate();
         let of_peers = of_peers.filter_map(|(host, peer)| Some((id(host), (*peer)?)));
-        let inside = (0..hosts).flat_map(|host| (0..LINKS).map(move |link| address(host, link).ip()));
+        let inside =
+            (0..hosts).flat_map(|host| (0..LINKS).map(move |link| address(host, link).ip()));
         gateway.set_peers(of_peers, inside.collect());
         (self.node, self.gateway, self.peers) = (Some(node), Some(gateway), peers);
         // As the daemon does when it begins.
@@ -224,7 +225,11 @@ impl Host {
         };
         gateway.begin(PLACE, 1000, Box::new(self.machine.clone()));
         for want in self.wants.clone() {
-            let transport = if want.is_tcp { Transport::Tcp } else { Transport::Udp };
+            let transport = if want.is_tcp {
+                Transport::Tcp
+            } else {
+                Transport::Udp
+            };
             let anywhere = (IpAddr::from([0_u16; 8]), want.number);
             let how = (false, false);
             if let Some(id) = gateway.claim(local, node, PLACE, transport, anywhere, how) {
@@ -241,7 +246,9 @@ impl Host {
 
     /// Whether it could.
     pub fn is_able(&self) -> bool {
-        self.gateway.as_ref().is_some_and(|it| it.election.is_able())
+        self.gateway
+            .as_ref()
+            .is_some_and(|it| it.election.is_able())
     }
 
     /// One turn of the daemon's loop: all that waits is taken in, and all that is to be said comes out.
@@ -252,7 +259,6 @@ impl Host {
             return turned;
         };
         self.machine.0.borrow_mut().now = now;
-        self.tamper(local, &mut gateway);
         for (link, from, mut bytes) in core::mem::take(&mut self.inbox) {
             node.handle_datagram(local, LinkId(link), from, &mut bytes);
         }
@@ -262,6 +268,7 @@ impl Host {
                 node.handle_timeout(local);
             }
             self.look_what_waits(&mut gateway);
+            self.tamper(local, &mut gateway);
             let more = gateway.turn(local, &mut node);
             self.take_answers(now, &mut gateway, &mut turned);
             self.send(local, &mut node, &mut turned);
@@ -280,7 +287,11 @@ impl Host {
         let due = [node.poll_timeout(), gateway.next_timeout(), Some(patience)];
         let due = due.into_iter().flatten().min().expect("it has patience");
         let room_at = self.machine.0.borrow().room_at().unwrap_or(Ns::MAX);
-        self.wake_at = self.clock.instant(now, due).max(now + 1).min(room_at.max(now + 1));
+        self.wake_at = self
+            .clock
+            .instant(now, due)
+            .max(now + 1)
+            .min(room_at.max(now + 1));
         (self.node, self.gateway) = (Some(node), Some(gateway));
         if self.machine.0.borrow().is_dead {
             turned.datagrams.clear();
@@ -312,7 +323,10 @@ impl Host {
     fn send(&mut self, local: Time, node: &mut Node, turned: &mut Turned) {
         let is_dead = self.machine.0.borrow().is_dead;
         while let Some(t) = node.poll_transmit(local, &mut self.buffer) {
-            for bytes in self.buffer[..t.bytes].chunks(t.segment_bytes).filter(|_| !is_dead) {
+            for bytes in self.buffer[..t.bytes]
+                .chunks(t.segment_bytes)
+                .filter(|_| !is_dead)
+            {
                 turned.datagrams.push((t.link.0, t.to, bytes.to_vec()));
             }
         }

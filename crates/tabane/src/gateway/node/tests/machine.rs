@@ -10,8 +10,8 @@ use std::rc::Rc;
 use tabane_io::outside::Heard;
 use tabane_sim::net::{Ns, transmission_ns};
 
-use super::packets::Said;
 use super::Mac;
+use super::packets::Said;
 use crate::gateway::devices::{Devices, Held, Kernel, Line, Way};
 use crate::gateway::serving::Site;
 use crate::vswitch::VNET_HDR_BYTES;
@@ -167,7 +167,12 @@ fn is_of(frame: &[u8], own: &[IpAddr]) -> bool {
 /// Between whom a packet of IP is.
 fn ends(packet: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     let seen = Packet::of_ip(packet)?;
-    let word = |at: usize| Some(u16::from_be_bytes([*seen.content.get(at)?, *seen.content.get(at + 1)?]));
+    let word = |at: usize| {
+        Some(u16::from_be_bytes([
+            *seen.content.get(at)?,
+            *seen.content.get(at + 1)?,
+        ]))
+    };
     Some((
         (seen.source, word(0)?).into(),
         (seen.destination, word(2)?).into(),
@@ -227,14 +232,23 @@ impl Devices for Machine {
                 let address = SocketAddr::new(address.ip(), *number);
                 !state.ports.contains(&(is_tcp, address))
             };
-            number = (40_000..60_000).find(is_free).ok_or(io::ErrorKind::AddrInUse)?;
+            number = (40_000..60_000)
+                .find(is_free)
+                .ok_or(io::ErrorKind::AddrInUse)?;
         }
         let address = SocketAddr::new(address.ip(), number);
         if !state.ports.insert((is_tcp, address)) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let machine = self.clone();
-        Ok((number, Box::new(SimPort { machine, is_tcp, address })))
+        Ok((
+            number,
+            Box::new(SimPort {
+                machine,
+                is_tcp,
+                address,
+            }),
+        ))
     }
 }
 
@@ -274,7 +288,8 @@ impl Line for SimLine {
         if !state.touch(&frame[VNET_HDR_BYTES + ETHERNET_BYTES..]) {
             return Ok(true);
         }
-        state.free_at = state.free_at.max(state.now) + transmission_ns(frame.len() as u64, LINE_BPS);
+        state.free_at =
+            state.free_at.max(state.now) + transmission_ns(frame.len() as u64, LINE_BPS);
         let at = state.free_at;
         state.spoken.push((at, frame));
         Ok(true)

@@ -22,7 +22,10 @@ use tabane_cluster::Mac;
 /// The outside addresses.
 const ADDRESSES: [(IpAddr, u8); 2] = [
     (IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 24),
-    (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)), 64),
+    (
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        64,
+    ),
 ];
 /// Links between nodes.
 const LINKS: u8 = 2;

@@ -18,8 +18,6 @@ pub enum Mutant {
     TellsNothing,
     /// A node forgets to whom it has lent its vote.
     LendsTwice,
-    /// A gateway's clock runs at a third of its speed, so it counts on votes that are over.
-    CountsOnOldVotes,
     /// What leaves is sent twice, now and then.
     Doubles,
     /// What leaves has another byte at its end, now and then, and a right checksum.

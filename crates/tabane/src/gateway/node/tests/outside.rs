@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tabane_proto::Time;
 
-use super::packets::{ethernet, Said};
+use super::packets::{Said, ethernet};
 use super::{ADDRESSES, Mac};
 use crate::gateway::neighbours::{Hop, Neighbours, Told};
 use crate::vswitch::VNET_HDR_BYTES;
@@ -55,7 +55,10 @@ pub fn client_address(client: usize, is_v4: bool) -> IpAddr {
 impl Client {
     pub fn new(client: usize) -> Client {
         let mac = [2, 0, 0, 0, 2, client as u8];
-        let own = [(client_address(client, true), 24), (client_address(client, false), 64)];
+        let own = [
+            (client_address(client, true), 24),
+            (client_address(client, false), 64),
+        ];
         Client {
             mac,
             neighbours: Neighbours::new(mac, &own, &[]),
@@ -65,14 +68,17 @@ impl Client {
     /// Its kernel sends something: the frames that go now.
     pub fn sends(&mut self, now: Time, said: &Said) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        let hop = self.neighbours.look_up(now, said.to.ip(), &mut |question: Vec<u8>| {
-            frames.push(question[VNET_HDR_BYTES..].to_vec());
-        });
+        let hop = self
+            .neighbours
+            .look_up(now, said.to.ip(), &mut |question: Vec<u8>| {
+                frames.push(question[VNET_HDR_BYTES..].to_vec());
+            });
         match hop {
             Hop::Known(to) => frames.push(ethernet(to, self.mac, &said.packet())),
             Hop::Asked(hop) => {
                 let frame = ethernet(Mac::default(), self.mac, &said.packet());
-                self.neighbours.keep(hop, [vec![0; VNET_HDR_BYTES], frame].concat());
+                self.neighbours
+                    .keep(hop, [vec![0; VNET_HDR_BYTES], frame].concat());
             }
             Hop::Nowhere => {}
         }
@@ -93,7 +99,12 @@ impl Client {
         match told {
             Some(Told { answer, ready, .. }) => {
                 let frames = answer.into_iter().chain(ready);
-                (frames.map(|frame| frame[VNET_HDR_BYTES..].to_vec()).collect(), None)
+                (
+                    frames
+                        .map(|frame| frame[VNET_HDR_BYTES..].to_vec())
+                        .collect(),
+                    None,
+                )
             }
             None => (Vec::new(), Some(behind)),
         }

@@ -143,7 +143,11 @@ impl Said {
     /// A checksum is wrong.
     pub fn parse(packet: &[u8]) -> Result<Option<Said>, String> {
         let is_v4 = packet[0] >> 4 == 4;
-        let (ip_bytes, protocol) = if is_v4 { (20, packet[9]) } else { (40, packet[6]) };
+        let (ip_bytes, protocol) = if is_v4 {
+            (20, packet[9])
+        } else {
+            (40, packet[6])
+        };
         if protocol != TCP && protocol != UDP {
             return Ok(None);
         }
@@ -196,7 +200,11 @@ pub fn cut(frame: &[u8]) -> Vec<Vec<u8>> {
     let content = &packet[transport_at..];
     let header_bytes = usize::from(content[12] >> 4) * 4;
     let data = &content[header_bytes..];
-    let each = if header[1] == 0 { data.len().max(1) } else { word(4) };
+    let each = if header[1] == 0 {
+        data.len().max(1)
+    } else {
+        word(4)
+    };
     let mut said = unsummed(packet);
     let (first, flags) = (said.tcp.map_or(0, |tcp| tcp.sequence), content[13]);
     let mut frames = Vec::new();
@@ -205,7 +213,11 @@ pub fn cut(frame: &[u8]) -> Vec<Vec<u8>> {
         let end = (at + each).min(data.len());
         if let Some(tcp) = &mut said.tcp {
             tcp.sequence = first.wrapping_add(at as u32);
-            tcp.flags = if end < data.len() { flags & !FIN } else { flags };
+            tcp.flags = if end < data.len() {
+                flags & !FIN
+            } else {
+                flags
+            };
         }
         said.data = data[at..end].to_vec();
         frames.push([ethernet, &said.packet()].concat());

