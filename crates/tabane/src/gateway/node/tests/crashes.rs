@@ -187,6 +187,8 @@ fn without_a_standby_the_next_daemon_goes_on() {
 #[test]
 fn it_works_without_faults() {
     let mut town = settled(1, SIZE, None);
+    // Programs beside the gateway that has just begun have their ports as soon as all others.
+    assert!(town.now < 500 * MS, "{} ms", town.now / MS);
     for (n, kind) in Kind::ALL.into_iter().enumerate() {
         for ways in [(true, true), (true, false), (false, true), (false, false)] {
             town.converse(kind, n % 4, n % 2, ways);
@@ -197,50 +199,45 @@ fn it_works_without_faults() {
     assert!(town.conversations.iter().all(|one| one.is_done()));
 }
 
+/// All moments of a conversation of this kind, as far as it has any. Towns of other seeds say other things beside.
+fn fails_at_each_moment(seed: u64, kind: Kind, ways: (bool, bool), figures: &mut Figures) {
+    const CRASHES: [Crash; 4] = [Crash::Daemon, Crash::Daemon, Crash::Cable, Crash::Machine];
+    let mut town = settled(seed, SIZE, None);
+    for step in 0..2 * PACKETS_MAX {
+        let moment = Moment {
+            kind,
+            ways,
+            packets: step / 2,
+            after: step % 2 == 1,
+            crash: CRASHES[(u64::from(step) + seed) as usize % CRASHES.len()],
+        };
+        if !town.fails_at(moment, figures) {
+            assert_eq!(town.broken, None, "{moment:?}");
+            return;
+        }
+    }
+}
+
 #[test]
 fn nothing_is_lost_or_doubled_wherever_a_gateway_fails() {
-    let every = super::count("TABANE_SIM_EVERY", 1) as u32;
     let mut figures = Figures::default();
     let mut seed = 0;
-    for kind in Kind::ALL {
-        for (n, ways) in [(true, true), (true, false), (false, true), (false, false)]
-            .into_iter()
-            .enumerate()
-        {
-            let mut town = settled(seed, SIZE, None);
-            seed += 1;
-            let before = figures.crashes;
-            for step in (n as u32..2 * PACKETS_MAX).step_by(every as usize) {
-                let (packets, after) = (step / 2, step % 2 == 1);
-                let crash = [Crash::Daemon, Crash::Daemon, Crash::Cable, Crash::Machine]
-                    [(step / every) as usize % 4];
-                let moment = Moment {
-                    kind,
-                    ways,
-                    packets,
-                    after,
-                    crash,
-                };
-                if !town.fails_at(moment, &mut figures) {
-                    assert_eq!(town.broken, None, "{moment:?}");
-                    break;
-                }
+    for _ in 0..super::count("TABANE_SIM_ROUNDS", 1) {
+        for kind in Kind::ALL {
+            for ways in [(true, true), (true, false), (false, true), (false, false)] {
+                fails_at_each_moment(seed, kind, ways, &mut figures);
+                seed += 1;
             }
-            println!(
-                "{kind:?} {ways:?}: {} crashes, {} s",
-                figures.crashes - before,
-                town.now / SECOND
-            );
         }
     }
     let (median, most) = (figures.percentile(50), figures.percentile(100));
     println!(
-        "{} crashes, {} connections under way: gaps of {} ms (median), {} ms (95th), {} ms (longest)",
+        "{} crashes, {} conversations under way: they waited {} ms (median), {} ms (longest)",
         figures.crashes,
         figures.gaps.len(),
         median / MS,
-        figures.percentile(95) / MS,
         most / MS
     );
+    assert!(figures.crashes >= 1000, "{}", figures.crashes);
     assert!(median <= GAP_MEDIAN_MAX && most <= GAP_MAX);
 }
