@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use tabane_cluster::{Cluster, GatewaySpec, LineQueue, NodeSpec};
 use tabane_engine::{Engine, LoopTurn};
@@ -60,7 +61,8 @@ pub(super) fn open(
         ports_max: spec.ports_per_node,
         conversations_max: spec.connections_per_node,
     };
-    let mut gateway = Gateway::new(now, Real::new(engine.poller(), TOKEN_OUTSIDE), part);
+    let devices = Rc::new(Real::new(engine.poller(), TOKEN_OUTSIDE));
+    let mut gateway = Gateway::new(now, devices, part);
     set_peers(&mut gateway, cluster, peers);
     if is_for_all {
         let devices = interfaces().unwrap_or_default();

@@ -6,7 +6,6 @@
 use core::fmt::Debug;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use tabane_io::outside::{
@@ -128,9 +127,9 @@ pub struct Real {
 
 impl Real {
     /// `token`: the poller's for the device outside, when it can be read; the one behind it, when it can be written.
-    pub fn new(poller: &Arc<Poller>, token: u64) -> Rc<dyn Devices> {
+    pub fn new(poller: &Arc<Poller>, token: u64) -> Real {
         let poller = Arc::clone(poller);
-        Rc::new(Real { poller, token })
+        Real { poller, token }
     }
 }
 

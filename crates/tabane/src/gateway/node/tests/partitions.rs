@@ -76,7 +76,9 @@ impl Town {
             }
             Fault::End => {
                 if let Some(serving) = self.serving() {
-                    self.at_daemon(serving, |now, _, gateway| drop(gateway.begin_ending(now)));
+                    self.at_daemon(serving, |now, _, gateway| {
+                        let _ = gateway.begin_ending(now);
+                    });
                 }
             }
         }

@@ -149,11 +149,6 @@ impl End {
         self.steps.is_empty() && self.far_end == Some(self.got) && self.acknowledged == self.last()
     }
 
-    /// Its program has nothing to do but to wait for the other one, or for nothing.
-    pub fn is_waiting(&self) -> bool {
-        self.waits_since.is_some()
-    }
-
     /// Behind all that it will ever send, as far as it is known.
     const fn last(&self) -> u64 {
         1 + self.written + self.has_closed as u64

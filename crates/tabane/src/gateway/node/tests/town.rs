@@ -9,13 +9,13 @@ use tabane_proto::{Node, Time};
 use tabane_sim::net::{Clock, Events, MS, Ns, US};
 use tabane_sim::{Random, mix};
 
+use super::CLIENTS;
 use super::host::{Host, Want, address, host_at};
 use super::machine::refusal;
 use super::mutant::Mutant;
 use super::outside::{Client, Port, Switch, client_address, speaks_for_cluster};
 use super::packets::{Said, cut};
 use super::talk::{Kind, Side};
-use super::{ADDRESSES, CLIENTS};
 use crate::gateway::node::Gateway;
 use crate::vswitch::frame::ETHERNET_BYTES;
 
@@ -78,11 +78,6 @@ impl Conversation {
         self.sides
             .iter()
             .all(|side| side.as_ref().is_some_and(Side::is_done))
-    }
-
-    pub fn is_reset(&self) -> bool {
-        let is_reset = |side: &Side| matches!(side, Side::Tcp(end) if end.is_reset);
-        self.sides.iter().flatten().any(is_reset)
     }
 }
 
@@ -365,7 +360,7 @@ impl Town {
             return vec![frame];
         };
         self.sent += 1;
-        let is_its_turn = self.sent % 16 == 0;
+        let is_its_turn = self.sent.is_multiple_of(16);
         match mutant {
             Mutant::Doubles if said.tcp.is_none() => return vec![frame.clone(), frame],
             Mutant::Changes if is_its_turn && !said.data.is_empty() => {
