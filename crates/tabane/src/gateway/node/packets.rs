@@ -238,6 +238,12 @@ impl Inside {
     /// Gives a packet from outside to the program it is for.
     pub fn deliver(&mut self, now: Time, packet: &mut [u8], only_known: bool) {
         let Some((place, seen)) = self.programs.arrives(now, packet, only_known) else {
+            // Whose kernel has it answers, and it is known again; what other ones say of it goes nowhere.
+            if !only_known && self.programs.may_be_of_before(packet) {
+                for door in self.doors.values() {
+                    let _ = door.way.write(packet);
+                }
+            }
             return;
         };
         if self.programs.addresses().contains(&seen.from) {
