@@ -5,7 +5,7 @@ use tabane_sim::net::{MS, Ns, SECOND};
 use super::machine::Fuse;
 use super::mutant::Mutant;
 use super::talk::Kind;
-use super::town::{Crash, Town};
+use super::town::{Conversation, Crash, Town};
 
 /// Of the hosts of a town so many are gateways.
 const SIZE: (usize, usize) = (2, 4);
@@ -127,7 +127,7 @@ impl Town {
     pub fn finish(&mut self, from: usize) {
         let is_over = |town: &Town| {
             let mut all = town.conversations[from..].iter();
-            all.all(|one| one.is_done() || one.is_excused)
+            all.all(Conversation::is_over)
         };
         if !self.run_while(DONE_WITHIN, |town| !is_over(town)) {
             let left: Vec<_> = self.conversations[from..]

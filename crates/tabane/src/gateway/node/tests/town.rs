@@ -74,6 +74,16 @@ pub struct Conversation {
 }
 
 impl Conversation {
+    /// It was reset, or nothing is left to be said.
+    pub fn is_over(&self) -> bool {
+        self.is_excused || self.is_done()
+    }
+
+    fn is_reset(&self) -> bool {
+        let is_reset = |side: &Side| matches!(side, Side::Tcp(end) if end.is_reset);
+        self.sides.iter().flatten().any(is_reset)
+    }
+
     pub fn is_done(&self) -> bool {
         self.sides
             .iter()
@@ -115,6 +125,9 @@ pub struct Town {
     pub failed_at: Option<Ns>,
     pub crashes: u32,
     pub mutant: Option<(usize, Mutant)>,
+    /// Connections may be reset: a gateway that has begun waits for 300 ms to hear what a node has, and not for longer. And how many were.
+    pub may_reset: bool,
+    pub resets: u32,
     /// The ports that kernels have chosen last: outside, and at each host.
     next_port: u16,
     begins_at: Vec<u16>,
@@ -167,6 +180,8 @@ impl Town {
             failed_at: None,
             crashes: 0,
             mutant,
+            may_reset: false,
+            resets: 0,
             next_port: 20_000,
             begins_at: vec![32_768; hosts],
             sent: 0,

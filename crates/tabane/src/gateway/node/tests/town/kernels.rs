@@ -211,6 +211,11 @@ impl Town {
         if conversation.is_excused {
             return;
         }
+        if self.may_reset && conversation.is_reset() {
+            self.resets += 1;
+            self.conversations[number].is_excused = true;
+            return;
+        }
         let mut broken = conversation
             .sides
             .iter()
