@@ -66,6 +66,8 @@ soak-sim: setup ## SCHEDULES=1000000 SEED=0: fault schedules in the simulator
 		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) ))
 	cargo run --quiet --release -p tabane-sim --bin sim -- churn \
 		--seeds $(SEED)..$$(( $(SEED) + $(SCHEDULES) / 100 + 1 ))
+	TABANE_SIM_ROUNDS=$$(( $(SCHEDULES) / 50000 + 1 )) TABANE_SIM_PARTITIONS=$$(( $(SCHEDULES) / 100 + 100 )) \
+		TABANE_SIM_MOVES=$$(( $(SCHEDULES) / 200 + 40 )) cargo test --quiet --release -p tabane --lib gateway::node
 
 soak-lab: ## MINUTES=30 SEED=(any): clusters of unmodified programs, then random faults in the lab under others
 	@tools/setup.sh soak

@@ -85,17 +85,30 @@ pub struct Serving {
 pub struct Electorate {
     /// The gateways, in the order of the file.
     pub gateways: Vec<NodeId>,
-    /// All nodes, the gateways first. The first [`VOTERS_MAX`] vote.
+    /// All nodes, the gateways first. The first [`VOTERS_MAX`] vote; of a gateway that has no one to stand by for it, none but itself. All
+    /// others are told who serves.
     pub nodes: Vec<NodeId>,
 }
 
 impl Electorate {
+    fn has_one_gateway(&self) -> bool {
+        self.gateways.len() == 1
+    }
+
+    fn voter_count(&self) -> usize {
+        let most = match self.has_one_gateway() {
+            true => 1,
+            false => VOTERS_MAX,
+        };
+        self.nodes.len().min(most)
+    }
+
     fn voters(&self) -> &[NodeId] {
-        &self.nodes[..self.nodes.len().min(VOTERS_MAX)]
+        &self.nodes[..self.voter_count()]
     }
 
     fn listeners(&self) -> &[NodeId] {
-        &self.nodes[self.nodes.len().min(VOTERS_MAX)..]
+        &self.nodes[self.voter_count()..]
     }
 
     fn weight(&self, voter: NodeId) -> u32 {
@@ -247,6 +260,14 @@ impl Election {
         }
     }
 
+    /// Another one serves: whoever is not elected yet stands by, and not only when it has asked in vain for long enough.
+    fn give_way(&mut self, now: Time) {
+        let is_open = |candidacy: &Candidacy| candidacy.term.is_none();
+        if self.candidacy.as_ref().is_some_and(is_open) {
+            self.let_go(now, None);
+        }
+    }
+
     /// Its own vote is free, for one only or for all.
     fn free(&mut self, now: Time, to: Option<NodeId>) {
         self.bound_to = None;
@@ -287,7 +308,8 @@ impl Election {
     }
 
     fn believe(&mut self, gateway: NodeId, term: u64) {
-        if term >= self.term {
+        // Terms are heard of by votes: a gateway that asks nobody may begin with 1 again.
+        if term >= self.term || self.electorate.has_one_gateway() {
             self.term = term;
             self.believed = Some(Serving { gateway, term });
         }
@@ -300,6 +322,7 @@ impl Election {
             Word::Ask { stamp, serves } if is_gateway => {
                 if let Some(term) = serves {
                     self.believe(from, term);
+                    self.give_way(now);
                 }
                 if self.lend(now, from, stamp) {
                     let term = self.term;
@@ -341,6 +364,21 @@ impl Election {
         candidacy.tell_at = now;
         self.believe(self.me, term);
         self.ask(now);
+    }
+
+    /// A node has begun anew. If it is the only gateway, it does not serve until it says so, for the same term perhaps.
+    pub fn begins_anew(&mut self, node: NodeId) {
+        let is_it = |serving: &Serving| serving.gateway == node;
+        if self.electorate.has_one_gateway() && self.believed.as_ref().is_some_and(is_it) {
+            self.believed = None;
+        }
+    }
+
+    /// A node has come that may not have heard who serves: all that do not vote are told with the next question.
+    pub fn tell_again(&mut self, now: Time) {
+        if let Some(candidacy) = &mut self.candidacy {
+            candidacy.tell_at = now;
+        }
     }
 
     /// When [`Election::handle_timeout`] is to be called.

@@ -10,6 +10,7 @@ use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, Time};
 
 use crate::gateway::Given;
+use crate::gateway::devices::RealWay;
 
 use super::place::{Awaited, Ends, Held};
 use super::words::{Claim, Transport};
@@ -44,8 +45,9 @@ impl Agent {
         let uid = self.places[index].uid;
         let tun = self.closing.lend(uid, tun);
         let token = token(Kind::Tunnel, index);
-        if gateway.begin(index, uid, tun, token).is_err() {
-            self.must_end(index, "its way outside cannot be watched");
+        match RealWay::watched(tun, &self.poller, token) {
+            Ok(way) => gateway.begin(index, uid, Box::new(way)),
+            Err(_) => self.must_end(index, "its way outside cannot be watched"),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use tabane_cluster::{Cluster, GatewaySpec, LineQueue, NodeSpec};
 use tabane_engine::{Engine, LoopTurn};
@@ -14,6 +15,7 @@ use tabane_proto::{Node, PeerId, Random, Time};
 use super::log;
 use super::run::Daemon;
 use crate::agent::TOKEN_OUTSIDE;
+use crate::gateway::devices::Real;
 use crate::gateway::serving::Site;
 use crate::gateway::{Gateway, Part};
 use crate::status::{GatewayStatus, MoveReport, PortStatus, StandbyStatus};
@@ -58,9 +60,9 @@ pub(super) fn open(
         addresses: spec.addresses.iter().map(|(address, _)| *address).collect(),
         ports_max: spec.ports_per_node,
         conversations_max: spec.connections_per_node,
-        token: TOKEN_OUTSIDE,
     };
-    let mut gateway = Gateway::new(now, engine.poller(), part);
+    let devices = Rc::new(Real::new(engine.poller(), TOKEN_OUTSIDE));
+    let mut gateway = Gateway::new(now, devices, part);
     set_peers(&mut gateway, cluster, peers);
     if is_for_all {
         let devices = interfaces().unwrap_or_default();
@@ -83,12 +85,12 @@ fn has(devices: &[Interface], name: &str) -> bool {
     devices.iter().any(|device| device.name == name)
 }
 
-/// A gateway that has no one to stand by for it asks nobody else.
+/// Who may serve, and all nodes, the gateways first.
 fn electorate(cluster: &Cluster, spec: &GatewaySpec) -> Electorate {
     let of = |node: &usize| id_of(&cluster.nodes[*node]);
     let gateways: Vec<_> = spec.nodes.iter().filter_map(of).collect();
     let all = cluster.nodes.iter().filter_map(id_of);
-    let others = all.filter(|id| !gateways.contains(id) && gateways.len() > 1);
+    let others = all.filter(|id| !gateways.contains(id));
     let nodes = gateways.iter().copied().chain(others).collect();
     Electorate { gateways, nodes }
 }

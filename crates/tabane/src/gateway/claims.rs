@@ -68,6 +68,8 @@ struct Waiting {
     since: Time,
     /// The gateway has been asked.
     is_asked: bool,
+    /// This node has noted the port as the program's, and the gateway has not said yet that it is.
+    is_noted: bool,
     /// Some of it the program had not.
     is_new: bool,
 }
@@ -98,6 +100,7 @@ impl Claims {
             tries: TRIES,
             since: now,
             is_asked: false,
+            is_noted: false,
             is_new: false,
         };
         self.waiting.insert(self.last, waiting);
@@ -136,6 +139,16 @@ impl Claims {
             }
             self.go_on(programs, gateway, id);
         }
+    }
+
+    /// Whether the gateway has yet to say that the program may have this port, which is noted as its own already.
+    pub fn awaits(&self, place: Place, port: Port) -> bool {
+        let is_it = |waiting: &Waiting| {
+            waiting.is_noted
+                && waiting.wish.place == place
+                && waiting.wish.port(waiting.granted, waiting.number) == Some(port)
+        };
+        self.waiting.values().any(is_it)
     }
 
     /// Whether some wait that the gateway was not asked for.
@@ -191,7 +204,7 @@ impl Claims {
                 let (number, is_new) = (waiting.number, waiting.is_new);
                 return self.decide(id, Ok(Given { number, is_new }));
             };
-            if port.number != 0 {
+            if port.number != 0 && !waiting.is_noted {
                 if programs.has(wish.place, port) {
                     waiting.granted += 1;
                     continue;
@@ -203,7 +216,7 @@ impl Claims {
                         waiting.granted += 1;
                         continue;
                     }
-                    Ok(true) => {}
+                    Ok(true) => waiting.is_noted = true,
                     Err(refused) => {
                         self.refuse(programs, gateway, id, refused);
                         continue;
@@ -229,7 +242,7 @@ impl Claims {
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return;
         };
-        waiting.is_asked = false;
+        (waiting.is_asked, waiting.is_noted) = (false, false);
         let wish = waiting.wish;
         let asked = wish.port(waiting.granted, waiting.number);
         let (Some(asked), refused) = (asked, result.err()) else {
@@ -401,8 +414,12 @@ mod tests {
         let id = claims.begin(Time::ZERO, &mut programs, &mut gateway, wish(80));
         assert_eq!(claims.poll_done(), None);
         gateway.is_away = false;
+        assert!(claims.awaits(1, port(Family::V6, 80)));
         claims.ask_again(&mut programs, &mut gateway);
         assert_eq!(claims.poll_done(), Some((id, new(80))));
+        let both = [port(Family::V6, 80), port(Family::V4, 80)];
+        assert!(both.iter().all(|port| gateway.taken.contains(port)));
+        assert!(both.iter().all(|port| !claims.awaits(1, *port)));
         // Its answer comes later.
         gateway.is_away = true;
         let id = claims.begin(Time::ZERO, &mut programs, &mut gateway, wish(81));

@@ -3,6 +3,7 @@
 mod begun;
 mod carriage;
 mod claims;
+pub mod devices;
 mod early;
 pub mod fragments;
 pub mod front;

@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::io::IoSlice;
 use std::net::IpAddr;
 
-use tabane_io::outside::Outside;
 use tabane_proto::Time;
 
+use super::devices::{Devices, Line};
 use super::neighbours::Neighbours;
 use super::serving::Site;
 use crate::vswitch::frame::{ETHERTYPE_ARP, ETHERTYPE_IPV6};
@@ -33,7 +33,7 @@ pub enum Outcome {
 /// A question that is under way.
 #[derive(Debug)]
 pub struct Probe {
-    outside: Outside,
+    line: Box<dyn Line>,
     neighbours: Neighbours,
     asked: u8,
     /// When to ask again, or to take silence for an answer.
@@ -46,12 +46,12 @@ impl Probe {
     ///
     /// # Errors
     /// What is missing, in words.
-    pub fn begin(now: Time, site: &Site) -> Result<Probe, String> {
-        let own: Vec<IpAddr> = site.addresses.iter().map(|(address, _)| *address).collect();
-        let outside = Outside::open(site.index, &own, site.queue_bytes)
+    pub fn begin(now: Time, devices: &dyn Devices, site: &Site) -> Result<Probe, String> {
+        let line = devices
+            .line(site)
             .map_err(|error| format!("cannot read and write the device outside: {error}"))?;
         Ok(Probe {
-            outside,
+            line,
             neighbours: Neighbours::new(site.mac, &site.addresses, &[]),
             asked: 0,
             due: now,
@@ -62,7 +62,7 @@ impl Probe {
     /// Asks again when it is time, and hears answers.
     pub fn turn(&mut self, now: Time) -> Outcome {
         for _ in 0..PACKETS_PER_TURN {
-            let Ok(Some(heard)) = self.outside.read(&mut self.packet) else {
+            let Ok(Some(heard)) = self.line.read(&mut self.packet) else {
                 break;
             };
             let told = match heard.protocol {
@@ -84,7 +84,7 @@ impl Probe {
         self.due = now + APART;
         for frame in self.neighbours.probes() {
             // One that is lost is one of several.
-            let _ = self.outside.write(&[IoSlice::new(&frame)]);
+            let _ = self.line.write(&[IoSlice::new(&frame)]);
         }
         Outcome::Open
     }

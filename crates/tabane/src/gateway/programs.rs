@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tabane_proto::Time;
 use tabane_proto::gateway::{
-    Claim, Conversation, Ends, Head, Inward, Outward, Port, Refused, Tracker,
+    Claim, Conversation, Ends, Head, Inward, Outward, Port, Refused, Tracker, Transport,
 };
 
 use super::begun::Begun;
@@ -221,6 +221,20 @@ impl Programs {
             What::Other => None,
         };
         Some((place?, seen))
+    }
+
+    /// Whether a packet that is for nobody here may be of a connection that the daemon before this one knew: its program says nothing by
+    /// which it would be known again, while it only receives.
+    pub fn may_be_of_before(&mut self, frame: &[u8]) -> bool {
+        let seen = Seen::of(frame).filter(|seen| seen.what == What::Said);
+        let Some(seen) = seen.filter(|seen| self.addresses.contains(&seen.to)) else {
+            return false;
+        };
+        let head = seen.head(End::Destination);
+        head.ends.transport == Transport::Tcp
+            && !head.flags.syn
+            && !self.tracker.ports.is_held(head.ends.port())
+            && self.tracker.get_mut(head.ends).is_none()
     }
 
     /// All conversations, as the gateway knows them: their ends outside of this node.

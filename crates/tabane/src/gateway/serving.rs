@@ -4,13 +4,14 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use tabane_cluster::Mac;
 use tabane_io::capture::Unreachable;
-use tabane_io::outside::{Addresses, HeldPort, Inlet, Outside, keep_silent, speak_again};
 use tabane_proto::Time;
 use tabane_proto::gateway::{Family, Port, Refused, Transport};
 
+use super::devices::{Devices, Held, Kernel, Line};
 use super::early::{Early, Origin};
 use super::front::{For, Front, Host, Owner};
 use super::neighbours::{Hop, Neighbours, Told};
@@ -57,11 +58,19 @@ pub struct Site {
     pub conversations_max: usize,
 }
 
+impl Site {
+    /// The cluster's addresses alone.
+    pub fn own(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(|(address, _)| *address).collect()
+    }
+}
+
 /// What this machine has to do with ports.
 #[derive(Debug)]
 pub struct Machine {
+    devices: Rc<dyn Devices>,
     addresses: Vec<IpAddr>,
-    held: BTreeMap<Port, HeldPort>,
+    held: BTreeMap<Port, Box<dyn Held>>,
     /// Owners that are not there now.
     pub away: BTreeSet<Owner>,
 }
@@ -83,12 +92,11 @@ impl Host for Machine {
             Transport::Udp => false,
             Transport::Echo => return Ok(port.number),
         };
-        let taken = HeldPort::take(is_tcp, (address, port.number).into());
-        let held = taken.map_err(|error| match error.kind() {
+        let taken = self.devices.port(is_tcp, (address, port.number).into());
+        let (number, held) = taken.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Refused::InUse,
             _ => Refused::TooMany,
         })?;
-        let number = held.number();
         self.held.insert(Port { number, ..port }, held);
         Ok(number)
     }
@@ -118,8 +126,8 @@ pub struct Serving {
     pub front: Front,
     /// The machine's ports.
     pub machine: Machine,
-    outside: Outside,
-    inlet: Inlet,
+    line: Box<dyn Line>,
+    kernel: Box<dyn Kernel>,
     neighbours: Neighbours,
     mac: Mac,
     began: Time,
@@ -136,7 +144,7 @@ pub struct Serving {
     frame: Vec<u8>,
     headers: Vec<u8>,
     /// None: it serves no more, and only hands on what still comes here.
-    addresses: Option<Addresses>,
+    addresses: Option<Box<dyn Held>>,
     /// What came before it was known whose it is.
     pub early: Early,
     /// What tells senders that something does not arrive: it is as if it had come from outside.
@@ -148,27 +156,31 @@ impl Serving {
     ///
     /// # Errors
     /// What is missing, in words.
-    pub fn begin(now: Time, site: &Site) -> Result<Serving, String> {
-        let own: Vec<IpAddr> = site.addresses.iter().map(|(address, _)| *address).collect();
+    pub fn begin(now: Time, devices: &Rc<dyn Devices>, site: &Site) -> Result<Serving, String> {
+        let own = site.own();
         let step = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
-        keep_silent(&site.device, &own)
+        devices.keep_silent(site)
             .map_err(step("have the kernel leave the outside addresses to tabane (it needs nf_tables with its netdev family)"))?;
-        let outside = Outside::open(site.index, &own, site.queue_bytes)
+        let mut line = devices
+            .line(site)
             .map_err(step("read and write the device outside"))?;
-        let inlet = Inlet::open().map_err(step(
+        let kernel = devices.kernel().map_err(step(
             "make the device by which this machine hears what is its own",
         ))?;
-        let addresses = Addresses::give(site.index, &site.addresses)
+        line.watch().map_err(step("wait for the device outside"))?;
+        let addresses = devices
+            .addresses(site)
             .map_err(step("give the device outside its addresses"))?;
         Ok(Serving {
             front: Front::new(&own, site.ports_max, site.conversations_max, site.is_fair),
             machine: Machine {
+                devices: Rc::clone(devices),
                 addresses: own,
                 held: BTreeMap::new(),
                 away: BTreeSet::new(),
             },
-            outside,
-            inlet,
+            line,
+            kernel,
             neighbours: Neighbours::new(site.mac, &site.addresses, &site.routers),
             mac: site.mac,
             began: now,
@@ -186,9 +198,9 @@ impl Serving {
         })
     }
 
-    /// The device outside, to be waited for.
-    pub const fn outside(&self) -> &Outside {
-        &self.outside
+    /// The device outside.
+    pub fn line(&self) -> &dyn Line {
+        &*self.line
     }
 
     /// Takes in what has come from outside; what is for nodes is handed to `deliver`: to whom, and whether only if it is known
@@ -205,7 +217,7 @@ impl Serving {
         }
         for _ in 0..PACKETS_PER_TURN {
             let mut frame = core::mem::take(&mut self.frame);
-            let heard = self.outside.read(&mut frame);
+            let heard = self.line.read(&mut frame);
             let Ok(Some(heard)) = heard else {
                 self.frame = frame;
                 return false;
@@ -247,7 +259,7 @@ impl Serving {
             For::Kernel if self.addresses.is_none() => {}
             For::Kernel if learns => self.early.keep(Origin::Outside, frame),
             // What it has no room for is lost, as anywhere.
-            For::Kernel => drop(self.inlet.give(frame)),
+            For::Kernel => drop(self.kernel.give(frame)),
             For::Nobody => {}
         }
     }
@@ -288,13 +300,13 @@ impl Serving {
 
     /// What has its turn beside the queue: there is little of it.
     fn send_whole(&mut self, frame: &[u8]) {
-        let sent = self.outside.write(&[IoSlice::new(frame)]);
+        let sent = self.line.write(&[IoSlice::new(frame)]);
         self.lost.refused += u64::from(!matches!(sent, Ok(true)));
     }
 
     /// What waits for the line here and in the device's queue, in bytes.
     pub fn queued_bytes(&self) -> usize {
-        self.front.queued_bytes() + self.outside.queued_bytes()
+        self.front.queued_bytes() + self.line.queued_bytes()
     }
 
     /// A node sends something outside.
@@ -334,7 +346,7 @@ impl Serving {
                 IoSlice::new(&waiting.frame[content]),
             ];
             match hop {
-                Hop::Known(_) => match self.outside.write(&parts) {
+                Hop::Known(_) => match self.line.write(&parts) {
                     Ok(true) => {
                         if let Some(pace) = &mut self.pace {
                             pace.sent(now, bytes, packets);
@@ -415,7 +427,7 @@ impl Serving {
     pub fn end(self) {
         // In this order: nobody is to answer in between.
         drop(self.addresses);
-        let _ = speak_again();
+        self.machine.devices.speak_again();
     }
 }
 

@@ -247,6 +247,47 @@ fn nodes_that_do_not_vote_are_told() {
     assert_eq!(believed.map(|serving| serving.gateway), Some(id(0)));
 }
 
+#[test]
+fn a_gateway_without_a_standby_serves_by_itself_and_all_others_hear_of_it() {
+    let mut world = World::new(6, 1, 4);
+    world.until_serves(0);
+    world.run(50);
+    for n in 1..4 {
+        let believed = world.nodes[n].as_ref().and_then(Election::serving);
+        assert_eq!(believed.map(|serving| serving.gateway), Some(id(0)));
+    }
+    // One that comes later does not wait for the next second.
+    world.begin(3);
+    let now = world.time_of(0);
+    world.nodes[0].as_mut().unwrap().tell_again(now);
+    world.run(50);
+    let listener = world.nodes[3].as_mut().unwrap();
+    assert!(listener.serving().is_some());
+    // One that begins anew serves when it says so, whatever its term was before.
+    listener.hear(Time::ZERO, id(0), Word::Serves { term: 7 });
+    listener.begins_anew(id(0));
+    assert_eq!(listener.serving(), None);
+    listener.hear(Time::ZERO, id(0), Word::Serves { term: 1 });
+    assert_eq!(listener.serving().map(|serving| serving.term), Some(1));
+}
+
+#[test]
+fn whoever_asks_in_vain_stands_by_when_another_one_serves() {
+    let (now, everybody) = (Time::from_ms(1000), electorate(2, 3));
+    let mut standby = Election::new(Time::ZERO, id(1), 7, everybody);
+    standby.set_able(Time::ZERO, true);
+    standby.handle_timeout(now);
+    assert_eq!(standby.next_timeout(), Some(now + ASK_AGAIN), "it asks");
+    while standby.poll_word().is_some() {}
+    let stamp = Stamp { life: 1, at_ns: 5 };
+    let serves = Some(1);
+    standby.hear(now, id(0), Word::Ask { stamp, serves });
+    let said: Vec<_> = core::iter::from_fn(|| standby.poll_word()).collect();
+    let lent = Word::Lent { stamp, term: 1 };
+    assert!(said.contains(&(id(0), lent)), "{said:?}");
+    assert_eq!(standby.next_timeout(), Some(now + LEASE + STAGGER));
+}
+
 /// Of every kind, 100 schedules: parted in two or three, from one side only as messages are lost, stopped, begun anew, handed over.
 #[test]
 fn two_never_serve_at_once_and_one_does_when_all_is_well() {

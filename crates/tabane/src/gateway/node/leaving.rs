@@ -181,7 +181,7 @@ impl Gateway {
     /// All know by now.
     pub(super) fn end_leaving(&mut self) {
         if let Some(leaving) = self.leaving.take() {
-            self.close(leaving.serving);
+            leaving.serving.end();
         }
     }
 }

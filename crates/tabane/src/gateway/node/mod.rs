@@ -10,14 +10,14 @@ mod words;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 
-use tabane_io::poll::{Interest, Poller};
 use tabane_proto::gateway::{Election, Electorate, Ends};
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, PeerId, Time};
 
 use super::claims::Claims;
+use super::devices::Devices;
 use super::front::Owner;
 use super::probe::Probe;
 use super::programs::{Place, Programs};
@@ -45,8 +45,6 @@ pub struct Part {
     pub ports_max: usize,
     /// As well.
     pub conversations_max: usize,
-    /// The poller's token for the device outside, and the one behind it, too.
-    pub token: u64,
 }
 
 /// Whom packets go to.
@@ -60,7 +58,7 @@ enum Serves {
 #[derive(Debug)]
 pub struct Gateway {
     part: Part,
-    poller: Arc<Poller>,
+    devices: Rc<dyn Devices>,
     roster: Roster,
     /// Peers that have said more than has been heard.
     unheard: BTreeSet<PeerId>,
@@ -109,12 +107,12 @@ pub struct Gateway {
 
 impl Gateway {
     /// Of a node that begins now.
-    pub fn new(now: Time, poller: &Arc<Poller>, part: Part) -> Gateway {
+    pub fn new(now: Time, devices: Rc<dyn Devices>, part: Part) -> Gateway {
         let election = Election::new(now, part.me, part.life, part.electorate.clone());
         let programs = Programs::new(&part.addresses, part.ports_max, part.conversations_max);
         Gateway {
             part,
-            poller: Arc::clone(poller),
+            devices,
             roster: Roster::default(),
             unheard: BTreeSet::new(),
             nodes_at: BTreeSet::new(),
@@ -170,9 +168,13 @@ impl Gateway {
     /// A peer is connected; if it has begun anew, what it had is gone.
     pub fn peer_up(&mut self, now: Time, peer: PeerId, restarted: bool) {
         if restarted {
+            if let Some(id) = self.roster.id(peer) {
+                self.election.begins_anew(id);
+            }
             self.forget_peer(now, peer);
         }
         self.told_able = None;
+        self.election.tell_again(now);
         self.set_away(peer, false);
         self.tell_anew(peer);
     }
@@ -254,15 +256,8 @@ impl Gateway {
         let mut is_eager = false;
         for door in self.inside.doors.values_mut() {
             let wants = !door.readable && !waits;
-            if wants != door.watched {
-                let interest = if wants {
-                    Interest::Read
-                } else {
-                    Interest::Nothing
-                };
-                if self.poller.modify(&*door.tun, door.token, interest).is_ok() {
-                    door.watched = wants;
-                }
+            if wants != door.watched && door.way.watch(wants).is_ok() {
+                door.watched = wants;
             }
             is_eager |= door.readable && !waits;
         }
@@ -354,3 +349,6 @@ impl Gateway {
         due.into_iter().flatten().min()
     }
 }
+
+#[cfg(test)]
+mod tests;

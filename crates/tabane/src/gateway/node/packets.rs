@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use tabane_io::poll::Interest;
 use tabane_proto::gateway::Said;
 use tabane_proto::{Node, PeerId, Time};
 
@@ -92,7 +91,7 @@ impl Gateway {
                 let Some(door) = door.filter(|_| !must_wait(node, serves)) else {
                     break;
                 };
-                if !matches!(door.tun.read(&mut packet), Ok(true)) {
+                if !matches!(door.way.read(&mut packet), Ok(true)) {
                     door.readable = false;
                     break;
                 }
@@ -164,15 +163,8 @@ impl Gateway {
         more |= serving.has_errors();
         let writes = serving.is_full;
         if writes != service.writes {
-            let interest = if writes {
-                Interest::Write
-            } else {
-                Interest::Nothing
-            };
-            service.writes = self
-                .poller
-                .modify(serving.outside().sender(), self.part.token + 1, interest)
-                .map_or(service.writes, |()| writes);
+            let waits = serving.line().wait_for_room(writes);
+            service.writes = waits.map_or(service.writes, |()| writes);
         }
         while let Some((owner, inside, outer)) = serving.front.poll_translated() {
             match owner {
@@ -246,6 +238,12 @@ impl Inside {
     /// Gives a packet from outside to the program it is for.
     pub fn deliver(&mut self, now: Time, packet: &mut [u8], only_known: bool) {
         let Some((place, seen)) = self.programs.arrives(now, packet, only_known) else {
+            // Whose kernel has it answers, and it is known again; what other ones say of it goes nowhere.
+            if !only_known && self.programs.may_be_of_before(packet) {
+                for door in self.doors.values() {
+                    let _ = door.way.write(packet);
+                }
+            }
             return;
         };
         if self.programs.addresses().contains(&seen.from) {
@@ -255,7 +253,7 @@ impl Inside {
             }
         } else if let Some(door) = self.doors.get(&place) {
             // What its kernel has no room for is lost, as anywhere.
-            let _ = door.tun.write(packet);
+            let _ = door.way.write(packet);
         }
     }
 }

@@ -1,57 +1,45 @@
 //! The programs of this node: their ways outside, and their ports there.
 
-use std::io;
 use std::net::IpAddr;
 
-use tabane_io::outside::Tun;
-use tabane_io::poll::Interest;
 use tabane_proto::gateway::{Claim, Family, Port, Refused, Said, Transport};
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, PeerId, Time};
 
 use super::super::claims::{Ask, Claims, Given, Wish};
+use super::super::devices::Way;
 use super::super::front::Owner;
 use super::super::programs::{Place, Programs};
 use super::service::Asker;
 use super::{Gateway, Serves};
-use crate::daemon::closing::Lent;
 
-/// The programs of a place, by the TUN that leads outside of their namespace.
+/// The programs of a place, by the way that leads outside of their namespace.
 #[derive(Debug)]
 pub(super) struct Door {
-    pub(super) tun: Lent<Tun>,
+    pub(super) way: Box<dyn Way>,
     user: u32,
-    pub(super) token: u64,
     /// There may be something to read.
     pub(super) readable: bool,
     pub(super) watched: bool,
 }
 
 impl Gateway {
-    /// The programs of a place leave by this TUN. `token`: the poller's.
-    ///
-    /// # Errors
-    /// It cannot be waited for.
-    pub fn begin(&mut self, place: Place, user: u32, tun: Lent<Tun>, token: u64) -> io::Result<()> {
-        self.poller.register(&*tun, token, Interest::Read)?;
+    /// The programs of a place leave by this way, which is watched.
+    pub fn begin(&mut self, place: Place, user: u32, way: Box<dyn Way>) {
         let door = Door {
-            tun,
+            way,
             user,
-            token,
             readable: false,
             watched: true,
         };
         self.inside.doors.insert(place, door);
-        Ok(())
     }
 
     /// The programs of a place are over, and what they had is free.
     pub fn end(&mut self, now: Time, node: &mut Node, place: Place) {
-        let Some(door) = self.inside.doors.remove(&place) else {
+        if self.inside.doors.remove(&place).is_none() {
             return;
-        };
-        // The supervisor may have it still, so that closing it is not enough.
-        let _ = self.poller.deregister(&*door.tun);
+        }
         self.claims.forget(place);
         let free = self.inside.programs.forget(place);
         let mut over = Vec::new();

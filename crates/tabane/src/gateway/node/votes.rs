@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use tabane_io::poll::Interest;
 use tabane_proto::gateway::{Said, Throttle};
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, Time};
@@ -60,7 +59,7 @@ impl Gateway {
         if !self.is_free && !is_known {
             let probe = match &mut self.probe {
                 Some(probe) => Ok(probe),
-                none => Probe::begin(now, site).map(|probe| none.insert(probe)),
+                none => Probe::begin(now, &*self.devices, site).map(|probe| none.insert(probe)),
             };
             let outcome = probe.map(|probe| probe.turn(now));
             match outcome {
@@ -195,20 +194,7 @@ impl Gateway {
         let Some(site) = &self.site else {
             return self.election.set_able(now, false);
         };
-        let begun = Serving::begin(now, site).and_then(|serving| {
-            let (outside, token) = (serving.outside(), self.part.token);
-            let heard = self
-                .poller
-                .register(outside.receiver(), token, Interest::Read);
-            let spoken = self
-                .poller
-                .register(outside.sender(), token + 1, Interest::Nothing);
-            heard
-                .and(spoken)
-                .map_err(|error| format!("cannot wait for the device outside: {error}"))?;
-            Ok(serving)
-        });
-        match begun {
+        match Serving::begin(now, &self.devices, site) {
             Ok(serving) => {
                 let learning = self.roster.peers().filter(|peer| node.is_connected(*peer));
                 (self.told_why, self.was_taken) = (None, false);
@@ -228,18 +214,10 @@ impl Gateway {
         }
     }
 
-    /// A device outside that was waited for is closed.
-    pub(super) fn close(&self, serving: Serving) {
-        let outside = serving.outside();
-        let _ = self.poller.deregister(outside.receiver());
-        let _ = self.poller.deregister(outside.sender());
-        serving.end();
-    }
-
     pub(super) fn end_service(&mut self) {
         self.moving = None;
         if let Some(service) = self.serving.take() {
-            self.close(service.serving);
+            service.serving.end();
             self.lines
                 .push("serves the outside addresses no more".to_owned());
         }
@@ -263,8 +241,11 @@ impl Gateway {
         }
         (self.told, self.since) = (serves, now);
         let mut words: Vec<Said> = Vec::new();
-        for (port, claim, ..) in self.inside.programs.ports() {
-            words.push(Said::Claim { id: 0, port, claim });
+        for (port, claim, place, _) in self.inside.programs.ports() {
+            // Of what the gateway was only asked for, the answer is still to come.
+            if !self.claims.awaits(place, port) {
+                words.push(Said::Claim { id: 0, port, claim });
+            }
         }
         for (inside, one) in self.inside.programs.conversations() {
             words.push(Said::Stands {

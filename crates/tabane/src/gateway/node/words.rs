@@ -172,5 +172,7 @@ impl Gateway {
             let said = Said::Claim { id, port, claim };
             self.serve_word(now, node, Owner::Peer(peer), said);
         }
+        // This node's own programs have waited for it as well.
+        self.ask_again(now, node);
     }
 }
