@@ -355,7 +355,7 @@ fn hundreds_of_connections_through_twenty_failures() {
 fn ssh_rsync_and_git() {
     let cluster = Site::from(cluster_on(&slow_links()));
     let file = content(&cluster, "file");
-    let (_server, shell) = sshd(&cluster);
+    let (_server, shell) = sshd(&cluster, 1);
     let address = cluster.address(1).to_string();
     let copy = cluster.directory().join("copy");
     let (from, to) = (
@@ -406,7 +406,7 @@ fn open_mpi() {
     let mut build = Command::new("mpicc");
     build.args(["-O1", "-o", &program, &source]);
     well("mpicc", &output("mpicc", build, PATIENCE).expect("ends"));
-    let (_server, shell) = sshd(&cluster);
+    let (_server, shell) = sshd(&cluster, 1);
     let hosts = format!("{}:1,{}:1", cluster.address(0), cluster.address(1));
     let mut client = under_run(&cluster, 0, "mpirun", &["--host", &hosts, "-np", "2"]);
     client.args([

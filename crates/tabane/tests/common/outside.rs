@@ -1,0 +1,72 @@
+//! What tests of the outside address share: the cluster that has one, and where programs are.
+
+use std::process::Command;
+
+use serde_json::Value;
+use tabane_lab::cluster::{Cluster, ClusterConfig};
+use tabane_lab::{LabConfig, OutsideSpec};
+
+use super::{lab, tabane};
+
+/// The outside addresses, and those of the clients.
+pub const OUTSIDE: [&str; 2] = ["203.0.113.1", "2001:db8::1"];
+pub const CLIENTS: [[&str; 2]; 2] = [
+    ["203.0.113.101", "2001:db8::101"],
+    ["203.0.113.102", "2001:db8::102"],
+];
+
+/// Three nodes, of which the first two lead outside over such a line; the first serves.
+pub fn outside(line: OutsideSpec) -> Cluster {
+    let lab = lab(&LabConfig {
+        nodes: 3,
+        outside: Some(line),
+        ..LabConfig::default()
+    });
+    let config = ClusterConfig {
+        gateway: true,
+        ..ClusterConfig::default()
+    };
+    let cluster = Cluster::up(lab, tabane(), config).expect("the cluster comes up");
+    for node in 0..3 {
+        wait_serving(&cluster, node, "n0");
+    }
+    cluster
+}
+
+pub fn gateway(status: &Value) -> &Value {
+    &status["node"]["gateway"]
+}
+
+/// Until a node knows that this one serves.
+pub fn wait_serving(cluster: &Cluster, node: usize, serving: &str) {
+    cluster
+        .wait_status(node, "the gateway serves", |status| {
+            gateway(status)["serving"] == serving
+        })
+        .expect("status");
+}
+
+/// Until the gateway that serves knows that the other one could.
+pub fn wait_standby(cluster: &Cluster, node: usize) {
+    cluster
+        .wait_status(node, "a gateway stands by", |status| {
+            gateway(status)["standby"][0]["ready"] == true
+        })
+        .expect("status");
+}
+
+/// Where a program is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum At {
+    /// On a node, under `tabane run`.
+    Node(usize),
+    /// Outside, as it is.
+    Client(usize),
+}
+
+pub fn command(cluster: &Cluster, at: At, program: &str) -> Command {
+    match at {
+        At::Node(node) => cluster.run(node, program),
+        At::Client(client) => cluster.lab().client_command(client, program),
+    }
+}
