@@ -10,4 +10,8 @@ mod site;
 #[macro_use]
 mod scene;
 
+mod flows;
+mod outward;
+mod shells;
+mod stores;
 mod web;

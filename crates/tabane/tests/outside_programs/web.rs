@@ -7,9 +7,16 @@ use std::process::Command;
 use tabane_lab::cluster::Program;
 
 use crate::scene::{FAMILIES, Failure, Scene, address_of_client, end, names_clients};
-use crate::site::{nginx_that, same};
+use crate::site::{go_transfer, here, nginx_that, same, serve_by};
 
-through_each_failure!(nginx_and_curl);
+through_each_failure!(
+    nginx_and_curl,
+    nginx_on_a_gateway,
+    nginx_and_a_thousand_connections,
+    haproxy_in_front_of_nginx,
+    go,
+    node_js,
+);
 
 const PORT: u16 = 8080;
 
@@ -56,14 +63,22 @@ fn are_copies(scene: &Scene, file: &Path) {
 
 /// Downloads, and many small requests over connections that are kept.
 fn nginx_and_curl(failure: Failure) {
-    let mut scene = Scene::new(failure);
+    nginx_at(failure, 2);
+}
+
+/// On the one that takes over.
+fn nginx_on_a_gateway(failure: Failure) {
+    nginx_at(failure, 1);
+}
+
+fn nginx_at(failure: Failure, node: usize) {
+    let mut scene = Scene::of(failure, node);
     let file = scene.file();
     fs::write(scene.path("small"), [b's'; 4000]).expect("can be written");
     let _server = nginx(&scene);
     let small = |family| {
         let range = url(family, PORT, "small?[1-2000]");
-        let many = ["--parallel", "--parallel-max", "50", "-g"];
-        let mut small = curl(&scene, family, &many[..3]);
+        let mut small = curl(&scene, family, &["--parallel", "--parallel-max", "50"]);
         small.1.args([
             "-o",
             "/dev/null",
@@ -82,4 +97,94 @@ fn nginx_and_curl(failure: Failure) {
         assert_eq!(whole, 2000, "{small}");
     }
     nginx_names_clients(&scene);
+}
+
+/// A thousand of each family, each of which asks again as soon as it has been answered.
+fn nginx_and_a_thousand_connections(failure: Failure) {
+    let mut scene = Scene::new(failure);
+    fs::write(scene.path("small"), [b's'; 4000]).expect("can be written");
+    let _server = nginx(&scene);
+    let wrk = |family| {
+        let of = url(family, PORT, "small");
+        let arguments = ["-c", "1000", "-t", "2", "-d", "4", "--timeout", "30", &of];
+        ("wrk", scene.client(family, "wrk", &arguments))
+    };
+    for said in scene.through(FAMILIES.map(wrk).into()) {
+        assert!(said.contains("requests in"), "{said}");
+        for error in ["Socket errors", "Non-2xx"] {
+            assert!(!said.contains(error), "{said}");
+        }
+    }
+    nginx_names_clients(&scene);
+}
+
+/// Both are inner programs: HAProxy has the outside port, and asks nginx on another node.
+fn haproxy_in_front_of_nginx(failure: Failure) {
+    const FRONT: u16 = 8081;
+    let mut scene = Scene::new(failure);
+    let file = scene.file();
+    let log = format!(
+        "log_format f $http_x_forwarded_for; access_log {} f;",
+        scene.path("access.log")
+    );
+    let listen = format!("listen {PORT};");
+    let back = nginx_that(&scene.site, 1, PORT, &log, &listen);
+    let _back = serve_by(&scene.site, 1, "nginx", back, PORT);
+    let text = format!(
+        "global\n log stderr format raw daemon\n\
+         defaults\n mode http\n log global\n option httplog\n option forwardfor\n\
+         timeout connect 30s\n timeout client 60s\n timeout server 60s\n\
+         frontend f\n bind :{FRONT}\n bind :::{FRONT} v6only\n default_backend b\n\
+         backend b\n server s n1:{PORT} check\n"
+    );
+    fs::write(scene.path("haproxy.cfg"), text).expect("can be written");
+    let haproxy = scene.inside("haproxy", &["-db", "-f", &scene.path("haproxy.cfg")]);
+    let _front = scene.serve("haproxy", haproxy, FRONT);
+    scene.through(
+        FAMILIES
+            .map(|family| download(&scene, family, FRONT))
+            .into(),
+    );
+    are_copies(&scene, &file);
+    names_clients(&scene.log(FRONT));
+    nginx_names_clients(&scene);
+}
+
+/// A server and a client of one program, which says who asked.
+fn by_itself(
+    mut scene: Scene,
+    port: u16,
+    server: Command,
+    client: impl Fn(&Scene, usize, &str, &str) -> Command,
+) {
+    let file = scene.file();
+    let _server = scene.serve("server", server, port);
+    let fetch = |family| {
+        let copy = scene.path(&format!("copy-{family}"));
+        (
+            "client",
+            client(&scene, family, &url(family, port, "file"), &copy),
+        )
+    };
+    scene.through(FAMILIES.map(fetch).into());
+    are_copies(&scene, &file);
+    names_clients(&scene.log(port));
+}
+
+fn go(failure: Failure) {
+    let scene = Scene::new(failure);
+    let program = go_transfer(&scene.site);
+    let server = scene.inside(&program, &["serve", ":8082", &scene.path("file")]);
+    by_itself(scene, 8082, server, |scene, family, from, to| {
+        scene.client(family, &program, &["fetch", from, to])
+    });
+}
+
+fn node_js(failure: Failure) {
+    let scene = Scene::new(failure);
+    let script = here("transfer.js").display().to_string();
+    let server = scene.inside("node", &[&script, "serve", "8084", &scene.path("file")]);
+    by_itself(scene, 8084, server, |scene, family, from, to| {
+        scene.client(family, "node", &[&script, "fetch", from, to])
+    });
 }

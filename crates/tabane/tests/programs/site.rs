@@ -248,6 +248,23 @@ pub fn nginx_that(cluster: &Site, node: usize, port: u16, log: &str, listen: &st
     under_run(cluster, node, "nginx", &["-e", "stderr", "-c", &file])
 }
 
+/// `transfer.go`, built without cgo.
+pub fn go_transfer(cluster: &Site) -> String {
+    let program = cluster.directory().join("goprogram").display().to_string();
+    let mut build = Command::new("go");
+    // Not optimised: its library is built as well, and that is most of the work.
+    build.args(["build", "-gcflags=all=-N -l", "-o", &program]);
+    build.arg(here("transfer.go"));
+    build
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-mod=mod")
+        .env("GO111MODULE", "off");
+    build.env("GOCACHE", cluster.directory().join("gocache"));
+    // However long a busy machine takes: the compiler knows nothing of tabane.
+    well("go", &build.output().expect("starts"));
+    program
+}
+
 /// As no root: PostgreSQL would not begin, and who is root in rsync's server is made to be nobody.
 pub const AS_NO_ROOT: [&str; 4] = ["--user", "--map-user=1000", "--map-group=1000", "--"];
 
