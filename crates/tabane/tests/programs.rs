@@ -81,7 +81,7 @@ fn haproxy_between_curl_and_nginx() {
 fn go_without_a_c_library() {
     for cluster in Site::each() {
         let file = content(&cluster, "file");
-        let (program, file_name) = (go_transfer(&cluster), file.display().to_string());
+        let (program, file_name) = (go_transfer(cluster.directory()), file.display().to_string());
         let _server = serve(&cluster, 1, &program, &["serve", ":8082", &file_name], 8082);
         let copy = cluster.directory().join("copy");
         let to = url(&cluster, 1, 8082, "file");

@@ -50,7 +50,9 @@ fn iperf3(failure: Failure) {
         clients.push(("iperf3", client));
     }
     for (said, ((family, way), port)) in scene.through(clients).iter().zip(&all) {
-        let report: Value = serde_json::from_str(said).expect("reports");
+        // Behind it may be a warning, of datagrams that are to be cut.
+        let mut said_first = serde_json::Deserializer::from_str(said).into_iter::<Value>();
+        let report = said_first.next().expect("reports").expect("reports");
         assert_eq!(report.get("error"), None, "{way:?} {report:#}");
         let mut sums = vec!["sum_received"];
         if way.contains(&"--bidir") {
@@ -71,10 +73,10 @@ fn iperf3(failure: Failure) {
     }
 }
 
-/// Clients ask for many names, by datagrams, and over a connection that is kept.
+/// Clients ask for many names, by datagrams, and each over a connection of its own. A datagram may be lost: dig says so, and asks again.
 fn dnsmasq_and_dig(failure: Failure) {
     const PORT: &str = "5300";
-    const NAMES: usize = 3000;
+    const NAMES: usize = 1000;
     let mut scene = Scene::new(failure);
     let (mut hosts, mut names, mut expected) = (String::new(), String::new(), String::new());
     for n in 0..NAMES {
@@ -106,10 +108,7 @@ fn dnsmasq_and_dig(failure: Failure) {
     let mut clients = Vec::new();
     for family in FAMILIES {
         let batch = ["-f", &scene.path("names")];
-        for way in [
-            &["+notcp", "+tries=20", "+timeout=1"][..],
-            &["+tcp", "+keepopen"],
-        ] {
+        for way in [&["+notcp", "+tries=20", "+timeout=1"][..], &["+tcp"]] {
             clients.push(("dig", dig(family, &[way, &batch].concat())));
         }
     }
@@ -117,8 +116,12 @@ fn dnsmasq_and_dig(failure: Failure) {
         let one = dig(0, &["h0.example"]);
         output("dig", one, PATIENCE).expect("ends").stdout == b"198.51.100.0\n"
     });
-    for said in scene.through_from(300 << 10, clients) {
-        assert!(said == expected, "{said}");
+    for said in scene.through_from(100 << 10, clients) {
+        let answers = said
+            .lines()
+            .filter(|line| !(line.starts_with(";;") && line.ends_with("timed out")));
+        let answers = answers.flat_map(|line| [line, "\n"]).collect::<String>();
+        assert!(answers == expected, "{said}");
     }
     names_clients(&scene.log(5300));
 }

@@ -30,18 +30,18 @@ fn postgresql_and_pgbench(failure: Failure) {
     at_once("pgbench -i", ask(0, "pgbench", &["-i", "-s", "4", "-q"]));
     let mut clients = Vec::new();
     for family in FAMILIES {
-        let stay = ask(family, "pgbench", &["-c", "8", "-t", "500"]);
-        let come_and_go = ask(family, "pgbench", &["-C", "-c", "2", "-t", "100"]);
+        let stay = ask(family, "pgbench", &["-n", "-c", "4", "-t", "200"]);
+        let come_and_go = ask(family, "pgbench", &["-n", "-C", "-c", "2", "-t", "50"]);
         clients.extend([("pgbench", stay), ("pgbench -C", come_and_go)]);
     }
     let counts = "select count(*), sum(delta) = (select sum(abalance) from pgbench_accounts) from pgbench_history";
     let count = ask(1, "psql", &["-A", "-t", "-c", counts]);
-    for said in scene.through_from(256 << 10, clients) {
+    for said in scene.through_from(200 << 10, clients) {
         assert!(said.contains("number of failed transactions: 0"), "{said}");
         assert!(!said.contains("rror"), "{said}");
     }
     // Each that was said to be done has been done once.
-    assert_eq!(at_once("psql", count), "8400|t\n");
+    assert_eq!(at_once("psql", count), "1800|t\n");
     names_clients(&scene.log(5432));
 }
 

@@ -248,9 +248,9 @@ pub fn nginx_that(cluster: &Site, node: usize, port: u16, log: &str, listen: &st
     under_run(cluster, node, "nginx", &["-e", "stderr", "-c", &file])
 }
 
-/// `transfer.go`, built without cgo.
-pub fn go_transfer(cluster: &Site) -> String {
-    let program = cluster.directory().join("goprogram").display().to_string();
+/// `transfer.go`, built without cgo in this directory.
+pub fn go_transfer(directory: &Path) -> String {
+    let program = directory.join("goprogram").display().to_string();
     let mut build = Command::new("go");
     // Not optimised: its library is built as well, and that is most of the work.
     build.args(["build", "-gcflags=all=-N -l", "-o", &program]);
@@ -259,7 +259,7 @@ pub fn go_transfer(cluster: &Site) -> String {
         .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "-mod=mod")
         .env("GO111MODULE", "off");
-    build.env("GOCACHE", cluster.directory().join("gocache"));
+    build.env("GOCACHE", directory.join("gocache"));
     // However long a busy machine takes: the compiler knows nothing of tabane.
     well("go", &build.output().expect("starts"));
     program
@@ -341,7 +341,7 @@ pub fn sshd(cluster: &Site, node: usize) -> (Program, String) {
         "sshd_config",
         format!(
             "Port 2222\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n\
-             PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nUseDNS no\n"
+             PidFile none\nSubsystem sftp internal-sftp\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nUseDNS no\n"
         ),
     );
     let mut start = under_run(
