@@ -414,12 +414,7 @@ fn go_on(change: impl FnOnce(&mut Cluster)) {
 
 #[test]
 fn connections_go_on_when_the_gateway_is_moved() {
-    go_on(|cluster| {
-        let mut command = cluster.lab().command(1, tabane());
-        command.args(["gateway", "move"]).stdin(Stdio::null());
-        let said = output("tabane gateway move", command, PATIENCE).expect("ends");
-        assert!(said.status.success(), "{}", text(&said.stderr));
-    });
+    go_on(|cluster| move_gateway(cluster, &[]));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use serde_json::Value;
-use tabane_lab::cluster::{Cluster, ClusterConfig};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
 use tabane_lab::{LabConfig, OutsideSpec};
 
-use super::{lab, tabane};
+use super::{lab, tabane, text};
 
 /// The outside addresses, and those of the clients.
 pub const OUTSIDE: [&str; 2] = ["203.0.113.1", "2001:db8::1"];
@@ -27,10 +27,24 @@ pub fn outside(line: OutsideSpec) -> Cluster {
         ..ClusterConfig::default()
     };
     let cluster = Cluster::up(lab, tabane(), config).expect("the cluster comes up");
+    // On a busy machine the first may have come too late.
+    let serves = |status: &Value| gateway(status)["serving"].is_string();
+    let status = cluster.wait_status(0, "a gateway serves", serves);
+    if gateway(&status.expect("status"))["serving"] != "n0" {
+        move_gateway(&cluster, &["n0"]);
+    }
     for node in 0..3 {
         wait_serving(&cluster, node, "n0");
     }
     cluster
+}
+
+/// Hands over to this one, or to the one that stands by.
+pub fn move_gateway(cluster: &Cluster, to: &[&str]) {
+    let mut command = cluster.lab().command(1, tabane());
+    command.args(["gateway", "move"]).args(to);
+    let said = output("tabane gateway move", command, PATIENCE).expect("ends");
+    assert!(said.status.success(), "{}", text(&said.stderr));
 }
 
 pub fn gateway(status: &Value) -> &Value {

@@ -11,6 +11,7 @@ mod site;
 mod scene;
 
 mod flows;
+mod names;
 mod outward;
 mod shells;
 mod stores;

@@ -7,20 +7,20 @@ use std::process::Command;
 use tabane_lab::cluster::{PATIENCE, Program, output, socket_address};
 
 use crate::common::outside::{CLIENTS, OUTSIDE};
-use crate::scene::{FAMILIES, Failure, Scene};
+use crate::scene::{FAMILIES, Failure, Scene, names};
 use crate::site::{same, well};
 
 through_each_failure!(git, apt);
 
 /// Where the servers are.
-const SERVER: usize = 1;
+pub const SERVER: usize = 1;
 
 fn of_server(family: usize, port: u16) -> String {
     socket_address(CLIENTS[SERVER][family].parse().expect("an address"), port)
 }
 
 /// A plain server outside.
-fn serve(scene: &Scene, name: &str, port: u16, arguments: &[&str]) -> Program {
+pub fn serve(scene: &Scene, name: &str, port: u16, arguments: &[&str]) -> Program {
     let mut server = scene.client(SERVER, name, arguments);
     let log = fs::File::create(scene.path("server.log")).expect("can be written");
     server.stdout(std::process::Stdio::null()).stderr(log);
@@ -30,10 +30,10 @@ fn serve(scene: &Scene, name: &str, port: u16, arguments: &[&str]) -> Program {
 }
 
 /// The server was asked by the cluster, and by nobody else.
-fn names_cluster(scene: &Scene) {
+pub fn names_cluster(scene: &Scene) {
     let log = fs::read_to_string(scene.path("server.log")).expect("can be read");
     for address in OUTSIDE {
-        assert!(log.contains(address), "{log}");
+        assert!(names(&log, address), "{log}");
     }
 }
 

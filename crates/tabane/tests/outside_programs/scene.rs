@@ -132,11 +132,20 @@ impl Scene {
         bytes: u64,
         clients: Vec<(&'static str, Command)>,
     ) -> Vec<String> {
-        let before = self.passed();
+        let until = self.passed() + bytes;
+        self.through_when(|scene| scene.passed() > until, clients)
+    }
+
+    /// The same, the middle being where this is so.
+    pub fn through_when(
+        &mut self,
+        mut is_middle: impl FnMut(&Scene) -> bool,
+        clients: Vec<(&'static str, Command)>,
+    ) -> Vec<String> {
         let mut running: Vec<Running> = clients.into_iter().map(|one| self.start(one)).collect();
         eventually("clients are in the middle", || {
             let has_ended = |one: &mut Running| one.program.ended().expect("is known").is_some();
-            self.passed() > before + bytes || running.iter_mut().any(has_ended)
+            is_middle(self) || running.iter_mut().any(has_ended)
         });
         for one in &mut running {
             if let Some(status) = one.program.ended().expect("is known") {
@@ -221,9 +230,26 @@ pub fn end(family: usize, port: u16) -> String {
     tabane_lab::cluster::socket_address(address, port)
 }
 
-/// Both clients' own addresses are in a log, and the cluster's own is not.
+/// Both clients' own addresses are in a log, and neither the cluster's is, nor one that the gateways have inside.
 pub fn names_clients(log: &str) {
     for family in FAMILIES {
         assert!(log.contains(address_of_client(family)), "{log}");
+        assert!(!names(log, OUTSIDE[family]), "{log}");
     }
+    for gateway in [
+        "10.77.0.1",
+        "10.77.1.1",
+        "10.77.0.2",
+        "10.77.1.2",
+        "10.99.0.1",
+        "10.99.0.2",
+    ] {
+        assert!(!names(log, gateway), "{log}");
+    }
+}
+
+/// Whether an address is there that is not the beginning of a longer one.
+pub fn names(log: &str, address: &str) -> bool {
+    let mut rests = log.split(address).skip(1);
+    rests.any(|rest| !rest.starts_with(|next: char| next.is_ascii_hexdigit()))
 }

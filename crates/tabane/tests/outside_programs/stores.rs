@@ -73,15 +73,7 @@ fn redis(failure: Failure) {
     let mut clients = Vec::new();
     for family in FAMILIES {
         let load = [
-            "-c",
-            "200",
-            "-n",
-            "40000",
-            "-d",
-            "512",
-            "-q",
-            "-t",
-            "set,get,lpush",
+            "-c", "200", "-n", "10000", "-d", "512", "-q", "-t", "set,get",
         ];
         clients.push(("redis-benchmark", ask(family, "redis-benchmark", &load)));
         let mut set = ask(
@@ -100,7 +92,7 @@ fn redis(failure: Failure) {
     };
     let gets = FAMILIES.map(get);
     for said in scene.through(clients) {
-        assert!(said == "OK\n" || said.contains("LPUSH"), "{said}");
+        assert!(said == "OK\n" || said.contains("GET"), "{said}");
         assert!(!said.contains("rror"), "{said}");
     }
     let whole = fs::read(&file).expect("can be read");
@@ -111,5 +103,7 @@ fn redis(failure: Failure) {
             "it is another value"
         );
     }
-    names_clients(&fs::read_to_string(log).expect("can be read"));
+    let log = fs::read_to_string(log).expect("can be read");
+    let accepted = log.lines().filter(|line| line.contains(" Accepted "));
+    names_clients(&accepted.collect::<Vec<_>>().join("\n"));
 }
