@@ -11,6 +11,7 @@ use crate::common::eventually;
 use crate::common::outside::{CLIENTS, OUTSIDE};
 use crate::outward;
 use crate::scene::{FAMILIES, Failure, Scene, names_clients};
+use crate::site::AS_NO_ROOT;
 
 through_each_failure!(dnsmasq_and_dig, dnsmasq_outside_and_dig);
 
@@ -31,20 +32,11 @@ fn names(scene: &Scene) -> (String, String) {
     (scene.path("names"), expected)
 }
 
-/// What dnsmasq is told: to know nothing but these names, and to say who asks.
+/// dnsmasq as no root, who would become another user. It is told to know nothing but these names, and to say who asks.
 fn of_dnsmasq(scene: &Scene) -> Vec<String> {
-    let mut all: Vec<String> = [
-        "-k",
-        "-h",
-        "-R",
-        "-C",
-        "/dev/null",
-        "--user=",
-        "--pid-file=",
-    ]
-    .map(str::to_owned)
-    .into();
-    all.extend(["--log-queries=extra", "--log-facility=-"].map(str::to_owned));
+    let mut all: Vec<String> = AS_NO_ROOT.map(str::to_owned).into();
+    let words = "dnsmasq -k -h -R -C /dev/null --pid-file= --log-queries=extra --log-facility=-";
+    all.extend(words.split(' ').map(str::to_owned));
     all.push(format!("--port={PORT}"));
     all.push(format!("--addn-hosts={}", scene.path("hosts")));
     all
@@ -90,7 +82,7 @@ fn at(address: &str) -> String {
 fn dnsmasq_and_dig(failure: Failure) {
     let mut scene = Scene::new(failure);
     let (names, expected) = names(&scene);
-    let mut server = scene.inside("dnsmasq", &[]);
+    let mut server = scene.inside("unshare", &[]);
     server.args(of_dnsmasq(&scene));
     let _server = scene.serve("dnsmasq", server, PORT);
     let dig = |scene: &Scene, family: usize, arguments: &[&str]| {
@@ -108,7 +100,7 @@ fn dnsmasq_outside_and_dig(failure: Failure) {
     let (names, expected) = names(&scene);
     let arguments = of_dnsmasq(&scene);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let _server = outward::serve(&scene, "dnsmasq", PORT, &arguments);
+    let _server = outward::serve(&scene, "unshare", PORT, &arguments);
     let dig = |scene: &Scene, family: usize, arguments: &[&str]| {
         let server = at(CLIENTS[outward::SERVER][family]);
         scene.inside("dig", &[&[&server[..]], arguments].concat())
