@@ -17,6 +17,8 @@ const LINE_BITS_PER_S: u64 = 200_000_000;
 const FILE_BYTES: usize = 16 << 20;
 /// Clients are in the middle when so much has passed them.
 const MIDDLE_BYTES: u64 = 4 << 20;
+/// What is shown of each log if a client fails.
+const LOG_LINES: usize = 20;
 /// By pidfd, to the daemon alone: what it has started finds itself without it.
 const SIGKILL: i32 = 9;
 
@@ -154,18 +156,32 @@ impl Scene {
             }
         }
         self.happens();
-        let ended = |mut one: Running| {
-            let status = one.program.wait(PATIENCE).unwrap_or_else(|error| {
-                let said = one.said.each_ref().map(|path| fs::read_to_string(path));
-                panic!("{error}\n{said:?}\n{}", self.site.log(1))
-            });
-            well(one.name, &one.output(status))
+        let ended = |mut one: Running| match one.program.wait(PATIENCE) {
+            Ok(status) if status.success() => well(one.name, &one.output(status)),
+            ended => {
+                let said = one.said.each_ref().map(fs::read_to_string);
+                panic!("{}: {ended:?}, {said:?}\n{}", one.name, self.logs())
+            }
         };
         let said = running.into_iter().map(ended).collect();
         if self.failure == Failure::Gateway {
             wait_serving(&self.site, 2, "n1");
         }
         said
+    }
+
+    /// The last lines of all logs.
+    fn logs(&self) -> String {
+        let files = fs::read_dir(self.site.directory()).expect("is there");
+        let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|end| end == "log"));
+        let last = |path: &PathBuf| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let from = lines.len().saturating_sub(LOG_LINES);
+            format!("{}:\n{}\n", path.display(), lines[from..].join("\n"))
+        };
+        paths.iter().map(last).collect()
     }
 
     /// To files: what waits in a pipe would hold a program up.
