@@ -461,6 +461,39 @@ fn connections_go_on_when_their_nodes_daemon_is_started_anew() {
     );
 }
 
+/// A machine that is busy, say, has its daemon not run for a while. That it has not said what it has does not mean that nobody has it.
+#[test]
+fn connections_go_on_when_their_node_stands_still_meanwhile() {
+    let mut cluster = outside_of(5, OutsideSpec::default());
+    wait_standby(&cluster, 0);
+    let inside = format!("{ECHO}serve(socket.AF_INET6, '::')");
+    let _inside =
+        Dialogue::start("inside", script(&cluster, At::Node(4), &inside)).expect("is ready");
+    let text_of = format!("address, seconds = '{}', 3\n{TALK}", OUTSIDE[0]);
+    let mut command = script(&cluster, At::Client(0), &text_of);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut talk = Program::start("talk", command).expect("starts");
+    let mut said = BufReader::new(talk.take_stdout().expect("is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("can be read");
+    cluster.daemon(4).expect("runs").pause().expect("stops");
+    cluster.kill(0).expect("is killed");
+    wait_serving(&cluster, 2, "n1");
+    // The client says it again meanwhile.
+    std::thread::sleep(Duration::from_millis(800));
+    cluster.daemon(4).expect("runs").go_on().expect("goes on");
+    let status = talk.wait(PATIENCE).expect("ends");
+    said.read_to_string(&mut line).expect("can be read");
+    assert!(
+        status.success() && line.starts_with("ready\nlongest"),
+        "{line}\n{}",
+        cluster.log(1)
+    );
+    let again = format!("address, seconds = '{}', 0.1\n{TALK}", OUTSIDE[1]);
+    let said = said_by(&cluster, At::Client(1), &again);
+    assert!(said.starts_with("ready\nlongest"), "{said}");
+}
+
 /// Also to the outside address from inside: from other nodes, from the node itself, and from another program there.
 #[test]
 fn datagrams_reach_whoever_has_the_port() {

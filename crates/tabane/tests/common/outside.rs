@@ -17,8 +17,13 @@ pub const CLIENTS: [[&str; 2]; 2] = [
 
 /// Three nodes, of which the first two lead outside over such a line; the first serves.
 pub fn outside(line: OutsideSpec) -> Cluster {
+    outside_of(3, line)
+}
+
+/// The same of so many.
+pub fn outside_of(nodes: usize, line: OutsideSpec) -> Cluster {
     let lab = lab(&LabConfig {
-        nodes: 3,
+        nodes,
         outside: Some(line),
         ..LabConfig::default()
     });
@@ -33,7 +38,7 @@ pub fn outside(line: OutsideSpec) -> Cluster {
     if gateway(&status.expect("status"))["serving"] != "n0" {
         move_gateway(&cluster, &["n0"]);
     }
-    for node in 0..3 {
+    for node in 0..nodes {
         wait_serving(&cluster, node, "n0");
     }
     cluster
