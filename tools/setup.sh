@@ -67,6 +67,10 @@ pgbench                  postgresql
 strace                   strace
 go                       golang-go
 node                     nodejs
+dnsmasq                  dnsmasq-base
+dig                      bind9-dnsutils
+apt-get                  apt
+dpkg-deb                 dpkg
 fi_info                  libfabric-bin
 '
 # What `setup.sh soak` adds: databases, queues and the like that have several members.

@@ -16,14 +16,14 @@ cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin:/usr/local/sbin:/usr/sbin:/sbin"
 SCHEDULES=${SCHEDULES:-10000}
 SEED=${SEED:-0}
-ONCE=${ONCE-programs soak doctor mptcp mpi}
+ONCE=${ONCE-programs outside_programs soak doctor mptcp mpi}
 AT_ONCE=${AT_ONCE:-$(nproc)}
 # A test that hangs is a failure, not the end of the machine's lease.
 STEP_MAX=20m
 # The crates whose tests meet the system: namespaces, devices, sockets.
 SYSTEM_CRATES='crates/capi crates/cluster crates/library crates/io crates/engine crates/tabane crates/vipl lab bench'
 # Programs of tests that take longest: they begin first.
-LONG='programs soak'
+LONG='programs outside_programs soak'
 # Those beside which nothing may run, not even the simulator: they judge how long somebody waits for an answer, want a
 # processor for each rank, or
 # bind the same port again the moment that another program has left it.

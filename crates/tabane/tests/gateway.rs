@@ -7,73 +7,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::outside::*;
 use common::*;
-use serde_json::Value;
-use tabane_lab::cluster::{Cluster, ClusterConfig, Dialogue, PATIENCE, Program, output};
-use tabane_lab::{Fault, LabConfig, OutsideSpec};
-
-/// The outside addresses, and those of the clients.
-const OUTSIDE: [&str; 2] = ["203.0.113.1", "2001:db8::1"];
-const CLIENTS: [[&str; 2]; 2] = [
-    ["203.0.113.101", "2001:db8::101"],
-    ["203.0.113.102", "2001:db8::102"],
-];
-
-/// Three nodes, of which the first two lead outside; the first serves.
-fn outside() -> Cluster {
-    let lab = lab(&LabConfig {
-        nodes: 3,
-        outside: Some(OutsideSpec::default()),
-        ..LabConfig::default()
-    });
-    let config = ClusterConfig {
-        gateway: true,
-        ..ClusterConfig::default()
-    };
-    let cluster = Cluster::up(lab, tabane(), config).expect("the cluster comes up");
-    for node in 0..3 {
-        wait_serving(&cluster, node, "n0");
-    }
-    cluster
-}
-
-fn gateway(status: &Value) -> &Value {
-    &status["node"]["gateway"]
-}
-
-/// Until a node knows that this one serves, and that the other one could.
-fn wait_serving(cluster: &Cluster, node: usize, serving: &str) {
-    cluster
-        .wait_status(node, "the gateway serves", |status| {
-            gateway(status)["serving"] == serving
-        })
-        .expect("status");
-}
-
-/// Until the gateway that serves knows that the other one could.
-fn wait_standby(cluster: &Cluster, node: usize) {
-    cluster
-        .wait_status(node, "a gateway stands by", |status| {
-            gateway(status)["standby"][0]["ready"] == true
-        })
-        .expect("status");
-}
-
-/// Where a program is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum At {
-    /// On a node, under `tabane run`.
-    Node(usize),
-    /// Outside, as it is.
-    Client(usize),
-}
-
-fn command(cluster: &Cluster, at: At, program: &str) -> Command {
-    match at {
-        At::Node(node) => cluster.run(node, program),
-        At::Client(client) => cluster.lab().client_command(client, program),
-    }
-}
+use tabane_lab::cluster::{Cluster, Dialogue, PATIENCE, Program, output};
+use tabane_lab::{Fault, OutsideSpec};
 
 fn semantics() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/run/semantics.py")
@@ -141,7 +78,7 @@ fn cases() -> Vec<(String, u16)> {
 
 /// Every fourth case from `first` on is as between two hosts outside: a server on a node, and a client on one.
 fn are_those_of_hosts(node: usize, family: usize, first: usize) {
-    let cluster = outside();
+    let cluster = outside(OutsideSpec::default());
     let mut differences = String::new();
     for (case, port) in cases().into_iter().skip(first).step_by(4) {
         if !is_for(&case, family) {
@@ -242,7 +179,7 @@ fn holder(cluster: &Cluster, at: At, what: &str) -> Dialogue {
 
 #[test]
 fn a_port_is_one_programs_in_the_whole_cluster() {
-    let cluster = outside();
+    let cluster = outside(OutsideSpec::default());
     let held = holder(
         &cluster,
         At::Node(1),
@@ -283,7 +220,7 @@ print(bind(8080, '127.0.0.1'))
 
 #[test]
 fn a_port_is_free_when_whoever_had_it_is_gone() {
-    let cluster = outside();
+    let cluster = outside(OutsideSpec::default());
     for end in [
         "os.kill(os.getpid(), signal.SIGKILL)",
         "held[0].close(); time.sleep(5)",
@@ -340,7 +277,7 @@ def ask(address, port=8080):
 
 #[test]
 fn a_server_sees_its_clients_wherever_they_are() {
-    let cluster = outside();
+    let cluster = outside(OutsideSpec::default());
     let _server = server(&cluster, 2, "two", "False");
     for at in [At::Client(0), At::Client(1)] {
         for address in OUTSIDE {
@@ -374,7 +311,7 @@ fn a_server_sees_its_clients_wherever_they_are() {
 
 #[test]
 fn a_shared_port_is_shared_among_nodes() {
-    let cluster = outside();
+    let cluster = outside(OutsideSpec::default());
     let servers = [1, 2].map(|node| server(&cluster, node, &format!("n{node}"), "True"));
     let many = format!("{ASK}print(sorted(set(ask('203.0.113.1')[0] for _ in range(20))))");
     assert_eq!(said_by(&cluster, At::Client(0), &many), "['n1', 'n2']\n");
@@ -423,7 +360,7 @@ def serve(family, address):
 
 /// Conversations both ways go on while `change` happens to the gateway.
 fn go_on(change: impl FnOnce(&mut Cluster)) {
-    let mut cluster = outside();
+    let mut cluster = outside(OutsideSpec::default());
     wait_standby(&cluster, 0);
     let inside = format!("{ECHO}serve(socket.AF_INET6, '::')");
     let _inside =
@@ -477,12 +414,7 @@ fn go_on(change: impl FnOnce(&mut Cluster)) {
 
 #[test]
 fn connections_go_on_when_the_gateway_is_moved() {
-    go_on(|cluster| {
-        let mut command = cluster.lab().command(1, tabane());
-        command.args(["gateway", "move"]).stdin(Stdio::null());
-        let said = output("tabane gateway move", command, PATIENCE).expect("ends");
-        assert!(said.status.success(), "{}", text(&said.stderr));
-    });
+    go_on(|cluster| move_gateway(cluster, &[]));
 }
 
 #[test]
@@ -508,7 +440,7 @@ fn connections_go_on_when_the_gateways_cable_is_gone() {
 /// Of the node whose program it is as well: what its kernel has, the next daemon goes on with.
 #[test]
 fn connections_go_on_when_their_nodes_daemon_is_started_anew() {
-    let mut cluster = outside();
+    let mut cluster = outside(OutsideSpec::default());
     let inside = format!("{ECHO}serve(socket.AF_INET6, '::')");
     let _inside =
         Dialogue::start("inside", script(&cluster, At::Node(2), &inside)).expect("is ready");
@@ -529,10 +461,43 @@ fn connections_go_on_when_their_nodes_daemon_is_started_anew() {
     );
 }
 
+/// A machine that is busy, say, has its daemon not run for a while. That it has not said what it has does not mean that nobody has it.
+#[test]
+fn connections_go_on_when_their_node_stands_still_meanwhile() {
+    let mut cluster = outside_of(5, OutsideSpec::default());
+    wait_standby(&cluster, 0);
+    let inside = format!("{ECHO}serve(socket.AF_INET6, '::')");
+    let _inside =
+        Dialogue::start("inside", script(&cluster, At::Node(4), &inside)).expect("is ready");
+    let text_of = format!("address, seconds = '{}', 3\n{TALK}", OUTSIDE[0]);
+    let mut command = script(&cluster, At::Client(0), &text_of);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut talk = Program::start("talk", command).expect("starts");
+    let mut said = BufReader::new(talk.take_stdout().expect("is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("can be read");
+    cluster.daemon(4).expect("runs").pause().expect("stops");
+    cluster.kill(0).expect("is killed");
+    wait_serving(&cluster, 2, "n1");
+    // The client says it again meanwhile.
+    std::thread::sleep(Duration::from_millis(800));
+    cluster.daemon(4).expect("runs").go_on().expect("goes on");
+    let status = talk.wait(PATIENCE).expect("ends");
+    said.read_to_string(&mut line).expect("can be read");
+    assert!(
+        status.success() && line.starts_with("ready\nlongest"),
+        "{line}\n{}",
+        cluster.log(1)
+    );
+    let again = format!("address, seconds = '{}', 0.1\n{TALK}", OUTSIDE[1]);
+    let said = said_by(&cluster, At::Client(1), &again);
+    assert!(said.starts_with("ready\nlongest"), "{said}");
+}
+
 /// Also to the outside address from inside: from other nodes, from the node itself, and from another program there.
 #[test]
 fn datagrams_reach_whoever_has_the_port() {
-    let cluster = outside();
+    let cluster = outside(OutsideSpec::default());
     let serve = "
 s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 s.bind(('::', 5300))
@@ -571,7 +536,7 @@ except OSError as e:
 /// As a service manager does it: the one before has ended, and its end need not have been told to everybody.
 #[test]
 fn a_server_that_is_started_anew_has_its_port_at_once() {
-    let cluster = outside();
+    let cluster = outside(OutsideSpec::default());
     let again = format!("{BIND}print(bind(8080), bind(5300, kind=socket.SOCK_DGRAM))");
     for _ in 0..10 {
         assert_eq!(said_by(&cluster, At::Node(2), &again), "bound bound\n");

@@ -81,22 +81,7 @@ fn haproxy_between_curl_and_nginx() {
 fn go_without_a_c_library() {
     for cluster in Site::each() {
         let file = content(&cluster, "file");
-        let program = cluster.directory().join("goprogram");
-        let mut build = Command::new("go");
-        // Not optimised: its library is built as well, and that is most of the work.
-        build
-            .args(["build", "-gcflags=all=-N -l"])
-            .arg("-o")
-            .arg(&program)
-            .arg(here("transfer.go"));
-        build
-            .env("CGO_ENABLED", "0")
-            .env("GOFLAGS", "-mod=mod")
-            .env("GO111MODULE", "off");
-        build.env("GOCACHE", cluster.directory().join("gocache"));
-        // However long a busy machine takes: the compiler knows nothing of tabane.
-        well("go", &build.output().expect("starts"));
-        let (program, file_name) = (program.display().to_string(), file.display().to_string());
+        let (program, file_name) = (go_transfer(cluster.directory()), file.display().to_string());
         let _server = serve(&cluster, 1, &program, &["serve", ":8082", &file_name], 8082);
         let copy = cluster.directory().join("copy");
         let to = url(&cluster, 1, 8082, "file");
@@ -355,7 +340,7 @@ fn hundreds_of_connections_through_twenty_failures() {
 fn ssh_rsync_and_git() {
     let cluster = Site::from(cluster_on(&slow_links()));
     let file = content(&cluster, "file");
-    let (_server, shell) = sshd(&cluster);
+    let (_server, shell) = sshd(&cluster, 1);
     let address = cluster.address(1).to_string();
     let copy = cluster.directory().join("copy");
     let (from, to) = (
@@ -406,7 +391,7 @@ fn open_mpi() {
     let mut build = Command::new("mpicc");
     build.args(["-O1", "-o", &program, &source]);
     well("mpicc", &output("mpicc", build, PATIENCE).expect("ends"));
-    let (_server, shell) = sshd(&cluster);
+    let (_server, shell) = sshd(&cluster, 1);
     let hosts = format!("{}:1,{}:1", cluster.address(0), cluster.address(1));
     let mut client = under_run(&cluster, 0, "mpirun", &["--host", &hosts, "-np", "2"]);
     client.args([

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use super::ports::{Family, Port, Ports, Transport};
 use super::queue::LaneId;
@@ -414,6 +414,22 @@ impl<O: Copy + Ord> Tracker<O> {
     /// Whether the port is lent to conversations that began inside.
     pub fn is_lent(&self, port: Port) -> bool {
         self.lent.contains_key(&port)
+    }
+
+    /// Whether it is lent to a conversation of somebody else.
+    pub fn is_lent_to_others(&self, owner: O, port: Port) -> bool {
+        let first = Ends {
+            transport: port.transport,
+            own: port.number,
+            far: (Ipv4Addr::UNSPECIFIED, 0).into(),
+        };
+        let is_at_port = |ends: &Ends| (ends.transport, ends.own) == (first.transport, first.own);
+        self.is_lent(port)
+            && self
+                .conversations
+                .range(first..)
+                .take_while(|(ends, _)| is_at_port(ends))
+                .any(|(ends, one)| ends.port() == port && one.begun_inside && one.owner != owner)
     }
 
     fn insert(

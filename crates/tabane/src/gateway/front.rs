@@ -192,11 +192,35 @@ impl Front {
         if self.tracker.is_lent(port) && !self.tracker.ports.is_held(port) {
             return Err(Refused::InUse);
         }
+        self.take(host, owner, port, claim)
+    }
+
+    /// A node has had a port from the gateway before. What its programs have gone on with since may have been adopted meanwhile, as if it had begun
+    /// inside: that does not take the port from it.
+    pub fn has(&mut self, host: &mut impl Host, owner: Owner, port: Port, claim: Claim) {
+        if self.tracker.ports.is_held_by(owner, port) {
+            self.tracker.ports.confirm(owner, port);
+        } else if !self.tracker.is_lent_to_others(owner, port) {
+            // One that is refused has lost it.
+            let _ = self.take(host, owner, port, claim);
+        }
+    }
+
+    fn take(
+        &mut self,
+        host: &mut impl Host,
+        owner: Owner,
+        port: Port,
+        claim: Claim,
+    ) -> Result<u16, Refused> {
         let is_new = self.tracker.ports.claim(owner, port, claim)?;
         if owner == Owner::Here {
             // The agent has it by a socket of its own, for that is how plain programs elsewhere reach it.
             host.let_go(port);
-        } else if is_new && let Err(refused) = host.hold(port) {
+        } else if is_new
+            && !self.tracker.is_lent(port)
+            && let Err(refused) = host.hold(port)
+        {
             self.tracker.ports.release(owner, port);
             return Err(refused);
         }

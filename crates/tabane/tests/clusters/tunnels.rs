@@ -36,7 +36,7 @@ fn ssh_tunnels() {
     let file = content(&site, "file");
     let _there = nginx(&site, 1, 8080);
     let _here = nginx(&site, 0, 8081);
-    let (_server, shell) = sshd(&site);
+    let (_server, shell) = sshd(&site, 1);
     let mut words = shell.split(' ');
     let mut ssh = under_run(&site, 0, words.next().expect("ssh"), &[]);
     ssh.args(words)

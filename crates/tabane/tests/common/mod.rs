@@ -2,6 +2,8 @@
 //! user does, in labs of their own, and wait without asserting how long it took.
 #![allow(dead_code, missing_docs, reason = "each test binary uses its part")]
 
+pub mod outside;
+
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
@@ -86,6 +86,12 @@ impl Deref for Site {
     }
 }
 
+impl DerefMut for Site {
+    fn deref_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+}
+
 pub fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")
@@ -114,7 +120,7 @@ pub fn serve_by(cluster: &Site, node: usize, name: &str, command: Command, port:
 /// A server that will listen on a port.
 pub fn begin(cluster: &Site, node: usize, name: &str, mut command: Command, port: u16) -> Program {
     // Not to the test's own: whoever reads that would wait for the last of the server's processes.
-    let log = fs::File::create(log(cluster, node, port)).expect("can be written");
+    let log = fs::File::create(server_log(cluster, node, port)).expect("can be written");
     command.stdout(Stdio::null()).stderr(log);
     Program::start(name, command).expect("starts")
 }
@@ -123,12 +129,13 @@ pub fn begin(cluster: &Site, node: usize, name: &str, mut command: Command, port
 pub fn listens(cluster: &Site, node: usize, server: &mut Program, port: u16) {
     let listens = cluster.run_listens(node, server, port);
     listens.unwrap_or_else(|error| {
-        let said = fs::read_to_string(log(cluster, node, port)).unwrap_or_default();
+        let said = fs::read_to_string(server_log(cluster, node, port)).unwrap_or_default();
         panic!("{error}\n{said}")
     });
 }
 
-fn log(cluster: &Site, node: usize, port: u16) -> PathBuf {
+/// Where a server's errors are.
+pub fn server_log(cluster: &Site, node: usize, port: u16) -> PathBuf {
     cluster.directory().join(format!("{node}-{port}.log"))
 }
 
@@ -187,8 +194,12 @@ pub fn random() -> impl Iterator<Item = u64> {
 
 /// A file that no two pieces are alike of.
 pub fn content(cluster: &Site, name: &str) -> PathBuf {
+    content_of(cluster, name, FILE_BYTES)
+}
+
+pub fn content_of(cluster: &Site, name: &str, bytes: usize) -> PathBuf {
     let path = cluster.directory().join(name);
-    let words = random().take(FILE_BYTES / 8).flat_map(u64::to_le_bytes);
+    let words = random().take(bytes / 8).flat_map(u64::to_le_bytes);
     fs::write(&path, words.collect::<Vec<u8>>()).expect("can be written");
     path
 }
@@ -211,18 +222,47 @@ pub fn url(cluster: &Site, node: usize, port: u16, path: &str) -> String {
 
 /// nginx with two workers that each have a listener of their own.
 pub fn nginx(cluster: &Site, node: usize, port: u16) -> Program {
+    let command = nginx_that(
+        cluster,
+        node,
+        port,
+        "access_log off;",
+        &format!("listen {port} reuseport;"),
+    );
+    serve_by(cluster, node, "nginx", command, port)
+}
+
+/// The same, to be started, with a log and listeners of one's own.
+pub fn nginx_that(cluster: &Site, node: usize, port: u16, log: &str, listen: &str) -> Command {
     let root = cluster.directory().display();
     let file = cluster.directory().join(format!("nginx-{port}.conf"));
     let conf = format!(
         "user root; daemon off; worker_processes 2; pid {root}/nginx-{port}.pid; error_log stderr;\n\
-         events {{ worker_connections 1024; }}\n\
-         http {{ access_log off; sendfile on; client_body_temp_path {root}; proxy_temp_path {root};\n\
+         events {{ worker_connections 4096; }}\n\
+         http {{ {log} sendfile on; client_body_temp_path {root}; proxy_temp_path {root};\n\
          fastcgi_temp_path {root}; uwsgi_temp_path {root}; scgi_temp_path {root};\n\
-         server {{ listen {port} reuseport; location / {{ root {root}; }} }} }}\n"
+         server {{ {listen} location / {{ root {root}; }} }} }}\n"
     );
     fs::write(&file, conf).expect("can be written");
     let file = file.display().to_string();
-    serve(cluster, node, "nginx", &["-e", "stderr", "-c", &file], port)
+    under_run(cluster, node, "nginx", &["-e", "stderr", "-c", &file])
+}
+
+/// `transfer.go`, built without cgo in this directory.
+pub fn go_transfer(directory: &Path) -> String {
+    let program = directory.join("goprogram").display().to_string();
+    let mut build = Command::new("go");
+    // Not optimised: its library is built as well, and that is most of the work.
+    build.args(["build", "-gcflags=all=-N -l", "-o", &program]);
+    build.arg(here("transfer.go"));
+    build
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-mod=mod")
+        .env("GO111MODULE", "off");
+    build.env("GOCACHE", directory.join("gocache"));
+    // However long a busy machine takes: the compiler knows nothing of tabane.
+    well("go", &build.output().expect("starts"));
+    program
 }
 
 /// As no root: PostgreSQL would not begin, and who is root in rsync's server is made to be nobody.
@@ -235,7 +275,7 @@ pub fn postgresql_programs() -> PathBuf {
     version.expect("PostgreSQL is installed").join("bin")
 }
 
-/// A new database in a directory of its own, whom every node may ask and follow.
+/// A new database in a directory of its own, whom everybody may ask and follow.
 pub fn postgresql_data(site: &Site, node: usize, data: &str) {
     let mut initdb = site.lab().command(node, "unshare");
     initdb
@@ -244,7 +284,7 @@ pub fn postgresql_data(site: &Site, node: usize, data: &str) {
     initdb.args(["-D", data, "-A", "trust", "-U", "tabane", "--no-sync"]);
     initdb.current_dir(site.directory());
     well("initdb", &output("initdb", initdb, PATIENCE).expect("ends"));
-    let hosts = ["all", "replication"].map(|what| format!("host {what} all 0.0.0.0/0 trust\n"));
+    let hosts = ["all", "replication"].map(|what| format!("host {what} all all trust\n"));
     let hba = Path::new(data).join("pg_hba.conf");
     fs::write(&hba, hosts.concat() + "local all all trust\n").expect("can be written");
 }
@@ -274,7 +314,7 @@ pub fn postgresql_answers(site: &Site, node: usize) {
 
 /// An ssh server whose only account is in a password file that is mounted over the machine's in
 /// its own view. Returns what reaches it.
-pub fn sshd(cluster: &Site) -> (Program, String) {
+pub fn sshd(cluster: &Site, node: usize) -> (Program, String) {
     const START: &str = "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
     let directory = cluster.directory().display().to_string();
     for key in ["host", "user"] {
@@ -301,10 +341,15 @@ pub fn sshd(cluster: &Site) -> (Program, String) {
         "sshd_config",
         format!(
             "Port 2222\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n\
-             PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nUseDNS no\n"
+             PidFile none\nSubsystem sftp internal-sftp\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nUseDNS no\n"
         ),
     );
-    let mut start = under_run(cluster, 1, "unshare", &["--mount", "--map-root-user", "--"]);
+    let mut start = under_run(
+        cluster,
+        node,
+        "unshare",
+        &["--mount", "--map-root-user", "--"],
+    );
     start.args([
         "sh",
         "-c",
@@ -315,7 +360,7 @@ pub fn sshd(cluster: &Site) -> (Program, String) {
     ]);
     start.args(AS_NO_ROOT).arg("/usr/sbin/sshd");
     start.args(["-D", "-e", "-f", &format!("{directory}/sshd_config")]);
-    let server = serve_by(cluster, 1, "sshd", start, 2222);
+    let server = serve_by(cluster, node, "sshd", start, 2222);
     let shell = format!(
         "ssh -F none -i {directory}/user -p 2222 -o StrictHostKeyChecking=no \
          -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes"

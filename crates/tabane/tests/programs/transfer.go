@@ -12,6 +12,7 @@ import (
 func main() {
 	if os.Args[1] == "serve" {
 		http.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
+			log.Print("asked by ", r.RemoteAddr)
 			http.ServeFile(w, r, os.Args[3])
 		})
 		log.Fatal(http.ListenAndServe(os.Args[2], nil))

@@ -7,6 +7,7 @@ const [what, where, path] = process.argv.slice(2);
 const done = (error) => { if (error) { console.error(error); process.exit(1); } };
 if (what === 'serve') {
   http.createServer((request, response) => {
+    console.error('asked by', request.socket.remoteAddress);
     pipeline(fs.createReadStream(path), response, () => {});
   }).listen(Number(where));
 } else {

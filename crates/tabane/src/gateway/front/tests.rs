@@ -168,6 +168,24 @@ fn what_a_node_goes_on_with_is_its_own() {
     assert_eq!((front.dropped.lies, left(&mut front).len()), (1, 0));
 }
 
+/// A node that says late what it has, as its daemon was held up, say.
+#[test]
+fn a_node_keeps_the_port_of_what_it_goes_on_with() {
+    let (mut front, mut machine) = front();
+    front.leaves(NOW, &mut machine, B, outward([90, 5000], ACK, b"goes on"));
+    front.has(&mut machine, A, port(90), ALONE);
+    front.has(&mut machine, B, port(90), ALONE);
+    let mut other = inward([5001, 90], SYN, b"");
+    assert_eq!(arrives(&mut front, &machine, &mut other), For::Owner(B));
+    let mut answer = inward([5000, 90], ACK, b"");
+    let inside = Seen::of(&answer).unwrap().head(End::Destination).ends;
+    assert_eq!(arrives(&mut front, &machine, &mut answer), For::Owner(B));
+    front.is_over(&mut machine, B, inside);
+    assert!(machine.held.contains(&port(90)));
+    front.release(&mut machine, B, port(90));
+    assert!(!machine.held.contains(&port(90)));
+}
+
 #[test]
 fn two_nodes_begin_from_the_same_port() {
     let (mut front, mut machine) = front();

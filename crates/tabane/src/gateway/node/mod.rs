@@ -62,6 +62,8 @@ pub struct Gateway {
     roster: Roster,
     /// Peers that have said more than has been heard.
     unheard: BTreeSet<PeerId>,
+    /// Peers to which no link works.
+    away: BTreeSet<PeerId>,
     /// Addresses of nodes: what comes from outside never is from there.
     nodes_at: BTreeSet<IpAddr>,
     /// What this gateway has outside, if all is there.
@@ -115,6 +117,7 @@ impl Gateway {
             devices,
             roster: Roster::default(),
             unheard: BTreeSet::new(),
+            away: BTreeSet::new(),
             nodes_at: BTreeSet::new(),
             site: None,
             election,
@@ -194,16 +197,29 @@ impl Gateway {
 
     /// Whether no link to a peer works: new connections are for others.
     pub fn set_away(&mut self, peer: PeerId, is_away: bool) {
+        match is_away {
+            true => self.away.insert(peer),
+            false => self.away.remove(&peer),
+        };
+        let is_waited_for = self.is_waited_for(peer);
         if let Some(service) = &mut self.serving {
             let away = &mut service.serving.machine.away;
             match is_away {
                 true => away.insert(Owner::Peer(peer)),
                 false => away.remove(&Owner::Peer(peer)),
             };
-            if is_away {
+            if !is_waited_for {
                 service.learning.remove(&peer);
             }
         }
+    }
+
+    /// Whether a peer that is connected will say what it has. A node without a link may be back in a moment; a gateway without one has most likely
+    /// crashed, and that is why another one serves.
+    fn is_waited_for(&self, peer: PeerId) -> bool {
+        let id = self.roster.id(peer);
+        let is_gateway = id.is_some_and(|id| self.part.electorate.gateways.contains(&id));
+        !(is_gateway && self.away.contains(&peer))
     }
 
     fn forget_peer(&mut self, now: Time, peer: PeerId) {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tabane_proto::gateway::{Said, Throttle};
 use tabane_proto::wire::NodeId;
-use tabane_proto::{Node, Time};
+use tabane_proto::{Node, PeerId, Time};
 
 use super::super::front::Owner;
 use super::super::probe::{Outcome, Probe};
@@ -12,8 +12,9 @@ use super::super::serving::{Serving, Site};
 use super::service::Service;
 use super::{Gateway, Serves};
 
-/// A gateway that has just begun to serve answers nobody itself until all nodes have said what they have, and so long at most.
-const LEARNING_MAX: Duration = Duration::from_millis(300);
+/// A gateway that has just begun to serve answers nobody itself until all nodes have said what they have, and so long at most. A node whose machine
+/// is busy, or that has no link for a moment, has its connections reset if it is waited for too briefly; it costs little to wait.
+const LEARNING_MAX: Duration = Duration::from_secs(3);
 /// A gateway that serves is heard of within this, by one that has just begun and is connected to it.
 const HEARD_OF_AFTER: Duration = Duration::from_millis(500);
 /// One that cannot serve tries again after this.
@@ -195,14 +196,17 @@ impl Gateway {
             return self.election.set_able(now, false);
         };
         match Serving::begin(now, &self.devices, site) {
-            Ok(serving) => {
-                let learning = self.roster.peers().filter(|peer| node.is_connected(*peer));
+            Ok(mut serving) => {
+                let away = self.away.iter().copied().map(Owner::Peer);
+                serving.machine.away = away.collect();
+                let says = |peer: &PeerId| node.is_connected(*peer) && self.is_waited_for(*peer);
+                let learning = self.roster.peers().filter(says).collect();
                 (self.told_why, self.was_taken) = (None, false);
                 self.lines
                     .push(format!("serves the outside addresses at {}", site.device));
                 self.serving = Some(Service {
                     serving,
-                    learning: learning.collect(),
+                    learning,
                     learns_until: now + LEARNING_MAX,
                     has_learned: false,
                     deferred: Vec::new(),

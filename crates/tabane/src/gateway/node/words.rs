@@ -98,12 +98,13 @@ impl Gateway {
                     return;
                 }
                 let serving = &mut service.serving;
+                if id == 0 {
+                    return serving.front.has(&mut serving.machine, owner, port, claim);
+                }
                 let result = serving
                     .front
                     .claim(&mut serving.machine, owner, port, claim);
-                if let Owner::Peer(peer) = owner
-                    && id != 0
-                {
+                if let Owner::Peer(peer) = owner {
                     self.roster
                         .say(now, node, peer, Said::Claimed { id, result });
                 }
