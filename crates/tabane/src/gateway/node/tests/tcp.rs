@@ -197,6 +197,21 @@ impl End {
         });
     }
 
+    fn refuse(&mut self, sequence: u32) {
+        self.out.push(Said {
+            from: self.own,
+            to: self.far,
+            tcp: Some(Header {
+                sequence,
+                acknowledged: 0,
+                flags: RST,
+                window: 0,
+                shift: None,
+            }),
+            data: Vec::new(),
+        });
+    }
+
     /// Sends what may be under way now.
     fn transmit(&mut self, now: Ns) {
         if self.is_reset {
@@ -316,6 +331,18 @@ impl End {
         let Some(tcp) = said.tcp else {
             return;
         };
+        let begins = self.far_first.is_none() && !tcp.has(RST);
+        if begins && !tcp.has(SYN) {
+            // It is of a connection that was there before: its end is told (RFC 9293, 3.10.7.3).
+            if tcp.has(ACK) && tcp.acknowledged != self.first.wrapping_add(1) {
+                self.refuse(tcp.acknowledged);
+            }
+            return;
+        }
+        if self.far_first.is_some() && self.acknowledged > 0 && tcp.has(SYN) && !tcp.has(RST) {
+            // Whoever begins anew is told where this is (RFC 5961, section 4).
+            return self.say(self.next, 0, 0);
+        }
         let Some(at) = self.place(&tcp) else {
             return;
         };
