@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use common::outside::*;
@@ -358,6 +358,39 @@ def serve(family, address):
         threading.Thread(target=echo, args=(listener.accept()[0],), daemon=True).start()
 ";
 
+/// A conversation that lasts for some seconds.
+struct Talk {
+    program: Program,
+    said: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    /// It has begun.
+    fn begin(cluster: &Cluster, at: At, address: &str, seconds: u32) -> Talk {
+        let text = format!("address, seconds = '{address}', {seconds}\n{TALK}");
+        let mut command = script(cluster, at, &text);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut program = Program::start("talk", command).expect("starts");
+        let mut said = BufReader::new(program.take_stdout().expect("is piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("can be read");
+        assert_eq!(line, "ready\n");
+        Talk { program, said }
+    }
+
+    /// It goes on to its end.
+    fn goes_on(mut self, cluster: &Cluster) {
+        let status = self.program.wait(PATIENCE).expect("ends");
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("can be read");
+        assert!(
+            status.success() && rest.starts_with("longest"),
+            "{status} {rest} {}",
+            cluster.log(1)
+        );
+    }
+}
+
 /// Conversations both ways go on while `change` happens to the gateway.
 fn go_on(change: impl FnOnce(&mut Cluster)) {
     let mut cluster = outside(OutsideSpec::default());
@@ -368,36 +401,16 @@ fn go_on(change: impl FnOnce(&mut Cluster)) {
     let outer = format!("{ECHO}serve(socket.AF_INET, '')");
     let _outer =
         Dialogue::start("outer", script(&cluster, At::Client(1), &outer)).expect("is ready");
-    let talk = |at, address: &str| {
-        let text = format!("address, seconds = '{address}', 4\n{TALK}");
-        let mut command = script(&cluster, at, &text);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut program = Program::start("talk", command).expect("starts");
-        let mut said = BufReader::new(program.take_stdout().expect("is piped"));
-        let mut line = String::new();
-        said.read_line(&mut line).expect("can be read");
-        assert_eq!(line, "ready\n");
-        (program, said)
-    };
     let talks = [
-        talk(At::Client(0), OUTSIDE[0]),
-        talk(At::Client(0), OUTSIDE[1]),
-        talk(At::Node(2), CLIENTS[1][0]),
-    ];
+        (At::Client(0), OUTSIDE[0]),
+        (At::Client(0), OUTSIDE[1]),
+        (At::Node(2), CLIENTS[1][0]),
+    ]
+    .map(|(at, address)| Talk::begin(&cluster, at, address, 4));
     std::thread::sleep(Duration::from_millis(300));
     change(&mut cluster);
-    for (mut program, mut said) in talks {
-        let status = program.wait(PATIENCE).expect("ends");
-        let mut rest = String::new();
-        said.read_to_string(&mut rest).expect("can be read");
-        assert!(
-            status.success() && rest.starts_with("longest"),
-            "{status} {rest} {}",
-            cluster.log(1)
-        );
+    for talk in talks {
+        talk.goes_on(&cluster);
     }
     wait_serving(&cluster, 2, "n1");
     // And others can begin.
@@ -444,21 +457,10 @@ fn connections_go_on_when_their_nodes_daemon_is_started_anew() {
     let inside = format!("{ECHO}serve(socket.AF_INET6, '::')");
     let _inside =
         Dialogue::start("inside", script(&cluster, At::Node(2), &inside)).expect("is ready");
-    let text_of = format!("address, seconds = '{}', 4\n{TALK}", OUTSIDE[0]);
-    let mut command = script(&cluster, At::Client(0), &text_of);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut talk = Program::start("talk", command).expect("starts");
-    let mut said = BufReader::new(talk.take_stdout().expect("is piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("can be read");
+    let talk = Talk::begin(&cluster, At::Client(0), OUTSIDE[0], 4);
     cluster.stop(2).expect("stops");
     cluster.start(2).expect("starts");
-    let status = talk.wait(PATIENCE).expect("ends");
-    said.read_to_string(&mut line).expect("can be read");
-    assert!(
-        status.success() && line.starts_with("ready\nlongest"),
-        "{line}"
-    );
+    talk.goes_on(&cluster);
 }
 
 /// A machine that is busy, say, has its daemon not run for a while. That it has not said what it has does not mean that nobody has it.
@@ -469,26 +471,14 @@ fn connections_go_on_when_their_node_stands_still_meanwhile() {
     let inside = format!("{ECHO}serve(socket.AF_INET6, '::')");
     let _inside =
         Dialogue::start("inside", script(&cluster, At::Node(4), &inside)).expect("is ready");
-    let text_of = format!("address, seconds = '{}', 3\n{TALK}", OUTSIDE[0]);
-    let mut command = script(&cluster, At::Client(0), &text_of);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut talk = Program::start("talk", command).expect("starts");
-    let mut said = BufReader::new(talk.take_stdout().expect("is piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("can be read");
+    let talk = Talk::begin(&cluster, At::Client(0), OUTSIDE[0], 3);
     cluster.daemon(4).expect("runs").pause().expect("stops");
     cluster.kill(0).expect("is killed");
     wait_serving(&cluster, 2, "n1");
     // The client says it again meanwhile.
     std::thread::sleep(Duration::from_millis(800));
     cluster.daemon(4).expect("runs").go_on().expect("goes on");
-    let status = talk.wait(PATIENCE).expect("ends");
-    said.read_to_string(&mut line).expect("can be read");
-    assert!(
-        status.success() && line.starts_with("ready\nlongest"),
-        "{line}\n{}",
-        cluster.log(1)
-    );
+    talk.goes_on(&cluster);
     let again = format!("address, seconds = '{}', 0.1\n{TALK}", OUTSIDE[1]);
     let said = said_by(&cluster, At::Client(1), &again);
     assert!(said.starts_with("ready\nlongest"), "{said}");

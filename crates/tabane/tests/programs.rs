@@ -358,23 +358,7 @@ fn ssh_rsync_and_git() {
 
     let original = cluster.directory().join("original").display().to_string();
     let clone = cluster.directory().join("clone").display().to_string();
-    let git = |arguments: &[&str]| {
-        let mut git = Command::new("git");
-        git.args([
-            "-c",
-            "user.name=n",
-            "-c",
-            "user.email=e",
-            "-c",
-            "safe.directory=*",
-        ]);
-        git.args(arguments);
-        well("git", &output("git", git, PATIENCE).expect("ends"))
-    };
-    git(&["init", "-q", &original]);
-    fs::copy(&file, cluster.directory().join("original/file")).expect("can be copied");
-    git(&["-C", &original, "add", "."]);
-    git(&["-C", &original, "commit", "-q", "-m", "file"]);
+    git_repository(&original, &file);
     let from = format!("ssh://user@{address}:2222{original}");
     let mut client = under_run(&cluster, 0, "git", &["clone", "-q", &from, &clone]);
     client.env("GIT_SSH_COMMAND", &shell);

@@ -8,7 +8,7 @@ use tabane_lab::cluster::{PATIENCE, Program, output, socket_address};
 
 use crate::common::outside::{CLIENTS, OUTSIDE};
 use crate::scene::{FAMILIES, Failure, Scene, names};
-use crate::site::{same, well};
+use crate::site::{self, git_repository, same, well};
 
 through_each_failure!(git, apt);
 
@@ -46,23 +46,7 @@ fn git(failure: Failure) {
     let mut scene = Scene::new(failure);
     let file = scene.file();
     let (base, original) = (scene.path("repositories"), scene.path("repositories/one"));
-    let git = |arguments: &[&str]| {
-        let mut git = Command::new("git");
-        git.args([
-            "-c",
-            "user.name=n",
-            "-c",
-            "user.email=e",
-            "-c",
-            "safe.directory=*",
-        ]);
-        git.args(arguments);
-        done("git", git)
-    };
-    git(&["init", "-q", &original]);
-    fs::copy(&file, format!("{original}/file")).expect("can be copied");
-    git(&["-C", &original, "add", "."]);
-    git(&["-C", &original, "commit", "-q", "-m", "file"]);
+    git_repository(&original, &file);
     let daemon = ["daemon", "--verbose", "--export-all", "--reuseaddr"];
     let places = [
         format!("--base-path={base}"),
@@ -89,7 +73,7 @@ fn git(failure: Failure) {
     }
     for family in FAMILIES {
         let clone = scene.path(&format!("clone-{family}"));
-        git(&["-C", &clone, "fsck"]);
+        site::git(&["-C", &clone, "fsck"]);
         same(&file, &Path::new(&clone).join("file"));
     }
     names_cluster(&scene);

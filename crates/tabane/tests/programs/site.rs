@@ -213,6 +213,24 @@ pub fn same(one: &Path, other: &Path) {
     );
 }
 
+/// Runs git to its end, as nobody in particular.
+pub fn git(arguments: &[&str]) -> String {
+    let mut git = Command::new("git");
+    for setting in ["user.name=n", "user.email=e", "safe.directory=*"] {
+        git.args(["-c", setting]);
+    }
+    git.args(arguments);
+    well("git", &output("git", git, PATIENCE).expect("ends"))
+}
+
+/// A repository that has a file.
+pub fn git_repository(place: &str, file: &Path) {
+    git(&["init", "-q", place]);
+    fs::copy(file, Path::new(place).join("file")).expect("can be copied");
+    git(&["-C", place, "add", "."]);
+    git(&["-C", place, "commit", "-q", "-m", "file"]);
+}
+
 pub fn url(cluster: &Site, node: usize, port: u16, path: &str) -> String {
     format!(
         "http://{}/{path}",
