@@ -13,6 +13,7 @@ pub struct Brake {
 
 /// The end of the window goes on by so much at once at most, in bytes: senders cut what they send at it.
 const STEP_BYTES_MAX: usize = 48 * 1024;
+
 impl Brake {
     /// For a receiver whose windows are shifted by so many bits.
     pub const fn new(shift: u8) -> Brake {

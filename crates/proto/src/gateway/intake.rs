@@ -30,7 +30,7 @@ const QUEUE_BYTES_LEAST: u32 = 4 * 1460;
 /// A round trip that is longer than the least one by no more than this, or by no more than this part of it, has met no queue: the window doubles.
 const NO_QUEUE: Duration = Duration::from_micros(100);
 const NO_QUEUE_PART: u32 = 16;
-/// The mean of round trips of so long a time counts.
+/// The shortest round trip of so long a time counts: longer ones have met busy hosts, and no standing queue (as CoDel looks at it, RFC 8289).
 const LOOK_EVERY: Duration = Duration::from_millis(8);
 /// Senders and bytes are counted anew so often.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
@@ -136,11 +136,6 @@ impl Inflow {
     fn seeks(&self, now: Time, host: IpAddr) -> bool {
         let least = self.hosts.get(&host);
         least.is_some_and(|least| now < least.until)
-    }
-
-    /// Memory held, in bytes.
-    pub fn memory_bytes(&self) -> usize {
-        self.hosts.len() * size_of::<(IpAddr, Least)>()
     }
 }
 
@@ -511,7 +506,7 @@ mod tests {
             inflow.measured(seconds(1.0), Ipv4Addr::from_bits(n).into(), NEAR);
         }
         assert_eq!(inflow.hosts.len(), HOSTS_MAX);
-        assert!(inflow.memory_bytes() < 1 << 20);
+        assert!(inflow.hosts.len() * size_of::<(IpAddr, Least)>() < 1 << 20);
         inflow.measured(seconds(60.0), Ipv4Addr::LOCALHOST.into(), NEAR);
         assert_eq!(inflow.hosts.len(), 1);
     }

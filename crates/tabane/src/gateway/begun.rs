@@ -33,16 +33,20 @@ impl Begun {
         scale: Option<u8>,
     ) {
         self.note(ends, from, scale);
-        self.hand_over(tracker, ends);
-    }
-
-    /// There may be a conversation between these ends now, to remember what was heard.
-    pub fn hand_over<O: Copy + Ord>(&mut self, tracker: &mut Tracker<O>, ends: Ends) {
-        if let Some(shifts) = self.shifts(ends)
-            && let Some(known) = tracker.get_mut(ends)
+        if let Some(known) = tracker.get_mut(ends)
+            && let Some(shifts) = self.shifts(ends)
             && known.throttle.as_ref().map(Throttle::shifts) != Some(shifts)
         {
             known.throttle = Some(Throttle::new(shifts));
+        }
+    }
+
+    /// There may be a conversation between these ends now, to remember what was heard.
+    pub fn hand_over<O: Copy + Ord>(&self, tracker: &mut Tracker<O>, ends: Ends) {
+        if let Some(known) = tracker.get_mut(ends)
+            && known.throttle.is_none()
+        {
+            known.throttle = self.shifts(ends).map(Throttle::new);
         }
     }
 

@@ -15,9 +15,9 @@ use crate::vswitch::offload::{
     GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, Header, UDP_CHECKSUM_AT, UDP_HEADER_BYTES,
 };
 
-// RFC 9293 section 3.1.
 /// What of a packet is told to whoever sent it, if it does not arrive (RFC 1812 section 4.3.2.3).
 const HEAD_BYTES: usize = 548;
+// RFC 9293 section 3.1.
 /// Its sender says no more.
 pub const FIN: u8 = 0x01;
 /// A connection begins.

@@ -156,8 +156,9 @@ impl Programs {
 
     /// What begins a connection says how windows are to be read: the gateway after this one is told.
     fn hear_scale(&mut self, seen: &Seen, frame: &[u8], from: End, outside: Ends) {
-        let scale = Segment::of(frame, seen).and_then(|segment| segment.scale);
-        if let Some(scale) = scale {
+        if seen.flags.syn
+            && let Some(scale) = Segment::of(frame, seen).and_then(|segment| segment.scale)
+        {
             (self.begun).hear(&mut self.tracker, outside, from, scale);
         }
     }
