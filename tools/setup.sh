@@ -72,6 +72,8 @@ dig                      bind9-dnsutils
 apt-get                  apt
 dpkg-deb                 dpkg
 fi_info                  libfabric-bin
+slurmctld                slurmctld
+scontrol                 slurm-client
 '
 # What `setup.sh soak` adds: databases, queues and the like that have several members.
 SOAK='
@@ -98,7 +100,8 @@ musl-gcc                 musl-tools
 # Programs whose packages bring a service along, and what it is called.
 SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
 haproxy:haproxy memcached:memcached pgbench:postgresql etcd:etcd nats-server:nats-server
-babeld:babeld epmd:epmd.socket epmd:epmd rabbitmq-server:rabbitmq-server redis-sentinel:redis-sentinel mariadbd:mariadb'
+babeld:babeld epmd:epmd.socket epmd:epmd rabbitmq-server:rabbitmq-server redis-sentinel:redis-sentinel mariadbd:mariadb
+slurmctld:slurmctld munged:munge'
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }

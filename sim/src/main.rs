@@ -17,7 +17,7 @@ sim churn --seeds A..B               clusters whose nodes join, crash, leave and
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
 sim topology [--trees N] [--nodes A,B,…] [--seed S] [MODEL]   survey N trees of switches of each size (also paper, flat) from round trips
 sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them
-sim exchange all|halo BUNDLES MBPS [ROUNDS]  how long 128 nodes on 8 switches take, with so many bundles (or `all`), over such trunks
+sim exchange all|halo BUNDLES MBPS [ROUNDS [NODES]]  how long NODES (128) nodes, 16 on a switch, take, with so many bundles (or `all`), over such trunks
 sim many [N]                         what N (256) nodes cost each other that may have 64 bundles over links
 MODEL: [--jitter-us X] [--load X] [--nic-us X] [--trunk-mbps N] [--samples N] [--liar anything|low|late|silent]
 SIZE: [--hosts N] [--streams N]      N hosts in each schedule; N streams more in each";
@@ -40,8 +40,13 @@ fn main() -> ExitCode {
         ["topology", rest @ ..] => survey_trees(rest),
         ["peers"] => measure_peers("1000"),
         ["peers", count] => measure_peers(count),
-        ["exchange", pattern, bundles, mbps] => exchange([pattern, bundles, mbps, "1"]),
-        ["exchange", pattern, bundles, mbps, rounds] => exchange([pattern, bundles, mbps, rounds]),
+        ["exchange", pattern, bundles, mbps] => exchange([pattern, bundles, mbps, "1", "128"]),
+        ["exchange", pattern, bundles, mbps, rounds] => {
+            exchange([pattern, bundles, mbps, rounds, "128"])
+        }
+        ["exchange", rest @ ..] if rest.len() == 5 => {
+            exchange([rest[0], rest[1], rest[2], rest[3], rest[4]])
+        }
         ["many"] => measure_many("256"),
         ["many", count] => measure_many(count),
         ["snapshot"] => compare_snapshot(),
@@ -195,7 +200,7 @@ fn try_churn(seeds: &str) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-fn exchange([pattern, bundles, mbps, rounds]: [&str; 4]) -> Result<bool, String> {
+fn exchange([pattern, bundles, mbps, rounds, nodes]: [&str; 5]) -> Result<bool, String> {
     let number = |text: &str| {
         let number = text.parse::<u16>().ok().filter(|number| *number > 0);
         number.ok_or_else(|| format!("{text}: not a number from 1 to 65535"))
@@ -209,9 +214,10 @@ fn exchange([pattern, bundles, mbps, rounds]: [&str; 4]) -> Result<bool, String>
         "all" => None,
         _ => Some(number(bundles)?),
     };
+    let nodes_each = 16;
     let layout = many::Layout {
-        switches: 8,
-        nodes_each: 16,
+        switches: usize::from(number(nodes)?).div_ceil(nodes_each),
+        nodes_each,
         trunk_mbps: number(mbps)?.into(),
     };
     let size = (64 * 1024, number(rounds)?.into());

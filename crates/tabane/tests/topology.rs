@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use serde_json::Value;
-use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
 use tabane_lab::{Lab, LabConfig, LinkSpec};
 
 /// Two switches with these nodes under a third one.
@@ -113,6 +113,51 @@ fn says_the_switches(cluster: &Cluster, asked: usize, groups: &[(String, Vec<Str
     }
 }
 
+/// Slurm's controller reads this `topology.conf`, and shows the same switches.
+fn slurmctld_takes(cluster: &Cluster, topology: &str) {
+    const PORT: u16 = 6817;
+    let directory = cluster.directory().join("slurm");
+    let state = directory.join("state");
+    std::fs::create_dir_all(&state).expect("can be made");
+    let here = |name: &str| directory.join(name).display().to_string();
+    let settings = format!(
+        "ClusterName=lab\nSlurmctldHost=localhost\nSlurmctldPort={PORT}\nSlurmUser=root\n\
+         AuthType=auth/none\nCryptoType=crypto/none\nMailProg=/bin/true\nSelectType=select/linear\n\
+         TopologyPlugin=topology/tree\nStateSaveLocation={}\nSlurmctldPidFile={}\n\
+         NodeName=n[0-7] NodeAddr=127.0.0.1 Port=[7001-7008] CPUs=1\nPartitionName=all Nodes=n[0-7]\n",
+        state.display(),
+        here("pid"),
+    );
+    std::fs::write(here("slurm.conf"), settings).expect("can be written");
+    std::fs::write(here("topology.conf"), topology).expect("can be written");
+    let mut slurmctld = cluster.lab().command(0, "slurmctld");
+    slurmctld.args(["-D", "-c", "-f", &here("slurm.conf"), "-L", &here("log")]);
+    let mut slurmctld = Program::start_quiet("slurmctld", slurmctld).expect("slurmctld starts");
+    slurmctld.listens(PORT).expect("slurmctld listens");
+    let shown = |words: &[&str]| {
+        let mut scontrol = cluster.lab().command(0, "scontrol");
+        scontrol.env("SLURM_CONF", here("slurm.conf")).args(words);
+        let done = output("scontrol", scontrol, PATIENCE).expect("ends");
+        assert!(
+            done.status.success(),
+            "{}{}",
+            text(&done.stdout),
+            text(&done.stderr)
+        );
+        text(&done.stdout)
+    };
+    for nodes in GROUPS {
+        let leaf = format!("Nodes={}", nodes.join(","));
+        for node in nodes {
+            let switches = shown(&["show", "topology", node]);
+            let ours = switches.lines().find(|line| line.contains("Level=0"));
+            assert!(ours.is_some_and(|ours| ours.ends_with(&leaf)), "{switches}");
+        }
+    }
+    slurmctld.terminate().expect("slurmctld is told to end");
+    slurmctld.wait(PATIENCE).expect("slurmctld ends");
+}
+
 #[test]
 fn nodes_of_one_switch_are_found_and_programs_can_read_it() {
     let cluster = cluster();
@@ -150,6 +195,10 @@ fn nodes_of_one_switch_are_found_and_programs_can_read_it() {
             "{slurm}"
         );
     }
+    slurmctld_takes(
+        &cluster,
+        &topo(&cluster, 0, &["--slurm"]).expect("is known"),
+    );
     assert!(
         topo(&cluster, 0, &["--dot"])
             .expect("is known")

@@ -4,22 +4,25 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::contest::Contest;
-use super::last_lines;
 use super::mpi::{Carrier, Control, Job, contestants};
+use super::{finish, last_lines};
 use crate::measure::two_nodes;
 use crate::{Report, Settings};
 use tabane_lab::cluster::{Program, Wire};
-use tabane_lab::{LabConfig, LabError, LinkSpec};
+use tabane_lab::{Lab, LabConfig, LabError, LinkSpec};
 
 const NODES: usize = 16;
 const RANKS_PER_NODE: usize = 2;
 /// `TABANE_BUNDLES`: what the mesh of 32 takes, so many more for what is relayed much, and one with each.
-const BUNDLES: [(&str, &str); 4] = [
+const BUNDLES: [(&str, &str); 5] = [
     ("all", "all"),
     ("7, no shortcuts", "7"),
     ("11, 4 shortcuts", "11"),
     ("23, 16 shortcuts", "23"),
+    (HALF, "all"),
 ];
+/// The paper's other way to have few connections: between a random half of the nodes no link carries tabane's packets.
+const HALF: &str = "random half of the pairs";
 const JOB: Job = Job {
     name: "integer sort",
     arguments: &["is"],
@@ -66,7 +69,15 @@ pub fn measure(settings: &Settings, report: &mut Report) {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let said = Program::start("mpirun", mpirun)?.output(PATIENCE)?;
+        let halved = BUNDLES[index].0 == HALF;
+        if halved {
+            part(here.stand.lab())?;
+        }
+        let said = Program::start("mpirun", mpirun)?.output(PATIENCE);
+        if halved {
+            join(here.stand.lab())?;
+        }
+        let said = said?;
         let (told, stats) = (
             String::from_utf8_lossy(&said.stdout),
             String::from_utf8_lossy(&said.stderr),
@@ -78,6 +89,39 @@ pub fn measure(settings: &Settings, report: &mut Report) {
         })?;
         Ok(vec![figures])
     });
+}
+
+/// Half of the pairs of nodes, the same each time.
+fn is_apart(one: usize, other: usize) -> bool {
+    let pair = (one.min(other) * NODES + one.max(other)) as u32;
+    pair.wrapping_mul(0x9e37_79b9) >> 23 & 1 == 0
+}
+
+/// From now on nodes that are apart drop each other's datagrams.
+fn part(lab: &Lab) -> Result<(), LabError> {
+    for node in 0..NODES {
+        let others = (0..NODES).filter(|other| *other != node && is_apart(node, *other));
+        let addresses = others.flat_map(|other| (0..2).map(move |link| lab.address(other, link)));
+        let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+        let rules = format!(
+            "add table inet half; add chain inet half in {{ type filter hook input priority 0; }}; \
+             add rule inet half in meta l4proto udp ip saddr {{ {} }} drop",
+            addresses.join(", ")
+        );
+        nft(lab, node, &rules)?;
+    }
+    Ok(())
+}
+
+/// All are together again.
+fn join(lab: &Lab) -> Result<(), LabError> {
+    (0..NODES).try_for_each(|node| nft(lab, node, "delete table inet half"))
+}
+
+fn nft(lab: &Lab, node: usize, rules: &str) -> Result<(), LabError> {
+    let mut nft = lab.command(node, "nft");
+    nft.arg(rules);
+    finish("nft", nft).map(drop)
 }
 
 /// Seconds; bundles and KB of the ranks that have most.
@@ -97,6 +141,19 @@ fn understand(told: &str, stats: &str) -> Option<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_of_the_pairs_are_apart_and_everybody_reaches_everybody_by_one_other() {
+        let others = |node: usize| (0..NODES).filter(move |other| *other != node);
+        let apart = (0..NODES).flat_map(|one| others(one).filter(move |two| is_apart(one, *two)));
+        let half = NODES * (NODES - 1) / 2;
+        assert!(apart.count().abs_diff(half) <= half / 8);
+        for (one, two) in (0..NODES).flat_map(|one| others(one).map(move |two| (one, two))) {
+            let by =
+                |other: &usize| *other != two && !is_apart(one, *other) && !is_apart(*other, two);
+            assert!(!is_apart(one, two) || others(one).any(|other| by(&other)));
+        }
+    }
 
     #[test]
     fn what_ranks_say_at_their_end_is_understood() {
