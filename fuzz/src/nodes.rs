@@ -105,6 +105,7 @@ pub fn node_with(
         features: FEATURE_MEMORY,
         relay: RelayConfig::default(),
         guests: None,
+        congestion: tabane_proto::CongestionControl::default(),
     };
     let mut seed = [index as u8; 32];
     seed[1] = starts;

@@ -32,6 +32,7 @@ fn node(index: usize) -> (Node, PeerId) {
         features: 0,
         relay: RelayConfig::default(),
         guests: None,
+        congestion: tabane_proto::CongestionControl::default(),
     };
     let mut node = Node::new(Time::ZERO, config, [index as u8; 32]).expect("a right configuration");
     let mut peer = PeerConfig {

@@ -254,6 +254,7 @@ impl<'a> Ground<'a> {
             features: FEATURE_MEMORY | FEATURE_RELAYS,
             relay: host.tap.relay(self.schedule.bundles_max),
             guests: None,
+            congestion: self.schedule.congestion,
         };
         let local = host.clock.time(s.now);
         let mut node = Node::new(local, config, self.random.bytes32())

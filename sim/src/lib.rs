@@ -6,6 +6,7 @@ pub mod attack;
 pub mod bulk;
 pub mod check;
 pub mod churn;
+pub mod controllers;
 pub mod crowd;
 pub mod faults;
 pub mod host;

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
 use tabane_sim::topology::{Liar, Model, Report, Shape};
-use tabane_sim::{Options, Schedule, Size, churn, many, peers, run, runner, snapshot};
+use tabane_sim::{Options, Schedule, Size, churn, controllers, many, peers, run, runner, snapshot};
 
 const USAGE: &str = "\
 sim run --seeds A..B [--threads N] [SIZE]   run the schedules of these seeds
 sim replay SEED [--trace] [SIZE]     run one again and show what it does
 sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
 sim churn --seeds A..B               clusters whose nodes join, crash, leave and are cut off
+sim controllers                      our congestion controller beside CUBIC
 sim snapshot [--write]               compare (or write) sim/snapshots/goodput.txt
 sim topology [--trees N] [--nodes A,B,…] [--seed S] [MODEL]   survey N trees of switches of each size (also paper, flat) from round trips
 sim peers [N]                        what N (1,000) peers cost a node that has nothing to do with most of them
@@ -49,6 +50,10 @@ fn main() -> ExitCode {
         }
         ["many"] => measure_many("256"),
         ["many", count] => measure_many(count),
+        ["controllers"] => {
+            print!("{}", controllers::table(default_threads()));
+            Ok(true)
+        }
         ["snapshot"] => compare_snapshot(),
         ["snapshot", "--write"] => write_snapshot(),
         _ => Err(USAGE.to_string()),

@@ -105,6 +105,44 @@ pub fn goodput_between(
     Ok(between.map(|(b, a)| (a.0 - b.0, a.1 - b.1)).collect())
 }
 
+/// What one host got from another between two instants.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// Bytes of content.
+    pub bytes: u64,
+    /// The longest that a message or frame took so far.
+    pub longest_wait: Ns,
+    /// Datagrams that all hosts sent meanwhile …
+    pub sent: u64,
+    /// … and those of them that did not arrive.
+    pub lost: u64,
+}
+
+/// Runs a schedule without end for as long as it takes to measure what `pair` carries.
+///
+/// # Errors
+/// What a checker found wrong.
+pub fn carried_between(
+    schedule: &Schedule,
+    (from, to): (Ns, Ns),
+    pair: (usize, usize),
+) -> Checked<Carried> {
+    let mut run = Run::new(schedule, &Options::default());
+    run.plan();
+    let mut at = |at| -> Checked<(u64, NetworkStats)> {
+        run.until(at)?;
+        let bytes = run.observer.carried_bytes(pair.0, pair.1).0;
+        Ok((bytes, run.ground.network.stats))
+    };
+    let (before, after) = (at(from)?, at(to)?);
+    Ok(Carried {
+        bytes: after.0 - before.0,
+        longest_wait: run.observer.units.longest_wait(),
+        sent: after.1.sent - before.1.sent,
+        lost: after.1.lost - before.1.lost,
+    })
+}
+
 /// What a run without end came to by some instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {

@@ -306,6 +306,7 @@ pub(crate) fn config(host: usize) -> NodeConfig {
         features: 0,
         relay: RelayConfig::default(),
         guests: None,
+        congestion: tabane_proto::CongestionControl::default(),
     }
 }
 

@@ -190,6 +190,7 @@ impl<S: System> Engine<S> {
             },
             relay: config.relay.unwrap_or_default(),
             guests: config.guests,
+            congestion: tabane_proto::CongestionControl::default(),
         };
         let mut node = Node::new(now(), node, entropy::seed()?)?;
         for status in links.status() {

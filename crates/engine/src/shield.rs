@@ -460,6 +460,7 @@ mod tests {
             features: 0,
             relay: RelayConfig::default(),
             guests: None,
+            congestion: tabane_proto::CongestionControl::default(),
         };
         let mut node = Node::new(Time::ZERO, config, [1; 32]).unwrap();
         (0..peers).for_each(|number| add_peer(&mut node, number));

@@ -39,7 +39,7 @@ pub use context::{
     PeerConfig, RanOut, Refusal, Rejection, Transmit,
 };
 pub use id::{LinkId, PeerId, StreamId};
-pub use link::PathStats;
+pub use link::{CongestionControl, CongestionState, PathStats};
 pub use mesh::{Joining, RelayConfig, bundles_needed, topology};
 pub use node::{BUNDLES_LEAST, BundleCount, Node};
 pub use random::Random;

@@ -658,6 +658,7 @@ fn node(key: [u8; 32]) -> Node {
         features: 0,
         relay: RelayConfig::default(),
         guests: None,
+        congestion: tabane_proto::CongestionControl::default(),
     };
     Node::new(Time::ZERO, config, [9; 32]).unwrap()
 }

@@ -251,6 +251,7 @@ impl<'a> Town<'a> {
             op_limits: OpLimits::default(),
             features: tabane_proto::wire::FEATURE_RELAYS,
             relay: RelayConfig::default(),
+            congestion: tabane_proto::CongestionControl::default(),
             guests: Some(Guests::Joining(Joining {
                 admits: true,
                 count_max: 1000,

@@ -4,6 +4,7 @@ use super::{HostPlan, Schedule, Size, draw_faults, draw_identity, draw_plan, dra
 use crate::host::HostTraits;
 use crate::net::{Conditions, MS, Ns, SECOND, US};
 use crate::random::Random;
+use tabane_proto::CongestionControl;
 use tabane_proto::op::OpLimits;
 
 const MBIT: u64 = 1_000_000;
@@ -28,6 +29,7 @@ pub fn draw(seed: u64, size: Size) -> Schedule {
     let mut schedule = Schedule {
         seed,
         links,
+        congestion: CongestionControl::default(),
         bundles_max: None,
         encrypted: r.percent(50),
         identities: vec![false; hosts.len()],

@@ -12,6 +12,7 @@ use crate::processor::Shortage;
 use crate::workload::Plan;
 use std::fmt;
 use std::net::SocketAddr;
+use tabane_proto::CongestionControl;
 use tabane_proto::op::OpLimits;
 
 /// One direction of a host's wire, or both.
@@ -120,6 +121,8 @@ pub struct Schedule {
     pub links: usize,
     /// The hosts.
     pub hosts: Vec<HostPlan>,
+    /// What decides how much the nodes have in flight.
+    pub congestion: CongestionControl,
     /// Bundles over links that a node may have, if not one with each host.
     pub bundles_max: Option<u16>,
     /// Whether packets are encrypted.
@@ -193,6 +196,7 @@ impl Schedule {
             seed: 1,
             links,
             hosts: vec![host; hosts],
+            congestion: CongestionControl::default(),
             bundles_max: None,
             encrypted: false,
             identities: vec![false; hosts],

@@ -53,6 +53,7 @@ impl Host {
             features: 0,
             relay: RelayConfig::default(),
             guests: None,
+            congestion: tabane_proto::CongestionControl::default(),
         };
         let mut node = Node::new(now, config, [1; 32]).unwrap();
         node.handle_link(now, LINK, links.status()[0].up);

@@ -250,7 +250,7 @@ impl Bundle {
             self.park_path(now, id);
             return;
         };
-        let config = Self::path_config(&link, self.peer_buffer_bytes);
+        let config = Self::path_config(&link, self.peer_buffer_bytes, context);
         if let Some(mut parked) = self.parked.take(id) {
             parked.remote = remote;
             parked.candidate = None;
@@ -286,7 +286,7 @@ impl Bundle {
     /// The link of a path is another one now, if it is there.
     pub fn renew_path(&mut self, now: Time, id: LinkId, context: &Context) {
         if let (Some(p), Some(link)) = (self.paths.get_mut(id), context.links[id.index()]) {
-            let config = Self::path_config(&link, self.peer_buffer_bytes);
+            let config = Self::path_config(&link, self.peer_buffer_bytes, context);
             p.path.on_new_link(now, &config);
         }
     }
@@ -326,10 +326,15 @@ impl Bundle {
         path.or(self.parked.get_mut(id)).map(|p| &mut p.path)
     }
 
-    pub(super) fn path_config(link: &LinkConfig, receive_buffer_bytes: u32) -> PathConfig {
+    pub(super) fn path_config(
+        link: &LinkConfig,
+        receive_buffer_bytes: u32,
+        context: &Context,
+    ) -> PathConfig {
         PathConfig {
             receive_buffer_bytes: u64::from(receive_buffer_bytes),
             datagram_bytes_max: usize::from(link.datagram_bytes_max),
+            congestion: context.config.congestion,
             ..PathConfig::default()
         }
     }
@@ -363,7 +368,7 @@ impl Bundle {
         for (id, path) in self.paths.iter_mut() {
             let link = context.links.get(id.index()).copied().flatten();
             let config = match link {
-                Some(link) => Some(Self::path_config(&link, self.peer_buffer_bytes)),
+                Some(link) => Some(Self::path_config(&link, self.peer_buffer_bytes, context)),
                 None if id.is_relayed() => {
                     Some(relays::config(path.remote, self.peer_buffer_bytes, context))
                 }

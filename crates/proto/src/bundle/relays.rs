@@ -95,6 +95,7 @@ pub(super) fn config(way: SocketAddr, receive_buffer_bytes: u32, context: &Conte
         receive_buffer_bytes: u64::from(receive_buffer_bytes),
         datagram_bytes_min: DATAGRAM_BYTES_RELAYED,
         datagram_bytes_max: outer - around,
+        congestion: context.config.congestion,
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use crate::LinkId;
 use crate::crypto::{IdentityError, PrivateKey, PublicKey};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, LINKS_MAX, NAME_BYTES_MAX};
+use crate::link::CongestionControl;
 use crate::mesh::{Joining, RelayConfig};
 use crate::op::OpLimits;
 use crate::wire::WireMode;
@@ -86,6 +87,8 @@ pub struct NodeConfig {
     pub relay: RelayConfig,
     /// Who may call though it was not added; nobody without.
     pub guests: Option<Guests>,
+    /// What decides how much may be in flight on each path.
+    pub congestion: CongestionControl,
 }
 
 /// A configuration that cannot be used.

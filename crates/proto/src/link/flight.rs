@@ -4,20 +4,20 @@
 
 use core::time::Duration;
 
-use super::backoff::Backoff;
 use super::bucket::Bucket;
-use super::congestion::{AckSample, Congestion};
+use super::congestion::{
+    AckSample, Backoff, Congestion, Controller, PeerTime, Sampler, State as CongestionState,
+};
 use super::loss::{LossRatio, Reorder};
 use super::mtu::Mtu;
 use super::pace::Pace;
 use super::path::PathConfig;
-use super::rate::{PeerTime, Sampler};
 use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
-    ACK_DELAY_CROWDED, ACK_DELAY_MAX, FAR_RATE_GAIN, LOST_KEPT, PROBE_TIMEOUT_PACKETS,
-    QUEUE_TARGET, QUEUE_TARGET_MIN, TRAIN_NEWS, WINDOW_MIN_PACKETS,
+    ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET,
+    QUEUE_TARGET_MIN, TRAIN_NEWS, WINDOW_MIN_PACKETS,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_WIDE};
 use crate::segment::{Content, Fate};
@@ -77,7 +77,12 @@ impl Flight {
             reorder: Reorder::new(now),
             loss_ratio: LossRatio::default(),
             sampler: Sampler::new(now),
-            congestion: Congestion::new(now, DATAGRAM_BYTES_WIDE, config.receive_buffer_bytes / 2),
+            congestion: Congestion::new(
+                config.congestion,
+                now,
+                DATAGRAM_BYTES_WIDE,
+                config.receive_buffer_bytes / 2,
+            ),
             mtu: Mtu::new(now, min, max),
             pace: None,
             backoff: None,
@@ -194,13 +199,12 @@ impl Flight {
             return Some((rate, packet, packet));
         }
         let far = self.rtt.is_far() && self.pace.is_none();
-        let rate = self.congestion.rate_after_startup().filter(|_| far)?;
-        // As deep as the queue aimed at. The least window may be in flight as it may on a near path: what a path carried while its
-        // link was full of others says nothing of later.
+        let pace = self.congestion.pace(&self.rtt).filter(|_| far)?;
+        // The least window may be in flight as it may on a near path: what a path carried while its link was full of others says
+        // nothing of later.
         let least = (WINDOW_MIN_PACKETS * self.mtu.current() as u64) as f64;
-        let rate = (rate * FAR_RATE_GAIN).max(least / self.rtt.base().as_secs_f64());
-        let depth = self.congestion.queue_bytes(&self.rtt).max(least);
-        Some((rate, depth, self.burst_bytes() as f64))
+        let rate = pace.rate.max(least / self.rtt.base().as_secs_f64());
+        Some((rate, pace.depth.max(least), self.burst_bytes() as f64))
     }
 
     /// The window, as far as timeouts leave it.
@@ -247,6 +251,11 @@ impl Flight {
     /// Whether [`rate`](Flight::rate) was seen while the path had as much to carry as it could, and no longer moves.
     pub fn rate_is_settled(&self) -> bool {
         self.congestion.rate_is_settled(&self.rtt)
+    }
+
+    /// What the path does to learn how fast it is.
+    pub fn congestion_state(&self) -> CongestionState {
+        self.congestion.state()
     }
 
     /// Share of packets lost lately, 0 to 1.

@@ -12,26 +12,23 @@
 //!          ┌──────────────┼──────────────────┐
 //!      flight.rs     received.rs        liveness.rs
 //!   ┌──────┼───────┐                    evidence.rs
-//! sent.rs  │  congestion.rs             probes.rs, agreement.rs
-//! loss.rs  │  rate.rs, loss_cause.rs
-//! rtt.rs mtu.rs  backoff.rs, pace.rs, bucket.rs
+//! sent.rs  │  congestion/               probes.rs, agreement.rs
+//! loss.rs  │  pace.rs, bucket.rs
+//! rtt.rs mtu.rs
 //! ```
 //! Every threshold lies in [`thresholds`], with its reason.
 
 mod agreement;
-mod backoff;
 mod bucket;
 mod congestion;
 mod evidence;
 mod flight;
 mod liveness;
 mod loss;
-mod loss_cause;
 mod mtu;
 mod pace;
 mod path;
 mod probes;
-mod rate;
 mod received;
 mod rtt;
 mod sent;
@@ -45,6 +42,7 @@ mod speed_tests;
 #[cfg(test)]
 mod toy;
 
+pub use congestion::{CongestionControl, State as CongestionState};
 pub use flight::Flight;
 pub use liveness::{PathControl, PathEvent, PathState, Progress, Watch};
 pub use path::{AckResult, Path, PathConfig};

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use core::time::Duration;
 
+use super::congestion::CongestionControl;
 use super::flight::Flight;
 use super::liveness::{Counts, Liveness, PathControl, PathEvent, PathState, Progress, Watch};
 use super::received::Received;
@@ -28,6 +29,8 @@ pub struct PathConfig {
     pub datagram_bytes_min: usize,
     /// Largest datagram that the interface passes: the upper end of the MTU search.
     pub datagram_bytes_max: usize,
+    /// What decides how much may be in flight.
+    pub congestion: CongestionControl,
 }
 
 impl Default for PathConfig {
@@ -36,6 +39,7 @@ impl Default for PathConfig {
             receive_buffer_bytes: 4 << 20,
             datagram_bytes_min: DATAGRAM_BYTES_MIN,
             datagram_bytes_max: DATAGRAM_BYTES_MAX,
+            congestion: CongestionControl::default(),
         }
     }
 }

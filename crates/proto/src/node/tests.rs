@@ -65,6 +65,7 @@ fn config(node: usize, key: u8, wire: WireMode) -> NodeConfig {
         features: 0,
         relay: RelayConfig::default(),
         guests: None,
+        congestion: crate::CongestionControl::default(),
     }
 }
 

@@ -121,6 +121,7 @@ fn node(now: Time, host: usize, hosts: usize, seed: [u8; 32]) -> (Node, Vec<Opti
         features: FEATURE_RELAYS,
         relay: RelayConfig::default(),
         guests: None,
+        congestion: tabane_proto::CongestionControl::default(),
     };
     let mut node = Node::new(now, config, seed).expect("a good configuration");
     let peers = (0..hosts).map(|other| {

@@ -5,12 +5,12 @@
 
 use core::time::Duration;
 
-use super::sent::{Delivery, SentPacket};
-use super::thresholds::{
+use crate::Time;
+use crate::link::sent::{Delivery, SentPacket};
+use crate::link::thresholds::{
     RATE_EPOCH, RATE_INTERVAL_MIN, SETTLED_FALL, SETTLED_RISE, SETTLED_ROUNDS_FILLED,
     SETTLED_ROUNDS_LIMITED, TRAIN_INTERVAL, WAIT_MAX,
 };
-use crate::Time;
 
 /// When something arrived, by the peer's clock: only differences mean anything.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,8 +8,8 @@
 
 use core::time::Duration;
 
-use super::thresholds::{BACKOFF_LEAST, BACKOFF_RISE, QUEUE_TARGET, WINDOW_MIN_PACKETS};
 use crate::Time;
+use crate::link::thresholds::{BACKOFF_LEAST, BACKOFF_RISE, QUEUE_TARGET, WINDOW_MIN_PACKETS};
 
 /// How much less than the least window may be in flight.
 #[derive(Clone, Copy, Debug)]
