@@ -224,7 +224,7 @@ impl Absent {
     pub fn stats(&self, context: &Context) -> PeerStats {
         let untested = |id: LinkId| {
             let link = context.links[id.index()]?;
-            let config = Bundle::path_config(&link, super::PEER_BUFFER_BYTES_UNKNOWN, context);
+            let config = super::paths::config(&link, super::PEER_BUFFER_BYTES_UNKNOWN, context);
             let path = Path::new(id, self.since, &config);
             let path = BundlePath::new(path, self.config.addresses[id.index()]?);
             let mut status = path_status(id, &path);

@@ -24,9 +24,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::context::{Account, Context, DownReason, Event, LinkConfig, PeerConfig};
+use crate::context::{Account, Context, DownReason, Event, PeerConfig};
 use crate::limits::{DATAGRAM_BYTES_WIDE, LINKS_MAX};
-use crate::link::{Path, PathConfig, PathControl, PathEvent, PathState, Progress, Watch};
+use crate::link::{Path, PathControl, PathEvent, PathState, Progress, Watch};
 use crate::op::Ops;
 use crate::segment::{Content, Fate};
 use crate::wire::{ACK_BYTES_MAX, Name, Record};
@@ -250,7 +250,7 @@ impl Bundle {
             self.park_path(now, id);
             return;
         };
-        let config = Self::path_config(&link, self.peer_buffer_bytes, context);
+        let config = paths::config(&link, self.peer_buffer_bytes, context);
         if let Some(mut parked) = self.parked.take(id) {
             parked.remote = remote;
             parked.candidate = None;
@@ -286,7 +286,7 @@ impl Bundle {
     /// The link of a path is another one now, if it is there.
     pub fn renew_path(&mut self, now: Time, id: LinkId, context: &Context) {
         if let (Some(p), Some(link)) = (self.paths.get_mut(id), context.links[id.index()]) {
-            let config = Self::path_config(&link, self.peer_buffer_bytes, context);
+            let config = paths::config(&link, self.peer_buffer_bytes, context);
             p.path.on_new_link(now, &config);
         }
     }
@@ -326,19 +326,6 @@ impl Bundle {
         path.or(self.parked.get_mut(id)).map(|p| &mut p.path)
     }
 
-    pub(super) fn path_config(
-        link: &LinkConfig,
-        receive_buffer_bytes: u32,
-        context: &Context,
-    ) -> PathConfig {
-        PathConfig {
-            receive_buffer_bytes: u64::from(receive_buffer_bytes),
-            datagram_bytes_max: usize::from(link.datagram_bytes_max),
-            congestion: context.config.congestion,
-            ..PathConfig::default()
-        }
-    }
-
     /// The peer has another address on `id` now (configuration).
     pub fn set_address(
         &mut self,
@@ -368,7 +355,7 @@ impl Bundle {
         for (id, path) in self.paths.iter_mut() {
             let link = context.links.get(id.index()).copied().flatten();
             let config = match link {
-                Some(link) => Some(Self::path_config(&link, self.peer_buffer_bytes, context)),
+                Some(link) => Some(paths::config(&link, self.peer_buffer_bytes, context)),
                 None if id.is_relayed() => {
                     Some(relays::config(path.remote, self.peer_buffer_bytes, context))
                 }

@@ -4,7 +4,23 @@ use smallvec::SmallVec;
 
 use super::BundlePath;
 use crate::LinkId;
+use crate::context::{Context, LinkConfig};
 use crate::limits::PATHS_MAX;
+use crate::link::PathConfig;
+
+/// What the path over a link is told at its beginning.
+pub(super) fn config(
+    link: &LinkConfig,
+    receive_buffer_bytes: u32,
+    context: &Context,
+) -> PathConfig {
+    PathConfig {
+        receive_buffer_bytes: u64::from(receive_buffer_bytes),
+        datagram_bytes_max: usize::from(link.datagram_bytes_max),
+        congestion: context.config.congestion,
+        ..PathConfig::default()
+    }
+}
 
 /// Paths by their numbers.
 #[derive(Default)]

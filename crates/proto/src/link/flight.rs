@@ -16,7 +16,7 @@ use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
-    ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET,
+    ACK_DELAY_CROWDED, ACK_DELAY_MAX, BACK_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET,
     QUEUE_TARGET_MIN, TRAIN_NEWS, WINDOW_MIN_PACKETS,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_WIDE};
@@ -195,7 +195,9 @@ impl Flight {
     fn bucket_rate(&self) -> Option<(f64, f64, f64)> {
         if let Some(backoff) = self.backoff.filter(|b| b.packets() < 1.0) {
             let packet = self.mtu.current() as f64;
-            let rate = backoff.packets() * packet / self.rtt.smoothed().as_secs_f64();
+            // No queue is longer. (The answer of a process that was stopped for seconds is no round trip.)
+            let rtt = self.rtt.smoothed().min(self.rtt.base() + BACK_MAX);
+            let rate = backoff.packets() * packet / rtt.as_secs_f64();
             return Some((rate, packet, packet));
         }
         let far = self.rtt.is_far() && self.pace.is_none();
@@ -610,6 +612,8 @@ impl Flight {
     /// The path works again: what is known is kept, but the window opens from the start.
     pub(super) fn restart(&mut self, now: Time) {
         self.congestion.restart(now);
+        // What failed was not full of others.
+        (self.backoff, self.bucket) = (None, None);
     }
 
     /// The path leads elsewhere: nothing measured holds any more.

@@ -287,7 +287,7 @@ impl End {
         Some((self.next_offset - 1, len))
     }
 
-    fn wants(&mut self) -> bool {
+    fn wants(&self) -> bool {
         self.backlog > 0 || !self.resend.is_empty()
     }
 
@@ -407,6 +407,8 @@ impl Toy {
                 at = at
                     .min(path.next_timeout(true).unwrap_or(Time::NEVER))
                     .min(path.ack_deadline().unwrap_or(Time::NEVER));
+                let room_at = path.flight().room_at().filter(|_| end.wants());
+                at = at.min(room_at.unwrap_or(Time::NEVER));
             }
             if !end.inbox.is_empty() {
                 at = self.now;
@@ -490,6 +492,9 @@ impl Toy {
 
     fn data(&mut self, e: usize) {
         let now = self.now;
+        for path in &mut self.ends[e].paths {
+            path.refill(now);
+        }
         while self.ends[e].wants()
             && let Some(p) = self.ends[e].choose()
         {

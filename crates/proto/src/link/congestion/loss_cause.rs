@@ -198,7 +198,7 @@ mod tests {
                 Some(true) => self.cause.is_the_queues(self.now),
                 Some(false) => self.cause.is_not_the_queues(self.now, loss),
             }
-            self.probe.is_none() && self.cause.chance == None
+            self.probe.is_none() && self.cause.chance.is_none()
         }
 
         fn epochs(&mut self, loss: f64, count: u32) {

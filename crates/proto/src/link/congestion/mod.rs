@@ -133,6 +133,10 @@ pub enum CongestionControl {
 
 /// The controller of one path.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is what all paths have outside of comparisons"
+)]
 pub enum Congestion {
     /// Ours.
     QueueTarget(QueueTarget),
