@@ -361,6 +361,34 @@ fn what_was_sent_after_one_answer_is_not_lost_by_the_other() {
     }
 }
 
+/// Both have called in vain for so long that neither call counts for more, so each answers the other one and takes the answer
+/// to its own call. They meet even so, whether one of them has restarted meanwhile or not.
+#[test]
+fn calls_that_cross_late_end_in_one_session() {
+    for restarts in [None, Some(0), Some(1)] {
+        let mut pair = Pair::connected(WireMode::Encrypted);
+        pair.dead = 0b11;
+        pair.run(Duration::from_secs(20));
+        if let Some(node) = restarts {
+            pair.restart(node);
+        }
+        for node in &mut pair.nodes {
+            node.call_absent(pair.now);
+        }
+        pair.run(Duration::from_millis(1500));
+        pair.dead = 0;
+        for node in &mut pair.nodes {
+            node.call_absent(pair.now);
+        }
+        pair.run_slowly(500);
+        pair.assert_up();
+        pair.carries(1);
+        pair.run(Duration::from_secs(3));
+        pair.assert_up();
+        pair.carries(2);
+    }
+}
+
 #[test]
 fn answers_to_a_handshake_that_is_over() {
     let mut pair = quiet_pair();
