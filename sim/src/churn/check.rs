@@ -117,9 +117,11 @@ impl Ledger {
     /// The state of both ends is gone: what was on its way with it may be lost.
     pub fn ends(&mut self, a: Life, b: Life) {
         for ends in [(a, b), (b, a)] {
-            let pair = self.pairs.entry(ends).or_default();
-            pair.next = (pair.next.0 + 1, 0);
-            pair.waiting.clear();
+            // Of a life that has ended nothing is expected, and nothing to be counted anew.
+            if let Some(pair) = self.pairs.get_mut(&ends) {
+                pair.next = (pair.next.0 + 1, 0);
+                pair.waiting.clear();
+            }
         }
     }
 
@@ -172,5 +174,36 @@ impl Ledger {
                 what,
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Life = (0, 1);
+    const B: Life = (1, 1);
+
+    #[test]
+    fn what_was_on_its_way_to_a_life_that_ended_may_come_whoever_hears_of_the_end() {
+        let mut ledger = Ledger::default();
+        ledger.sends(0, A, B);
+        ledger.ends(A, B);
+        let number = ledger.sends(0, A, B);
+        // It leaves, and takes what comes until it is gone.
+        ledger.dies(B);
+        ledger.ends(A, B);
+        assert_eq!(ledger.arrives(MS, A, B, number, None), Ok(()));
+    }
+
+    #[test]
+    fn what_was_sent_since_the_state_was_gone_is_to_come_once() {
+        let mut ledger = Ledger::default();
+        ledger.sends(0, A, B);
+        ledger.ends(A, B);
+        let number = ledger.sends(0, A, B);
+        assert_eq!(ledger.arrives(MS, A, B, number, None), Ok(()));
+        let again = ledger.arrives(MS, A, B, number, None);
+        assert_eq!(again.map_err(|broken| broken.rule), Err(Rule::Once));
     }
 }

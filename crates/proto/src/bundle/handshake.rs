@@ -225,6 +225,10 @@ impl Bundle {
         if let Begins::GoesOn { names, .. } = begins {
             (my_bundle, hello.bundle) = names;
         }
+        // If both have answered, the call of the node whose name sorts first counts, so it drops the other one. This end
+        // cannot know whether its answer has come through: what the peer sends shows that.
+        let peer_counts = self.config.name < context.config.name;
+        let answered = self.sessions.unconfirmed.take_if(|_| peer_counts);
         self.install(
             now,
             (link, from),
@@ -234,6 +238,9 @@ impl Bundle {
             begins,
             context,
         );
+        if let Some(given_up) = answered.and_then(|a| self.sessions.keep_answered(a, begins)) {
+            context.sessions.remove(&given_up);
+        }
         self.on_source(now, link, from, answer.len());
         // Use the new keys at once on every path: that confirms them to the peer. No path is known to work before
         // that is answered: a handshake does not say which link it was sent on, packets do.

@@ -77,9 +77,9 @@ impl Bundle {
             self.confirm(now, link, from, context);
         }
         if which != Which::Previous
-            && let Some(session) = &mut self.sessions.current
+            && let Some(given_up) = self.sessions.on_heard()
         {
-            session.heard = true;
+            context.sessions.remove(&given_up);
         }
         // An older packet may have been held back and sent again from elsewhere by
         // whoever sits on the wire (RFC 9000 section 9.3).

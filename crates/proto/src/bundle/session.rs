@@ -377,6 +377,36 @@ impl Sessions {
         }
     }
 
+    /// Keys that the peer's call was answered for are kept beside those of this end's own call, which `begins` so: the peer uses
+    /// one of both. Returns the number of the session if it is given up instead.
+    pub fn keep_answered(&mut self, mut answered: Box<Unconfirmed>, begins: Begins) -> Option<u32> {
+        if begins == Begins::Afresh {
+            if answered.begins != Begins::Afresh {
+                // It would go on with what is no more.
+                return Some(answered.session.local);
+            }
+            // It has begun already. If the peer uses these keys, it has received nothing under the other ones.
+            answered.begins = Begins::GoesOn {
+                numbers_go_on: false,
+                names: (answered.my_bundle, answered.peer.bundle),
+            };
+        }
+        self.unconfirmed = Some(answered);
+        None
+    }
+
+    /// Something came under the current keys. If that is the first, the peer has not taken an answer that it got before: returns the
+    /// number of that session, which is no longer readable.
+    pub fn on_heard(&mut self) -> Option<u32> {
+        let session = self.current.as_deref_mut()?;
+        if core::mem::replace(&mut session.heard, true) {
+            return None;
+        }
+        let since = session.since;
+        let given_up = self.unconfirmed.take_if(|u| u.session.since <= since)?;
+        Some(given_up.session.local)
+    }
+
     /// Gives up all keys, and keeps the names of the state that goes on with other ones.
     pub fn rest(&mut self, now: Time) {
         let rests = self.current.is_some();

@@ -111,6 +111,13 @@ impl Pair {
         pair
     }
 
+    /// A node of the same name takes its place, and knows nothing of before.
+    fn restart(&mut self, node: usize) {
+        let config = config(node, 7, WireMode::Encrypted);
+        self.nodes[node] = Node::new(self.now, config, [9; 32]).unwrap();
+        self.peers[node] = self.nodes[node].add_peer(self.now, peer(1 - node)).unwrap();
+    }
+
     fn assert_up(&self) {
         for n in 0..2 {
             assert_eq!(self.state(n), PeerState::Up, "node {n}");
@@ -313,8 +320,7 @@ fn a_dead_link_is_reported_by_both_and_comes_back() {
 #[test]
 fn a_restarted_peer_is_taken_up_and_reported() {
     let mut pair = Pair::connected(WireMode::Encrypted);
-    pair.nodes[1] = Node::new(pair.now, config(1, 7, WireMode::Encrypted), [9; 32]).unwrap();
-    pair.peers[1] = pair.nodes[1].add_peer(pair.now, peer(0)).unwrap();
+    pair.restart(1);
     pair.events = Default::default();
     pair.run(Duration::from_millis(300));
     let again = |e: &Event| {

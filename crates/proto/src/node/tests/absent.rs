@@ -52,8 +52,7 @@ fn whoever_appears_is_met_at_once() {
     let mut pair = parted(Duration::from_secs(900));
     pair.dead = 0;
     // Node 1 starts anew, and so calls.
-    pair.nodes[1] = Node::new(pair.now, config(1, 7, WireMode::Encrypted), [9; 32]).unwrap();
-    pair.peers[1] = pair.nodes[1].add_peer(pair.now, peer(0)).unwrap();
+    pair.restart(1);
     pair.run(Duration::from_millis(50));
     pair.assert_up();
 }

@@ -361,6 +361,54 @@ fn what_was_sent_after_one_answer_is_not_lost_by_the_other() {
     }
 }
 
+/// Both have called in vain for so long that neither call counts for more. The first of them calls again, and so does the
+/// other one so many milliseconds later.
+fn assert_meet_when_calls_cross(restarts: Option<usize>, first: usize, later_ms: u32) {
+    let case = format!("{restarts:?} restarts, {first} is first by {later_ms} ms");
+    let mut pair = Pair::connected(WireMode::Encrypted);
+    pair.dead = 0b11;
+    for node in 0..2 {
+        let policy = Policy::default();
+        let (now, to) = (pair.now, pair.peers[node]);
+        let sent = pair.nodes[node].send_message(now, to, 0, None, &[7; 100], policy);
+        sent.unwrap();
+    }
+    pair.run(Duration::from_secs(20));
+    if let Some(node) = restarts {
+        pair.restart(node);
+    }
+    for node in &mut pair.nodes {
+        node.call_absent(pair.now);
+    }
+    pair.run(Duration::from_millis(1500));
+    pair.dead = 0;
+    pair.nodes[first].call_absent(pair.now);
+    pair.run_slowly(later_ms);
+    pair.nodes[1 - first].call_absent(pair.now);
+    pair.run_slowly(500);
+    assert_eq!([0, 1].map(|n| pair.state(n)), [PeerState::Up; 2], "{case}");
+    for node in 0..2 {
+        let from = pair.peers[node];
+        let came = core::iter::from_fn(|| pair.nodes[node].receive_message(pair.now, from));
+        assert_eq!(came.count(), usize::from(restarts.is_none()), "{case}");
+    }
+    pair.carries(1);
+    pair.run(Duration::from_secs(3));
+    pair.assert_up();
+    pair.carries(2);
+}
+
+/// Each answers the other one, and takes the answer to its own call: they are of one session even so.
+#[test]
+fn calls_that_cross_late_end_in_one_session() {
+    for restarts in [None, Some(0), Some(1)] {
+        for later_ms in 0..5 {
+            assert_meet_when_calls_cross(restarts, 0, later_ms);
+            assert_meet_when_calls_cross(restarts, 1, later_ms);
+        }
+    }
+}
+
 #[test]
 fn answers_to_a_handshake_that_is_over() {
     let mut pair = quiet_pair();
