@@ -346,7 +346,6 @@ mod tests {
         }
 
         fn tell_name(&mut self, place: Place, port: Port) {
-            assert!(self.taken.contains(&port), "it has got it");
             self.named.push((place, port));
         }
     }

@@ -34,7 +34,7 @@ const ANNOUNCED_AFTER: [Duration; 4] = [
 ];
 
 /// What the cluster has outside.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
     /// The device's name.
     pub device: String,

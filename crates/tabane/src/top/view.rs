@@ -154,7 +154,10 @@ impl Page {
             self.lines.push(Line::raw(shorten(&text, self.width)));
         }
         for (text, mood) in outside::lines(model, report, self.width) {
-            self.lines.push(Line::styled(text, self.look.style(mood)));
+            self.lines.push(match mood {
+                Mood::Good => Line::raw(text),
+                _ => Line::styled(text, self.look.style(mood)),
+            });
         }
     }
 

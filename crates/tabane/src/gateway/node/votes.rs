@@ -46,7 +46,9 @@ impl Gateway {
         if is_other {
             (self.probe, self.is_free) = (None, false);
         }
-        if let (Some(service), Some(site)) = (&mut self.serving, &site) {
+        if let (Some(service), Some(site)) = (&mut self.serving, &site)
+            && self.site.as_ref() != Some(site)
+        {
             service.serving.change(site);
         }
         self.site = site;
