@@ -35,7 +35,7 @@ pub use here::{InterfaceAddress, check_here, identify};
 pub use identity::{NODE_KEY_FILE, NodeKey, PublicKey};
 use key::Access;
 pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
-pub use mac::{Mac, mac_of};
+pub use mac::{Mac, mac_of, mac_text};
 pub use mesh::{JoinSpec, MeshSpec};
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};

@@ -33,6 +33,11 @@ pub fn mac_of(address: IpAddr) -> Mac {
     }
 }
 
+/// As text: `02:74:0a:63:00:01`.
+pub fn mac_text(mac: &Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

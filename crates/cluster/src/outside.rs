@@ -212,12 +212,20 @@ fn read_routers(
     routers.into_iter().map(|(router, _)| router).collect()
 }
 
+/// Of IPv6, and of one link only.
+fn is_link_local(router: IpAddr) -> bool {
+    matches!(router, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
 fn parse_router(text: &str, line: u32, findings: &mut Findings) -> Option<IpAddr> {
     if let Ok(router) = text.parse() {
         return Some(router);
     }
-    let alone = text.split('/').next().unwrap_or_default();
-    let right = if text.contains('/') && alone.parse::<IpAddr>().is_ok() {
+    let alone = text.split(['/', '%']).next().unwrap_or_default();
+    let is_address = alone.parse::<IpAddr>().is_ok();
+    let right = if text.contains('%') && is_address {
+        format!("write \"{alone}\", without a device: it is that of `interface`")
+    } else if text.contains('/') && is_address {
         format!("write \"{alone}\", without the length of the network")
     } else {
         RIGHT_ROUTERS.to_owned()
@@ -237,8 +245,11 @@ fn check_router(router: IpAddr, line: u32, outside: &Outside, findings: &mut Fin
             format!("router {router} is the address of the cluster itself"),
             right,
         )
+    } else if is_link_local(router) {
+        // Every network of IPv6 has such addresses, and routers tell hosts of no others (RFC 4861, section 4.2). The device is `interface`.
+        return;
     } else if !network.contains(router) {
-        let right = "write its address in that network: it is reached without another router";
+        let right = "write its address in that network, or of IPv6 the one of its link (fe80::…): it is reached without another router";
         (
             format!("router {router} is not in the network outside, {network}"),
             right,

@@ -523,6 +523,132 @@ except OSError as e:
     }
 }
 
+/// Of a program elsewhere as well, also at the gateway after the one that gave it its port.
+#[test]
+fn what_is_carried_and_for_whom_is_seen() {
+    let cluster = outside(OutsideSpec::default());
+    let _server = server(&cluster, 2, "two", "False");
+    let ask = format!("{ASK}print(ask('203.0.113.1')[0])");
+    assert_eq!(said_by(&cluster, At::Client(0), &ask), "two\n");
+    let is_seen = |status: &serde_json::Value| {
+        let gateway = gateway(status);
+        let ports = gateway["ports"].as_array().expect("ports");
+        let port = ports
+            .iter()
+            .find(|it| it["port"] == 8080 && it["family"] == 4);
+        port.is_some_and(|it| it["node"] == "n2" && it["command"] == "python3")
+    };
+    let status = cluster.wait_status(0, "a server", is_seen).expect("status");
+    let seen = gateway(&status);
+    assert_eq!(seen["voters"], serde_json::json!(["n0", "n1", "n2"]));
+    assert_eq!(
+        (&seen["ready"], seen["trouble"].is_null()),
+        (&true.into(), true)
+    );
+    assert!(
+        seen["qdisc"].is_string() && seen["qdisc_queued_bytes"].is_u64(),
+        "{seen}"
+    );
+    let carried = ["tx_bytes", "rx_bytes"].map(|name| seen[name].as_u64().expect("a number"));
+    assert!(carried.iter().all(|bytes| *bytes > 100), "{carried:?}");
+    wait_standby(&cluster, 0);
+    move_gateway(&cluster, &["n1"]);
+    cluster.wait_status(1, "a server", is_seen).expect("status");
+}
+
+fn reload(cluster: &Cluster, node: usize, file: &str) -> std::process::Output {
+    std::fs::write(cluster.file(), file).expect("is written");
+    let mut tabane = cluster.tabane(node);
+    tabane.arg("reload");
+    output("tabane", tabane, PATIENCE).expect("ends")
+}
+
+/// The rate, the routers (here one that has only the address of its link) and who votes; not who may serve, and not so many nodes that the
+/// gateway would lose most of its votes.
+#[test]
+fn the_file_is_read_anew_while_a_conversation_goes_on() {
+    let cluster = outside(OutsideSpec::default());
+    let inside = format!("{ECHO}serve(socket.AF_INET6, '::')");
+    let _inside =
+        Dialogue::start("inside", script(&cluster, At::Node(2), &inside)).expect("is ready");
+    let talk = Talk::begin(&cluster, At::Client(0), OUTSIDE[0], 4);
+    let file = std::fs::read_to_string(cluster.file()).expect("is read");
+    let node = |n: usize| {
+        format!(
+            "[[node]]\nname = \"n{n}\"\nlinks = [\"10.77.0.{}\", \"10.77.1.{}\"]\n",
+            n + 1,
+            n + 1
+        )
+    };
+    let many: String = (3..9).map(node).collect();
+    let other = file.replace("[\"n0\", \"n1\"]", "[\"n1\", \"n0\"]");
+    for (wrong, why) in [
+        (
+            format!("{file}{many}"),
+            "with so many nodes that come or go at once",
+        ),
+        (
+            other,
+            "`nodes` of `[gateway]` is n1, n0, but the node runs with n0, n1",
+        ),
+        (
+            file.replace("ext0", "ext1"),
+            "`interface` of `[gateway]` is ext1, ext1, but",
+        ),
+    ] {
+        let refused = reload(&cluster, 0, &wrong);
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+        assert!(
+            text(&refused.stderr).contains(why),
+            "{}",
+            text(&refused.stderr)
+        );
+    }
+    let more = "[gateway]\nrate = \"500mbit\"\nrouters = [\"fe80::fe\"]\n";
+    let right = file.replace("[gateway]\n", more) + &node(3);
+    for node in [1, 0, 2] {
+        let done = reload(&cluster, node, &right);
+        let said = text(&done.stdout);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        assert!(
+            said.contains("the gateway sends at most 500000 kb/s outside"),
+            "{said}"
+        );
+        assert!(
+            said.contains("the gateway's routers are fe80::fe"),
+            "{said}"
+        );
+        assert!(said.contains("n3 added"), "{said}");
+    }
+    let status = cluster.wait_status(0, "it serves", |status| {
+        gateway(status)["voters_missing"] == serde_json::json!(["n3"])
+    });
+    let status = status.expect("status");
+    assert_eq!(gateway(&status)["serving"], "n0");
+    assert_eq!(gateway(&status)["rate_mbps"], 500);
+    // Somebody beyond the router: a client is that.
+    for order in [
+        "addr add fe80::fe/64 dev eth0 nodad",
+        "addr add 2001:db8:9::1/128 dev lo",
+    ] {
+        let mut ip = cluster.lab().client_command(1, "ip");
+        ip.args(order.split(' '));
+        assert!(
+            output("ip", ip, PATIENCE).expect("ends").status.success(),
+            "{order}"
+        );
+    }
+    let far = format!("{ECHO}serve(socket.AF_INET6, '2001:db8:9::1')");
+    let _far = Dialogue::start("far", script(&cluster, At::Client(1), &far)).expect("is ready");
+    let said = said_by(
+        &cluster,
+        At::Node(2),
+        "s = socket.create_connection(('2001:db8:9::1', 8080), 10)\ns.sendall(b'x')\nprint(s.recv(9))",
+    );
+    assert_eq!(said, "b'x'\n");
+    talk.goes_on(&cluster);
+}
+
 /// As a service manager does it: the one before has ended, and its end need not have been told to everybody.
 #[test]
 fn a_server_that_is_started_anew_has_its_port_at_once() {

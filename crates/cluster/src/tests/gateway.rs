@@ -397,10 +397,10 @@ fn routers() {
     let no_text =
         format!("c:18: `routers` has an entry that is not a text in quotes; {RIGHT_ROUTERS}");
     let unread = format!("c:18: router \"gw\" is not an IP address; {RIGHT_ROUTERS}");
-    let far = "write its address in that network: it is reached without another router";
+    let far = "write its address in that network, or of IPv6 the one of its link (fe80::…): it is reached without another router";
     let far = [
         ("203.0.114.1", "203.0.113.0/24"),
-        ("fe80::1", "2001:db8::/64"),
+        ("fec0::1", "2001:db8::/64"),
         ("::1", "2001:db8::/64"),
         ("0.0.0.0", "203.0.113.0/24"),
     ]
@@ -411,6 +411,10 @@ fn routers() {
     for (value, said) in &far {
         values("routers", &[(value, said)]);
     }
+    let of_link = good(&with("routers", "[\"fe80::1\", \"203.0.113.254\"]"));
+    assert_eq!(of_link.routers, [ip("203.0.113.254"), ip("fe80::1")]);
+    let scoped = "c:18: router \"fe80::1%ext0\" is not an IP address; write \"fe80::1\", without a device: it is that of `interface`";
+    values("routers", &[("[\"fe80::1%ext0\"]", scoped)]);
     values(
         "routers",
         &[

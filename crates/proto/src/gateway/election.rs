@@ -26,6 +26,9 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// So many nodes vote at most: the first ones.
 pub const VOTERS_MAX: usize = 15;
 
+/// So many changes of who votes are kept apart, since a gateway began.
+const ELECTORATES_MAX: usize = 8;
+
 /// What a vote counts, …
 const WEIGHT: u32 = 2;
 /// … and that of the first gateway: of two halves it is the one with it.
@@ -85,9 +88,11 @@ pub struct Serving {
 pub struct Electorate {
     /// The gateways, in the order of the file.
     pub gateways: Vec<NodeId>,
-    /// All nodes, the gateways first. The first [`VOTERS_MAX`] vote; of a gateway that has no one to stand by for it, none but itself. All
+    /// All nodes of the file, the gateways first. The first [`VOTERS_MAX`] vote; of a gateway that has no one to stand by for it, none but itself. All
     /// others are told who serves.
     pub nodes: Vec<NodeId>,
+    /// Nodes that never vote, for they come and go by themselves. They are told who serves.
+    pub others: Vec<NodeId>,
 }
 
 impl Electorate {
@@ -107,10 +112,6 @@ impl Electorate {
         &self.nodes[..self.voter_count()]
     }
 
-    fn listeners(&self) -> &[NodeId] {
-        &self.nodes[self.voter_count()..]
-    }
-
     fn weight(&self, voter: NodeId) -> u32 {
         match self.gateways.first() == Some(&voter) {
             true => WEIGHT_OF_FIRST,
@@ -121,8 +122,20 @@ impl Electorate {
     fn is_most(&self, voters: impl Iterator<Item = NodeId>) -> bool {
         let weigh = |sum: u32, voter: NodeId| sum + self.weight(voter);
         let all = self.voters().iter().copied().fold(0, weigh);
-        2 * voters.fold(0, weigh) > all
+        let mine = voters.filter(|voter| self.voters().contains(voter));
+        2 * mine.fold(0, weigh) > all
     }
+}
+
+/// Why who votes cannot be changed now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unchangeable {
+    /// The gateways are other ones.
+    Gateways,
+    /// It was changed as often as may be since this gateway began.
+    TooOften,
+    /// The gateway, which serves, would not have most of the votes any more: too many nodes come or go at once.
+    TooMuch,
 }
 
 /// A gateway that wants to serve, or does.
@@ -155,7 +168,8 @@ impl Candidacy {
 pub struct Election {
     me: NodeId,
     life: u64,
-    electorate: Electorate,
+    /// Who votes: as it was at the start, and after each change since, the newest last ([`Election::change`]).
+    electorates: Vec<Electorate>,
     /// Its place among the gateways.
     rank: Option<u32>,
     /// The outside can be reached from here.
@@ -168,6 +182,8 @@ pub struct Election {
     /// Who alone may have it until then.
     heir: Option<(NodeId, Time)>,
     candidacy: Option<Candidacy>,
+    /// Whose votes it lacked when it asked last, if in vain.
+    lacked: Vec<NodeId>,
     not_before: Time,
     believed: Option<Serving>,
     /// The last term that was heard of.
@@ -182,7 +198,7 @@ impl Election {
         let mut election = Election {
             me,
             life,
-            electorate,
+            electorates: vec![electorate],
             rank: place.map(|place| place as u32),
             is_able: false,
             bound_to: None,
@@ -190,6 +206,7 @@ impl Election {
             bound_by: None,
             heir: None,
             candidacy: None,
+            lacked: Vec::new(),
             not_before: now,
             believed: None,
             term: 0,
@@ -231,7 +248,90 @@ impl Election {
 
     fn is_elected(&self, now: Time, candidacy: &Candidacy) -> bool {
         let valid = candidacy.votes.iter().filter(|(_, until)| *until > now);
-        self.electorate.is_most(valid.map(|(voter, _)| *voter))
+        let valid: Vec<NodeId> = valid.map(|(voter, _)| *voter).collect();
+        let is_most = |electorate: &Electorate| electorate.is_most(valid.iter().copied());
+        self.electorates.iter().all(is_most)
+    }
+
+    fn newest(&self) -> &Electorate {
+        // There is one from the start.
+        &self.electorates[self.electorates.len() - 1]
+    }
+
+    /// All that vote, by what was and by what is.
+    pub fn voters(&self) -> Vec<NodeId> {
+        let mut voters: Vec<NodeId> = Vec::new();
+        for voter in self.electorates.iter().flat_map(Electorate::voters) {
+            if !voters.contains(voter) {
+                voters.push(*voter);
+            }
+        }
+        voters
+    }
+
+    /// Those of them that have not lent their vote to this gateway, which serves, or has asked for them in vain.
+    pub fn missing(&self, now: Time) -> Vec<NodeId> {
+        match &self.candidacy {
+            Some(candidacy) if candidacy.term.is_some() => self.missing_of(now, candidacy),
+            _ => self.lacked.clone(),
+        }
+    }
+
+    fn missing_of(&self, now: Time, candidacy: &Candidacy) -> Vec<NodeId> {
+        let votes = &candidacy.votes;
+        let has_lent = |voter: &NodeId| votes.iter().any(|(v, until)| v == voter && *until > now);
+        let mut voters = self.voters();
+        voters.retain(|voter| !has_lent(voter));
+        voters
+    }
+
+    /// Whether [`Election::change`] may be done now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_change(&self, now: Time, to: &Electorate) -> Result<(), Unchangeable> {
+        if self.newest().gateways != to.gateways {
+            return Err(Unchangeable::Gateways);
+        }
+        if self.newest().voters() == to.voters() {
+            return Ok(());
+        }
+        let is_known = |it: &Electorate| it.voters() == to.voters();
+        let is_full = self.electorates.len() >= ELECTORATES_MAX;
+        if self.rank.is_some() && is_full && !self.electorates.iter().any(is_known) {
+            return Err(Unchangeable::TooOften);
+        }
+        let Some(candidacy) = self.candidacy.as_ref().filter(|it| it.term.is_some()) else {
+            return Ok(());
+        };
+        // Nodes that are there no more vote no more.
+        let valid = |(voter, until): &&(NodeId, Time)| *until > now && to.nodes.contains(voter);
+        let stay: Vec<_> = candidacy
+            .votes
+            .iter()
+            .filter(valid)
+            .map(|(v, _)| *v)
+            .collect();
+        let mut all = self.electorates.iter().chain([to]);
+        match all.all(|electorate| electorate.is_most(stay.iter().copied())) {
+            true => Ok(()),
+            false => Err(Unchangeable::TooMuch),
+        }
+    }
+
+    /// The cluster's nodes are other ones from now on; [`Election::may_change`] has said that they may be.
+    ///
+    /// Another gateway may hear of it later, or has heard of it already and this one is late. So who has served by the votes of the nodes
+    /// from before does not go over to the new ones: it needs most of both, until it ends. Two gateways that began with the same nodes, and
+    /// have changed them in whatever order since, both need most of *those*, and of two such parts some node is in both: it lends to one of
+    /// them only. One that begins later, with the new nodes, has a node in common with each that needs most of the new ones. That is all of
+    /// them if the change was told to every gateway that runs before another one began with it.
+    pub fn change(&mut self, to: Electorate) {
+        // Who only lends decides nothing by it.
+        let is_of_gateway = self.rank.is_some();
+        let stays = |before: &Electorate| is_of_gateway && before.voters() != to.voters();
+        self.electorates.retain(stays);
+        self.electorates.push(to);
     }
 
     fn stamp(&self, now: Time) -> Stamp {
@@ -253,9 +353,9 @@ impl Election {
         self.free(now, to);
         self.wait_from(now + LEASE);
         let stamp = self.stamp(now);
-        for voter in self.electorate.voters() {
-            if *voter != self.me {
-                self.words.push_back((*voter, Word::Released { stamp, to }));
+        for voter in self.voters() {
+            if voter != self.me {
+                self.words.push_back((voter, Word::Released { stamp, to }));
             }
         }
     }
@@ -309,15 +409,16 @@ impl Election {
 
     fn believe(&mut self, gateway: NodeId, term: u64) {
         // Terms are heard of by votes: a gateway that asks nobody may begin with 1 again.
-        if term >= self.term || self.electorate.has_one_gateway() {
+        if term >= self.term || self.newest().has_one_gateway() {
             self.term = term;
             self.believed = Some(Serving { gateway, term });
+            self.lacked.clear();
         }
     }
 
     /// Another node says something.
     pub fn hear(&mut self, now: Time, from: NodeId, word: Word) {
-        let is_gateway = self.electorate.gateways.contains(&from);
+        let is_gateway = self.newest().gateways.contains(&from);
         match word {
             Word::Ask { stamp, serves } if is_gateway => {
                 if let Some(term) = serves {
@@ -337,7 +438,7 @@ impl Election {
     }
 
     fn count(&mut self, now: Time, from: NodeId, stamp: Stamp, term: u64) {
-        let is_voter = self.electorate.voters().contains(&from);
+        let is_voter = self.voters().contains(&from);
         let Some(candidacy) = self.candidacy.as_mut().filter(|_| is_voter) else {
             return;
         };
@@ -369,7 +470,7 @@ impl Election {
     /// A node has begun anew. If it is the only gateway, it does not serve until it says so, for the same term perhaps.
     pub fn begins_anew(&mut self, node: NodeId) {
         let is_it = |serving: &Serving| serving.gateway == node;
-        if self.electorate.has_one_gateway() && self.believed.as_ref().is_some_and(is_it) {
+        if self.newest().has_one_gateway() && self.believed.as_ref().is_some_and(is_it) {
             self.believed = None;
         }
     }
@@ -399,6 +500,7 @@ impl Election {
             let has_lost = candidacy.term.is_some() && !self.is_elected(now, candidacy);
             let has_failed = candidacy.term.is_none() && now.since(candidacy.since) >= LEASE;
             if has_lost || has_failed {
+                self.lacked = self.missing_of(now, candidacy);
                 self.let_go(now, None);
             } else if candidacy.ask_at <= now {
                 self.ask(now);
@@ -431,6 +533,7 @@ impl Election {
     fn ask(&mut self, now: Time) {
         let stamp = self.stamp(now);
         let is_lent = self.lend(now, self.me, stamp);
+        let voters = self.voters();
         let Some(candidacy) = &mut self.candidacy else {
             return;
         };
@@ -439,7 +542,7 @@ impl Election {
         if is_lent {
             candidacy.take_vote(self.me, now);
         }
-        for voter in self.electorate.voters() {
+        for voter in &voters {
             if *voter != self.me {
                 self.words.push_back((*voter, Word::Ask { stamp, serves }));
             }
@@ -447,9 +550,12 @@ impl Election {
         let tells = candidacy.tell_at <= now;
         if let Some(term) = serves.filter(|_| tells) {
             candidacy.tell_at = now + TELL_EVERY;
-            for node in self.electorate.listeners() {
-                self.words.push_back((*node, Word::Serves { term }));
-            }
+            let newest = self.newest();
+            let nodes = newest.nodes.iter().chain(&newest.others).copied();
+            let listeners = nodes.filter(|node| !voters.contains(node));
+            let told: Vec<_> = listeners.collect();
+            let says = told.into_iter().map(|node| (node, Word::Serves { term }));
+            self.words.extend(says);
         }
     }
 

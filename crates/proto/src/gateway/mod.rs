@@ -4,6 +4,7 @@
 //! where its program is, and the gateway keeps nothing of it that cannot be told anew: neither bytes nor sequence numbers.
 
 mod brake;
+mod command;
 mod election;
 mod intake;
 mod ports;
@@ -14,7 +15,10 @@ mod windows;
 mod words;
 
 pub use brake::Brake;
-pub use election::{DRIFT, Election, Electorate, LEASE, Serving, Stamp, VOTERS_MAX, Word};
+pub use command::{COMMAND_BYTES_MAX, Command};
+pub use election::{
+    DRIFT, Election, Electorate, LEASE, Serving, Stamp, Unchangeable, VOTERS_MAX, Word,
+};
 pub use intake::{Inflow, Intake};
 pub use ports::{Claim, Family, Port, Ports, Refused, Transport};
 pub use queue::{FairQueue, LaneId, Parcel};

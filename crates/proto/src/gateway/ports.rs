@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::command::Command;
+
 /// What has ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Transport {
@@ -60,6 +62,8 @@ struct Holder<O> {
     connections: u32,
     /// It has begun anew, and has not said yet that it has the port still.
     is_doubted: bool,
+    /// What its program is called, as it says.
+    command: Option<Command>,
 }
 
 #[derive(Debug)]
@@ -122,6 +126,7 @@ impl<O: Copy + Ord> Ports<O> {
             claims: 1,
             connections: 0,
             is_doubted: false,
+            command: None,
         });
         Ok(is_new)
     }
@@ -260,6 +265,24 @@ impl<O: Copy + Ord> Ports<O> {
         held.holders.iter_mut().find(|h| h.owner == owner)
     }
 
+    /// An owner says what its program is called that has a port.
+    pub fn name(&mut self, owner: O, port: Port, command: Command) {
+        if let Some(holder) = self.holder(owner, port) {
+            holder.command = Some(command);
+        }
+    }
+
+    /// What it is called, if that was said.
+    pub fn command_of(&self, owner: O, port: Port) -> Option<Command> {
+        let holders = &self.held.get(&port)?.holders;
+        holders.iter().find(|holder| holder.owner == owner)?.command
+    }
+
+    /// So many may one owner have from now on. Who has more keeps them.
+    pub const fn set_per_owner_max(&mut self, per_owner_max: usize) {
+        self.per_owner_max = per_owner_max;
+    }
+
     /// A connection to it begins.
     pub fn begins(&mut self, owner: O, port: Port) {
         if let Some(holder) = self.holder(owner, port) {
@@ -367,6 +390,23 @@ mod tests {
         assert_eq!(ports.forget_doubted(1), [port(3)]);
         assert_eq!((ports.count_of(1), ports.count_of(2)), (1, 1));
         assert_eq!(ports.forget_doubted(1), []);
+    }
+
+    #[test]
+    fn a_name_is_that_of_who_has_the_port() {
+        let mut ports = Ports::new(4);
+        let [one, two] = ["one", "two"].map(|name| Command::new(name).unwrap());
+        ports.name(1, HTTP, one);
+        assert_eq!(ports.command_of(1, HTTP), None, "it has not got it");
+        for (owner, name) in [(1, one), (2, two)] {
+            ports.claim(owner, HTTP, SHARED).unwrap();
+            ports.name(owner, HTTP, name);
+            assert_eq!(ports.command_of(owner, HTTP), Some(name));
+        }
+        ports.release(1, HTTP);
+        ports.claim(1, HTTP, SHARED).unwrap();
+        assert_eq!(ports.command_of(1, HTTP), None);
+        assert_eq!(ports.command_of(2, HTTP), Some(two));
     }
 
     #[test]

@@ -218,6 +218,12 @@ impl<O: Copy + Ord> Tracker<O> {
         }
     }
 
+    /// So many ports and conversations may one owner have from now on. Who has more keeps them.
+    pub const fn set_limits(&mut self, ports_max: usize, conversations_max: usize) {
+        self.ports.set_per_owner_max(ports_max);
+        self.per_owner_max = conversations_max;
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.conversations.len()

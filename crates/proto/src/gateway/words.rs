@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::command::Command;
 use super::election::{Stamp, Word};
 use super::ports::{Claim, Family, Port, Refused, Transport};
 use super::throttle::Shifts;
@@ -85,6 +86,13 @@ pub enum Said {
         /// Who is to have the next connection there; nobody has it else.
         node: Option<NodeId>,
     },
+    /// To the gateway: what the program is called that has a port there. A gateway that does not know this word does without.
+    Named {
+        /// Which.
+        port: Port,
+        /// The program.
+        command: Command,
+    },
 }
 
 const ASK: u8 = 0;
@@ -102,6 +110,7 @@ const ABLE: u8 = 11;
 const MOVE: u8 = 12;
 const WHOSE: u8 = 13;
 const HAS: u8 = 14;
+const NAMED: u8 = 15;
 
 /// What an absent number is.
 const NONE: u8 = 0;
@@ -172,6 +181,11 @@ impl Said {
                 bytes.extend(id.to_be_bytes());
                 put_number(&mut bytes, node.map(|node| node.0));
             }
+            Said::Named { port, command } => {
+                bytes.push(NAMED);
+                put_port(&mut bytes, port);
+                bytes.extend(command.as_bytes());
+            }
         }
         bytes
     }
@@ -238,6 +252,10 @@ impl Said {
             HAS => Said::Has {
                 id: rest.u32().ok()?,
                 node: take_number(&mut rest)?.map(NodeId),
+            },
+            NAMED => Said::Named {
+                port: take_port(&mut rest)?,
+                command: Command::parse(rest.take(rest.remaining()).ok()?)?,
             },
             _ => return None,
         };
@@ -456,6 +474,9 @@ mod tests {
         let (id, port) = (3, v4.port());
         all.push(Said::Whose { id, port });
         all.push(Said::Able { is_able: true });
+        // One byte: what is cut off of a longer name leaves a shorter one.
+        let command = Command::new("x").unwrap();
+        all.push(Said::Named { port, command });
         all.push(Said::Told);
         all
     }
@@ -470,6 +491,24 @@ mod tests {
             }
             assert_eq!(Said::parse(&[&bytes[..], &[0]].concat()), None);
         }
+    }
+
+    /// Other implementations have these bytes, and older daemons (docs/protocol.md, 9.11).
+    #[test]
+    fn a_name_is_said_in_these_bytes() {
+        let port = Port {
+            transport: Transport::Tcp,
+            family: Family::V6,
+            number: 443,
+        };
+        let command = Command::new("nginx").unwrap();
+        let bytes = b"\x01\x0f\x06\x06\x01\xbbnginx";
+        assert_eq!(Said::Named { port, command }.encode(), bytes);
+        assert_eq!(Said::parse(b"\x01\x0f\x06\x06\x01\xbb"), None, "no name");
+        assert_eq!(Said::parse(b"\x01\x0f\x06\x06\x01\xbbng\ninx"), None);
+        let long = [&bytes[..6], &[b'x'; 65]].concat();
+        assert_eq!(Said::parse(&long), None);
+        assert!(Said::parse(&long[..70]).is_some());
     }
 
     #[test]

@@ -505,6 +505,9 @@ impl Agent {
             command: command.take(COMMAND_CHARS_MAX).collect(),
         };
         self.books.name(place.number, program.clone());
+        if let Some(gateway) = &mut self.gateway {
+            gateway.name(index, &program.command);
+        }
         place.program = Some(program);
     }
 

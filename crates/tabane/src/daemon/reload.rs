@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use tabane_cluster::{Cluster, GatewaySpec, NodeIndex, NodeSpec, Problem, Severity, Wire};
+use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
 use tabane_engine::LoopTurn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
@@ -13,6 +13,7 @@ use tabane_proto::{LinkId, PeerId};
 
 use super::log;
 use super::nic;
+use super::outside::{gateway_differences, gateway_words};
 use super::run::{Daemon, link_specs, peer_config};
 use crate::cli;
 use crate::metrics::MetricsServer;
@@ -74,6 +75,11 @@ impl Daemon {
             return Err(problems);
         };
         problems.extend(unchangeable(old, self.me, &new, me));
+        if problems.iter().all(|p| p.severity != Severity::Error)
+            && let Err([what, right]) = self.may_vote(&new)
+        {
+            problems.push(error(&new, None, what, &right));
+        }
         problems.extend(new.read_node_key(me, public_key).err());
         match cli::own_addresses() {
             Ok(mut own) => {
@@ -184,6 +190,7 @@ impl Daemon {
         }
         (self.cluster, self.me, self.peers) = (new, me, peers);
         self.set_outside_peers();
+        self.change_outside();
         self.set_helm(turn);
     }
 
@@ -272,11 +279,8 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
     if admits(old) != admits(new) {
         differs(None, joining_words(new));
     }
-    if gateway(old) != gateway(new) {
-        differs(
-            None,
-            "`[gateway]` is another one than the node runs with".to_owned(),
-        );
+    for what in gateway_differences(old, new) {
+        differs(None, what);
     }
     let (before, after) = (&old.nodes[was], &new.nodes[me]);
     if before.vnic != after.vnic {
@@ -294,20 +298,6 @@ fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> 
         differs(Some(line), what);
     }
     problems
-}
-
-/// The gateway, by its nodes' names: their numbers may have changed.
-fn gateway(cluster: &Cluster) -> Option<(Vec<&str>, GatewaySpec)> {
-    let spec = cluster.gateway.as_ref()?;
-    let names = spec
-        .nodes
-        .iter()
-        .map(|node| cluster.nodes[*node].name.as_str());
-    let without = GatewaySpec {
-        nodes: Vec::new(),
-        ..spec.clone()
-    };
-    Some((names.collect(), without))
 }
 
 fn joining_words(new: &Cluster) -> String {
@@ -410,7 +400,7 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
             false => "Multipath TCP is steered no more".to_owned(),
         });
     }
-    words.extend(run_words(old, new));
+    words.extend(run_words(old, new).chain(gateway_words(old, new)));
     words.extend(mesh_words(old, new));
     let mtu_bytes = new.vnic.mtu_bytes;
     let mtu = || format!("the MTU of the virtual NIC is {mtu_bytes}");

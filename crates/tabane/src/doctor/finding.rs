@@ -87,13 +87,29 @@ pub enum Cause {
     MpiUnsuited,
     /// Reading the clock is slow, or the clock jumps.
     Clock,
+    /// No gateway serves the cluster's outside addresses.
+    NoGateway,
+    /// This node is a gateway that could not serve.
+    GatewayNotReady,
+    /// No other gateway could serve in place of the one that does.
+    NoStandby,
+    /// The device outside of the gateway that serves has not the outside addresses.
+    OutsideAddressMissing,
+    /// A router outside does not answer.
+    RouterSilent,
+    /// The device outside is slower than the file says.
+    OutsideSlow,
+    /// Much waits in the queue of the device outside.
+    OutsideQueue,
+    /// Ports or connections outside are refused, since nodes have as many as they may.
+    OutsideFull,
 }
 
 /// How bad, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// A peer cannot be reached, or is about to be confused with another.
+    /// A peer or the outside cannot be reached, or one is about to be confused with another.
     Unreachable,
     /// A link does not carry: no redundancy, less speed.
     Degraded,

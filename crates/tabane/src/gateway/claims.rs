@@ -20,6 +20,9 @@ pub trait Ask {
 
     /// Tells it that nobody here has the port any more.
     fn tell_free(&mut self, port: Port);
+
+    /// Tells it what the program is called that has got the port.
+    fn tell_name(&mut self, place: Place, port: Port);
 }
 
 /// What a program wants.
@@ -264,6 +267,7 @@ impl Claims {
             (waiting.number, waiting.is_new) = (number, true);
         }
         waiting.granted += 1;
+        gateway.tell_name(wish.place, Port { number, ..asked });
     }
 
     /// It cannot have that; one that takes any gets another try.
@@ -316,6 +320,7 @@ mod tests {
         taken: BTreeSet<Port>,
         is_away: bool,
         next: u16,
+        named: Vec<(Place, Port)>,
         asked: Vec<(u32, Port)>,
     }
 
@@ -338,6 +343,10 @@ mod tests {
 
         fn tell_free(&mut self, port: Port) {
             self.taken.remove(&port);
+        }
+
+        fn tell_name(&mut self, place: Place, port: Port) {
+            self.named.push((place, port));
         }
     }
 
@@ -375,6 +384,8 @@ mod tests {
         let id = claims.begin(Time::ZERO, &mut programs, &mut gateway, wish(80));
         assert_eq!(claims.poll_done(), Some((id, new(80))));
         assert_eq!(gateway.taken.len(), 2);
+        let both = [port(Family::V6, 80), port(Family::V4, 80)];
+        assert_eq!(gateway.named, both.map(|port| (1, port)));
         gateway.taken.insert(port(Family::V4, 81));
         let id = claims.begin(Time::ZERO, &mut programs, &mut gateway, wish(81));
         assert_eq!(claims.poll_done(), Some((id, Err(Refused::InUse))));

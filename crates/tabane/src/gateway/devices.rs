@@ -69,6 +69,12 @@ pub trait Line: Debug {
     /// As [`Outside::queued_bytes`].
     fn queued_bytes(&self) -> usize;
 
+    /// As [`Outside::set_queue_bytes`].
+    ///
+    /// # Errors
+    /// It is as it was.
+    fn set_queue_bytes(&mut self, bytes: usize) -> io::Result<()>;
+
     /// From now on the loop is woken when something can be read.
     ///
     /// # Errors
@@ -184,6 +190,10 @@ impl Line for RealLine {
 
     fn queued_bytes(&self) -> usize {
         self.outside.queued_bytes()
+    }
+
+    fn set_queue_bytes(&mut self, bytes: usize) -> io::Result<()> {
+        self.outside.set_queue_bytes(bytes)
     }
 
     fn watch(&mut self) -> io::Result<()> {

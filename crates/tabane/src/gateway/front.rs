@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use tabane_io::capture::Unreachable;
 use tabane_proto::gateway::{
-    Claim, Ends, FairQueue, Head, Inflow, Inward, LaneId, Outward, Parcel, Port, Refused, Shifts,
-    Throttle, Tracker, Transport,
+    Claim, Command, Ends, FairQueue, Head, Inflow, Inward, LaneId, Outward, Parcel, Port, Refused,
+    Shifts, Throttle, Tracker, Transport,
 };
 use tabane_proto::{PeerId, Time};
 
@@ -162,6 +162,22 @@ impl Front {
             turned: VecDeque::new(),
             dropped: Dropped::default(),
         }
+    }
+
+    /// What waits is kept so from now on, and each node may have so many ports and conversations. What there is stays.
+    pub const fn change(&mut self, is_fair: bool, (ports_max, conversations_max): (usize, usize)) {
+        self.is_fair = is_fair;
+        self.tracker.set_limits(ports_max, conversations_max);
+    }
+
+    /// A node says what its program is called that has a port.
+    pub fn name(&mut self, owner: Owner, port: Port, command: Command) {
+        self.tracker.ports.name(owner, port, command);
+    }
+
+    /// What it is called, if that was said.
+    pub fn command_of(&self, owner: Owner, port: Port) -> Option<Command> {
+        self.tracker.ports.command_of(owner, port)
     }
 
     /// A node wants a port for a program, once or again. The port's number.

@@ -20,3 +20,4 @@ pub mod serving;
 pub use carriage::is_packet;
 pub use claims::Given;
 pub use node::{Gateway, Part};
+pub use report::{Held, Report};

@@ -38,6 +38,8 @@ struct Entry {
     /// … and asked for last.
     asked_at: Option<Time>,
     asked: u8,
+    /// It has not answered as often as it is asked in a row.
+    is_silent: bool,
     waiting: Vec<Vec<u8>>,
 }
 
@@ -110,7 +112,7 @@ impl Neighbours {
         if !is_fresh && is_due {
             if entry.asked >= ASKED_MAX {
                 // It does not answer any more.
-                entry.mac = None;
+                (entry.mac, entry.is_silent) = (None, true);
             }
             entry.asked = entry.asked.saturating_add(1);
             entry.asked_at = Some(now);
@@ -122,6 +124,29 @@ impl Neighbours {
             Some(mac) => Hop::Known(mac),
             None => Hop::Asked(hop),
         }
+    }
+
+    /// The ways to all else are these from now on.
+    pub fn set_routers(&mut self, routers: &[IpAddr]) {
+        self.routers = routers.to_vec();
+    }
+
+    /// Asks for the routers that have not been heard of lately, so that it is known whether they are there before anybody needs them.
+    pub fn ask_routers(&mut self, now: Time, send: &mut impl FnMut(Vec<u8>)) {
+        for router in self.routers.clone() {
+            self.look_up(now, router, send);
+        }
+    }
+
+    /// The routers, and whether each answers, if that is known.
+    pub fn routers(&self) -> impl Iterator<Item = (IpAddr, Option<bool>)> {
+        self.routers.iter().map(|router| {
+            let answers = self.known.get(router).and_then(|entry| match entry.mac {
+                Some(_) => Some(true),
+                None => entry.is_silent.then_some(false),
+            });
+            (*router, answers)
+        })
     }
 
     fn forget_one(&mut self) {
@@ -179,7 +204,7 @@ impl Neighbours {
             } else if entry.asked >= ASKED_MAX {
                 self.waiting_bytes -= entry.waiting.iter().map(Vec::len).sum::<usize>();
                 given_up.append(&mut entry.waiting);
-                entry.asked = 0;
+                (entry.asked, entry.is_silent) = (0, true);
             } else {
                 entry.asked += 1;
                 entry.asked_at = Some(now);
@@ -209,8 +234,7 @@ impl Neighbours {
         entry.mac = Some(mac);
         entry.heard_at = now;
         entry.used_at = now;
-        entry.asked = 0;
-        entry.asked_at = None;
+        (entry.asked, entry.asked_at, entry.is_silent) = (0, None, false);
         let mut ready = core::mem::take(&mut entry.waiting);
         self.waiting_bytes -= ready.iter().map(Vec::len).sum::<usize>();
         for frame in &mut ready {
@@ -437,6 +461,44 @@ mod tests {
         let mut alone = Neighbours::new(OWN, &[(ip("203.0.113.1"), 24)], &[]);
         assert_eq!(asked(&mut alone, NOW, ip("198.51.100.7")).0, Hop::Nowhere);
         assert_eq!(asked(&mut alone, NOW, ip("2001:db8::7")).0, Hop::Nowhere);
+    }
+
+    #[test]
+    fn whether_a_router_answers_is_known_before_it_is_needed() {
+        let mut gateway = gateway();
+        let told = |gateway: &Neighbours| gateway.routers().map(|(_, it)| it).collect::<Vec<_>>();
+        let mut now = NOW;
+        let mut questions = Vec::new();
+        gateway.ask_routers(now, &mut |question| questions.push(question));
+        assert_eq!((questions.len(), told(&gateway)), (2, vec![None, None]));
+        let mut router = neighbours(OTHER, "203.0.113.254", "2001:db8::fe");
+        let answer = hear(&mut router, &questions[0]).answer.expect("it is it");
+        hear(&mut gateway, &answer);
+        for _ in 0..=ASKED_MAX {
+            now += ASK_EVERY;
+            gateway.ask_routers(now, &mut |question| questions.push(question));
+        }
+        assert_eq!(told(&gateway), [Some(true), Some(false)]);
+        // Who is there again is heard of.
+        let answer = hear(&mut router, questions.last().expect("it is asked for"));
+        hear(&mut gateway, &answer.answer.expect("it is it"));
+        assert_eq!(told(&gateway), [Some(true), Some(true)]);
+        gateway.set_routers(&[]);
+        assert_eq!(told(&gateway), []);
+    }
+
+    /// As the file may say it of IPv6: the device outside is the only one that it can be on.
+    #[test]
+    fn a_router_may_have_an_address_of_the_link() {
+        let own = [(ip("2001:db8::1"), 64)];
+        let mut gateway = Neighbours::new(OWN, &own, &[ip("fe80::1")]);
+        let mut router = neighbours(OTHER, "203.0.113.254", "fe80::1");
+        let far = ip("2001:db8:9::7");
+        let (hop, questions) = asked(&mut gateway, NOW, far);
+        assert_eq!((hop, questions.len()), (Hop::Asked(ip("fe80::1")), 1));
+        let answer = hear(&mut router, &questions[0]).answer.expect("it is it");
+        hear(&mut gateway, &answer);
+        assert_eq!(asked(&mut gateway, NOW, far).0, Hop::Known(OTHER));
     }
 
     #[test]

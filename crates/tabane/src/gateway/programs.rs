@@ -58,6 +58,11 @@ impl Programs {
         }
     }
 
+    /// So many ports and conversations may each program have from now on.
+    pub const fn set_limits(&mut self, ports_max: usize, conversations_max: usize) {
+        self.tracker.set_limits(ports_max, conversations_max);
+    }
+
     /// The outside addresses.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses

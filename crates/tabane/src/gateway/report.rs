@@ -1,11 +1,13 @@
 //! What a node knows of the gateway, for its status.
 
 use core::time::Duration;
+use std::net::IpAddr;
 
-use tabane_proto::gateway::Port;
+use tabane_proto::gateway::{Command, Port};
 use tabane_proto::wire::NodeId;
 
 use super::programs::Place;
+use super::serving::Carried;
 
 /// All of it.
 #[derive(Clone, Debug)]
@@ -16,12 +18,26 @@ pub struct Report {
     pub since: Duration,
     /// The other gateways, and whether they could.
     pub standby: Vec<(NodeId, bool)>,
+    /// Whether this node could serve, if it is a gateway; …
+    pub is_ready: Option<bool>,
+    /// … and why not, or what is wrong while it does, in words.
+    pub trouble: Option<String>,
+    /// Who votes, and who of them has not lent its vote to this node, which wants it.
+    pub voters: Vec<NodeId>,
+    /// As well.
+    pub voters_missing: Vec<NodeId>,
+    /// Ways to the rest of the world, and whether each answers, if this node serves and that is known.
+    pub routers: Vec<(IpAddr, Option<bool>)>,
     /// Ports: on the gateway that serves all, on others those of their programs.
     pub ports: Vec<Held>,
+    /// Ports that were refused since one has as many as one may.
+    pub ports_refused: u64,
     /// Conversations, of the same.
     pub conversations: usize,
     /// What waits for the line, in bytes, if this node serves.
     pub queued_bytes: Option<usize>,
+    /// What was carried while this node served.
+    pub carried: Carried,
     /// Packets that went nowhere, and why.
     pub dropped: Vec<(&'static str, u64)>,
 }
@@ -35,6 +51,8 @@ pub struct Held {
     pub node: NodeId,
     /// Whose program, if it is here.
     pub place: Option<Place>,
+    /// What that is called, if it is elsewhere and that node has said so.
+    pub command: Option<Command>,
     /// Connections that it has been given.
     pub connections: u32,
 }

@@ -34,7 +34,7 @@ const ANNOUNCED_AFTER: [Duration; 4] = [
 ];
 
 /// What the cluster has outside.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
     /// The device's name.
     pub device: String,
@@ -119,6 +119,22 @@ pub struct Lost {
     pub no_way: u64,
 }
 
+/// What was carried, in bytes of IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// To the line outside.
+    pub sent_bytes: u64,
+    /// From there, for programs of nodes.
+    pub received_bytes: u64,
+}
+
+impl core::ops::AddAssign for Carried {
+    fn add_assign(&mut self, more: Carried) {
+        self.sent_bytes += more.sent_bytes;
+        self.received_bytes += more.received_bytes;
+    }
+}
+
 /// The serving gateway.
 #[derive(Debug)]
 pub struct Serving {
@@ -141,6 +157,8 @@ pub struct Serving {
     pub taken_by: Option<(IpAddr, Mac)>,
     /// What was lost here.
     pub lost: Lost,
+    /// What was carried since it was taken last.
+    pub carried: Carried,
     frame: Vec<u8>,
     headers: Vec<u8>,
     /// None: it serves no more, and only hands on what still comes here.
@@ -190,6 +208,7 @@ impl Serving {
             waits_until: None,
             taken_by: None,
             lost: Lost::default(),
+            carried: Carried::default(),
             frame: Vec::new(),
             headers: Vec::new(),
             addresses: Some(addresses),
@@ -250,7 +269,11 @@ impl Serving {
             return self.told(told);
         }
         match self.front.arrives(now, &self.machine, frame, is_of_nodes) {
-            For::Owner(owner) => deliver(owner, frame, false),
+            For::Owner(owner) => {
+                let bytes = frame.len().saturating_sub(VNET_HDR_BYTES);
+                self.carried.received_bytes += bytes as u64;
+                deliver(owner, frame, false);
+            }
             For::Perhaps(owners) => {
                 for owner in owners {
                     deliver(owner, &mut frame.clone(), true);
@@ -309,6 +332,32 @@ impl Serving {
         self.front.queued_bytes() + self.line.queued_bytes()
     }
 
+    /// The line, the ways from it and what nodes may have are as this says from now on; all else stays.
+    pub fn change(&mut self, site: &Site) {
+        self.pace = site.rate_bps.map(Pace::new);
+        // Not expected to fail; then it is as it was.
+        let _ = self.line.set_queue_bytes(site.queue_bytes);
+        self.neighbours.set_routers(&site.routers);
+        let limits = (site.ports_max, site.conversations_max);
+        self.front.change(site.is_fair, limits);
+    }
+
+    /// The ways to the rest of the world, and whether each answers, if that is known.
+    pub fn routers(&self) -> impl Iterator<Item = (IpAddr, Option<bool>)> {
+        self.neighbours.routers()
+    }
+
+    /// Some time has passed: whether the routers are there is asked, if it is not known.
+    pub fn look(&mut self, now: Time) {
+        let mut questions = Vec::new();
+        self.neighbours
+            .ask_routers(now, &mut |question| questions.push(question));
+        for question in questions {
+            self.send_whole(&question);
+        }
+        self.front.look(now, &mut self.machine);
+    }
+
     /// A node sends something outside.
     pub fn leaves(&mut self, now: Time, owner: Owner, frame: Vec<u8>) {
         self.front.leaves(now, &mut self.machine, owner, frame);
@@ -348,6 +397,8 @@ impl Serving {
             match hop {
                 Hop::Known(_) => match self.line.write(&parts) {
                     Ok(true) => {
+                        let headers = (self.headers.len() - VNET_HDR_BYTES) * packets;
+                        self.carried.sent_bytes += (bytes + headers) as u64;
                         if let Some(pace) = &mut self.pace {
                             pace.sent(now, bytes, packets);
                         }

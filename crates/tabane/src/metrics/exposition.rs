@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::families::{FAMILIES, Family, Kind};
+use super::families::{Family, Kind, families};
 use crate::status::StatusReport;
 
 /// The media type of what [`render`] writes.
@@ -15,7 +15,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// All metrics of a report.
 pub fn render(report: &StatusReport) -> String {
     let mut text = String::new();
-    for family in FAMILIES {
+    for family in families() {
         head(family, &mut text);
         let mut samples = Samples {
             text: &mut text,

@@ -4,8 +4,9 @@
 use tabane_cluster::Wire;
 
 use super::exposition::Samples;
+use super::gateway;
 use crate::status::{
-    GatewayStatus, PathState, PathStatus, PeerState, PeerStatus, Reader, StatusReport, UnreadOfUser,
+    PathState, PathStatus, PeerState, PeerStatus, Reader, StatusReport, UnreadOfUser,
 };
 
 /// Paths beyond this many have no samples, only their peers have: no scraper
@@ -94,7 +95,11 @@ pub(super) const DROP_REASONS: &[&str] = &[
 ];
 
 /// All of them, in the order of the exposition.
-pub const FAMILIES: &[Family] = &[
+pub fn families() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().chain(gateway::FAMILIES)
+}
+
+const FAMILIES: &[Family] = &[
     Family {
         name: "tabane_node_info",
         kind: Kind::Gauge,
@@ -254,78 +259,6 @@ pub const FAMILIES: &[Family] = &[
         samples: |report, out| {
             let run = &report.node.run;
             out.add(&[], run.cut_off as f64);
-        },
-    },
-    Family {
-        name: "tabane_gateway_serving",
-        kind: Kind::Gauge,
-        unit: Unit::None,
-        labels: &["node"],
-        help: "Always 1; the node that serves the cluster's outside address, as this node knows. Absent if none is known to, or there is no gateway.",
-        samples: |report, out| {
-            if let Some(serving) = gateway(report).and_then(|it| it.serving.as_deref()) {
-                out.add(&[serving], 1.0);
-            }
-        },
-    },
-    Family {
-        name: "tabane_gateway_standby_ready",
-        kind: Kind::Gauge,
-        unit: Unit::None,
-        labels: &["node"],
-        help: "Whether a gateway that does not serve could (1 or 0).",
-        samples: |report, out| {
-            for standby in gateway(report).iter().flat_map(|it| &it.standby) {
-                out.add(&[&standby.node], flag(standby.ready));
-            }
-        },
-    },
-    Family {
-        name: "tabane_gateway_connections",
-        kind: Kind::Gauge,
-        unit: Unit::None,
-        labels: &[],
-        help: "Conversations with the outside: on the gateway that serves all, on others those of their own programs.",
-        samples: |report, out| {
-            if let Some(gateway) = gateway(report) {
-                out.add(&[], gateway.connections as f64);
-            }
-        },
-    },
-    Family {
-        name: "tabane_gateway_ports",
-        kind: Kind::Gauge,
-        unit: Unit::None,
-        labels: &[],
-        help: "Ports of the outside address that programs have: on the gateway that serves all, on others those of their own programs.",
-        samples: |report, out| {
-            if let Some(gateway) = gateway(report) {
-                out.add(&[], gateway.ports.len() as f64);
-            }
-        },
-    },
-    Family {
-        name: "tabane_gateway_queue_seconds",
-        kind: Kind::Gauge,
-        unit: Unit::Seconds,
-        labels: &[],
-        help: "How long what waits for the outside line takes to leave, where this node serves and the line's rate is known.",
-        samples: |report, out| {
-            if let Some(queue_us) = gateway(report).and_then(|it| it.queue_us) {
-                out.add(&[], queue_us as f64 / 1e6);
-            }
-        },
-    },
-    Family {
-        name: "tabane_gateway_dropped_packets",
-        kind: Kind::Counter,
-        unit: Unit::None,
-        labels: &["reason"],
-        help: "Packets between programs and the outside that went nowhere here, by reason.",
-        samples: |report, out| {
-            for (reason, count) in gateway(report).iter().flat_map(|it| &it.dropped) {
-                out.add(&[reason], *count as f64);
-            }
         },
     },
     Family {
@@ -676,11 +609,7 @@ const PATH_STATES: &[(&str, PathState)] = &[
     ("down", PathState::Down),
 ];
 
-fn gateway(report: &StatusReport) -> Option<&GatewayStatus> {
-    report.node.gateway.as_ref()
-}
-
-fn flag(is_so: bool) -> f64 {
+pub(super) fn flag(is_so: bool) -> f64 {
     f64::from(u8::from(is_so))
 }
 

@@ -7,11 +7,12 @@
 
 mod exposition;
 mod families;
+mod gateway;
 pub mod http;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub use exposition::{CONTENT_TYPE, render};
-pub use families::{FAMILIES, Family, Kind, PATHS_MAX, Unit};
+pub use families::{Family, Kind, PATHS_MAX, Unit, families};
 pub use server::{CLIENTS_MAX, LISTEN_RETRY, MetricsServer, PATIENCE, REPORT_AGE_MIN};

@@ -22,7 +22,7 @@ pub use client::{
     ask_nodes, ask_reload, ask_report, ask_status, ask_topo, read_answer,
 };
 pub use control::{MoveReport, ReloadReport, Request, Response};
-pub use gateway::{GatewayStatus, PortStatus, StandbyStatus};
+pub use gateway::{GatewayStatus, PortStatus, RouterStatus, StandbyStatus};
 pub use members::{MemberStatus, MembersReport, Reached};
 pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};
 pub use nodes::{NodeAddresses, NodesReport};

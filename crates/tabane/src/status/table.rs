@@ -359,6 +359,25 @@ pub(crate) fn metric(value: f64) -> String {
     format!("{scaled:.digits$}{}", PREFIXES[prefix])
 }
 
+/// The device outside, and what waits there.
+fn outside_words(device: &str, gateway: &GatewayStatus) -> String {
+    let rate = gateway
+        .rate_mbps
+        .map_or_else(String::new, |mbps| format!(", {mbps} Mb/s"));
+    let waits = match &*gateway.queue {
+        "fair" => "what waits takes turns",
+        _ => "what waits does so in the kernel",
+    };
+    let queue = gateway
+        .queue_us
+        .map_or_else(String::new, |us| format!(" for {us} us"));
+    let qdisc = gateway
+        .qdisc
+        .as_ref()
+        .map_or_else(String::new, |kind| format!(", qdisc {}", clean(kind)));
+    format!("{}{rate}, {waits}{queue}{qdisc}", clean(device))
+}
+
 /// The cluster's outside address: who serves, and who could.
 fn gateway_lines(out: &mut String, gateway: &GatewayStatus) {
     let addresses: Vec<_> = gateway.addresses.iter().map(ToString::to_string).collect();
@@ -374,9 +393,37 @@ fn gateway_lines(out: &mut String, gateway: &GatewayStatus) {
         None => format!("gateway: nobody serves {at}"),
     };
     line(out, &text);
+    if let Some(device) = &gateway.interface {
+        line(out, &format!("  {}", outside_words(device, gateway)));
+    }
+    if let Some(trouble) = &gateway.trouble {
+        line(out, &format!("  {}", clean(trouble)));
+    }
+    for router in gateway
+        .routers
+        .iter()
+        .filter(|it| it.answers == Some(false))
+    {
+        line(out, &format!("  router {} does not answer", router.address));
+    }
+    if !gateway.voters_missing.is_empty() {
+        let missing = clean(&gateway.voters_missing.join(", "));
+        let all = gateway.voters.len();
+        line(
+            out,
+            &format!("  of {all} votes those of {missing} are missing"),
+        );
+    }
     for standby in &gateway.standby {
         let how = if standby.ready { "ready" } else { "not ready" };
         line(out, &format!("  {} stands by, {how}", clean(&standby.node)));
+    }
+    if gateway.ports_refused > 0 {
+        let count = gateway.ports_refused;
+        line(
+            out,
+            &format!("  ports refused to nodes that have as many as they may: {count}"),
+        );
     }
     for (reason, count) in &gateway.dropped {
         line(

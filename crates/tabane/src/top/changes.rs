@@ -62,8 +62,24 @@ pub fn between(old: &StatusReport, new: &StatusReport, now_ms: u64) -> Vec<Chang
             of_peer(before, peer, now_ms, &mut changes);
         }
     }
+    changes.extend(of_gateway(old, new, now_ms));
     changes.sort_by_key(|change| change.unix_ms);
     changes
+}
+
+/// Another gateway serves, or none does.
+fn of_gateway(old: &StatusReport, new: &StatusReport, now_ms: u64) -> Option<Change> {
+    let (before, after) = (old.node.gateway.as_ref()?, new.node.gateway.as_ref()?);
+    let (text, mood) = match &after.serving {
+        serving if *serving == before.serving => return None,
+        Some(serving) => (format!("gateway: {serving} serves"), Mood::Good),
+        None => ("gateway: nobody serves".to_owned(), Mood::Bad),
+    };
+    Some(Change {
+        unix_ms: now_ms,
+        text,
+        mood,
+    })
 }
 
 fn of_peer(old: &PeerStatus, new: &PeerStatus, now_ms: u64, changes: &mut Vec<Change>) {

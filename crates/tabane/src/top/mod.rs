@@ -7,6 +7,7 @@ mod changes;
 mod history;
 mod keys;
 mod model;
+mod outside;
 mod rows;
 mod terminal;
 #[cfg(test)]

@@ -124,6 +124,7 @@ pub struct Model {
     /// The name of the selected peer: it stays selected wherever it is sorted.
     selected: Option<String>,
     history: HashMap<String, PeerHistory>,
+    outside: Option<(f64, f64)>,
 }
 
 impl Model {
@@ -141,6 +142,7 @@ impl Model {
             order: Vec::new(),
             selected: None,
             history: HashMap::new(),
+            outside: None,
         }
     }
 
@@ -201,6 +203,13 @@ impl Model {
             .filter(|_| is_same_daemon)
             .map(|told| stamp.at.saturating_sub(told.at).as_secs_f64())
             .filter(|seconds| *seconds > 0.0);
+        let old = self.report.as_ref().map(outside_bytes);
+        let rate =
+            |old: u64, new: u64, seconds: f64| new.saturating_sub(old) as f64 * 8.0 / seconds;
+        self.outside = elapsed.zip(old).map(|(seconds, (sent, received))| {
+            let now = outside_bytes(report);
+            (rate(sent, now.0, seconds), rate(received, now.1, seconds))
+        });
         let mut before = std::mem::take(&mut self.history);
         for peer in &report.peers {
             let mut history = before.remove(&peer.name).unwrap_or_default();
@@ -302,6 +311,11 @@ impl Model {
         self.history.get(peer)
     }
 
+    /// What this node carries outside and from there now as the gateway, in bits per second; `None`: not known yet.
+    pub const fn outside(&self) -> Option<(f64, f64)> {
+        self.outside
+    }
+
     /// What is carried now, to and from all peers, in bits per second.
     pub fn totals(&self) -> (f64, f64) {
         let all = self.history.values().map(|peer| &peer.all);
@@ -309,6 +323,12 @@ impl Model {
             (out + traffic.out.last(), back + traffic.back.last())
         })
     }
+}
+
+/// What this node has sent outside and received from there as a gateway.
+fn outside_bytes(report: &StatusReport) -> (u64, u64) {
+    let gateway = report.node.gateway.as_ref();
+    gateway.map_or((0, 0), |gateway| (gateway.tx_bytes, gateway.rx_bytes))
 }
 
 impl PeerHistory {

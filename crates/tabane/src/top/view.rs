@@ -9,6 +9,7 @@ use tabane_cluster::Wire;
 use super::changes::{Mood, path_state, peer_state};
 use super::history::Traffic;
 use super::model::{Model, loss_percent, rtt_us};
+use super::outside;
 use super::rows::{Cells, Columns, Look, shorten};
 use crate::daemon::log::time_of_day;
 use crate::status::{PathStatus, PeerState, PeerStatus, StatusReport};
@@ -151,6 +152,12 @@ impl Page {
             };
             let text = format!("tabane run: {programs}{unread}");
             self.lines.push(Line::raw(shorten(&text, self.width)));
+        }
+        for (text, mood) in outside::lines(model, report, self.width) {
+            self.lines.push(match mood {
+                Mood::Good => Line::raw(text),
+                _ => Line::styled(text, self.look.style(mood)),
+            });
         }
     }
 
@@ -342,8 +349,10 @@ impl Page {
 
 /// Two, and one for the programs under `tabane run`, if there are any.
 fn head_lines(model: &Model) -> usize {
-    let run = model.report.as_ref().map(|report| &report.node.run);
-    2 + usize::from(run.is_some_and(|run| run.summary().is_some()))
+    let Some(report) = &model.report else {
+        return 2;
+    };
+    2 + usize::from(report.node.run.summary().is_some()) + outside::count(report)
 }
 
 fn identity(report: &StatusReport) -> String {

@@ -6,5 +6,6 @@ mod common;
 mod diagnosis;
 mod healthy;
 mod host;
+mod outside;
 mod quality;
 mod reach;

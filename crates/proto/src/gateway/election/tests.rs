@@ -17,6 +17,7 @@ fn electorate(gateways: usize, nodes: usize) -> Electorate {
     Electorate {
         gateways: (0..gateways).map(id).collect(),
         nodes: (0..nodes).map(id).collect(),
+        others: Vec::new(),
     }
 }
 
@@ -39,7 +40,8 @@ impl PartialOrd for Arrival {
 struct World {
     now: Time,
     nodes: Vec<Option<Election>>,
-    electorate: Electorate,
+    /// What the file of each node says.
+    files: Vec<Electorate>,
     /// What each node's clock shows is this much behind.
     origins: Vec<Time>,
     /// Until when a node does nothing.
@@ -58,7 +60,7 @@ impl World {
         let mut world = World {
             now: Time::from_ms(1000),
             nodes: (0..nodes).map(|_| None).collect(),
-            electorate: electorate(gateways, nodes),
+            files: vec![electorate(gateways, nodes); nodes],
             origins: vec![Time::ZERO; nodes],
             stopped: vec![Time::ZERO; nodes],
             parts: vec![0; nodes],
@@ -77,9 +79,20 @@ impl World {
     fn begin(&mut self, n: usize) {
         self.origins[n] = self.now;
         let life = self.random.u64();
-        let mut election = Election::new(Time::ZERO, id(n), life, self.electorate.clone());
+        let mut election = Election::new(Time::ZERO, id(n), life, self.files[n].clone());
         election.set_able(Time::ZERO, true);
         self.nodes[n] = Some(election);
+    }
+
+    /// A node reads its file anew, if it may.
+    fn reload(&mut self, n: usize, file: Electorate) -> Result<(), Unchangeable> {
+        let now = self.time_of(n);
+        if let Some(election) = &mut self.nodes[n] {
+            election.may_change(now, &file)?;
+            election.change(file.clone());
+        }
+        self.files[n] = file;
+        Ok(())
     }
 
     fn time_of(&self, n: usize) -> Time {
@@ -286,6 +299,122 @@ fn whoever_asks_in_vain_stands_by_when_another_one_serves() {
     let lent = Word::Lent { stamp, term: 1 };
     assert!(said.contains(&(id(0), lent)), "{said:?}");
     assert_eq!(standby.next_timeout(), Some(now + LEASE + STAGGER));
+}
+
+/// The first gateways, and others of these numbers.
+fn file(gateways: usize, others: &[usize]) -> Electorate {
+    let nodes = (0..gateways).chain(others.iter().copied()).map(id);
+    Electorate {
+        nodes: nodes.collect(),
+        ..electorate(gateways, 0)
+    }
+}
+
+#[test]
+fn nodes_that_come_and_go_vote_and_are_told() {
+    let mut world = World::new(7, 2, 6);
+    let before = file(2, &[2]);
+    world.files.fill(before.clone());
+    (0..6).for_each(|n| world.begin(n));
+    world.until_serves(0);
+    world.run(50);
+    assert_eq!(world.nodes[5].as_ref().unwrap().serving(), None);
+    // More than half of all are to be there at any time.
+    let many = file(2, &[2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(world.reload(0, many), Err(Unchangeable::TooMuch));
+    for n in [0, 1] {
+        assert_eq!(world.reload(n, file(2, &[2, 3, 5])), Ok(()));
+    }
+    world.run(2000);
+    assert_eq!(world.serving(), [0]);
+    let told = world.nodes[5].as_ref().unwrap().serving();
+    assert_eq!(told.map(|serving| serving.gateway), Some(id(0)));
+    // By those before the other one would have most with node 2, by the new ones it has not.
+    world.parts = vec![0, 1, 1, 0, 0, 0];
+    world.run(500);
+    assert_eq!(world.serving(), [0; 0]);
+    world.parts = vec![0, 1, 1, 1, 0, 0];
+    world.until_serves(1);
+    let gateway = world.nodes[1].as_ref().unwrap();
+    let missing = gateway.missing(world.time_of(1));
+    assert_eq!(missing, [id(0), id(5)]);
+    world.parts.fill(0);
+    // Those that are gone: too many at once would end it.
+    assert_eq!(world.reload(1, file(2, &[])), Err(Unchangeable::TooMuch));
+    assert_eq!(world.reload(1, file(2, &[2, 3])), Ok(()));
+    let others = Electorate {
+        gateways: vec![id(1), id(0)],
+        ..before
+    };
+    assert_eq!(world.reload(1, others), Err(Unchangeable::Gateways));
+    world.run(500);
+    assert_eq!(world.serving(), [1]);
+}
+
+#[test]
+fn who_votes_is_changed_so_often_and_back_again() {
+    let mut gateway = Election::new(Time::ZERO, id(0), 7, file(2, &[2]));
+    let mut changed = 0;
+    for n in 3..20 {
+        let to = file(2, &[2, n]);
+        if gateway.may_change(Time::ZERO, &to).is_err() {
+            break;
+        }
+        gateway.change(to);
+        changed += 1;
+    }
+    assert_eq!(changed + 1, ELECTORATES_MAX);
+    let back = file(2, &[2]);
+    assert_eq!(gateway.may_change(Time::ZERO, &back), Ok(()));
+    gateway.change(back);
+    assert_eq!(gateway.electorates.len(), ELECTORATES_MAX);
+}
+
+/// Files change at one node after another, in any order and also back, while nodes are parted and begin anew: with what every gateway has by
+/// then, as docs/gateway.md says.
+#[test]
+fn two_never_serve_at_once_while_the_files_differ() {
+    for seed in 0..150 {
+        let mut world = World::new(seed, 3, 9);
+        let files = [
+            file(3, &[3]),
+            file(3, &[3, 4, 5, 6]),
+            file(3, &[5, 6, 7, 8]),
+            file(3, &[]),
+        ];
+        world.files.fill(files[0].clone());
+        (0..9).for_each(|n| world.begin(n));
+        (world.late, world.lost) = (5, 5);
+        let mut at = [0; 9];
+        for _ in 0..60 {
+            let n = world.random.below(9) as usize;
+            match world.random.below(6) {
+                0 => {
+                    let parts = 2 + world.random.below(2);
+                    for part in 0..9 {
+                        world.parts[part] = world.random.below(parts) as u8;
+                    }
+                }
+                1 => world.parts.fill(0),
+                2 | 3 => {
+                    // The next file goes round when all have the one before.
+                    let oldest = at.iter().copied().min().unwrap_or_default();
+                    if at[n] == oldest && world.reload(n, files[(oldest + 1) % 4].clone()).is_ok() {
+                        at[n] += 1;
+                    }
+                }
+                4 if n >= 3 || at[..3].iter().all(|of| *of == at[n]) => world.begin(n),
+                _ => {
+                    let now = world.time_of(n);
+                    if let Some(election) = &mut world.nodes[n] {
+                        election.hand_over(now, id(1));
+                    }
+                }
+            }
+            let ms = world.random.below(200);
+            world.run(ms);
+        }
+    }
 }
 
 /// Of every kind, 100 schedules: parted in two or three, from one side only as messages are lost, stopped, begun anew, handed over.

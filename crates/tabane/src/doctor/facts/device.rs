@@ -27,7 +27,6 @@ pub fn with_address(interfaces: &[Interface], address: IpAddr) -> Option<Device>
     let has = |i: &&Interface| i.addresses.iter().any(|a| a.ip == address);
     let interface = interfaces.iter().find(has)?;
     let own = interface.addresses.iter().find(|a| a.ip == address)?;
-    let speed: Option<i64> = read(&interface.name, "speed").and_then(|t| t.parse().ok());
     Some(Device {
         name: interface.name.clone(),
         index: interface.index,
@@ -36,15 +35,20 @@ pub fn with_address(interfaces: &[Interface], address: IpAddr) -> Option<Device>
         up: interface.up,
         carrier: interface.carrier,
         prefix: own.prefix,
-        // -1, and with some drivers 0 or 4294967295, means that it is not known.
-        speed_mbps: speed
-            .filter(|s| (1..=10_000_000).contains(s))
-            .and_then(|s| u32::try_from(s).ok()),
+        speed_mbps: speed_mbps(&interface.name),
         half_duplex: read(&interface.name, "duplex").as_deref() == Some("half"),
         physical: path(&interface.name, "device").exists(),
         features: tabane_io::ethtool::features(&interface.name).ok(),
         errors: BTreeMap::new(),
     })
+}
+
+/// The speed of a device, Mb/s, if it is known.
+pub fn speed_mbps(name: &str) -> Option<u32> {
+    let speed: i64 = read(name, "speed")?.parse().ok()?;
+    // -1, and with some drivers 0 or 4294967295, means that it is not.
+    let is_known = (1..=10_000_000).contains(&speed);
+    u32::try_from(speed).ok().filter(|_| is_known)
 }
 
 /// The error counters of a device now.

@@ -14,7 +14,9 @@ use super::flows::Flows;
 use super::machine::Before;
 use super::network::Network;
 use super::pings::{self, Answers, Way};
-use super::{Device, Facts, MpiFacts, OwnLink, PathFacts, VnicFacts, Watched, device, measure};
+use super::{
+    Device, Facts, MpiFacts, OutsideFacts, OwnLink, PathFacts, VnicFacts, Watched, device, measure,
+};
 use crate::doctor::finding::Unseen;
 use crate::status::{self, AskError, PathState, StatusReport};
 use crate::{cli, mpi};
@@ -96,12 +98,25 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
         .transpose()?;
     watch(order, first, &targets, filled, &mut facts);
     note_own_devices(&interfaces, &mut facts);
+    facts.outside = outside(&facts);
     facts.mpi = MpiFacts {
         installed: mpi::installed::all(),
         trouble: mpi::trouble(),
         is_wanted: mpi::is_wanted(),
     };
     Ok(facts)
+}
+
+/// The device outside as it is now, after the watching.
+fn outside(facts: &Facts) -> Option<OutsideFacts> {
+    let gateway = facts.daemon.as_ref()?.last.node.gateway.as_ref()?;
+    let name = gateway.interface.clone()?;
+    let all = interfaces().unwrap_or_default();
+    Some(OutsideFacts {
+        device: all.into_iter().find(|device| device.name == name),
+        speed_mbps: device::speed_mbps(&name),
+        name,
+    })
 }
 
 /// Which peers' addresses this machine has itself; where nodes share a machine, and so reach each

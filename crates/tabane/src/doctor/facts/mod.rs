@@ -50,6 +50,8 @@ pub struct Facts {
     pub flows: Vec<Flow>,
     /// What jobs of MPI meet here.
     pub mpi: MpiFacts,
+    /// The device outside, if this node is a gateway.
+    pub outside: Option<OutsideFacts>,
     /// What could not be looked at.
     pub unseen: Vec<Unseen>,
 }
@@ -95,6 +97,17 @@ pub struct VnicFacts {
     pub address: String,
     /// The device of this name, if there is one.
     pub device: Option<Interface>,
+}
+
+/// The device of a gateway that leads outside.
+#[derive(Debug, Clone)]
+pub struct OutsideFacts {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// The device of this name, if there is one.
+    pub device: Option<Interface>,
+    /// Its speed, if that is known.
+    pub speed_mbps: Option<u32>,
 }
 
 /// One of this node's links.

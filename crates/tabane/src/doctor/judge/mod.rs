@@ -5,6 +5,7 @@ mod host;
 mod links;
 mod mpi;
 mod mtu;
+mod outside;
 mod own;
 mod programs;
 mod quality;
@@ -20,7 +21,7 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// What is looked for, in words, for the one to whom nothing is wrong.
-pub const CHECKED: [&str; 19] = [
+pub const CHECKED: [&str; 20] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
     "interfaces, addresses and carrier",
@@ -38,6 +39,7 @@ pub const CHECKED: [&str; 19] = [
     "peers that many send to at once",
     "programs that read slowly",
     "what keeps Multipath TCP from being steered",
+    "the outside address, who serves it and who could",
     "MPI, and what it takes to run over all links",
     "clocks",
 ];
@@ -55,6 +57,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     shared::judge(facts, &mut found);
     programs::judge(facts, &mut found);
     steering::judge(facts, &mut found);
+    outside::judge(facts, &mut found);
     mpi::judge(facts, &mut found);
     found.sort_by(|a, b| {
         let share = b.cost_share.total_cmp(&a.cost_share);

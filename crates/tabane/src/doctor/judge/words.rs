@@ -43,8 +43,7 @@ pub fn percent(share: f64) -> String {
 
 /// `02:7a:62:00:00:01`.
 pub fn mac(address: &[u8; 6]) -> String {
-    let parts = address.map(|byte| format!("{byte:02x}"));
-    parts.join(":")
+    tabane_cluster::mac_text(address)
 }
 
 /// A capital letter at the beginning.

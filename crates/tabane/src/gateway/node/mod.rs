@@ -3,6 +3,7 @@
 mod leaving;
 mod packets;
 mod programs;
+mod reporting;
 mod service;
 mod votes;
 mod words;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tabane_proto::gateway::{Election, Electorate, Ends};
+use tabane_proto::gateway::{Election, Electorate, Ends, Unchangeable};
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, PeerId, Time};
 
@@ -21,9 +22,8 @@ use super::devices::Devices;
 use super::front::Owner;
 use super::probe::Probe;
 use super::programs::{Place, Programs};
-use super::report::{Held, Report};
 use super::roster::Roster;
-use super::serving::Site;
+use super::serving::{Carried, Site};
 use leaving::{Leaving, Moving};
 use packets::Inside;
 use service::Service;
@@ -101,6 +101,12 @@ pub struct Gateway {
     was_taken: bool,
     /// What the log was told last of why this node cannot serve.
     told_why: Option<String>,
+    /// Why this gateway has nothing outside, in words.
+    has_not: Option<String>,
+    /// What was carried outside and from there while this node served.
+    carried: Carried,
+    /// Ports that were refused since one has as many as one may: to programs of this node, and by this gateway to others.
+    ports_refused: u64,
     look_at: Time,
     /// What the log is to say.
     lines: Vec<String>,
@@ -140,6 +146,9 @@ impl Gateway {
             is_free: false,
             was_taken: false,
             told_why: None,
+            has_not: None,
+            carried: Carried::default(),
+            ports_refused: 0,
             look_at: now,
             lines: Vec::new(),
             packet: Vec::new(),
@@ -159,6 +168,30 @@ impl Gateway {
     ) {
         self.roster.set(peers);
         self.nodes_at = nodes_at;
+    }
+
+    /// Whether the cluster's nodes may be these from now on: see [`Election::may_change`].
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_change(&self, now: Time, to: &Electorate) -> Result<(), Unchangeable> {
+        self.election.may_change(now, to)
+    }
+
+    /// The cluster's nodes are these from now on, of whom the first ones vote: see [`Election::change`].
+    pub fn change(&mut self, now: Time, to: Electorate) {
+        self.part.electorate = to.clone();
+        self.election.change(to);
+        // Who is new is told who serves.
+        self.election.tell_again(now);
+    }
+
+    /// Each node may have so many ports and conversations from now on.
+    pub const fn set_limits(&mut self, ports_max: usize, conversations_max: usize) {
+        (self.part.ports_max, self.part.conversations_max) = (ports_max, conversations_max);
+        self.inside
+            .programs
+            .set_limits(ports_max, conversations_max);
     }
 
     /// What the log is to say.
@@ -259,8 +292,7 @@ impl Gateway {
                 outer.remove(&ends);
             });
             if let Some(service) = &mut self.serving {
-                let serving = &mut service.serving;
-                serving.front.look(now, &mut serving.machine);
+                service.serving.look(now);
             }
         }
         more | hears | self.watch(node)
@@ -278,70 +310,6 @@ impl Gateway {
             is_eager |= door.readable && !waits;
         }
         is_eager
-    }
-
-    /// What this node knows of the gateway.
-    pub fn report(&self, now: Time) -> Report {
-        let me = self.part.me;
-        let serving = match self.serves() {
-            Some((Serves::Here, _)) => Some(me),
-            Some((Serves::Peer(peer), _)) => self.roster.id(peer),
-            None => None,
-        };
-        let standby = self.gateways().filter(|(id, _)| Some(*id) != serving);
-        let standby: Vec<_> = standby.collect();
-        let of_here = self.inside.programs.ports();
-        let of_here = of_here.map(|(port, _, place, connections)| Held {
-            port,
-            node: me,
-            place: Some(place),
-            connections,
-        });
-        let mut report = Report {
-            serving,
-            since: now.since(self.since),
-            standby,
-            ports: of_here.collect(),
-            conversations: self.inside.programs.conversations().count(),
-            queued_bytes: None,
-            dropped: vec![
-                ("foreign", self.inside.programs.dropped.foreign),
-                ("stray", self.inside.programs.dropped.stray),
-                ("program_full", self.inside.programs.dropped.full),
-                ("not_carried", self.inside.carriage.lost),
-            ],
-        };
-        if let Some(service) = &self.serving {
-            let serving = &service.serving;
-            let held = serving
-                .front
-                .ports()
-                .filter_map(|(port, owner, connections)| {
-                    let Owner::Peer(peer) = owner else {
-                        return None;
-                    };
-                    Some(Held {
-                        port,
-                        node: self.roster.id(peer)?,
-                        place: None,
-                        connections,
-                    })
-                });
-            report.ports.extend(held);
-            report.conversations = serving.front.conversations();
-            report.queued_bytes = Some(serving.queued_bytes());
-            let (dropped, lost) = (serving.front.dropped, serving.lost);
-            report.dropped.extend([
-                ("spoofed", dropped.spoofed),
-                ("lies", dropped.lies),
-                ("node_full", dropped.full),
-                ("queue_full", dropped.queue_full),
-                ("refused_by_device", lost.refused),
-                ("no_way", lost.no_way),
-                ("early", serving.early.lost),
-            ]);
-        }
-        report
     }
 
     /// When there is something to do, if nothing happens.

@@ -160,6 +160,7 @@ impl Gateway {
             inside.hand_to(now, node, owner, &mut packet, false);
         }
         serving.send(now);
+        self.carried += core::mem::take(&mut serving.carried);
         more |= serving.has_errors();
         let writes = serving.is_full;
         if writes != service.writes {

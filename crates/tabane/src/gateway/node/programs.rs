@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tabane_proto::gateway::{Claim, Family, Port, Refused, Said, Transport};
+use tabane_proto::gateway::{Claim, Command, Family, Port, Refused, Said, Transport};
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, PeerId, Time};
 
@@ -18,6 +18,8 @@ use super::{Gateway, Serves};
 pub(super) struct Door {
     pub(super) way: Box<dyn Way>,
     user: u32,
+    /// What the program is called.
+    pub(super) command: Option<Command>,
     /// There may be something to read.
     pub(super) readable: bool,
     pub(super) watched: bool,
@@ -29,10 +31,18 @@ impl Gateway {
         let door = Door {
             way,
             user,
+            command: None,
             readable: false,
             watched: true,
         };
         self.inside.doors.insert(place, door);
+    }
+
+    /// What the program of a place is called, as it says.
+    pub fn name(&mut self, place: Place, command: &str) {
+        if let Some(door) = self.inside.doors.get_mut(&place) {
+            door.command = Command::new(command);
+        }
     }
 
     /// The programs of a place are over, and what they had is free.
@@ -126,7 +136,11 @@ impl Gateway {
 
     /// What became of a claim: what the program has got, or why nothing.
     pub fn poll_claimed(&mut self) -> Option<(u32, Result<Given, Refused>)> {
-        self.claims.poll_done()
+        let done = self.claims.poll_done();
+        if let Some((_, Err(Refused::TooMany))) = done {
+            self.ports_refused += 1;
+        }
+        done
     }
 
     /// The programs of a place have no use for a port any more.
@@ -162,6 +176,7 @@ impl Gateway {
             node,
             roster: &mut self.roster,
             serves,
+            doors: &self.inside.doors,
             service: self.serving.as_mut(),
         };
         (&mut self.claims, &mut self.inside.programs, asker)

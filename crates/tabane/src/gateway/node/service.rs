@@ -1,15 +1,17 @@
 //! A gateway that serves, and how it is asked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tabane_proto::gateway::{Claim, Port, Refused, Said};
 use tabane_proto::{Node, PeerId, Time};
 
 use super::super::claims::Ask;
 use super::super::front::Owner;
+use super::super::programs::Place;
 use super::super::roster::Roster;
 use super::super::serving::Serving;
 use super::Serves;
+use super::programs::Door;
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -50,6 +52,7 @@ pub(super) struct Asker<'a> {
     pub(super) node: &'a mut Node,
     pub(super) roster: &'a mut Roster,
     pub(super) serves: Option<Serves>,
+    pub(super) doors: &'a BTreeMap<Place, Door>,
     pub(super) service: Option<&'a mut Service>,
 }
 
@@ -86,6 +89,15 @@ impl Ask for Asker<'_> {
                     .say(self.now, self.node, peer, Said::Released { port });
             }
             _ => {}
+        }
+    }
+
+    fn tell_name(&mut self, place: Place, port: Port) {
+        let command = self.doors.get(&place).and_then(|door| door.command);
+        // This node knows what its own are called.
+        if let (Some(Serves::Peer(peer)), Some(command)) = (self.serves, command) {
+            self.roster
+                .say(self.now, self.node, peer, Said::Named { port, command });
         }
     }
 }

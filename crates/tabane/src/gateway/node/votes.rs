@@ -31,8 +31,13 @@ impl Gateway {
         Some((Serves::Peer(peer), believed.term))
     }
 
-    /// What this gateway has outside, if all is there: it can serve then.
-    pub fn set_site(&mut self, now: Time, site: Option<Site>) {
+    /// What this gateway has outside, if all is there, and it can serve then; or what is missing, in words.
+    pub fn set_site(&mut self, now: Time, site: Result<Site, String>) {
+        let (site, has_not) = match site {
+            Ok(site) => (Some(site), None),
+            Err(why) => (None, Some(why)),
+        };
+        self.has_not = has_not;
         let is_other = self.site.as_ref().map(|old| (old.index, old.mac))
             != site.as_ref().map(|new| (new.index, new.mac));
         if is_other {
@@ -40,6 +45,11 @@ impl Gateway {
         }
         if is_other {
             (self.probe, self.is_free) = (None, false);
+        }
+        if let (Some(service), Some(site)) = (&mut self.serving, &site)
+            && self.site.as_ref() != Some(site)
+        {
+            service.serving.change(site);
         }
         self.site = site;
         self.look_whether_able(now);
@@ -249,6 +259,10 @@ impl Gateway {
             // Of what the gateway was only asked for, the answer is still to come.
             if !self.claims.awaits(place, port) {
                 words.push(Said::Claim { id: 0, port, claim });
+                let door = self.inside.doors.get(&place);
+                if let Some(command) = door.and_then(|door| door.command) {
+                    words.push(Said::Named { port, command });
+                }
             }
         }
         for (inside, one) in self.inside.programs.conversations() {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tabane_proto::gateway::{Said, TAG};
+use tabane_proto::gateway::{Refused, Said, TAG};
 use tabane_proto::{Node, PeerId, Time};
 
 use super::super::front::Owner;
@@ -70,6 +70,7 @@ impl Gateway {
             | Said::Stands { .. }
             | Said::Told
             | Said::Whose { .. }
+            | Said::Named { .. }
             | Said::Over { .. } => self.serve_word(now, node, Owner::Peer(peer), said),
             Said::Claimed { .. }
             | Said::Translated { .. }
@@ -105,6 +106,7 @@ impl Gateway {
                     .front
                     .claim(&mut serving.machine, owner, port, claim);
                 if let Owner::Peer(peer) = owner {
+                    self.ports_refused += u64::from(result == Err(Refused::TooMany));
                     self.roster
                         .say(now, node, peer, Said::Claimed { id, result });
                 }
@@ -127,6 +129,7 @@ impl Gateway {
                     service.has_told(now, peer);
                 }
             }
+            Said::Named { port, command } => serving.front.name(owner, port, command),
             Said::Over { inside } => serving.front.is_over(&mut serving.machine, owner, inside),
             Said::Whose { id, port } => {
                 let whose = match serving.front.whose(&serving.machine, port) {

@@ -11,7 +11,10 @@ use super::keys::Action;
 use super::model::{CHANGES_MAX, Model, Sort, Stamp};
 use super::rows::Look;
 use super::view::{self, Layout};
-use crate::status::{Colours, PathState, PeerState, PeerStatus, StatusReport, example_report};
+use crate::status::{
+    Colours, GatewayStatus, PathState, PeerState, PeerStatus, PortStatus, StatusReport,
+    example_report,
+};
 
 const PLAIN: Look = Look {
     colours: Colours::Off,
@@ -65,6 +68,7 @@ fn assert_screen(model: &mut Model, (width, height): (u16, u16), name: &str) {
 fn idle() -> StatusReport {
     let mut report = example_report();
     report.peers.truncate(2);
+    report.node.gateway = None;
     for peer in &mut report.peers {
         (peer.paths_up, peer.redundancy_lost) = (2, false);
         for path in &mut peer.paths {
@@ -287,6 +291,54 @@ fn rates_are_of_the_time_between_two_looks() {
         model.history("n1").is_none(),
         "nothing is kept of who is gone"
     );
+}
+
+#[test]
+fn who_serves_the_outside_and_what_is_carried_there() {
+    let (mut model, mut report) = (Model::new(), example_report());
+    model.take(stamp(0), Ok(report.clone()));
+    let gateway = |report: &mut StatusReport, change: &dyn Fn(&mut GatewayStatus)| {
+        change(report.node.gateway.as_mut().unwrap());
+    };
+    gateway(&mut report, &|it| {
+        (it.tx_bytes, it.rx_bytes) = (it.tx_bytes + 1_000_000, it.rx_bytes + 500_000);
+        let busier = PortStatus {
+            connections: 12,
+            family: 6,
+            command: None,
+            ..it.ports[0].clone()
+        };
+        let idle = PortStatus {
+            connections: 0,
+            ..it.ports[0].clone()
+        };
+        it.ports.extend([busier, idle]);
+    });
+    model.take(stamp(4), Ok(report.clone()));
+    let shown = draw(&mut model, 100, 24);
+    let lines = "\ngateway: n0 serves, 12 connections, out 2.00M in 1.00M b/s, queue 250us\n  tcp6 80 n1: 12, tcp 80 n1 nginx: 11\n";
+    assert!(shown.contains(lines), "{shown}");
+    // What it is elsewhere this node does not know.
+    gateway(&mut report, &|it| {
+        it.serving = Some("n9".to_owned());
+        (it.standby[0].node, it.standby[0].ready) = ("n0".to_owned(), false);
+        it.ports.clear();
+    });
+    model.take(stamp(5), Ok(report.clone()));
+    let shown = draw(&mut model, 100, 24);
+    let line = "\ngateway: n9 serves, 12 connections, no standby is ready\nPEER";
+    assert!(shown.contains(line), "{shown}");
+    gateway(&mut report, &|it| {
+        (it.serving, it.trouble) = (None, Some("ext0 has no carrier".to_owned()));
+    });
+    model.take(stamp(6), Ok(report));
+    let shown = draw(&mut model, 100, 24);
+    assert!(
+        shown.contains("\ngateway: nobody serves: ext0 has no carrier\n"),
+        "{shown}"
+    );
+    let told: Vec<_> = model.changes.iter().map(|it| it.text.as_str()).collect();
+    assert_eq!(told, ["gateway: n9 serves", "gateway: nobody serves"]);
 }
 
 #[test]

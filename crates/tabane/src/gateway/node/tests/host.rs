@@ -99,7 +99,11 @@ pub const fn mac(host: usize) -> Mac {
 pub fn electorate(gateways: usize, hosts: usize) -> Electorate {
     let gateways: Vec<NodeId> = (0..gateways).map(id).collect();
     let nodes = (0..hosts).map(id).collect();
-    Electorate { gateways, nodes }
+    Electorate {
+        gateways,
+        nodes,
+        others: Vec::new(),
+    }
 }
 
 fn node(now: Time, host: usize, hosts: usize, seed: [u8; 32]) -> (Node, Vec<Option<PeerId>>) {
@@ -202,7 +206,7 @@ impl Host {
         let site = (self.index < self.size.0 && self.is_plugged).then(|| site(self.index));
         let local = self.clock.time(now);
         if let Some(gateway) = &mut self.gateway {
-            gateway.set_site(local, site);
+            gateway.set_site(local, site.ok_or_else(|| "no cable".to_owned()));
         }
     }
 

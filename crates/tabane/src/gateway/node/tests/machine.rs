@@ -299,6 +299,11 @@ impl Line for SimLine {
         self.machine.0.borrow().queued_bytes(LINE_BPS)
     }
 
+    fn set_queue_bytes(&mut self, bytes: usize) -> io::Result<()> {
+        self.queue_bytes = bytes;
+        Ok(())
+    }
+
     fn watch(&mut self) -> io::Result<()> {
         Ok(())
     }

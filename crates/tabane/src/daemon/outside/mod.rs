@@ -8,9 +8,14 @@ use tabane_cluster::{Cluster, GatewaySpec, LineQueue, NodeSpec};
 use tabane_engine::{Engine, LoopTurn};
 use tabane_io::netlink::{Interface, interfaces};
 use tabane_io::outside::take_off;
-use tabane_proto::gateway::{Electorate, Family, Transport};
+use tabane_proto::gateway::{Electorate, Unchangeable};
 use tabane_proto::wire::{Name, NodeId};
 use tabane_proto::{Node, PeerId, Random, Time};
+
+pub(super) use changes::{gateway_differences, gateway_words};
+
+mod changes;
+mod status;
 
 use super::log;
 use super::run::Daemon;
@@ -18,7 +23,7 @@ use crate::agent::TOKEN_OUTSIDE;
 use crate::gateway::devices::Real;
 use crate::gateway::serving::Site;
 use crate::gateway::{Gateway, Part};
-use crate::status::{GatewayStatus, MoveReport, PortStatus, StandbyStatus};
+use crate::status::MoveReport;
 
 /// What may stand in the queue of the device outside: half a millisecond of 1 Gb/s. What a new connection waits for there is little beside its round
 /// trips, and the line is busy while the loop does other things.
@@ -71,12 +76,16 @@ pub(super) fn open(
             // As long as this one does not serve they are another one's.
             take_off(here.index, &spec.addresses);
         }
-        gateway.set_site(now, site(cluster, me, &devices));
+        gateway.set_site(now, site(cluster, spec, me, &devices));
         if let Some(device) = device(spec, me).filter(|name| !has(&devices, name)) {
             log::line(format!(
                 "warning: there is no device {device} yet, which is to lead outside; the gateway serves when it is there"
             ));
         }
+    } else {
+        let why =
+            "the daemon is for programs of one user only; start it as root, or as the service";
+        gateway.set_site(now, Err(why.to_owned()));
     }
     Some(gateway)
 }
@@ -85,14 +94,20 @@ fn has(devices: &[Interface], name: &str) -> bool {
     devices.iter().any(|device| device.name == name)
 }
 
-/// Who may serve, and all nodes, the gateways first.
+/// Who may serve, and all nodes, the gateways first. Those that have joined are in no file, and one gateway knows of them before another one
+/// does: they do not vote.
 fn electorate(cluster: &Cluster, spec: &GatewaySpec) -> Electorate {
     let of = |node: &usize| id_of(&cluster.nodes[*node]);
     let gateways: Vec<_> = spec.nodes.iter().filter_map(of).collect();
-    let all = cluster.nodes.iter().filter_map(id_of);
-    let others = all.filter(|id| !gateways.contains(id));
-    let nodes = gateways.iter().copied().chain(others).collect();
-    Electorate { gateways, nodes }
+    let (named, joined): (Vec<&NodeSpec>, Vec<_>) =
+        cluster.nodes.iter().partition(|node| node.lines.node > 0);
+    let named = named.into_iter().filter_map(id_of);
+    let behind = named.filter(|id| !gateways.contains(id));
+    Electorate {
+        nodes: gateways.iter().copied().chain(behind).collect(),
+        others: joined.into_iter().filter_map(id_of).collect(),
+        gateways,
+    }
 }
 
 /// Tells the gateway who the peers are.
@@ -113,21 +128,29 @@ fn device(spec: &GatewaySpec, me: usize) -> Option<&str> {
     spec.interfaces.get(place).map(String::as_str)
 }
 
-/// The speed that a device says it has, in bits per second.
-fn speed_bps(device: &str) -> Option<u64> {
-    let said = std::fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
-    // -1: it does not know.
-    let mbps: u64 = said.trim().parse().ok()?;
-    Some(mbps * 1_000_000)
-}
-
-/// What this node has outside, if it is a gateway and its device is there and connected.
-fn site(cluster: &Cluster, me: usize, devices: &[Interface]) -> Option<Site> {
-    let spec = cluster.gateway.as_ref()?;
-    let name = device(spec, me)?;
-    let found = devices.iter().find(|device| device.name == name)?;
-    let mac = found.mac.filter(|_| found.up && found.carrier)?;
-    Some(Site {
+/// What this node has outside, if it is a gateway and its device is there and connected; else what is missing, in words.
+fn site(
+    cluster: &Cluster,
+    spec: &GatewaySpec,
+    me: usize,
+    devices: &[Interface],
+) -> Result<Site, String> {
+    let Some(name) = device(spec, me) else {
+        return Err(format!("{} is no gateway", cluster.nodes[me].name));
+    };
+    let Some(found) = devices.iter().find(|device| device.name == name) else {
+        return Err(format!("there is no device {name}"));
+    };
+    if !found.up {
+        return Err(format!("{name} is switched off"));
+    }
+    if !found.carrier {
+        return Err(format!("{name} has no carrier"));
+    }
+    let mac = found
+        .mac
+        .ok_or_else(|| format!("{name} is no device of Ethernet"))?;
+    Ok(Site {
         device: name.to_owned(),
         index: found.index,
         mac,
@@ -149,8 +172,49 @@ impl Daemon {
     pub(super) fn set_outside_peers(&mut self) {
         let (cluster, peers) = (&self.cluster, &self.peers);
         let gateway = self.agent.as_mut().and_then(|agent| agent.gateway.as_mut());
-        if let Some(gateway) = gateway {
+        if let (Some(gateway), Some(spec)) = (gateway, &cluster.gateway) {
             set_peers(gateway, cluster, peers);
+            gateway.change(tabane_engine::now(), electorate(cluster, spec));
+        }
+    }
+
+    /// Whether the nodes of another file may vote for the gateway from now on, while it serves.
+    ///
+    /// # Errors
+    /// What is wrong with that, and what would be right, in words.
+    pub(super) fn may_vote(&self, new: &Cluster) -> Result<(), [String; 2]> {
+        let gateway = self.agent.as_ref().and_then(|agent| agent.gateway.as_ref());
+        let (Some(gateway), Some(spec)) = (gateway, &new.gateway) else {
+            return Ok(());
+        };
+        let may = gateway.may_change(tabane_engine::now(), &electorate(new, spec));
+        may.map_err(|why| match why {
+            // It is told of with all else of `[gateway]`.
+            Unchangeable::Gateways => [
+                "the gateways are other ones".to_owned(),
+                "restart `tabane up` for that, or put them back".to_owned(),
+            ],
+            Unchangeable::TooOften => [
+                "the nodes that vote for the gateway were changed several times since this one began".to_owned(),
+                "restart `tabane up` here, when all other gateways have read the file".to_owned(),
+            ],
+            Unchangeable::TooMuch => [
+                "this node serves the outside addresses, and with so many nodes that come or go at once it would not have most of their votes".to_owned(),
+                "add or remove fewer, have new ones run, and read the file again; or `tabane gateway move` first".to_owned(),
+            ],
+        })
+    }
+
+    /// What the file says of the line and of how much nodes may have is so from now on.
+    pub(super) fn change_outside(&mut self) {
+        let limits = self
+            .cluster
+            .gateway
+            .as_ref()
+            .map(|spec| (spec.ports_per_node, spec.connections_per_node));
+        if let (Some((ports, connections)), Some(gateway)) = (limits, self.gateway()) {
+            gateway.set_limits(ports, connections);
+            self.look_outside(&interfaces().unwrap_or_default());
         }
     }
 
@@ -160,8 +224,8 @@ impl Daemon {
 
     /// The machine's devices are other ones now.
     pub(super) fn look_outside(&mut self, devices: &[Interface]) {
-        if self.is_for_all() && self.cluster.gateway.is_some() {
-            let site = site(&self.cluster, self.me, devices);
+        if let Some(spec) = self.cluster.gateway.as_ref().filter(|_| self.is_for_all()) {
+            let site = site(&self.cluster, spec, self.me, devices);
             if let Some(gateway) = self.gateway() {
                 gateway.set_site(tabane_engine::now(), site);
             }
@@ -225,64 +289,6 @@ impl Daemon {
             None => "the gateway moves on".to_owned(),
         };
         Ok(MoveReport { done })
-    }
-
-    /// What `tabane status` says of the gateway.
-    pub(super) fn gateway_status(&self, now: Time) -> Option<GatewayStatus> {
-        let spec = self.cluster.gateway.as_ref()?;
-        let agent = self.agent.as_ref()?;
-        let report = agent.gateway.as_ref()?.report(now);
-        let name = |id: NodeId| {
-            let node = self
-                .cluster
-                .nodes
-                .iter()
-                .find(|node| id_of(node) == Some(id));
-            node.map_or_else(|| "?".to_owned(), |node| node.name.clone())
-        };
-        let own_device = device(spec, self.me);
-        let rate_bps = spec.rate_bps.or_else(|| own_device.and_then(speed_bps));
-        let wait_us = |bytes: usize| rate_bps.map(|bps| bytes as u64 * 8 * 1_000_000 / bps.max(1));
-        let standby = report.standby.iter().map(|(id, ready)| StandbyStatus {
-            node: name(*id),
-            ready: *ready,
-        });
-        let ports = report.ports.iter().map(|held| PortStatus {
-            transport: match held.port.transport {
-                Transport::Tcp => "tcp",
-                Transport::Udp => "udp",
-                Transport::Echo => "echo",
-            }
-            .to_owned(),
-            family: match held.port.family {
-                Family::V4 => 4,
-                Family::V6 => 6,
-            },
-            port: held.port.number,
-            node: name(held.node),
-            command: held.place.and_then(|place| agent.command(place)),
-            connections: held.connections,
-        });
-        let dropped = report.dropped.iter().filter(|(_, count)| *count > 0);
-        Some(GatewayStatus {
-            serving: report.serving.map(name),
-            since_s: report.since.as_secs(),
-            addresses: spec.addresses.iter().map(|(address, _)| *address).collect(),
-            interface: own_device.map(str::to_owned),
-            rate_mbps: rate_bps.map(|bps| bps / 1_000_000),
-            queue: match spec.queue {
-                LineQueue::Fair => "fair",
-                LineQueue::Kernel => "kernel",
-            }
-            .to_owned(),
-            queue_us: report.queued_bytes.and_then(wait_us),
-            connections: report.conversations,
-            standby: standby.collect(),
-            ports: ports.collect(),
-            dropped: dropped
-                .map(|(why, count)| ((*why).to_owned(), *count))
-                .collect(),
-        })
     }
 
     /// How long the loop may sleep for the gateway's sake.
