@@ -48,4 +48,5 @@ mod toy;
 pub use flight::Flight;
 pub use liveness::{PathControl, PathEvent, PathState, Progress, Watch};
 pub use path::{AckResult, Path, PathConfig};
+pub use sent::{Decided, GivenUp};
 pub use stats::PathStats;
