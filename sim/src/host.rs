@@ -5,6 +5,7 @@ use crate::check::{Checked, Flight, Observer, Rule, Violation};
 use crate::mutant::Tap;
 use crate::net::{Clock, Events, Happening, Network, Ns, Packet};
 use crate::processor::Processor;
+use crate::qlog;
 use crate::workload::{App, Scene};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -198,6 +199,12 @@ impl Host {
     }
 
     fn run_node(&mut self, node: &mut Node, local: Time, w: &mut World<'_>) -> Checked<Option<Ns>> {
+        if w.observer.qlog.is_some() {
+            // It may have been started, and peers come and go.
+            for peer in self.peer_ids.iter().copied().flatten() {
+                node.trace(local, peer, true);
+            }
+        }
         while let Some(notice) = self.notices.pop_front() {
             self.notify(node, local, notice, w);
             self.drain(node, local, w)?;
@@ -300,7 +307,21 @@ impl Host {
                 node.set_link_blocked(transmit.link, true);
             }
         }
+        self.tell_trace(node, w);
         self.events(node, local, w)
+    }
+
+    /// Takes out what the node tells of itself. It is told at the network's time, which all hosts share.
+    fn tell_trace(&self, node: &mut Node, w: &mut World<'_>) {
+        let Some(text) = &mut w.observer.qlog else {
+            return;
+        };
+        let writer = qlog::writer();
+        while let Some(traced) = node.poll_trace() {
+            let peer = self.peer_ids.iter().position(|id| *id == Some(traced.peer));
+            let group = qlog::group(self.index, peer.unwrap_or(usize::MAX));
+            writer.event(Time::from_ns(w.now), Some(&group), &traced.event, text);
+        }
     }
 
     fn send(&self, t: &Transmit, w: &mut World<'_>) -> Checked {

@@ -7,11 +7,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 use tabane_sim::mixed::{Mixed, Share};
 use tabane_sim::topology::{Liar, Model, Report, Shape};
-use tabane_sim::{Options, Schedule, Size, churn, controllers, many, peers, run, runner, snapshot};
+use tabane_sim::{
+    Options, Schedule, Size, churn, controllers, failover, many, peers, qlog, run, runner, snapshot,
+};
 
 const USAGE: &str = "\
 sim run --seeds A..B [--threads N] [SIZE]   run the schedules of these seeds
-sim replay SEED [--trace] [SIZE]     run one again and show what it does
+sim replay SEED [--trace] [--qlog FILE] [SIZE]  run one again and show what it does; why, a qlog says
+sim failover --qlog FILE             a stream over two links, and a switch that falls silent: its qlog
 sim mixed --seeds A..B               bulk over the links that these seeds draw, beside the best of them alone
 sim churn --seeds A..B               clusters whose nodes join, crash, leave and are cut off
 sim controllers                      our congestion controller beside CUBIC
@@ -32,10 +35,8 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
         ["run", rest @ ..] => run_many(rest),
-        ["replay", seed, "--trace", size @ ..] | ["replay", seed, size @ .., "--trace"] => {
-            replay(seed, true, size)
-        }
-        ["replay", seed, size @ ..] => replay(seed, false, size),
+        ["replay", seed, options @ ..] => replay(seed, options),
+        ["failover", "--qlog", file] => fail_over(file),
         ["mixed", "--seeds", seeds] => try_mixed(seeds),
         ["churn", "--seeds", seeds] => try_churn(seeds),
         ["topology", rest @ ..] => survey_trees(rest),
@@ -137,17 +138,30 @@ fn number(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("not a number: {text}"))
 }
 
-fn replay(seed: &str, trace: bool, size: &[&str]) -> Result<bool, String> {
-    let seed = seed.parse().map_err(|_| format!("not a seed: {seed}"))?;
-    let schedule = Schedule::draw_sized(seed, read_size(size)?);
+fn replay(seed: &str, options: &[&str]) -> Result<bool, String> {
+    let number = seed.parse().map_err(|_| format!("not a seed: {seed}"))?;
+    let (mut options, mut trace) = (options.to_vec(), false);
+    options.retain(|option| {
+        trace |= *option == "--trace";
+        *option != "--trace"
+    });
+    let mut file = None;
+    if let Some(at) = options.iter().position(|option| *option == "--qlog") {
+        let value = options.get(at + 1).ok_or_else(|| USAGE.to_string())?;
+        file = Some(*value);
+        options.drain(at..at + 2);
+    }
+    let schedule = Schedule::draw_sized(number, read_size(&options)?);
     if trace {
         println!("{schedule:#?}");
     }
     let options = Options {
         trace,
+        qlog: file.is_some(),
         mutant: None,
     };
     let outcome = run(&schedule, &options);
+    write_qlog(file, &format!("seed {seed}"), outcome.qlog.as_deref())?;
     println!(
         "seed {seed}: {:.6} virtual ms, {} events, digest {:016x}, {:?}",
         outcome.ended_at as f64 / 1e6,
@@ -160,6 +174,28 @@ fn replay(seed: &str, trace: bool, size: &[&str]) -> Result<bool, String> {
         None => println!("1 passed, 0 failed"),
     }
     Ok(run(&schedule, &Options::default()).violation.is_none())
+}
+
+/// Writes what nodes told into `file`, if there is to be one.
+fn write_qlog(file: Option<&str>, title: &str, events: Option<&str>) -> Result<(), String> {
+    let Some((file, events)) = file.zip(events) else {
+        return Ok(());
+    };
+    let text = qlog::header(title) + events;
+    std::fs::write(file, text).map_err(|error| format!("{file}: {error}"))
+}
+
+fn fail_over(file: &str) -> Result<bool, String> {
+    let options = Options {
+        qlog: true,
+        ..Options::default()
+    };
+    let outcome = run(&failover::schedule(), &options);
+    write_qlog(Some(file), "A switch falls silent", outcome.qlog.as_deref())?;
+    if let Some(violation) = &outcome.violation {
+        println!("{violation}");
+    }
+    Ok(outcome.violation.is_none())
 }
 
 fn try_mixed(seeds: &str) -> Result<bool, String> {

@@ -29,6 +29,8 @@ const STEPS_MAX: u64 = 20_000;
 pub struct Options {
     /// Print what happens.
     pub trace: bool,
+    /// Have the nodes tell what they do, and why ([`Outcome::qlog`]).
+    pub qlog: bool,
     /// The host with this index is broken in this way.
     pub mutant: Option<(usize, Mutant)>,
 }
@@ -46,6 +48,8 @@ pub struct Outcome {
     pub digest: u64,
     /// What the network carried.
     pub network: NetworkStats,
+    /// What the nodes told, if they were asked: the events of a qlog.
+    pub qlog: Option<String>,
 }
 
 /// A run under way.
@@ -79,6 +83,7 @@ pub fn run(schedule: &Schedule, options: &Options) -> Outcome {
         steps: run.steps,
         digest: run.digest,
         network: run.ground.network.stats,
+        qlog: run.observer.qlog.take(),
     }
 }
 
@@ -181,6 +186,7 @@ impl<'a> Run<'a> {
         let hosts = schedule.hosts.len();
         let mut observer = Observer::new(&schedule.plan, hosts, maxima.collect(), options.trace);
         observer.on_demand = schedule.bundles_max.is_some();
+        observer.qlog = options.qlog.then(String::new);
         observer.relayed = (!schedule.encrypted).then(Relayed::default);
         let host = |(index, plan): (usize, &crate::schedule::HostPlan)| {
             let clock = Clock::new(0, plan.clock_ns, plan.clock_ppm);

@@ -31,9 +31,10 @@ pub mod op;
 mod random;
 pub mod segment;
 mod time;
+pub mod trace;
 pub mod wire;
 
-pub use bundle::{PathStatus, PeerState, PeerStats, RelayedStatus};
+pub use bundle::{PathStatus, PeerState, PeerStats, RelayedStatus, Standby};
 pub use context::{
     ConfigError, DownReason, Event, Guests, LinkConfig, NodeConfig, NodeStats, PartedWhy,
     PeerConfig, RanOut, Refusal, Rejection, Transmit,

@@ -18,7 +18,7 @@ use crate::mpi::MpiArgs;
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
 use crate::status::{self, AskError, Colours, MembersReport, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top, topo};
+use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top, topo, trace};
 
 mod panic;
 
@@ -107,6 +107,12 @@ pub enum Command {
     ///
     /// `q` leaves. For one look, and for programs, there is `tabane status`.
     Top(top::TopArgs),
+    /// Record what is done for a peer and why: paths chosen, windows, losses, verdicts
+    ///
+    /// Writes a qlog (draft-ietf-quic-qlog-main-schema-14), as it happens, until the time is up or Ctrl-C: each packet, by
+    /// number and length, and what was decided. It has no content and no keys in it. Root's, or of the user that the daemon
+    /// runs as. docs/operation.md says when to use it and what opens it.
+    Trace(trace::TraceArgs),
     /// Find out why the bundle is slow or a peer unreachable, and what to do
     ///
     /// Watches for a few seconds, pings the peers' link addresses, and looks at
@@ -264,6 +270,7 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Mpi(args) => mpi::run(&args),
         Command::Place(args) => run_place(&args),
         Command::Topo(args) => topo::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Agent(args) => match as_node(&args.config, args.node.as_deref()) {
             Ok((cluster, me, _)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
             Err(error) => report(&error),

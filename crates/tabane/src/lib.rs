@@ -21,4 +21,5 @@ pub mod status;
 pub mod steer;
 pub mod top;
 pub mod topo;
+pub mod trace;
 pub mod vswitch;

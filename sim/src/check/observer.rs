@@ -90,6 +90,8 @@ pub struct Observer {
     pub on_demand: bool,
     /// What goes through other hosts, if packets travel in the clear.
     pub relayed: Option<Relayed>,
+    /// Of what the nodes tell of themselves, if they are asked: the text of a qlog.
+    pub qlog: Option<String>,
     traces: bool,
 }
 
@@ -131,6 +133,7 @@ impl Observer {
             calls: vec![Calls::default(); hosts],
             on_demand: false,
             relayed: None,
+            qlog: None,
             traces,
         }
     }

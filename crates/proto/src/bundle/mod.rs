@@ -16,6 +16,7 @@ mod schedule;
 mod session;
 mod status;
 mod surveys;
+mod tracing;
 mod transmit;
 mod trials;
 mod twins;
@@ -29,6 +30,7 @@ use crate::limits::{DATAGRAM_BYTES_WIDE, LINKS_MAX};
 use crate::link::{Path, PathControl, PathEvent, PathState, Progress, Watch};
 use crate::op::Ops;
 use crate::segment::{Content, Fate};
+use crate::trace::Recorder;
 use crate::wire::{ACK_BYTES_MAX, Name, Record};
 use crate::{LinkId, PeerId, Time};
 
@@ -38,6 +40,7 @@ use explore::Explorer;
 use paths::Paths;
 use relays::{RELAYED, Relays};
 use roaming::Candidate;
+pub use schedule::Standby;
 pub use session::KEY_REMOVED_GRACE;
 use session::{InitId, Sessions};
 use status::path_status;
@@ -176,6 +179,8 @@ pub(crate) struct Bundle {
     /// link, so far: one may be an accident.
     wrong_keys: u8,
     wrong_links: u8,
+    /// While it is traced.
+    recorder: Option<Box<Recorder>>,
     /// Scratch, kept for its memory.
     fates: Vec<(Content, Fate)>,
     contents: Vec<Content>,
@@ -231,6 +236,7 @@ impl Bundle {
             answered_inits: VecDeque::new(),
             wrong_keys: absent.wrong_keys,
             wrong_links: 0,
+            recorder: context.is_traced(absent.peer).then(Box::default),
             fates: Vec::new(),
             contents: Vec::new(),
         };
@@ -421,19 +427,6 @@ impl Bundle {
     fn open_links(&self, blocked: u8) -> impl Iterator<Item = (LinkId, &Path)> + Clone {
         let open = self.open_paths(blocked);
         open.filter(|(id, _)| !id.is_relayed())
-    }
-
-    /// Hands the fates that paths decided to what is carried.
-    fn deliver_fates(&mut self, now: Time) {
-        let mut fates = core::mem::take(&mut self.fates);
-        for (content, fate) in fates.drain(..) {
-            match content {
-                Content::Relayed => {}
-                Content::News(news) if fate == Fate::Lost => self.owe(news),
-                _ => self.ops.on_fate(now, content, fate),
-            }
-        }
-        self.fates = fates;
     }
 
     /// Tells every path what the others saw since the last call: only then may
@@ -627,6 +620,7 @@ impl Bundle {
             self.go_down(now, DownReason::AllPathsDown, context);
         }
         self.tell_events(context);
+        self.trace_states(now);
     }
 
     /// Hands on what happened to streams and messages, as far as there is room for it.

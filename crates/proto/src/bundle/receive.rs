@@ -73,6 +73,7 @@ impl Bundle {
             OpenError::TooShort => Rejection::Malformed,
             OpenError::NotAuthentic => Rejection::Forged,
         })?;
+        self.trace_received(now, header, datagram_bytes, payload);
         if which == Which::Unconfirmed {
             self.confirm(now, link, from, context);
         }

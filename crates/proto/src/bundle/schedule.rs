@@ -22,6 +22,7 @@ use super::trials::{Trials, is_slow};
 use crate::LinkId;
 use crate::limits::PATHS_MAX;
 use crate::link::{Flight, Path, PathState};
+use crate::trace::Why;
 
 /// A path is not used for new bulk content if what is sent on it would arrive
 /// this much later than over the best path: the receiver would have to hold
@@ -58,6 +59,7 @@ pub(super) struct Demand<'a> {
 }
 
 /// How a path may be used now.
+#[derive(Clone, Copy)]
 struct Candidate {
     id: LinkId,
     /// Until a burst handed to it now would have been delivered.
@@ -93,7 +95,7 @@ pub(super) fn any_eligible<'a>(mut paths: impl Iterator<Item = (LinkId, &'a Path
 pub(super) fn choose<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
     demand: Demand<'_>,
-) -> Option<LinkId> {
+) -> Option<(LinkId, Why)> {
     let mut paths = eligible(paths);
     let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
     paths.retain(|(id, _)| standby.of(*id).is_none());
@@ -109,14 +111,51 @@ pub(super) fn choose<'a>(
     });
     let best = candidates.clone().min_by_key(|c| c.delivery_us)?;
     if best.open {
-        return Some(best.id);
+        let why = match (paths.len(), demand.lost_bytes) {
+            (1, 0) => Why::Only,
+            (_, 0) => Why::Fastest,
+            _ => Why::Resent,
+        };
+        return Some((best.id, why));
     }
     let open = candidates
         .filter(|c| c.open)
         .min_by_key(|c| c.delivery_us)?;
     let bulk =
         demand.queued_bytes >= BULK_BYTES && open.delivery_us <= best.delivery_us + SKEW_MAX_US;
-    (bulk || open.delivery_us <= best.all_us).then_some(open.id)
+    let sooner = open.delivery_us <= best.all_us;
+    match (demand.lost_bytes > 0, bulk, sooner) {
+        (_, false, false) => None,
+        (true, ..) => Some((open.id, Why::Resent)),
+        (false, true, _) => Some((open.id, Why::Bulk)),
+        (false, false, true) => Some((open.id, Why::Sooner)),
+    }
+}
+
+/// How a path was weighed for a choice: for a trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weighed {
+    pub id: LinkId,
+    /// Until a burst handed to it now would have been delivered, in microseconds.
+    pub delivery_us: u64,
+    /// Why it is on standby, if it is.
+    pub standby: Option<Standby>,
+}
+
+/// How [`choose`] weighs the paths for new content.
+pub(super) fn weigh<'a>(
+    paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
+    demand: &Demand<'_>,
+) -> SmallVec<[Weighed; PATHS_MAX]> {
+    let paths = eligible(paths);
+    let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
+    let queued = demand.queued_bytes as u64;
+    let weighed = paths.iter().map(|&(id, p)| Weighed {
+        id,
+        delivery_us: p.delivery_us((p.burst_bytes() as u64).min(queued)) as u64,
+        standby: standby.of(id),
+    });
+    weighed.collect()
 }
 
 /// Leaves those that lose next to nothing more than the most reliable one, and of them the
@@ -159,7 +198,7 @@ struct StandbySet {
 /// that it has become better (`explore.rs`); acknowledgements, probes and verdicts go on it as on any other. This is
 /// decided anew for each burst, in [`decide_standby`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standby {
+pub enum Standby {
     /// It adds next to nothing.
     Slow,
     /// It was slow, and has not shown yet that it no longer is.

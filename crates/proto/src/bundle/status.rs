@@ -109,6 +109,7 @@ impl Bundle {
         size_of::<Bundle>() + paths + queues + self.sessions.heap_bytes() + self.ops.memory_bytes()
             - size_of::<Ops>()
             + self.relays_bytes()
+            + self.trace_bytes()
     }
 }
 

@@ -3,12 +3,14 @@
 use core::time::Duration;
 
 use super::schedule::Demand;
+use super::tracing::trace_sent;
 use super::{Bundle, Relays, TRIM_AFTER, schedule};
 use crate::context::{Context, Transmit};
 use crate::crypto::KEY_PACKETS_MAX;
 use crate::limits::DATAGRAM_BYTES_MIN;
 use crate::link::{Path, PathControl};
 use crate::segment::Content;
+use crate::trace::Why;
 use crate::wire::{ACK_BYTES_MAX, GRANT_BYTES, HEADER_BYTES, Header, Record, Writer};
 use crate::{LinkId, Time};
 
@@ -207,7 +209,11 @@ impl Bundle {
         for p in self.paths.values_mut() {
             p.path.refill(now);
         }
-        let (id, relayed) = self.next_burst(own_waits, context.blocked)?;
+        let (id, why) = self.next_burst(own_waits, context.blocked)?;
+        let relayed = why == Why::Relayed;
+        if self.recorder.is_some() {
+            self.trace_choice(now, id, why, context.blocked);
+        }
         let p = self.paths.get(id)?;
         let flight = p.path.flight();
         let datagram_bytes = flight.mtu_bytes();
@@ -236,8 +242,8 @@ impl Bundle {
         self.transmit(now, id, end, datagram_bytes.min(end), context)
     }
 
-    /// The path for the next burst, and whether that is of what is relayed; own content waits or not.
-    fn next_burst(&mut self, own_waits: bool, blocked: u8) -> Option<(LinkId, bool)> {
+    /// The path for the next burst, and why; own content waits or not.
+    fn next_burst(&mut self, own_waits: bool, blocked: u8) -> Option<(LinkId, Why)> {
         let waits = |relays: &Relays| relays.queue.has_turn(own_waits);
         let relayed = self.relays.as_deref().is_some_and(waits);
         if relayed || !own_waits {
@@ -249,15 +255,15 @@ impl Bundle {
             let takes = |link: &(LinkId, &Path)| link.1.flight().mtu_bytes() >= least_bytes;
             let link = schedule::choose(self.open_links(blocked).filter(takes), demand);
             if link.is_some() || !own_waits {
-                return Some((link?, relayed));
+                let (id, why) = link?;
+                return Some((id, if relayed { Why::Relayed } else { why }));
             }
         }
-        let path = schedule::choose(self.open_paths(blocked), self.demand(false))?;
-        Some((path, false))
+        schedule::choose(self.open_paths(blocked), self.demand(false))
     }
 
     /// What waits: of others, or own content.
-    fn demand(&self, relayed: bool) -> Demand<'_> {
+    pub(super) fn demand(&self, relayed: bool) -> Demand<'_> {
         let (queued_bytes, lost_bytes) = match (relayed, &self.relays) {
             (true, Some(relays)) => (relays.queue.bytes(), 0),
             _ => {
@@ -388,6 +394,7 @@ impl Bundle {
                 self.write_ack(now, id, context, &mut w);
             }
             let written = w.len();
+            self.trace_copy(now, id);
             return self.send_alone(now, id, written, true, buffer, context);
         }
         None
@@ -556,6 +563,16 @@ impl Bundle {
     /// Seals a finished packet and enters it, with `self.contents`, into its path's books.
     fn seal(&mut self, now: Time, id: LinkId, packet: &mut [u8], eliciting: bool) {
         if let (Some(session), Some(p)) = (&mut self.sessions.current, self.paths.get_mut(id)) {
+            if let Some(recorder) = &mut self.recorder {
+                let number = p.path.flight().next_number();
+                trace_sent(
+                    recorder,
+                    now,
+                    (id, number),
+                    packet,
+                    session.keys.trailer_bytes,
+                );
+            }
             session.keys.seal.seal(packet);
             session.packets_sealed += 1;
             p.path.on_sent(now, packet.len(), &self.contents, eliciting);

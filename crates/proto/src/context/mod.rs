@@ -78,9 +78,16 @@ pub(crate) struct Context {
     pub ran_out: RanOut,
     /// Content came since it was last asked.
     pub content_arrived: bool,
+    /// Peers that are traced, each once.
+    pub traced: Vec<PeerId>,
 }
 
 impl Context {
+    /// Whether the peer is traced.
+    pub fn is_traced(&self, peer: PeerId) -> bool {
+        self.traced.contains(&peer)
+    }
+
     pub fn event(&mut self, event: Event) {
         if self.events.len() < EVENTS_MAX {
             self.events.push_back(event);

@@ -13,7 +13,7 @@ use super::mtu::Mtu;
 use super::pace::Pace;
 use super::path::PathConfig;
 use super::rtt::{RoundTrip, Rtt};
-use super::sent::{Lost, SentPacket, SentRing, State};
+use super::sent::{Decided, GivenUp, Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
     ACK_DELAY_CROWDED, ACK_DELAY_MAX, BACK_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET,
@@ -21,6 +21,7 @@ use super::thresholds::{
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_WIDE};
 use crate::segment::{Content, Fate};
+use crate::trace::PathMetrics;
 use crate::wire::Ack;
 use crate::{LinkId, Time};
 
@@ -508,7 +509,7 @@ impl Flight {
         let lost = self.sent.lose(
             self.acked_next,
             usize::MAX,
-            State::Lost,
+            GivenUp::Overtaken,
             |p| p.sent <= sent_by || now.since(p.sent) >= waited,
             fates,
         );
@@ -566,7 +567,7 @@ impl Flight {
         let count = PROBE_TIMEOUT_PACKETS << self.timeouts.min(8);
         let lost = self
             .sent
-            .lose(u64::MAX, count, State::TimedOut, |_| true, fates);
+            .lose(u64::MAX, count, GivenUp::Overdue, |_| true, fates);
         self.count_lost(now, &lost);
         self.timeouts += 1;
         self.back_off(now, now);
@@ -578,7 +579,7 @@ impl Flight {
     pub(super) fn release(&mut self, fates: &mut Vec<(Content, Fate)>) {
         let lost = self
             .sent
-            .lose(u64::MAX, usize::MAX, State::TimedOut, |_| true, fates);
+            .lose(u64::MAX, usize::MAX, GivenUp::Released, |_| true, fates);
         self.stats.packets_lost += u64::from(lost.packets);
         self.stats.bytes_lost += lost.bytes;
     }
@@ -672,6 +673,44 @@ impl Flight {
         self.congestion.set_packet_bytes(self.mtu.current());
     }
 
+    // ---- what a trace tells ----
+
+    /// Whether what becomes of packets is noted for [`drain_decided`](Flight::drain_decided).
+    pub(super) fn note_decided(&mut self, on: bool) {
+        self.sent.note_decided(on);
+    }
+
+    /// What became of which packet since it was last asked.
+    pub(super) fn drain_decided(&mut self) -> impl Iterator<Item = (u64, Decided)> {
+        self.sent.drain_decided()
+    }
+
+    /// What is measured now.
+    pub fn metrics(&self) -> PathMetrics {
+        let us = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
+        PathMetrics {
+            window_bytes: self.window(),
+            in_flight_bytes: self.sent.in_flight_bytes(),
+            in_flight_packets: self.sent.in_flight_packets(),
+            smoothed_rtt_us: match self.rtt.is_known() {
+                true => us(self.rtt.smoothed()),
+                false => 0,
+            },
+            rtt_variation_us: us(self.rtt.variation()),
+            least_rtt_us: us(self.rtt.base()),
+            latest_rtt_us: self.rtt.latest().map_or(0, us),
+            rate_bytes_per_s: self.congestion.known_rate(),
+            loss_ratio: self.loss_ratio.get(),
+            probe_timeouts: self.timeouts,
+        }
+    }
+
+    /// What the peer grants while many send to it, in bytes per second, if that limits this path.
+    pub fn granted(&self) -> Option<f64> {
+        let limited = self.pace.as_ref().filter(|pace| pace.is_limited());
+        limited.map(Pace::rate)
+    }
+
     /// What is known here of the path's figures.
     pub(super) fn stats(&self) -> PathStats {
         PathStats {
@@ -680,11 +719,7 @@ impl Flight {
             rtt_least: self.rtt.base(),
             capacity_bytes_per_s: self.congestion.known_rate(),
             capacity_is_proven: self.congestion.rate_is_proven(),
-            granted_bytes_per_s: self
-                .pace
-                .as_ref()
-                .filter(|pace| pace.is_limited())
-                .map(Pace::rate),
+            granted_bytes_per_s: self.granted(),
             loss_ratio: self.loss_ratio.get(),
             mtu_bytes: self.mtu.current(),
             is_narrow: self.mtu.is_narrow(),

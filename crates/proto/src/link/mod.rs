@@ -46,4 +46,5 @@ pub use congestion::{CongestionControl, State as CongestionState};
 pub use flight::Flight;
 pub use liveness::{PathControl, PathEvent, PathState, Progress, Watch};
 pub use path::{AckResult, Path, PathConfig};
+pub use sent::{Decided, GivenUp};
 pub use stats::PathStats;

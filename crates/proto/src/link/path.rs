@@ -8,6 +8,7 @@ use super::congestion::CongestionControl;
 use super::flight::Flight;
 use super::liveness::{Counts, Liveness, PathControl, PathEvent, PathState, Progress, Watch};
 use super::received::Received;
+use super::sent::Decided;
 use super::stats::PathStats;
 use super::thresholds::{ACK_DELAY_CROWDED, ACK_DELAY_MAX};
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
@@ -367,6 +368,31 @@ impl Path {
         self.excused = 0;
         self.announced_up = None;
         self.events.clear();
+    }
+
+    // ---- what a trace tells ----
+
+    /// Whether what becomes of packets is noted for [`drain_decided`](Path::drain_decided).
+    pub fn note_decided(&mut self, on: bool) {
+        self.flight.note_decided(on);
+    }
+
+    /// What became of which packet since it was last asked.
+    pub fn drain_decided(&mut self) -> impl Iterator<Item = (u64, Decided)> {
+        self.flight.drain_decided()
+    }
+
+    /// This end's verdict and the peer's, and what told each.
+    pub fn verdicts(&self) -> [(LinkVerdict, Witness); 2] {
+        let verdict = |is_down| match is_down {
+            true => LinkVerdict::Down,
+            false => LinkVerdict::Up,
+        };
+        let (own, peer) = (&self.liveness.own, &self.liveness.peer);
+        [
+            (verdict(own.is_down()), own.witness()),
+            (verdict(peer.is_down()), peer.witness()),
+        ]
     }
 
     // ---- what is heard ----

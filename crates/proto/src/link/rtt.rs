@@ -292,6 +292,11 @@ impl Rtt {
         self.variation
     }
 
+    /// The newest sample.
+    pub const fn latest(&self) -> Option<Duration> {
+        self.latest
+    }
+
     pub const fn is_known(&self) -> bool {
         self.latest.is_some()
     }

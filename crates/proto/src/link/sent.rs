@@ -23,6 +23,46 @@ pub enum State {
     TimedOut,
 }
 
+/// Why a packet was given up.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum GivenUp {
+    /// Later ones arrived, or nothing was heard for longer than its round trip.
+    Overtaken,
+    /// The newest packets were not answered in time: a probe timeout.
+    Overdue,
+    /// Its path is silent, has failed or begins anew.
+    Released,
+}
+
+impl GivenUp {
+    const fn state(self) -> State {
+        match self {
+            GivenUp::Overtaken => State::Lost,
+            GivenUp::Overdue | GivenUp::Released => State::TimedOut,
+        }
+    }
+}
+
+/// What became of a packet: for a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decided {
+    /// The peer has it.
+    Acked,
+    /// It was given up.
+    Lost {
+        /// Length of its datagram.
+        bytes: u32,
+        /// Why.
+        cause: GivenUp,
+    },
+}
+
+/// What became of packets, by their numbers. In a box: hardly any path is traced, and each has room for this.
+#[derive(Debug, Default)]
+struct Noted {
+    decided: Vec<(u64, Decided)>,
+}
+
 /// One sent packet.
 #[derive(Clone, Copy, Debug)]
 pub struct SentPacket {
@@ -67,6 +107,8 @@ pub struct SentRing {
     occasions: u64,
     occasion_at: Time,
     newest_eliciting: u64,
+    /// While a trace is on: what became of which packet, until it is [drained](SentRing::drain_decided).
+    noted: Option<Box<Noted>>,
 }
 
 impl SentRing {
@@ -82,6 +124,7 @@ impl SentRing {
             occasions: 0,
             occasion_at: Time::ZERO,
             newest_eliciting: 0,
+            noted: None,
         }
     }
 
@@ -177,6 +220,9 @@ impl SentRing {
         }
         self.packets[i].state = State::Acked;
         self.tell(before, Fate::Acked, fates);
+        if let Some(noted) = &mut self.noted {
+            noted.decided.push((number, Decided::Acked));
+        }
         debug_assert!(self.is_sound());
         Some(before)
     }
@@ -187,7 +233,7 @@ impl SentRing {
         &mut self,
         below: u64,
         count: usize,
-        why: State,
+        cause: GivenUp,
         mut is_lost: impl FnMut(&SentPacket) -> bool,
         fates: &mut Vec<(Content, Fate)>,
     ) -> Lost {
@@ -203,8 +249,15 @@ impl SentRing {
                 }
                 self.in_flight_bytes -= u64::from(packet.bytes);
                 self.in_flight_packets -= 1;
-                self.packets[i].state = why;
+                self.packets[i].state = cause.state();
                 self.tell(packet, Fate::Lost, fates);
+                if let Some(noted) = &mut self.noted {
+                    let lost = Decided::Lost {
+                        bytes: packet.bytes,
+                        cause,
+                    };
+                    noted.decided.push((self.undecided, lost));
+                }
                 lost.packets += 1;
                 lost.bytes += u64::from(packet.bytes);
                 lost.with_content += u32::from(packet.contents > 0);
@@ -215,6 +268,19 @@ impl SentRing {
         self.advance();
         debug_assert!(self.is_sound());
         lost
+    }
+
+    /// Whether what becomes of packets is noted for [`drain_decided`](SentRing::drain_decided).
+    pub fn note_decided(&mut self, on: bool) {
+        if self.noted.is_some() != on {
+            self.noted = on.then(Box::default);
+        }
+    }
+
+    /// What became of which packet since it was last asked.
+    pub fn drain_decided(&mut self) -> impl Iterator<Item = (u64, Decided)> {
+        let noted = self.noted.iter_mut();
+        noted.flat_map(|noted| noted.decided.drain(..))
     }
 
     /// The oldest packet in flight.

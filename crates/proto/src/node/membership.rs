@@ -164,6 +164,7 @@ impl Node {
         }
         self.context.mesh.remove(now, peer);
         self.context.members.remove(peer);
+        self.context.traced.retain(|traced| *traced != peer);
         self.end_measurements_of(peer);
         self.bundles.look(now);
         self.turns.forget(peer);

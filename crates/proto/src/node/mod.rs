@@ -9,6 +9,7 @@ mod measuring;
 mod membership;
 mod relaying;
 mod timers;
+mod tracing;
 mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -187,6 +188,7 @@ impl Node {
                 train_at: now,
                 ran_out: RanOut::default(),
                 content_arrived: false,
+                traced: Vec::new(),
                 reach: Reach::default(),
             },
             socket_full: 0,

@@ -12,6 +12,7 @@ mod rejections;
 mod relaying;
 mod surveys;
 mod swapped;
+mod tracing;
 mod turns;
 
 use core::time::Duration;

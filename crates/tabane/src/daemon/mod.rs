@@ -7,6 +7,7 @@ mod lines;
 pub mod log;
 mod manager;
 mod members;
+mod metrics;
 mod nic;
 mod outside;
 mod ports;
@@ -19,6 +20,7 @@ mod report;
 mod run;
 mod steering;
 mod survey;
+mod tracing;
 
 pub use nic::NAME as NIC_NAME;
 pub(crate) use report::unix_ms;

@@ -119,7 +119,7 @@ impl Daemon {
             self.metrics = None;
         }
         let own_name = &self.cluster.nodes[self.me].name;
-        let serve = |address| super::run::serve_metrics(address, own_name);
+        let serve = |address| super::metrics::serve_metrics(address, own_name);
         let opened = wanted.map(serve).transpose();
         let right = "take another address or port for `metrics`";
         let failed = |what| vec![error(&plan.new, None, what, right)];

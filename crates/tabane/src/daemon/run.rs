@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Once;
 
 use tabane_cluster::{Cluster, MeshSpec, NodeSpec, Problem, Wire};
@@ -25,6 +25,7 @@ use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, RelayConfig, Time};
 use super::lines::{Allowance, Lines, PeerLines};
 use super::log;
 use super::manager::Manager;
+use super::metrics::serve_own_metrics;
 use super::nic::{Condition, NAME as NIC, Nic};
 use super::outside;
 use super::rates::{self, RateMeter};
@@ -32,12 +33,13 @@ use super::redundancy::Watch;
 use super::refused::Refused;
 use super::steering::Helm;
 use super::survey::Surveys;
+use super::tracing::Traces;
 use crate::agent::{self, Access, Agent, CODE_REFUSED, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
 use crate::gateway;
 use crate::metrics::MetricsServer;
-use crate::status::{self, Caller, ControlServer, NodesReport, Request, Response};
+use crate::status::{Caller, ControlServer, NodesReport, Request, Response};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
 const TOKEN_SIGNALS: u64 = HOST_TOKENS;
@@ -142,7 +144,8 @@ pub(super) struct Daemon {
     pub manager: Manager,
     pub helm: Helm,
     pub surveys: Surveys,
-    control: Option<ControlServer>,
+    pub traces: Traces,
+    pub control: Option<ControlServer>,
     _lease: Lease,
     pub metrics: Option<MetricsServer>,
     signals: Signals,
@@ -200,9 +203,7 @@ impl Daemon {
         let surveys = surveys(&engine).map_err(|e| format!("cannot make surveys: {e}"))?;
         // Not before what only root can make is there, and not after the first thread: each has its own.
         give_up_privileges(&lease);
-        let metrics = cluster.metrics_of(me).filter(|_| life.is_for_all());
-        let serve = |address| serve_metrics(address, &spec.name);
-        let metrics = metrics.map(serve).transpose()?;
+        let metrics = serve_own_metrics(cluster, me, life.is_for_all())?;
         let started = engine.now();
         let steers = cluster.mptcp && life.is_for_all();
         let helm = steers.then(|| Helm::start(engine.poller(), started));
@@ -222,6 +223,7 @@ impl Daemon {
             manager: Manager::from_environment(),
             helm: helm.unwrap_or_default(),
             surveys,
+            traces: Traces::default(),
             control: Some(control),
             _lease: lease,
             metrics,
@@ -316,7 +318,13 @@ impl Daemon {
     }
 
     /// Answers a client of the control socket.
-    fn answer(&mut self, turn: &mut LoopTurn<'_>, request: Request, caller: Caller) -> Response {
+    fn answer(
+        &mut self,
+        turn: &mut LoopTurn<'_>,
+        request: Request,
+        caller: Caller,
+        client: u64,
+    ) -> Response {
         match request {
             Request::Status => Response::Status(Box::new(super::report::report(self, turn))),
             Request::Nodes => Response::Nodes(NodesReport::of(&self.cluster, self.me)),
@@ -337,6 +345,9 @@ impl Daemon {
             Request::Topo { measure: true } if caller == Caller::Anyone => Response::Error(
                 "only root, or the user that the daemon runs as, may tell it to measure".to_owned(),
             ),
+            Request::Trace { peer, qvis } => self
+                .begin_trace(turn, (client, caller), &peer, qvis)
+                .map_or_else(Response::Error, Response::Trace),
             Request::Topo { measure } => {
                 if measure {
                     self.begin_survey(turn.now, turn.node);
@@ -585,13 +596,6 @@ fn open_nic(
     Ok(nic)
 }
 
-/// Serves the metrics of the node `own_name`.
-pub(super) fn serve_metrics(address: SocketAddr, own_name: &str) -> Result<MetricsServer, String> {
-    let ask = || status::ask_report(&Sockets::of(Audience::Everybody));
-    MetricsServer::start(address, own_name, ask, log::line)
-        .map_err(|e| format!("cannot serve metrics: {e}"))
-}
-
 /// Which kind of device to make: for measurements the environment may say.
 fn backend() -> Result<Backend, String> {
     match std::env::var("TABANE_VNIC_BACKEND").as_deref() {
@@ -711,8 +715,8 @@ impl Host for Daemon {
                 let Some(mut control) = self.control.take() else {
                     return;
                 };
-                if let Err(error) = control.turn(turn.poller, |request, caller| {
-                    self.answer(turn, request, caller)
+                if let Err(error) = control.turn(turn.poller, |request, caller, client| {
+                    self.answer(turn, request, caller, client)
                 }) {
                     log::line(format!("control socket: {error}"));
                 }
@@ -735,6 +739,7 @@ impl Host for Daemon {
             said = agent.take_said();
         }
         self.tell_of_outside();
+        self.tell_traces(now, node);
         self.make_nic_again(now);
         let Some(nic) = &mut self.nic else {
             return said;

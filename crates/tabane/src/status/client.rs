@@ -165,6 +165,22 @@ pub fn ask_topo(sockets: &Sockets, measure: bool) -> Result<TopoReport, AskError
     serde_json::from_value(report).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
+/// Has the daemon that has these sockets trace a peer, in the form that qvis reads, or else the newest. Returns where the
+/// records come, which block for as long as nothing happens; to drop it ends the trace.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_trace(
+    sockets: &Sockets,
+    peer: &str,
+    qvis: bool,
+) -> Result<BufReader<UnixStream>, AskError> {
+    let peer = peer.to_owned();
+    let (line, stream) = converse(sockets, &Request::Trace { peer, qvis })?;
+    read_line(&line, "trace")?;
+    Ok(stream)
+}
+
 /// Sends `request`; returns what the answer has under `what`.
 fn ask_for(sockets: &Sockets, request: &Request, what: &str) -> Result<Value, AskError> {
     let line = ask(sockets, request)?;
@@ -208,6 +224,14 @@ pub fn ask_report(sockets: &Sockets) -> Result<StatusReport, AskError> {
 
 /// The line that answers `request`.
 fn ask(sockets: &Sockets, request: &Request) -> Result<Vec<u8>, AskError> {
+    Ok(converse(sockets, request)?.0)
+}
+
+/// The line that answers `request`, and where more may come.
+fn converse(
+    sockets: &Sockets,
+    request: &Request,
+) -> Result<(Vec<u8>, BufReader<UnixStream>), AskError> {
     let mut stream = sockets.connect(SOCKET_NAME, |path| UnixStream::connect(path))?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
@@ -215,8 +239,9 @@ fn ask(sockets: &Sockets, request: &Request) -> Result<Vec<u8>, AskError> {
     let mut line = Vec::new();
     let mut limited = BufReader::new(stream).take(ANSWER_BYTES_MAX);
     limited.read_until(b'\n', &mut line)?;
+    let stream = limited.into_inner();
     if line.last() != Some(&b'\n') {
         return Err(AskError::NotUnderstood("it was cut short".to_owned()));
     }
-    Ok(line)
+    Ok((line, stream))
 }

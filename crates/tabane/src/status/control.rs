@@ -2,6 +2,7 @@
 //! answers, then the daemon closes. Never blocks and starts no thread.
 
 use std::io::{self, ErrorKind, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -15,6 +16,9 @@ use crate::topo::TopoReport;
 
 /// Longest request, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
+
+/// What waits at most for a client whose answer goes on, in bytes: some hundredths of a second of a trace at full rate.
+pub const ADDED_BYTES_MAX: usize = 4 << 20;
 
 /// What a client may ask: `{"command":"status"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +44,14 @@ pub enum Request {
         #[serde(default)]
         measure: bool,
     },
+    /// What is done for a peer from now on, and why?
+    Trace {
+        /// Its name.
+        peer: String,
+        /// In the older form that qvis reads.
+        #[serde(default)]
+        qvis: bool,
+    },
     /// Read the cluster file anew, and do as it says.
     Reload {
         /// Only say what would be done.
@@ -62,6 +74,8 @@ pub enum Response {
     Gateway(MoveReport),
     /// To [`Request::Topo`].
     Topo(TopoReport),
+    /// To [`Request::Trace`]; the records of a qlog follow, until one of both ends closes.
+    Trace(TraceReport),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.
@@ -73,6 +87,15 @@ pub enum Response {
 pub struct MoveReport {
     /// In words.
     pub done: String,
+}
+
+/// Who is traced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceReport {
+    /// This node.
+    pub node: String,
+    /// The peer.
+    pub peer: String,
 }
 
 /// What became of a cluster file that was read anew.
@@ -137,10 +160,14 @@ pub enum Progress {
 pub struct Client {
     stream: UnixStream,
     request: Vec<u8>,
-    /// The answer, empty until it is known.
+    /// The answer is known.
+    is_answered: bool,
+    /// The answer, and what was [added](Client::add) to it since all of it was sent.
     answer: Vec<u8>,
     /// How much of it is sent.
     sent: usize,
+    /// More is added to the answer until the client closes.
+    goes_on: bool,
     /// What whoever asks has handed over.
     handed: Vec<OwnedFd>,
 }
@@ -155,8 +182,10 @@ impl Client {
         Ok(Self {
             stream,
             request: Vec::new(),
+            is_answered: false,
             answer: Vec::new(),
             sent: 0,
+            goes_on: false,
             handed: Vec::new(),
         })
     }
@@ -178,13 +207,14 @@ impl Client {
     /// A client that closes before it has its answer is dropped, also one that
     /// only closes its sending side, if the answer does not fit the socket's buffer.
     pub fn advance(&mut self, answer: impl FnOnce(Request) -> Vec<u8>) -> Progress {
-        if self.answer.is_empty() {
+        if !self.is_answered {
             match self.read_request() {
                 Ok(Some(Ok(request))) => self.answer = answer(request),
                 Ok(Some(Err(refusal))) => self.answer = refusal.to_line(),
                 Ok(None) => return Progress::WaitReadable,
                 Err(_) => return Progress::Done,
             }
+            self.is_answered = true;
         } else if self.is_gone() {
             return Progress::Done;
         }
@@ -231,12 +261,47 @@ impl Client {
                 Ok(length) => self.sent += length,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Progress::WaitWritable;
+                    return match self.goes_on {
+                        // What is added next is tried together with this.
+                        true => Progress::WaitReadable,
+                        false => Progress::WaitWritable,
+                    };
                 }
                 Err(_) => return Progress::Done,
             }
         }
-        Progress::Done
+        if !self.goes_on {
+            return Progress::Done;
+        }
+        self.answer.clear();
+        self.sent = 0;
+        Progress::WaitReadable
+    }
+
+    /// Has the answer go on, with what is [added](Client::add), until the client closes.
+    pub fn go_on(&mut self) {
+        self.goes_on = true;
+    }
+
+    /// Adds to an answer that goes on, and sends what can be sent now. Returns whether it was taken: not while the client
+    /// has [`ADDED_BYTES_MAX`] to read.
+    pub fn add(&mut self, text: &[u8]) -> bool {
+        let takes = self.answer.len() - self.sent + text.len() <= ADDED_BYTES_MAX;
+        if takes {
+            if self.sent > ADDED_BYTES_MAX {
+                self.answer.drain(..core::mem::take(&mut self.sent));
+            }
+            self.answer.extend_from_slice(text);
+        }
+        // That it is gone is found when its socket is next looked at.
+        let _ = self.write_answer();
+        takes
+    }
+
+    /// Ends the conversation: nothing more is sent or heard.
+    pub fn end(&self) {
+        // One that is gone has ended as it is.
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 

@@ -19,9 +19,9 @@ pub(crate) use tests::example as example_report;
 
 pub use client::{
     ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_gateway_move, ask_here, ask_leave, ask_members,
-    ask_nodes, ask_reload, ask_report, ask_status, ask_topo, read_answer,
+    ask_nodes, ask_reload, ask_report, ask_status, ask_topo, ask_trace, read_answer,
 };
-pub use control::{MoveReport, ReloadReport, Request, Response};
+pub use control::{MoveReport, ReloadReport, Request, Response, TraceReport};
 pub use gateway::{GatewayStatus, PortStatus, RouterStatus, StandbyStatus};
 pub use members::{MemberStatus, MembersReport, Reached};
 pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};

@@ -117,8 +117,8 @@ impl ControlServer {
     }
 
     /// Accepts, reads, answers and writes whatever is possible without waiting.
-    /// `answer` is called once for each request, but for those of the status that are told what others
-    /// were told just now.
+    /// `answer` is called once for each request, with who asks and the client's number, but for those of the status that
+    /// are told what others were told just now.
     ///
     /// # Errors
     /// A client could not be taken in, for want of descriptors, say (told for the
@@ -126,27 +126,40 @@ impl ControlServer {
     pub fn turn(
         &mut self,
         poller: &Poller,
-        mut answer: impl FnMut(Request, Caller) -> Response,
+        mut answer: impl FnMut(Request, Caller, u64) -> Response,
     ) -> io::Result<()> {
         self.closing.forget_idle();
         let accepted = self.accept(poller);
         let now = Instant::now();
         self.shown.forget_old(now);
         for (token, slot) in (self.first_token + 1..).zip(&mut self.slots) {
-            let Some((client, caller, _)) = slot else {
+            let Some((client, caller, number)) = slot else {
                 continue;
             };
-            let (caller, shown) = (*caller, &mut self.shown);
+            let (caller, number, shown) = (*caller, *number, &mut self.shown);
+            let mut goes_on = false;
+            let mut answer = |request| {
+                let response = answer(request, caller, number);
+                goes_on = matches!(response, Response::Trace(_));
+                response.to_line()
+            };
             let line = |request| match request {
-                Request::Status => shown.answer(now, caller, || answer(request, caller).to_line()),
+                Request::Status => shown.answer(now, caller, || answer(request)),
                 Request::Nodes
                 | Request::Members
                 | Request::Leave
                 | Request::Gateway { .. }
                 | Request::Topo { .. }
-                | Request::Reload { .. } => answer(request, caller).to_line(),
+                | Request::Trace { .. }
+                | Request::Reload { .. } => answer(request),
             };
-            match client.advance(line) {
+            let progress = client.advance(line);
+            if goes_on {
+                client.go_on();
+            }
+            match progress {
+                // What is not sent yet goes with what is added.
+                _ if goes_on => {}
                 Progress::WaitReadable => {}
                 Progress::WaitWritable
                     if poller.modify(&*client, token, Interest::ReadWrite).is_ok() => {}
@@ -157,6 +170,13 @@ impl ControlServer {
             }
         }
         accepted
+    }
+
+    /// The client of this number, if it is still there.
+    pub fn client(&mut self, number: u64) -> Option<&mut Client> {
+        let mut there = self.slots.iter_mut().flatten();
+        let found = there.find(|(_, _, came)| *came == number);
+        found.map(|(client, _, _)| client)
     }
 
     fn accept(&mut self, poller: &Poller) -> io::Result<()> {

@@ -97,3 +97,21 @@ time.sleep(600)
     );
     let _ = fs::remove_dir_all(format!("/tmp/tabane-{GOOD}"));
 }
+
+/// A trace tells how much two nodes say to each other, and when: that is not everybody's business.
+#[test]
+fn only_those_who_administer_may_trace() {
+    if !has_users() {
+        return;
+    }
+    let mut cluster = with_lines("");
+    cluster.start(0).expect("starts");
+    let tabane = ForAll::new();
+    let mut trace = of_user(&cluster, 0, GOOD, tabane.path());
+    trace.args(["trace", "n1", "--seconds", "1"]);
+    let refused = output("tabane trace", trace, PATIENCE).expect("ends");
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("only root, or the user"), "{said}");
+    assert!(!cluster.log(0).contains("n1 is traced"));
+}

@@ -149,7 +149,7 @@ fn with_server(body: impl FnOnce(&Sockets)) {
                     .wait(Some(Duration::from_millis(10)), &mut ready)
                     .unwrap();
                 if ready.iter().any(|r| server.owns(r.token)) {
-                    let answer = |_, _| Response::Status(Box::new(example()));
+                    let answer = |_, _, _| Response::Status(Box::new(example()));
                     server.turn(&poller, answer).unwrap();
                 }
             }
