@@ -491,6 +491,8 @@ impl Front {
                 return None;
             }
         };
+        // What made room for it.
+        self.clean_up(host);
         let outside = Ends {
             own: outer,
             ..head.ends
