@@ -24,6 +24,10 @@ const ASKERS: usize = 5_000;
 const ASKERS_PER_S: u32 = 2_500;
 const SLOW_READERS: usize = 1_000;
 const CHURNED_PER_S: u32 = 4_096;
+/// All ports in seven seconds.
+const SCANNED_PER_S: u32 = 10_000;
+/// Once it may have no more.
+const GRABBED_PER_S: u32 = 1_000;
 /// Before something counts, what does the abuse has so long to begin.
 const BEGINS: Duration = Duration::from_millis(300);
 /// Abuse lasts so much longer than it is looked at.
@@ -59,10 +63,10 @@ impl Abuse {
             Abuse::Flood => format!("SYNs of strangers, {FLOOD_PER_S}/s"),
             Abuse::Spoof => format!("the same in the name of a node, {FLOOD_PER_S}/s"),
             Abuse::SlowReaders => format!("{SLOW_READERS} slow readers"),
-            Abuse::Scan => "a scan of all ports".into(),
+            Abuse::Scan => format!("a scan of ports, {SCANNED_PER_S}/s"),
             Abuse::Askers => format!("{} UDP clients", 2 * ASKERS),
             Abuse::Churn => format!("n{ABUSER} claims and frees {CHURNED_PER_S} ports/s"),
-            Abuse::Grab => format!("n{ABUSER} claims all ports"),
+            Abuse::Grab => format!("n{ABUSER} claims all ports, and goes on at {GRABBED_PER_S}/s"),
         }
     }
 
@@ -84,14 +88,14 @@ impl Abuse {
                 client("flood", &[rate(FLOOD_PER_S), format!("--from={from}")])
             }
             Abuse::SlowReaders => client("sip", &[format!("--count={SLOW_READERS}")]),
-            Abuse::Scan => client("scan", &[]),
+            Abuse::Scan => client("scan", &[rate(SCANNED_PER_S)]),
             Abuse::Askers => {
                 let more = [format!("--count={ASKERS}"), rate(ASKERS_PER_S)];
                 let ask = |client| stand.client(client, "ask", lasting, &more);
                 [QUIET, HOSTILE].into_iter().map(ask).collect()
             }
             Abuse::Churn => node("churn", &[rate(CHURNED_PER_S)]),
-            Abuse::Grab => node("grab", &[]),
+            Abuse::Grab => node("grab", &[rate(GRABBED_PER_S)]),
         };
         let mut begun: Vec<Client> = begun?;
         begun.iter_mut().try_for_each(Client::wait_ready)?;
@@ -199,8 +203,11 @@ impl Once {
         let during = Others::measure(stand, seconds)?;
         let grown_mb = self::memory_mb(stand)? - memory_mb;
         let said = Said::of(abuse, begun)?;
-        let after = self::dropped(stand)?.into_iter().zip(dropped);
-        let more = after.map(|((why, after), (_, before))| (why, after - before));
+        let after = self::dropped(stand)?.into_iter();
+        let more = after.map(|(why, after)| {
+            let before = dropped.iter().find(|(other, _)| *other == why);
+            (why, after - before.map_or(0.0, |(_, before)| *before))
+        });
         Ok(Once {
             before,
             during,

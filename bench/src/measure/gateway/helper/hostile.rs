@@ -163,11 +163,11 @@ pub struct Scanned {
     pub per_s: f64,
 }
 
-/// Ask at one port after the other whether anybody listens, for so long.
+/// Ask at one port after the other whether anybody listens, for so long, so many a second.
 ///
 /// # Errors
 /// Not expected.
-pub fn scan(to: SocketAddr, lasting: Duration) -> io::Result<Scanned> {
+pub fn scan(to: SocketAddr, lasting: Duration, per_s: u32) -> io::Result<Scanned> {
     let (begin, next) = (Instant::now(), AtomicU32::new(0));
     let counts = [const { AtomicU64::new(0) }; 3];
     say_ready()?;
@@ -175,7 +175,10 @@ pub fn scan(to: SocketAddr, lasting: Duration) -> io::Result<Scanned> {
         for _ in 0..SCANNERS {
             scope.spawn(|| {
                 while begin.elapsed() < lasting {
-                    let port = 1 + next.fetch_add(1, Ordering::Relaxed) % u32::from(u16::MAX);
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let due = begin + Duration::from_secs(1) * place / per_s;
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    let port = 1 + place % u32::from(u16::MAX);
                     let to = SocketAddr::new(to.ip(), port as u16);
                     let place = match TcpStream::connect_timeout(&to, SCAN_MAX) {
                         Ok(_) => 0,
@@ -225,7 +228,7 @@ mod tests {
         let server = serve_in_test();
         let lasting = Duration::from_millis(20);
         assert_eq!(sip(server, lasting, 3).expect("begins"), 3);
-        let scanned = scan(server, lasting).expect("scans");
+        let scanned = scan(server, lasting, 10_000).expect("scans");
         assert!(scanned.refused + scanned.open > 0 && scanned.silent == 0);
     }
 }

@@ -150,6 +150,9 @@ pub enum Outside {
         to: SocketAddr,
         /// How long
         ms: u64,
+        /// How many a second
+        #[arg(long)]
+        per_s: u32,
     },
     /// Listen at one port after the other and close at once
     Churn {
@@ -168,6 +171,9 @@ pub enum Outside {
     Grab {
         /// How long
         ms: u64,
+        /// How many of these a second
+        #[arg(long)]
+        per_s: u32,
     },
 }
 
@@ -206,10 +212,10 @@ impl Outside {
                 from,
             } => say(&hostile::flood(*to, lasting(ms), *per_s, *from)?),
             Outside::Sip { to, ms, count } => say(&hostile::sip(*to, lasting(ms), *count)?),
-            Outside::Scan { to, ms } => say(&hostile::scan(*to, lasting(ms))?),
+            Outside::Scan { to, ms, per_s } => say(&hostile::scan(*to, lasting(ms), *per_s)?),
             Outside::Churn { ms, per_s } => say(&ports::churn(lasting(ms), *per_s)?),
             Outside::Ports { ms } => say(&ports::have_ports(lasting(ms))),
-            Outside::Grab { ms } => say(&ports::grab(lasting(ms))?),
+            Outside::Grab { ms, per_s } => say(&ports::grab(lasting(ms), *per_s)?),
             _ => Ok(()),
         }
     }

@@ -83,11 +83,11 @@ pub struct Grabbed {
     pub other: usize,
 }
 
-/// Claim every port that there is, keep those that are given, and go on asking for the others. "ready" is said when no more are given.
+/// Claim every port that there is, keep those that are given, and go on asking for the others, so many a second. "ready" is said when no more are given.
 ///
 /// # Errors
 /// Not expected.
-pub fn grab(lasting: Duration) -> io::Result<Grabbed> {
+pub fn grab(lasting: Duration, per_s: u32) -> io::Result<Grabbed> {
     const ENOBUFS: i32 = 105;
     raise_descriptor_limit()?;
     let (begin, next, is_full) = (Instant::now(), AtomicU32::new(0), AtomicBool::new(false));
@@ -98,6 +98,9 @@ pub fn grab(lasting: Duration) -> io::Result<Grabbed> {
             scope.spawn(|| {
                 while begin.elapsed() < lasting {
                     let place = next.fetch_add(1, Ordering::Relaxed);
+                    if is_full.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_secs(1) * CLAIMERS as u32 / per_s);
+                    }
                     let result = listen(UNPRIVILEGED + place % ports);
                     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                     let is_last = match result {
