@@ -1,11 +1,12 @@
 //! What becomes of others while somebody abuses the outside address: clients, or a node.
 
+use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::helper::{Fetched, Grabbed, Scanned, Served};
+use super::helper::{Fetched, Grabbed, OUTSIDE_PORT, Scanned, Served};
 use super::stand::{Client, Entrant, GATEWAY, SERVER, Stand, Way};
 use super::{cost, samples};
 use crate::machine::resident_bytes;
@@ -26,6 +27,7 @@ const SLOW_READERS: usize = 1_000;
 const CHURNED_PER_S: u32 = 4_096;
 /// All ports in seven seconds.
 const SCANNED_PER_S: u32 = 10_000;
+const LIES_PER_S: u32 = 10_000;
 /// Once it may have no more.
 const GRABBED_PER_S: u32 = 1_000;
 /// Before something counts, what does the abuse has so long to begin.
@@ -45,10 +47,11 @@ enum Abuse {
     Askers,
     Churn,
     Grab,
+    Lies,
 }
 
 impl Abuse {
-    const ALL: [Abuse; 7] = [
+    const ALL: [Abuse; 8] = [
         Abuse::Flood,
         Abuse::Spoof,
         Abuse::SlowReaders,
@@ -56,6 +59,7 @@ impl Abuse {
         Abuse::Askers,
         Abuse::Churn,
         Abuse::Grab,
+        Abuse::Lies,
     ];
 
     fn name(self) -> String {
@@ -65,6 +69,7 @@ impl Abuse {
             Abuse::SlowReaders => format!("{SLOW_READERS} slow readers"),
             Abuse::Scan => format!("a scan of ports, {SCANNED_PER_S}/s"),
             Abuse::Askers => format!("{} UDP clients", 2 * ASKERS),
+            Abuse::Lies => format!("n{ABUSER} lies about where it is, {LIES_PER_S}/s"),
             Abuse::Churn => format!("n{ABUSER} claims and frees {CHURNED_PER_S} ports/s"),
             Abuse::Grab => format!("n{ABUSER} claims all ports, and goes on at {GRABBED_PER_S}/s"),
         }
@@ -93,6 +98,16 @@ impl Abuse {
                 let more = [format!("--count={ASKERS}"), rate(ASKERS_PER_S)];
                 let ask = |client| stand.client(client, "ask", lasting, &more);
                 [QUIET, HOSTILE].into_iter().map(ask).collect()
+            }
+            Abuse::Lies => {
+                let to = SocketAddr::new(stand.lab().client_addresses(QUIET)[0], OUTSIDE_PORT);
+                let from = stand.lab().address(SERVER, 0);
+                let more = [
+                    format!("--to={to}"),
+                    rate(LIES_PER_S),
+                    format!("--from={from}"),
+                ];
+                node("lie", &more)
             }
             Abuse::Churn => node("churn", &[rate(CHURNED_PER_S)]),
             Abuse::Grab => node("grab", &[rate(GRABBED_PER_S)]),
@@ -168,7 +183,7 @@ impl Said {
         let mut said = Said::default();
         for client in begun {
             match abuse {
-                Abuse::Flood | Abuse::Spoof => said.per_s = client.result()?,
+                Abuse::Flood | Abuse::Spoof | Abuse::Lies => said.per_s = client.result()?,
                 Abuse::SlowReaders => said.per_s = client.result()?,
                 Abuse::Scan => {
                     let scanned: Scanned = client.result()?;
@@ -381,6 +396,12 @@ fn goals(all: &[Vec<Once>], bare: &[Once]) -> Vec<Goal> {
             let visits = |rounds: &[Once]| samples(rounds, |once| once.during.visits_per_s);
             let ratio = visits(rounds).over(&visits(bare)).median();
             goal("connections/s / a kernel's", ratio, Bound::AtLeast(0.8));
+            let served = samples(rounds, |once| 100.0 - once.during.unserved_percent);
+            goal(
+                "served of those who ask, %",
+                served.min(),
+                Bound::AtLeast(80.0),
+            );
         } else {
             let [_, _, visits] = both(rounds, |others| others.visits_per_s);
             goal("connections/s kept", visits.median(), Bound::AtLeast(0.9));

@@ -31,6 +31,8 @@ const SAID_MAX: Duration = Duration::from_secs(30);
 /// How often it is looked which are over, and at how many at once.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_MAX: usize = 1024;
+/// Ports that are tried for a conversation which may share one: who has many to one far end has others not wait for a look at them all.
+const LENT_TRIES: usize = 64;
 /// The lane of what belongs to no conversation that is known.
 const LANE_OF_OTHERS: LaneId = 0;
 
@@ -429,11 +431,11 @@ impl<O: Copy + Ord> Tracker<O> {
 
     /// A port for it that is lent already, and is free between these ends: another one need not be had.
     pub fn lent_port(&self, inside: Ends) -> Option<u16> {
-        let Port {
-            transport, family, ..
-        } = inside.port();
-        let is_of = |port: &&Port| port.transport == transport && port.family == family;
-        let mut ports = self.lent.keys().filter(is_of).map(|port| port.number);
+        let wanted = inside.port();
+        let of = |number| Port { number, ..wanted };
+        let above = self.lent.range(wanted..=of(u16::MAX));
+        let all = above.chain(self.lent.range(of(0)..wanted));
+        let mut ports = all.take(LENT_TRIES).map(|(port, _)| port.number);
         let is_free = |own: &u16| {
             !self.conversations.contains_key(&Ends {
                 own: *own,

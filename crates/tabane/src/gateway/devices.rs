@@ -69,6 +69,9 @@ pub trait Line: Debug {
     /// As [`Outside::queued_bytes`].
     fn queued_bytes(&self) -> usize;
 
+    /// As [`Outside::dropped`].
+    fn dropped(&mut self) -> u64;
+
     /// From now on the loop is woken when something can be read.
     ///
     /// # Errors
@@ -184,6 +187,10 @@ impl Line for RealLine {
 
     fn queued_bytes(&self) -> usize {
         self.outside.queued_bytes()
+    }
+
+    fn dropped(&mut self) -> u64 {
+        self.outside.dropped()
     }
 
     fn watch(&mut self) -> io::Result<()> {

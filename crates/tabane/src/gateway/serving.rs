@@ -113,6 +113,8 @@ impl Host for Machine {
 /// Packets that went nowhere, or came from nowhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lost {
+    /// They came faster than they were read.
+    pub not_read: u64,
     /// The device did not take them.
     pub refused: u64,
     /// There is no way to where they are to go.
@@ -312,6 +314,12 @@ impl Serving {
     /// A node sends something outside.
     pub fn leaves(&mut self, now: Time, owner: Owner, frame: Vec<u8>) {
         self.front.leaves(now, &mut self.machine, owner, frame);
+    }
+
+    /// Forgets, now and then, what has been silent for too long, and looks what was lost.
+    pub fn look(&mut self, now: Time) {
+        self.front.look(now, &mut self.machine);
+        self.lost.not_read = self.line.dropped();
     }
 
     /// Sends what waits, as far as the line takes it.

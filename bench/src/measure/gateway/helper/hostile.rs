@@ -16,8 +16,8 @@ use tabane_io::process::raise_descriptor_limit;
 use super::asked::Asked;
 use super::say_ready;
 
-/// By which a client reaches others.
-const DEVICE: &str = "eth0";
+/// By which a client reaches others, and a program of a node the outside.
+const DEVICES: [&str; 2] = ["eth0", "tab-out"];
 /// Of a flood: each packet is of another one of these addresses, which are set aside for measurements (RFC 2544).
 const STRANGERS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const STRANGERS_COUNT: u32 = 1 << 17;
@@ -42,11 +42,13 @@ pub fn flood(to: SocketAddr, lasting: Duration, per_s: u32, from: Ipv4Addr) -> i
     let SocketAddr::V4(to) = to else {
         return Err(ErrorKind::Unsupported.into());
     };
-    let is_it = |device: &Interface| device.up && device.name == DEVICE;
+    let is_it = |device: &Interface| device.up && DEVICES.contains(&device.name.as_str());
     let own = interfaces()?.into_iter().find(is_it);
     let own = own.ok_or(ErrorKind::NotFound)?;
-    let mac = own.mac.ok_or(ErrorKind::Unsupported)?;
-    let ethernet = [&mac_of(to)?[..], &mac, &[8, 0]].concat();
+    let ethernet = match own.mac {
+        Some(mac) => [&mac_of(to)?[..], &mac, &[8, 0]].concat(),
+        None => Vec::new(),
+    };
     let device = Outside::open(own.index, &[], QUEUE_BYTES)?;
     let mut random = 88_172_645_463_325_252_u64;
     let (begin, mut sent) = (Instant::now(), 0_u64);

@@ -134,6 +134,20 @@ pub enum Outside {
         #[arg(long, default_value_t = Ipv4Addr::UNSPECIFIED)]
         from: Ipv4Addr,
     },
+    /// The same of a program on a node, in another name than the cluster's
+    Lie {
+        /// How long
+        ms: u64,
+        /// With whom
+        #[arg(long)]
+        to: SocketAddr,
+        /// How many a second
+        #[arg(long)]
+        per_s: u32,
+        /// All of this one
+        #[arg(long)]
+        from: Ipv4Addr,
+    },
     /// Get streams without end and read next to nothing of them; "ready" is said when all have begun
     Sip {
         /// From whom
@@ -208,6 +222,12 @@ impl Outside {
             Outside::Flood {
                 to,
                 ms,
+                per_s,
+                from,
+            }
+            | Outside::Lie {
+                ms,
+                to,
                 per_s,
                 from,
             } => say(&hostile::flood(*to, lasting(ms), *per_s, *from)?),

@@ -316,6 +316,25 @@ fn datagrams_at_a_port_of_ones_own_go_first() {
 }
 
 #[test]
+fn so_many_ports_are_tried_that_may_be_shared() {
+    let mut tracker = Tracker::new(10, 1000);
+    let taken = 5000..5000 + LENT_TRIES as u16;
+    for own in taken.clone() {
+        tracker
+            .open(NOW, 'a', ends(Transport::Tcp, own, 443), own)
+            .unwrap();
+    }
+    tracker
+        .open(NOW, 'a', ends(Transport::Tcp, 4000, 444), 4000)
+        .unwrap();
+    let lent = |own| tracker.lent_port(ends(Transport::Tcp, own, 443));
+    assert_eq!(
+        (lent(taken.start), lent(taken.start + 1)),
+        (None, Some(4000))
+    );
+}
+
+#[test]
 fn looking_for_what_is_silent_takes_a_bounded_time() {
     let mut tracker = Tracker::new(10, 10_000);
     for far in 1..=3000 {

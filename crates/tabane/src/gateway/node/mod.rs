@@ -259,8 +259,7 @@ impl Gateway {
                 outer.remove(&ends);
             });
             if let Some(service) = &mut self.serving {
-                let serving = &mut service.serving;
-                serving.front.look(now, &mut serving.machine);
+                service.serving.look(now);
             }
         }
         more | hears | self.watch(node)
@@ -308,6 +307,10 @@ impl Gateway {
                 ("foreign", self.inside.programs.dropped.foreign),
                 ("stray", self.inside.programs.dropped.stray),
                 ("program_full", self.inside.programs.dropped.full),
+                (
+                    "program_ports_full",
+                    self.inside.programs.dropped.ports_full,
+                ),
                 ("not_carried", self.inside.carriage.lost),
             ],
         };
@@ -335,7 +338,9 @@ impl Gateway {
                 ("spoofed", dropped.spoofed),
                 ("lies", dropped.lies),
                 ("node_full", dropped.full),
+                ("node_ports_full", dropped.ports_full),
                 ("queue_full", dropped.queue_full),
+                ("not_read", lost.not_read),
                 ("refused_by_device", lost.refused),
                 ("no_way", lost.no_way),
                 ("early", serving.early.lost),

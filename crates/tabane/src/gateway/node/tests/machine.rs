@@ -299,6 +299,10 @@ impl Line for SimLine {
         self.machine.0.borrow().queued_bytes(LINE_BPS)
     }
 
+    fn dropped(&mut self) -> u64 {
+        0
+    }
+
     fn watch(&mut self) -> io::Result<()> {
         Ok(())
     }
