@@ -183,8 +183,9 @@ impl Said {
         let mut said = Said::default();
         for client in begun {
             match abuse {
-                Abuse::Flood | Abuse::Spoof | Abuse::Lies => said.per_s = client.result()?,
-                Abuse::SlowReaders => said.per_s = client.result()?,
+                Abuse::Flood | Abuse::Spoof | Abuse::Lies | Abuse::SlowReaders => {
+                    said.per_s = client.result()?;
+                }
                 Abuse::Scan => {
                     let scanned: Scanned = client.result()?;
                     (said.per_s, said.refused) = (scanned.per_s, scanned.refused as f64);
