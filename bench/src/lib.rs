@@ -125,6 +125,8 @@ pub enum Measurement {
     Unread,
     /// The outside address: who waits behind whom, what goes through, another gateway takes over
     Gateway,
+    /// The outside address: clients and nodes that abuse it, and what becomes of others; what a gigabyte costs
+    GatewayAbuse,
     /// A stranger's flood on one link
     Flood,
     /// Half round trips of 16 bytes to 1 MB

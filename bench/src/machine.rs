@@ -150,6 +150,35 @@ pub fn process_s(pid: u32) -> Result<f64, LabError> {
     Ok(total_ns as f64 / 1e9)
 }
 
+/// Processor seconds that this process, and all that it or they have started, have used: of those that have ended, as far as they were waited for.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn tree_s() -> Result<f64, LabError> {
+    const TICKS_PER_S: f64 = 100.0;
+    let listed = fs::read_dir("/proc").map_err(LabError::io("/proc"))?;
+    let pids = listed.flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // Behind the name, which may be anything in brackets: state, parent … and at last what ended children have used.
+    let words = |pid: u32| -> Option<Vec<u64>> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, behind) = text.rsplit_once(") ")?;
+        let words = behind.split_whitespace().skip(1).take(14);
+        Some(words.map(|word| word.parse().unwrap_or(0)).collect())
+    };
+    let all: Vec<_> = pids.filter_map(|pid| Some((pid, words(pid)?))).collect();
+    let mut tree = vec![std::process::id()];
+    let mut seconds = 0.0;
+    while let Some(pid) = tree.pop() {
+        let is_child = |(_, words): &&(u32, Vec<u64>)| words.first() == Some(&u64::from(pid));
+        tree.extend(all.iter().filter(is_child).map(|(child, _)| *child));
+        let own = all.iter().find(|(other, _)| *other == pid);
+        let ended: u64 = own.map_or(0, |(_, words)| words.iter().skip(12).sum());
+        seconds += process_s(pid).unwrap_or(0.0) + ended as f64 / TICKS_PER_S;
+    }
+    Ok(seconds)
+}
+
 /// Memory of a process that is in RAM, bytes.
 ///
 /// # Errors

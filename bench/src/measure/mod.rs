@@ -40,6 +40,7 @@ pub fn run(measurement: Measurement, settings: &Settings) -> Result<Report, LabE
         Measurement::Relay => relay::measure(settings),
         Measurement::Unread => unread::measure(settings),
         Measurement::Gateway => gateway::measure(settings),
+        Measurement::GatewayAbuse => gateway::measure_abuse(settings),
         Measurement::Flood => flood::measure(settings),
         Measurement::Latency => latency::measure(settings),
         Measurement::Choose => choose::measure(settings),

@@ -1,6 +1,8 @@
 //! The cluster's outside address, beside what else gives a cluster one: who waits behind whom, what goes through, and what
 //! is noticed when another gateway takes over.
 
+mod abuse;
+mod cost;
 mod device;
 mod helper;
 mod queue;
@@ -8,6 +10,7 @@ mod rates;
 mod stand;
 mod takeover;
 
+pub use abuse::measure as measure_abuse;
 pub use helper::Outside;
 
 use std::time::Duration;
@@ -37,7 +40,7 @@ struct Measured {
     left_out: Option<LabError>,
 }
 
-fn samples(rounds: &[Round], of: impl Fn(&Round) -> f64) -> Samples {
+fn samples<T>(rounds: &[T], of: impl Fn(&T) -> f64) -> Samples {
     Samples(rounds.iter().map(of).collect())
 }
 

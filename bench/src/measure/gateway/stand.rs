@@ -23,6 +23,8 @@ use tabane_lab::{Lab, LabConfig, LabError, OUTSIDE_ADDRESSES, OUTSIDE_DEVICE, Ou
 pub const GATEWAY: usize = 0;
 /// The node that the server is on.
 pub const SERVER: usize = 2;
+/// The client by which the rest of the world is reached, where it is.
+const ROUTER: usize = 1;
 /// Of links and of the line outside, Mb/s.
 pub const LINE_MBIT: f64 = 1_000.0;
 
@@ -37,6 +39,8 @@ pub enum Way {
     Nat,
     /// A proxy on the gateway, which knows nothing of what it carries.
     HaProxy,
+    /// The server is on the gateway itself, whose kernel has the address.
+    Bare,
 }
 
 impl Way {
@@ -86,6 +90,7 @@ impl fmt::Display for Entrant {
             Way::KernelQueue => "tabane, kernel's queue",
             Way::Nat => "NAT",
             Way::HaProxy => "HAProxy",
+            Way::Bare => "a kernel by itself",
         };
         write!(f, "{way}{}", self.build.mark())
     }
@@ -119,6 +124,23 @@ impl Stand {
         entrant: Entrant,
         round_trip: Duration,
     ) -> Result<Stand, LabError> {
+        Stand::build(settings, entrant, round_trip, false)
+    }
+
+    /// The same on a line without delay, and the second client is the way to the rest of the world.
+    ///
+    /// # Errors
+    /// As [`Stand::up`].
+    pub fn up_routed(settings: &Settings, entrant: Entrant) -> Result<Stand, LabError> {
+        Stand::build(settings, entrant, Duration::ZERO, true)
+    }
+
+    fn build(
+        settings: &Settings,
+        entrant: Entrant,
+        round_trip: Duration,
+        is_routed: bool,
+    ) -> Result<Stand, LabError> {
         let lab = Lab::up(&LabConfig {
             nodes: 3,
             outside: Some(OutsideSpec {
@@ -129,9 +151,20 @@ impl Stand {
         })?;
         clients_use_cubic(&lab)?;
         let place = match entrant.way {
-            Way::Tabane | Way::KernelQueue => Place::Tabane(cluster(settings, entrant, lab)?),
+            Way::Tabane | Way::KernelQueue => {
+                Place::Tabane(cluster(settings, entrant, lab, is_routed)?)
+            }
             Way::Nat => {
                 translate(&lab)?;
+                Place::Bare { _proxy: None, lab }
+            }
+            Way::Bare => {
+                take_address(&lab)?;
+                if is_routed {
+                    let router = lab.client_addresses(ROUTER)[0].to_string();
+                    let route = ["route", "add", "default", "via", &router];
+                    lab.ip(GATEWAY, &route)?;
+                }
                 Place::Bare { _proxy: None, lab }
             }
             Way::HaProxy => Place::Bare {
@@ -140,7 +173,7 @@ impl Stand {
             },
         };
         let helper = settings.helper.clone();
-        let server = serve(&place, &helper)?;
+        let server = serve(&place, &helper, entrant.way)?;
         let stand = Stand {
             _server: server,
             place,
@@ -175,20 +208,43 @@ impl Stand {
         lasting: Duration,
         more: &[String],
     ) -> Result<Client, LabError> {
-        let to = SocketAddr::new(outside_address(), OUTSIDE_PORT).to_string();
-        let ms = lasting.as_millis().to_string();
         let mut command = self.lab().client_command(client, &self.helper);
-        command
-            .args(["helper", "outside", word, &to, &ms])
-            .args(more);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut program = Program::start("bench helper", command)?;
-        let said = program.take_stdout().map(BufReader::new);
-        Ok(Client {
-            name: format!("bench helper {word}, c{client}"),
-            program,
-            said,
-        })
+        command.args(["helper", "outside", word]);
+        command.arg(SocketAddr::new(outside_address(), OUTSIDE_PORT).to_string());
+        Client::start(&format!("c{client}"), word, command, lasting, more)
+    }
+
+    /// The same on a node, under `tabane run`, of a word that is about nobody else.
+    ///
+    /// # Errors
+    /// It does not start, or tabane is not in the way.
+    pub fn on_node(
+        &self,
+        node: usize,
+        word: &str,
+        lasting: Duration,
+        more: &[String],
+    ) -> Result<Client, LabError> {
+        let mut command = self.place.cluster()?.run(node, &self.helper);
+        command.args(["helper", "outside", word]);
+        Client::start(&format!("n{node}"), word, command, lasting, more)
+    }
+
+    /// The same as [`Stand::client`] between the gateway's node and the server's.
+    ///
+    /// # Errors
+    /// As [`Stand::on_node`].
+    pub fn inside(
+        &self,
+        word: &str,
+        lasting: Duration,
+        more: &[String],
+    ) -> Result<Client, LabError> {
+        let cluster = self.place.cluster()?;
+        let mut command = cluster.run(GATEWAY, &self.helper);
+        command.args(["helper", "outside", word]);
+        command.arg(SocketAddr::new(cluster.address(SERVER), OUTSIDE_PORT).to_string());
+        Client::start(&format!("n{GATEWAY}"), word, command, lasting, more)
     }
 
     /// Both clients reach the server, and neighbours are known from now on.
@@ -217,6 +273,24 @@ pub struct Client {
 }
 
 impl Client {
+    fn start(
+        place: &str,
+        word: &str,
+        mut command: Command,
+        lasting: Duration,
+        more: &[String],
+    ) -> Result<Client, LabError> {
+        command.arg(lasting.as_millis().to_string()).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut program = Program::start("bench helper", command)?;
+        let said = program.take_stdout().map(BufReader::new);
+        Ok(Client {
+            name: format!("bench helper {word}, {place}"),
+            program,
+            said,
+        })
+    }
+
     /// Wait until it says that all of it has begun.
     ///
     /// # Errors
@@ -259,11 +333,19 @@ impl Place {
             Place::Bare { lab, .. } => lab,
         }
     }
+
+    fn cluster(&self) -> Result<&Cluster, LabError> {
+        match self {
+            Place::Tabane(cluster) => Ok(cluster),
+            Place::Bare { .. } => Err(LabError::BadInput("no daemon runs there".into())),
+        }
+    }
 }
 
-fn serve(place: &Place, helper: &PathBuf) -> Result<Program, LabError> {
+fn serve(place: &Place, helper: &PathBuf, way: Way) -> Result<Program, LabError> {
     let mut command = match place {
         Place::Tabane(cluster) => cluster.run(SERVER, helper),
+        Place::Bare { lab, .. } if way == Way::Bare => lab.command(GATEWAY, helper),
         Place::Bare { lab, .. } => lab.command(SERVER, helper),
     };
     command.args(["helper", "outside", "serve"]);
@@ -277,18 +359,29 @@ fn serve(place: &Place, helper: &PathBuf) -> Result<Program, LabError> {
 }
 
 /// A cluster whose first node serves, and whose second one stands by.
-fn cluster(settings: &Settings, entrant: Entrant, lab: Lab) -> Result<Cluster, LabError> {
+fn cluster(
+    settings: &Settings,
+    entrant: Entrant,
+    lab: Lab,
+    is_routed: bool,
+) -> Result<Cluster, LabError> {
     let config = ClusterConfig {
         gateway: true,
         ..ClusterConfig::default()
     };
     let mut cluster = Cluster::new(lab, settings.tabane(entrant.build), config)?;
+    let mut more = String::new();
     if entrant.way == Way::KernelQueue {
-        // The last table of the file is the gateway's.
-        let file = OpenOptions::new().append(true).open(cluster.file());
-        let added = file.and_then(|mut file| file.write_all(b"queue = \"kernel\"\n"));
-        added.map_err(LabError::io("the cluster file"))?;
+        more += "queue = \"kernel\"\n";
     }
+    if is_routed {
+        let [router, _] = cluster.lab().client_addresses(ROUTER);
+        more += &format!("routers = [\"{router}\"]\n");
+    }
+    // The last table of the file is the gateway's.
+    let file = OpenOptions::new().append(true).open(cluster.file());
+    let added = file.and_then(|mut file| file.write_all(more.as_bytes()));
+    added.map_err(LabError::io("the cluster file"))?;
     let nodes = 0..cluster.lab().nodes();
     nodes.clone().try_for_each(|node| cluster.start(node))?;
     for node in nodes {

@@ -69,6 +69,13 @@ pub struct SocketCall {
     arguments: [u64; 3],
 }
 
+impl SocketCall {
+    /// Whose it is, which makes no other one before this is over. `None`: it is one of a namespace of processes that is not seen from here.
+    pub fn thread(&self) -> Option<u32> {
+        (self.thread != 0).then_some(self.thread)
+    }
+}
+
 /// Where calls are told.
 #[derive(Debug)]
 pub struct SocketCalls(OwnedFd);

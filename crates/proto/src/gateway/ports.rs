@@ -309,6 +309,12 @@ impl<O: Copy + Ord> Ports<O> {
         self.held.iter().flat_map(of_port)
     }
 
+    /// All that have a port.
+    pub fn holders(&self, port: Port) -> impl Iterator<Item = O> {
+        let holders = self.held.get(&port).map(|held| &held.holders);
+        holders.into_iter().flatten().map(|holder| holder.owner)
+    }
+
     /// How many one has.
     pub fn count_of(&self, owner: O) -> usize {
         self.counts.get(&owner).copied().unwrap_or_default()

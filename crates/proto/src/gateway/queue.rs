@@ -221,7 +221,11 @@ impl<P: Parcel> FairQueue<P> {
             &mut self.old
         };
         if is_empty || was_young != is_young {
-            round.retain(|other| *other != id);
+            // It has its turn, so it is the first.
+            match round.front() == Some(&id) {
+                true => drop(round.pop_front()),
+                false => round.retain(|other| *other != id),
+            }
         }
         if !is_empty && was_young && !is_young {
             self.old.push_back(id);

@@ -2,6 +2,9 @@
 //!
 //! What comes for a port that one owner alone has needs no entry, so a flood of first packets makes none; what the owner answers makes
 //! one. A conversation that begins inside has the port it had there, or another one where two owners would have the same.
+//!
+//! Who has as many as one may have gives up those first that nobody needs any more, or that nobody has confirmed yet: else whoever
+//! begins connections in the names of others would leave no room for true ones, and who has many short ones would wait for [`CLOSED_MAX`].
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +31,8 @@ const SAID_MAX: Duration = Duration::from_secs(30);
 /// How often it is looked which are over, and at how many at once.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_MAX: usize = 1024;
+/// Ports that are tried for a conversation which may share one: who has many to one far end has others not wait for a look at them all.
+const LENT_TRIES: usize = 64;
 /// The lane of what belongs to no conversation that is known.
 const LANE_OF_OTHERS: LaneId = 0;
 
@@ -139,6 +144,10 @@ pub struct Conversation<O> {
     is_counted: bool,
     /// The port is there for it, and others that began inside.
     begun_inside: bool,
+    /// It is at a port that its owner has in any case, and of a kind that has no beginning: nothing is lost with it.
+    is_spare: bool,
+    /// The owner has said something.
+    spoken: bool,
     answered: bool,
     closed_inside: bool,
     closed_outside: bool,
@@ -146,6 +155,8 @@ pub struct Conversation<O> {
     seen_at: Time,
     /// Its owner may not know it any more; since when.
     doubted_at: Option<Time>,
+    /// Its place among those that go first.
+    fades: Option<u64>,
 }
 
 impl<O> Conversation<O> {
@@ -161,17 +172,26 @@ impl<O> Conversation<O> {
         }
     }
 
-    fn note(&mut self, now: Time, flags: Flags, from_inside: bool) {
+    /// Notes what is said. Returns whether it may go now and could not before, or the other way round.
+    fn note(&mut self, now: Time, head: Head, from_inside: bool) -> bool {
         self.seen_at = now;
+        self.reset |= head.flags.rst;
         if from_inside {
             self.doubted_at = None;
+            self.spoken = true;
+            self.closed_inside |= head.flags.fin;
+        } else {
+            // Who has begun in another one's name does not hear what it would have to confirm.
+            self.answered |= self.begun_inside || self.spoken && head.confirms();
+            self.closed_outside |= head.flags.fin;
         }
-        self.reset |= flags.rst;
-        self.answered |= from_inside != self.begun_inside;
-        match from_inside {
-            true => self.closed_inside |= flags.fin,
-            false => self.closed_outside |= flags.fin,
-        }
+        self.may_go() != self.fades.is_some()
+    }
+
+    /// Whether it goes before others when its owner has as many as one may have.
+    const fn may_go(&self) -> bool {
+        let is_closed = self.closed_inside && self.closed_outside;
+        self.reset || is_closed || !self.answered || self.is_spare
     }
 }
 
@@ -189,6 +209,9 @@ pub struct Tracker<O> {
     lent: BTreeMap<Port, u32>,
     /// Ports of these that are free again.
     freed: VecDeque<Port>,
+    /// Conversations that go first when there is no room, of each owner; who has been such a one longest is the first.
+    fading: BTreeMap<(O, u64), Ends>,
+    faded: u64,
     /// Conversations that are over, and their lanes.
     over: VecDeque<(Ends, LaneId)>,
     lanes: LaneId,
@@ -210,6 +233,8 @@ impl<O: Copy + Ord> Tracker<O> {
             per_owner_max: conversations_max,
             lent: BTreeMap::new(),
             freed: VecDeque::new(),
+            fading: BTreeMap::new(),
+            faded: 0,
             over: VecDeque::new(),
             lanes: LANE_OF_OTHERS,
             doubted: BTreeMap::new(),
@@ -275,8 +300,11 @@ impl<O: Copy + Ord> Tracker<O> {
             // An end that asks anew has forgotten the one before.
             let is_anew = known.reset || known.closed_inside && known.closed_outside;
             if !(is_anew && head.begins()) {
-                known.note(now, head.flags, false);
-                return Inward::To(known.owner, known.inner);
+                let to = Inward::To(known.owner, known.inner);
+                if known.note(now, head, false) {
+                    self.sort(ends);
+                }
+                return to;
             }
             self.forget(ends);
         }
@@ -291,8 +319,7 @@ impl<O: Copy + Ord> Tracker<O> {
             return Inward::To(owner, ends.own);
         }
         if ends.transport == Transport::Tcp && !head.begins() {
-            let of_port = self.ports.all().filter(|(other, ..)| *other == port);
-            return Inward::Perhaps(of_port.map(|(_, owner, _)| owner).collect());
+            return Inward::Perhaps(self.ports.holders(port).collect());
         }
         // Where there is a choice, it has to stay the same.
         if self.insert(now, owner, ends, ends.own, false).is_ok() {
@@ -315,23 +342,29 @@ impl<O: Copy + Ord> Tracker<O> {
             && known.owner == owner
             && known.inner == inside.own
         {
-            known.note(now, head.flags, true);
-            return Outward::Goes(outside.own, known.lane);
+            let lane = known.lane;
+            if known.note(now, head, true) {
+                self.sort(outside);
+            }
+            return Outward::Goes(outside.own, lane);
         }
         let port = inside.port();
         if self.ports.is_held_by(owner, port) && !is_taken {
             if !head.confirms() && !head.begins() {
                 return Outward::Goes(inside.own, LANE_OF_OTHERS);
             }
-            return match self.insert(now, owner, inside, inside.own, head.begins()) {
-                Ok(lane) => Outward::Goes(inside.own, lane),
-                Err(_) => Outward::Full,
+            let Ok(lane) = self.insert(now, owner, inside, inside.own, head.begins()) else {
+                return Outward::Full;
             };
+            if let Some(known) = self.conversations.get_mut(&inside) {
+                known.spoken = true;
+            }
+            return Outward::Goes(inside.own, lane);
         }
         if !head.begins() {
             return Outward::Stray;
         }
-        if self.count_of(owner) >= self.per_owner_max {
+        if !self.has_room(owner) {
             return Outward::Full;
         }
         let is_free = !is_taken && !self.ports.is_held(port);
@@ -398,16 +431,17 @@ impl<O: Copy + Ord> Tracker<O> {
         if let Some(known) = self.conversations.get_mut(&outside) {
             known.answered = is_proven;
         }
+        self.sort(outside);
         Ok(())
     }
 
     /// A port for it that is lent already, and is free between these ends: another one need not be had.
     pub fn lent_port(&self, inside: Ends) -> Option<u16> {
-        let Port {
-            transport, family, ..
-        } = inside.port();
-        let is_of = |port: &&Port| port.transport == transport && port.family == family;
-        let mut ports = self.lent.keys().filter(is_of).map(|port| port.number);
+        let wanted = inside.port();
+        let of = |number| Port { number, ..wanted };
+        let above = self.lent.range(wanted..=of(u16::MAX));
+        let all = above.chain(self.lent.range(of(0)..wanted));
+        let mut ports = all.take(LENT_TRIES).map(|(port, _)| port.number);
         let is_free = |own: &u16| {
             !self.conversations.contains_key(&Ends {
                 own: *own,
@@ -446,13 +480,11 @@ impl<O: Copy + Ord> Tracker<O> {
         inner: u16,
         begun_inside: bool,
     ) -> Result<LaneId, Refused> {
-        let count = self.counts.entry(owner).or_default();
-        if *count >= self.per_owner_max {
-            return Err(Refused::TooMany);
-        }
-        *count += 1;
+        self.make_room(owner)?;
+        *self.counts.entry(owner).or_default() += 1;
         self.lanes = self.lanes.wrapping_add(1).max(LANE_OF_OTHERS + 1);
-        let is_counted = !begun_inside && self.ports.is_held_by(owner, ends.port());
+        let is_at_own_port = self.ports.is_held_by(owner, ends.port());
+        let is_counted = !begun_inside && is_at_own_port;
         if is_counted {
             self.ports.begins(owner, ends.port());
         }
@@ -463,21 +495,65 @@ impl<O: Copy + Ord> Tracker<O> {
             throttle: None,
             is_counted,
             begun_inside,
+            is_spare: is_at_own_port && ends.transport != Transport::Tcp,
+            spoken: false,
             answered: false,
             closed_inside: false,
             closed_outside: false,
             reset: false,
             seen_at: now,
             doubted_at: None,
+            fades: None,
         };
         self.conversations.insert(ends, conversation);
+        self.sort(ends);
         Ok(self.lanes)
+    }
+
+    fn first_fading(&self, owner: O) -> Option<Ends> {
+        let of_owner = self.fading.range((owner, 0)..=(owner, u64::MAX));
+        of_owner.map(|(_, ends)| *ends).next()
+    }
+
+    fn has_room(&self, owner: O) -> bool {
+        self.count_of(owner) < self.per_owner_max || self.first_fading(owner).is_some()
+    }
+
+    /// Has an owner have room for one more.
+    fn make_room(&mut self, owner: O) -> Result<(), Refused> {
+        if self.count_of(owner) >= self.per_owner_max {
+            let first = self.first_fading(owner).ok_or(Refused::TooMany)?;
+            self.forget(first);
+        }
+        Ok(())
+    }
+
+    /// Puts one where it belongs: among those that go first, or not.
+    fn sort(&mut self, ends: Ends) {
+        let Some(known) = self.conversations.get_mut(&ends) else {
+            return;
+        };
+        match (known.may_go(), known.fades) {
+            (true, None) => {
+                self.faded += 1;
+                known.fades = Some(self.faded);
+                self.fading.insert((known.owner, self.faded), ends);
+            }
+            (false, Some(place)) => {
+                known.fades = None;
+                self.fading.remove(&(known.owner, place));
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
     }
 
     /// Forgets one. Returns its lane.
     pub fn forget(&mut self, ends: Ends) -> Option<LaneId> {
         let gone = self.conversations.remove(&ends)?;
         let owner = gone.owner;
+        if let Some(place) = gone.fades {
+            self.fading.remove(&(owner, place));
+        }
         if let Some(count) = self.counts.get_mut(&owner) {
             *count -= 1;
             if *count == 0 {

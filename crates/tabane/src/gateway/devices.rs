@@ -75,6 +75,9 @@ pub trait Line: Debug {
     /// It is as it was.
     fn set_queue_bytes(&mut self, bytes: usize) -> io::Result<()>;
 
+    /// As [`Outside::dropped`].
+    fn dropped(&mut self) -> u64;
+
     /// From now on the loop is woken when something can be read.
     ///
     /// # Errors
@@ -194,6 +197,10 @@ impl Line for RealLine {
 
     fn set_queue_bytes(&mut self, bytes: usize) -> io::Result<()> {
         self.outside.set_queue_bytes(bytes)
+    }
+
+    fn dropped(&mut self) -> u64 {
+        self.outside.dropped()
     }
 
     fn watch(&mut self) -> io::Result<()> {

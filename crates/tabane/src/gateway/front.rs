@@ -69,6 +69,8 @@ pub struct Dropped {
     pub full: u64,
     /// There was no room for it in front of the line.
     pub queue_full: u64,
+    /// A node wanted a port, and has as many as one may have. (No packet.)
+    pub ports_full: u64,
 }
 
 /// A packet that waits for the line.
@@ -194,7 +196,7 @@ impl Front {
         if port.number == 0 {
             let number = host.hold(port)?;
             let port = Port { number, ..port };
-            let claimed = self.tracker.ports.claim(owner, port, claim);
+            let claimed = self.give(owner, port, claim);
             if claimed.is_err() || owner == Owner::Here {
                 host.let_go(port);
             }
@@ -222,6 +224,12 @@ impl Front {
         }
     }
 
+    fn give(&mut self, owner: Owner, port: Port, claim: Claim) -> Result<bool, Refused> {
+        let given = self.tracker.ports.claim(owner, port, claim);
+        self.dropped.ports_full += u64::from(given == Err(Refused::TooMany));
+        given
+    }
+
     fn take(
         &mut self,
         host: &mut impl Host,
@@ -229,7 +237,7 @@ impl Front {
         port: Port,
         claim: Claim,
     ) -> Result<u16, Refused> {
-        let is_new = self.tracker.ports.claim(owner, port, claim)?;
+        let is_new = self.give(owner, port, claim)?;
         if owner == Owner::Here {
             // The agent has it by a socket of its own, for that is how plain programs elsewhere reach it.
             host.let_go(port);
@@ -507,6 +515,8 @@ impl Front {
                 return None;
             }
         };
+        // What made room for it.
+        self.clean_up(host);
         let outside = Ends {
             own: outer,
             ..head.ends
@@ -631,7 +641,9 @@ impl Front {
             self.queue.forget(lane);
         }
         while let Some(port) = self.tracker.poll_freed() {
-            if !self.tracker.ports.is_held(port) && !is_portless(port) {
+            // It may have been lent again since.
+            let is_had = self.tracker.ports.is_held(port) || self.tracker.is_lent(port);
+            if !is_had && !is_portless(port) {
                 host.let_go(port);
             }
         }

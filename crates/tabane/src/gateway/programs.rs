@@ -28,6 +28,8 @@ pub struct Dropped {
     pub stray: u64,
     /// There were as many conversations as may be.
     pub full: u64,
+    /// A program wanted a port, and has as many as one may have. (No packet.)
+    pub ports_full: u64,
 }
 
 /// All programs' conversations with the outside.
@@ -73,7 +75,9 @@ impl Programs {
     /// # Errors
     /// [`Refused`]
     pub fn claim(&mut self, place: Place, port: Port, claim: Claim) -> Result<bool, Refused> {
-        self.tracker.ports.claim(place, port, claim)
+        let claimed = self.tracker.ports.claim(place, port, claim);
+        self.dropped.ports_full += u64::from(claimed == Err(Refused::TooMany));
+        claimed
     }
 
     /// Whether a program has it.

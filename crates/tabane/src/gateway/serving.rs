@@ -113,6 +113,8 @@ impl Host for Machine {
 /// Packets that went nowhere, or came from nowhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lost {
+    /// They came faster than they were read.
+    pub not_read: u64,
     /// The device did not take them.
     pub refused: u64,
     /// There is no way to where they are to go.
@@ -347,7 +349,8 @@ impl Serving {
         self.neighbours.routers()
     }
 
-    /// Some time has passed: whether the routers are there is asked, if it is not known.
+    /// Some time has passed: whether the routers are there is asked, if it is not known; what has been silent for too long is
+    /// forgotten, and what was lost is looked up.
     pub fn look(&mut self, now: Time) {
         let mut questions = Vec::new();
         self.neighbours
@@ -356,6 +359,7 @@ impl Serving {
             self.send_whole(&question);
         }
         self.front.look(now, &mut self.machine);
+        self.lost.not_read = self.line.dropped();
     }
 
     /// A node sends something outside.

@@ -51,6 +51,8 @@ pub struct Claims {
     waiting: HashMap<u64, Waiting>,
     asked: u64,
     taken: HashMap<(Transport, u16), Taken>,
+    /// By thread: the port by which its last call is seen, once that has taken effect.
+    last: HashMap<u32, (Transport, u16)>,
     /// What a new agent is still to be asked for, and how much of it it has not answered.
     again: Vec<Claim>,
     unanswered: usize,
@@ -65,6 +67,7 @@ impl Claims {
         let Some(call) = calls.next()? else {
             return Ok(());
         };
+        self.has_done(call);
         let asked = calls.claim(call);
         let Some(asked) = asked.filter(is_for_others) else {
             calls.go_on(call);
@@ -93,6 +96,15 @@ impl Claims {
             },
         );
         Ok(())
+    }
+
+    /// Whoever calls again has done what it called for before: a port that is not seen to be used by now is not any more. Else a program that
+    /// listens and closes at once, at one port after the other, would soon have as many as one may.
+    fn has_done(&mut self, call: SocketCall) {
+        let before = call.thread().and_then(|thread| self.last.remove(&thread));
+        if let Some(taken) = before.and_then(|port| self.taken.get_mut(&port)) {
+            taken.is_used = true;
+        }
     }
 
     fn ask(&mut self, agent: Option<&Handover>, waiting: Waiting) {
@@ -170,6 +182,11 @@ impl Claims {
         }
         if claim.address.port() != 0 {
             self.takes(claim, false);
+            // A socket of TCP that is bound alone is not seen.
+            if let Some(thread) = call.thread().filter(|_| !claim.is_held) {
+                let port = (claim.transport, claim.address.port());
+                self.last.insert(thread, port);
+            }
             return calls.go_on(call);
         }
         // The socket is the program's own: nobody else can have bound it meanwhile.
@@ -226,12 +243,13 @@ impl Claims {
             if !self.taken.keys().any(|(taken, _)| *taken == transport) {
                 continue;
             }
-            let in_use = ports::in_use(transport)?;
+            let mut in_use = ports::in_use(transport)?;
+            in_use.sort_unstable();
             self.taken.retain(|(of, port), taken| {
                 if *of != transport {
                     return true;
                 }
-                let is_used = in_use.contains(port);
+                let is_used = in_use.binary_search(port).is_ok();
                 // One that was given just now may be taken the moment after.
                 let keeps = is_used || !taken.is_used && taken.since.elapsed() < USED_WITHIN;
                 taken.is_used |= is_used;
@@ -241,6 +259,7 @@ impl Claims {
                 keeps
             });
         }
+        self.last.retain(|_, port| self.taken.contains_key(port));
         Ok(released)
     }
 }

@@ -1,9 +1,11 @@
 //! What tests of the outside address share: the cluster that has one, and where programs are.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::process::Command;
 
 use serde_json::Value;
-use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, all_paths_up, output};
 use tabane_lab::{LabConfig, OutsideSpec};
 
 use super::{lab, tabane, text};
@@ -22,6 +24,11 @@ pub fn outside(line: OutsideSpec) -> Cluster {
 
 /// The same of so many.
 pub fn outside_of(nodes: usize, line: OutsideSpec) -> Cluster {
+    outside_with(nodes, line, "")
+}
+
+/// The same with more keys of `[gateway]`.
+pub fn outside_with(nodes: usize, line: OutsideSpec, keys: &str) -> Cluster {
     let lab = lab(&LabConfig {
         nodes,
         outside: Some(line),
@@ -31,7 +38,19 @@ pub fn outside_of(nodes: usize, line: OutsideSpec) -> Cluster {
         gateway: true,
         ..ClusterConfig::default()
     };
-    let cluster = Cluster::up(lab, tabane(), config).expect("the cluster comes up");
+    let mut cluster = Cluster::new(lab, tabane(), config).expect("is written");
+    // The last table of the file is the gateway's.
+    let file = OpenOptions::new().append(true).open(cluster.file());
+    file.and_then(|mut file| file.write_all(keys.as_bytes()))
+        .expect("is written");
+    for node in 0..nodes {
+        cluster.start(node).expect("starts");
+    }
+    for node in 0..nodes {
+        cluster
+            .wait_status(node, "all paths are up", all_paths_up)
+            .expect("status");
+    }
     // On a busy machine the first may have come too late.
     let serves = |status: &Value| gateway(status)["serving"].is_string();
     let status = cluster.wait_status(0, "a gateway serves", serves);

@@ -1,7 +1,7 @@
 //! The server.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -63,6 +63,8 @@ impl Notes {
 /// The port is taken.
 pub fn serve() -> io::Result<()> {
     raise_descriptor_limit()?;
+    let datagrams = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, OUTSIDE_PORT))?;
+    thread::spawn(move || echo_datagrams(&datagrams));
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, OUTSIDE_PORT))?;
     serve_at(&listener)
 }
@@ -110,6 +112,17 @@ fn answer(stream: TcpStream, notes: &Mutex<Notes>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Sends back every datagram, until killed.
+pub fn echo_datagrams(socket: &UdpSocket) {
+    let mut datagram = [0; 2048];
+    loop {
+        // What cannot be sent is lost, as anywhere.
+        if let Ok((bytes, from)) = socket.recv_from(&mut datagram) {
+            let _ = socket.send_to(&datagram[..bytes], from);
+        }
+    }
 }
 
 fn echo(mut stream: &TcpStream, bytes: u32) -> io::Result<()> {

@@ -209,6 +209,7 @@ fn one_has_so_many_and_loses_them_when_it_is_gone() {
     for far in 1..=3 {
         let head = udp(9, far);
         tracker.open(NOW, 'a', head.ends, 9).unwrap();
+        tracker.inward(NOW, head, everybody);
     }
     assert_eq!(tracker.outward(NOW, 'a', udp(9, 4)), Outward::Full);
     assert_eq!(
@@ -219,6 +220,118 @@ fn one_has_so_many_and_loses_them_when_it_is_gone() {
     assert_eq!((tracker.count(), tracker.count_of('a')), (0, 0));
     assert_eq!(tracker.poll_freed().map(|port| port.number), Some(9));
     assert_eq!(tracker.poll_freed(), None);
+}
+
+/// As many short connections as a busy server has in a minute, and more than are remembered.
+#[test]
+fn who_is_full_of_what_is_over_has_room() {
+    let mut tracker = Tracker::new(10, 50);
+    let port = ends(Transport::Tcp, 80, 1).port();
+    tracker.ports.claim('a', port, ALONE).unwrap();
+    let talks = |tracker: &mut Tracker<char>, far| {
+        let goes = tracker.outward(NOW, 'a', tcp(80, far, ACK));
+        tracker.inward(NOW, tcp(80, far, ACK), everybody);
+        matches!(goes, Outward::Goes(80, lane) if lane != LANE_OF_OTHERS)
+    };
+    assert!(talks(&mut tracker, 1), "it goes on");
+    for far in 2..1000 {
+        assert!(talks(&mut tracker, far));
+        tracker.outward(NOW, 'a', tcp(80, far, FIN));
+        tracker.inward(NOW, tcp(80, far, FIN), everybody);
+        // Others that begin inside have it as well.
+        let begins = tcp(9000, far, SYN);
+        assert_eq!(
+            tracker.outward(NOW, 'a', begins),
+            Outward::Opens(Some(9000))
+        );
+    }
+    assert_eq!((tracker.count(), tracker.fading.len()), (50, 49));
+    assert!(tracker.get_mut(ends(Transport::Tcp, 80, 1)).is_some());
+    // As many as may be that go on are as many as may be.
+    for far in 2000..2049 {
+        assert!(talks(&mut tracker, far));
+    }
+    assert!(!talks(&mut tracker, 3000));
+    assert_eq!(tracker.outward(NOW, 'a', tcp(9000, 1, SYN)), Outward::Full);
+}
+
+/// Where two share a port, each first packet makes an entry: those of whoever does not hear the answer go first.
+#[test]
+fn a_flood_leaves_room_for_true_ones() {
+    let mut tracker = Tracker::new(10, 50);
+    let port = ends(Transport::Tcp, 80, 1).port();
+    for owner in ['a', 'b'] {
+        tracker.ports.claim(owner, port, SHARED).unwrap();
+    }
+    let begins = |tracker: &mut Tracker<char>, far| {
+        let to = tracker.inward(NOW, tcp(80, far, SYN), everybody);
+        let Inward::To(owner, 80) = to else {
+            panic!("it is given: {to:?}");
+        };
+        let answer = tracker.outward(NOW, owner, tcp(80, far, SYN_ACK));
+        assert!(matches!(answer, Outward::Goes(80, _)), "{answer:?}");
+        owner
+    };
+    let mut owners = Vec::new();
+    for far in 1..=40 {
+        owners.push(begins(&mut tracker, far));
+        tracker.inward(NOW, tcp(80, far, ACK), everybody);
+    }
+    for far in 1000..5000 {
+        begins(&mut tracker, far);
+    }
+    assert_eq!(tracker.count(), 100);
+    for (far, owner) in (1..=40).zip(owners) {
+        let known = tracker.inward(NOW, tcp(80, far, ACK), everybody);
+        assert_eq!(known, Inward::To(owner, 80));
+    }
+    // They are over as soon as any that nobody has confirmed.
+    for _ in 0..2 {
+        tracker.look(NOW + UNANSWERED_MAX + LOOK_EVERY);
+    }
+    assert_eq!((tracker.count(), tracker.fading.len()), (40, 0));
+}
+
+/// Datagrams in the names of others, answered by a server, take no room from connections.
+#[test]
+fn datagrams_at_a_port_of_ones_own_go_first() {
+    let mut tracker = Tracker::new(10, 50);
+    let port = ends(Transport::Udp, 53, 1).port();
+    tracker.ports.claim('a', port, ALONE).unwrap();
+    for far in 1..1000 {
+        for _ in 0..2 {
+            let to = tracker.inward(NOW, udp(53, far), everybody);
+            assert_eq!(to, Inward::To('a', 53));
+            let goes = tracker.outward(NOW, 'a', udp(53, far));
+            assert!(matches!(goes, Outward::Goes(53, _)), "{goes:?}");
+        }
+    }
+    assert_eq!(tracker.count(), 50);
+    let begins = tcp(9000, 443, SYN);
+    assert_eq!(
+        tracker.outward(NOW, 'a', begins),
+        Outward::Opens(Some(9000))
+    );
+    assert!(tracker.open(NOW, 'a', begins.ends, 9000).is_ok());
+}
+
+#[test]
+fn so_many_ports_are_tried_that_may_be_shared() {
+    let mut tracker = Tracker::new(10, 1000);
+    let taken = 5000..5000 + LENT_TRIES as u16;
+    for own in taken.clone() {
+        tracker
+            .open(NOW, 'a', ends(Transport::Tcp, own, 443), own)
+            .unwrap();
+    }
+    tracker
+        .open(NOW, 'a', ends(Transport::Tcp, 4000, 444), 4000)
+        .unwrap();
+    let lent = |own| tracker.lent_port(ends(Transport::Tcp, own, 443));
+    assert_eq!(
+        (lent(taken.start), lent(taken.start + 1)),
+        (None, Some(4000))
+    );
 }
 
 #[test]

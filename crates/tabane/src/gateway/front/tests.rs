@@ -131,6 +131,18 @@ fn who_is_asked_for_hears_it_and_answers() {
 }
 
 #[test]
+fn who_claims_everything_is_counted_and_others_have_theirs() {
+    let mut front = Front::new(&[V4[1]], 3, 100, true);
+    let mut machine = Machine::default();
+    let results = (1..=9).map(|number| front.claim(&mut machine, A, port(number), ALONE));
+    let given = results.collect::<Vec<_>>();
+    assert_eq!(given[..3], [Ok(1), Ok(2), Ok(3)]);
+    assert_eq!(given[3..], [Err(Refused::TooMany); 6]);
+    assert_eq!(front.dropped.ports_full, 6);
+    assert_eq!(front.claim(&mut machine, B, port(9), ALONE), Ok(9));
+}
+
+#[test]
 fn nobody_lies() {
     let (mut front, mut machine) = front();
     let node: IpAddr = "10.77.0.1".parse().unwrap();

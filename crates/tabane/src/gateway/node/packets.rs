@@ -14,8 +14,10 @@ use super::programs::Door;
 use super::{Gateway, Serves};
 use crate::vswitch::VNET_HDR_BYTES;
 
-/// Packets that are read from the programs of one place in a turn.
-const PACKETS_PER_TURN: usize = 16;
+/// What is read from the programs of one place in a turn: so many bytes, or packets. What is answered to a flood of short ones has to leave as
+/// fast as these come, else the place's device would lose most of it, and what is for true clients with it.
+const BYTES_PER_TURN: usize = 1 << 20;
+const PACKETS_PER_TURN: usize = 256;
 /// What is sent to the outside address from inside and waits for a turn, in packets.
 const TURNING_MAX: usize = 1024;
 /// What may wait to be carried to the gateway before programs wait.
@@ -82,7 +84,11 @@ impl Gateway {
         let places: Vec<Place> = readable.map(|(place, _)| *place).collect();
         let mut packet = core::mem::take(&mut self.packet);
         for place in places {
+            let mut bytes = 0;
             for _ in 0..PACKETS_PER_TURN {
+                if bytes >= BYTES_PER_TURN {
+                    break;
+                }
                 let door = self
                     .inside
                     .doors
@@ -95,6 +101,7 @@ impl Gateway {
                     door.readable = false;
                     break;
                 }
+                bytes += packet.len();
                 self.go_out(now, node, serves, (place, &mut packet));
             }
         }

@@ -38,6 +38,10 @@ impl Gateway {
                 ("foreign", self.inside.programs.dropped.foreign),
                 ("stray", self.inside.programs.dropped.stray),
                 ("program_full", self.inside.programs.dropped.full),
+                (
+                    "program_ports_full",
+                    self.inside.programs.dropped.ports_full,
+                ),
                 ("not_carried", self.inside.carriage.lost),
             ],
         };
@@ -84,7 +88,9 @@ impl Gateway {
             ("spoofed", dropped.spoofed),
             ("lies", dropped.lies),
             ("node_full", dropped.full),
+            ("node_ports_full", dropped.ports_full),
             ("queue_full", dropped.queue_full),
+            ("not_read", lost.not_read),
             ("refused_by_device", lost.refused),
             ("no_way", lost.no_way),
             ("early", serving.early.lost),

@@ -304,6 +304,10 @@ impl Line for SimLine {
         Ok(())
     }
 
+    fn dropped(&mut self) -> u64 {
+        0
+    }
+
     fn watch(&mut self) -> io::Result<()> {
         Ok(())
     }

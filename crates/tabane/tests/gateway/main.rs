@@ -1,5 +1,7 @@
 //! The cluster's outside address: programs nobody changed, on any node, and clients who know of one host only.
 
+mod abuse;
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
