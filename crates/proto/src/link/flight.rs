@@ -128,9 +128,7 @@ impl Flight {
             bucket.on_sent(datagram_bytes);
         }
         if eliciting {
-            let is_paced = self.bucket.is_some_and(|bucket| bucket.room_bytes() == 0);
-            let in_flight = self.sent.in_flight_bytes();
-            self.congestion.on_sent(now, in_flight, is_paced);
+            self.congestion.on_sent(now, self.sent.in_flight_bytes());
         }
     }
 
@@ -203,8 +201,8 @@ impl Flight {
             let rate = backoff.packets() * packet / rtt.as_secs_f64();
             return Some((rate, packet, packet));
         }
-        let granted = self.pace.is_some();
-        let pace = self.congestion.pace(&self.rtt).filter(|_| !granted)?;
+        let far = self.rtt.is_far() && self.pace.is_none();
+        let pace = self.congestion.pace(&self.rtt).filter(|_| far)?;
         // The least window may be in flight as it may on a near path: what a path carried while its link was full of others says
         // nothing of later.
         let least = (WINDOW_MIN_PACKETS * self.mtu.current() as u64) as f64;

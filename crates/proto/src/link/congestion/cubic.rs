@@ -104,7 +104,7 @@ impl Cubic {
 }
 
 impl Controller for Cubic {
-    fn on_sent(&mut self, now: Time, in_flight: u64, _: bool) {
+    fn on_sent(&mut self, now: Time, in_flight: u64) {
         if in_flight + self.burst_bytes() as u64 >= self.window() {
             self.window_full_at = Some(now);
         }
@@ -138,7 +138,7 @@ impl Controller for Cubic {
     fn pace(&self, rtt: &Rtt) -> Option<Pacing> {
         let rate = self.window() as f64 / rtt.smoothed().as_secs_f64();
         let is_over = self.window >= self.slow_start_until;
-        (is_over && rtt.is_far()).then_some(Pacing {
+        is_over.then_some(Pacing {
             rate: rate * PACING_GAIN,
             depth: self.burst_bytes() as f64,
         })

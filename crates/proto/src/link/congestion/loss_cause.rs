@@ -10,11 +10,11 @@ use core::time::Duration;
 use crate::Time;
 use crate::link::thresholds::{
     CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX, CAUSE_RETRY, CAUSE_RETRY_MIN,
-    LOSS_TOLERATED,
+    LOSS_NO_QUEUE, LOSS_TOLERATED,
 };
 
-/// The queue is cut to this share of what it was.
-pub const QUEUE_CUT: f64 = 0.25;
+/// To what the queue is cut.
+const QUEUE_CUT: f64 = 0.25;
 /// Loss that falls to less than this share went with the queue.
 const FAR_LESS: f64 = 0.6;
 /// The most of it that is made up for.
@@ -25,8 +25,6 @@ const CHANCE_MAX: f64 = 0.6;
 pub struct LossProbe {
     /// What was lost before.
     before: f64,
-    /// What was aimed at before, as a share of the usual queue.
-    scale_before: f64,
     /// The queue was cut long enough ago: the epoch that ends next tells.
     tells: bool,
 }
@@ -68,7 +66,7 @@ impl LossCause {
         }
     }
 
-    /// The share of the usual queue to aim at: a sixteenth to all of it.
+    /// The share of the usual queue to aim at: a quarter to all of it.
     pub const fn queue_scale(&self) -> f64 {
         self.scale
     }
@@ -95,15 +93,14 @@ impl LossCause {
         Some(loss)
     }
 
-    /// An epoch ended in which so much was lost, without a probe. Returns one that is worth it. The queue is never cut below the
-    /// share `least` of the usual one.
-    pub fn judge(&mut self, now: Time, loss: f64, least: f64) -> Option<LossProbe> {
+    /// An epoch ended in which so much was lost, without a probe. Returns one that is worth it.
+    pub fn judge(&mut self, now: Time, loss: f64) -> Option<LossProbe> {
         match self.chance {
-            None if loss >= LOSS_TOLERATED && self.scale > least => {
-                return Some(self.probe(loss, least));
+            None if loss >= LOSS_TOLERATED => return self.suspect(now, loss),
+            None if self.scale < 1.0 && now >= self.raise_at => {
+                self.scale *= 2.0;
+                self.raise_at = now + self.raise_wait;
             }
-            // The queue is as short as can be.
-            None if loss >= LOSS_TOLERATED => self.is_chance(now, loss),
             None => {}
             Some(_) if loss < LOSS_TOLERATED / 2.0 => {
                 self.chance = None;
@@ -112,28 +109,36 @@ impl LossCause {
             }
             Some((_, doubt_at)) if now >= doubt_at => {
                 self.chance = None;
-                return Some(self.probe(loss, least));
+                return Some(self.cut(loss));
             }
-            // Far more is lost than chance took when the queue was short: the rest may be the queue's.
-            Some((chance, _)) if loss * FAR_LESS > chance.max(LOSS_TOLERATED) => {
-                self.chance = None;
-                return Some(self.probe(loss, least));
-            }
+            // Far more is lost than chance took when the queue was short: the rest is the queue's.
+            Some((chance, _)) if loss > chance + (1.0 - chance) * 0.3 => self.scale = QUEUE_CUT,
             Some(_) => {}
-        }
-        if self.scale < 1.0 && now >= self.raise_at {
-            self.scale = (self.scale * 2.0).min(1.0);
-            self.raise_at = now + self.raise_wait;
         }
         None
     }
 
-    fn probe(&mut self, loss: f64, least: f64) -> LossProbe {
-        let scale_before = self.scale;
-        self.scale = (self.scale * QUEUE_CUT).max(least);
+    /// Something takes more than is tolerated.
+    fn suspect(&mut self, now: Time, loss: f64) -> Option<LossProbe> {
+        self.raise_at = now + self.raise_wait;
+        if self.scale > QUEUE_CUT {
+            return Some(self.cut(loss));
+        }
+        if loss >= LOSS_NO_QUEUE {
+            // So much in spite of a short queue was never the queue's: the verdict was wrong.
+            return Some(LossProbe {
+                before: loss,
+                tells: true,
+            });
+        }
+        self.is_chance(now, loss);
+        None
+    }
+
+    const fn cut(&mut self, loss: f64) -> LossProbe {
+        self.scale = QUEUE_CUT;
         LossProbe {
             before: loss,
-            scale_before,
             tells: false,
         }
     }
@@ -144,9 +149,9 @@ impl LossCause {
         self.raise_wait = (self.raise_wait * 2).min(CAUSE_RAISE_MAX);
     }
 
-    /// A probe told: a shorter queue loses as much.
-    pub fn is_not_the_queues(&mut self, now: Time, probe: LossProbe, loss: f64) {
-        self.scale = probe.scale_before;
+    /// A probe told: a short queue loses as much.
+    pub fn is_not_the_queues(&mut self, now: Time, loss: f64) {
+        self.scale = 1.0;
         self.is_chance(now, loss);
     }
 
@@ -185,13 +190,13 @@ mod tests {
                 .decided(self.now, 1000 - lost, lost, Duration::ZERO);
             let loss = decided.expect("an epoch");
             let Some(mut probe) = self.probe.take() else {
-                self.probe = self.cause.judge(self.now, loss, QUEUE_CUT);
+                self.probe = self.cause.judge(self.now, loss);
                 return false;
             };
             match probe.judge(loss) {
                 None => self.probe = Some(probe),
                 Some(true) => self.cause.is_the_queues(self.now),
-                Some(false) => self.cause.is_not_the_queues(self.now, probe, loss),
+                Some(false) => self.cause.is_not_the_queues(self.now, loss),
             }
             self.probe.is_none() && self.cause.chance.is_none()
         }

@@ -75,16 +75,15 @@ pub struct Pacing {
 
 /// A congestion controller: what one path may have in flight. Times are of the node's clock, sizes in bytes, rates in bytes per second.
 pub trait Controller {
-    /// Something was sent that wants to be acknowledged; `in_flight` includes it. `is_paced`: [`pace`](Controller::pace) lets
-    /// nothing more go now.
-    fn on_sent(&mut self, now: Time, in_flight: u64, is_paced: bool);
+    /// Something was sent that wants to be acknowledged; `in_flight` includes it.
+    fn on_sent(&mut self, now: Time, in_flight: u64);
     /// Something arrived. Returns how much longer the way there has become, if that was found out.
     fn on_ack(&mut self, now: Time, sample: &AckSample, rtt: &Rtt) -> Option<Duration>;
     /// Packets were found lost without anything arriving.
     fn on_lost(&mut self, now: Time, packets: u32, rtt: &Rtt);
     /// Most that may be in flight.
     fn window(&self) -> u64;
-    /// At which pace it sends; `None`: as the window opens.
+    /// At which pace a far path sends; `None`: as the window opens.
     fn pace(&self, rtt: &Rtt) -> Option<Pacing>;
     /// How much to hand over at once.
     fn burst_bytes(&self) -> usize;
@@ -173,8 +172,8 @@ macro_rules! ask {
 }
 
 impl Controller for Congestion {
-    fn on_sent(&mut self, now: Time, in_flight: u64, is_paced: bool) {
-        ask!(self.on_sent(now, in_flight, is_paced));
+    fn on_sent(&mut self, now: Time, in_flight: u64) {
+        ask!(self.on_sent(now, in_flight));
     }
     fn on_ack(&mut self, now: Time, sample: &AckSample, rtt: &Rtt) -> Option<Duration> {
         ask!(self.on_ack(now, sample, rtt))

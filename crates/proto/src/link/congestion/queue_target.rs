@@ -8,7 +8,7 @@
 
 use core::time::Duration;
 
-use super::loss_cause::{LossCause, QUEUE_CUT};
+use super::loss_cause::LossCause;
 use super::rate::{AckAggregation, MaxRate, Settling};
 use super::round::{BusyPeriod, Round};
 use super::state::{RttProbe, State};
@@ -21,14 +21,6 @@ use crate::link::thresholds::{
     QUEUE_TARGET_MIN, QUEUE_TARGET_RATE, RATE_DOUBTED, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN,
     WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
-
-/// A near path's queue is cut to this share of the usual one at least: at 1 Gb/s to bursts of three packets. (A port of a cheap
-/// switch holds 32 KB and less, when all of them share 128.)
-const QUEUE_LEAST: f64 = 1.0 / 16.0;
-/// What a path sends whose queue is cut, as a multiple of what it carries: a little more while nothing stands there …
-const CUT_RATE_UP: f64 = 1.05;
-/// … and a little less while something does.
-const CUT_RATE_DOWN: f64 = 0.98;
 
 /// What one path believes of its speed.
 #[derive(Debug)]
@@ -51,8 +43,6 @@ pub struct QueueTarget {
     loss_cause: LossCause,
     /// When the window was last full: samples of packets sent before say what the link can do.
     window_full_at: Option<Time>,
-    /// Nothing stood in the queue in the last round.
-    queue_is_short: bool,
     queue_seen_empty: Time,
     drained_at: Time,
     /// The estimate when the queue was last known to be the path's own.
@@ -79,7 +69,6 @@ impl QueueTarget {
             aggregation: AckAggregation::new(now),
             loss_cause: LossCause::new(now),
             window_full_at: None,
-            queue_is_short: false,
             queue_seen_empty: now,
             drained_at: now,
             rate_verified: 0.0,
@@ -129,8 +118,7 @@ impl QueueTarget {
         };
         match &mut self.state {
             State::Startup | State::Cruise => {
-                let least = if rtt.is_far() { QUEUE_CUT } else { QUEUE_LEAST };
-                if let Some(probe) = self.loss_cause.judge(now, loss, least) {
+                if let Some(probe) = self.loss_cause.judge(now, loss) {
                     self.become_(State::ProbeLoss(probe));
                 }
             }
@@ -141,7 +129,7 @@ impl QueueTarget {
                     self.end_probe();
                 }
                 Some(false) => {
-                    self.loss_cause.is_not_the_queues(now, *probe, loss);
+                    self.loss_cause.is_not_the_queues(now, loss);
                     self.end_probe();
                 }
                 None => {}
@@ -149,11 +137,6 @@ impl QueueTarget {
             // A moment in which hardly anything is sent says little.
             State::ProbeRtt(_) => {}
         }
-    }
-
-    /// Whether less than the usual queue is aimed at.
-    const fn queue_is_cut(&self) -> bool {
-        self.loss_cause.queue_scale() < 1.0
     }
 
     fn measure_round(&mut self, now: Time, sample: &AckSample, limited: bool, rtt: &Rtt) {
@@ -181,7 +164,6 @@ impl QueueTarget {
         if queue < target / 4 {
             self.queue_seen_empty = now;
         }
-        self.queue_is_short = queue < QUEUE_TARGET.mul_f64(self.loss_cause.queue_scale() / 2.0);
         self.rounds_filled += u32::from(self.round.filled);
         self.settling
             .end_round(self.rate.get(), self.round.limited, self.round.filled);
@@ -362,9 +344,8 @@ impl QueueTarget {
 }
 
 impl Controller for QueueTarget {
-    fn on_sent(&mut self, now: Time, in_flight: u64, is_paced: bool) {
-        let paced = is_paced && self.queue_is_cut();
-        if paced || in_flight + self.burst_bytes() as u64 >= self.window {
+    fn on_sent(&mut self, now: Time, in_flight: u64) {
+        if in_flight + self.burst_bytes() as u64 >= self.window {
             self.window_full_at = Some(now);
         }
     }
@@ -400,26 +381,14 @@ impl Controller for QueueTarget {
         self.window
     }
 
-    /// A far path sends what it carries and a quarter more, once the start is over: a rate once underestimated must not stay so.
-    /// A near path whose queue had overflowed, or that tries whether it did, sends what it carries, so that no queue stands: its
-    /// window, which covers the time between answers, holds more than a port may. Loss by chance is made up for.
+    /// Once the start is over: what it carries, chance loss included, and a quarter more: a rate once underestimated must not
+    /// stay so. As deep as the queue aimed at.
     fn pace(&self, rtt: &Rtt) -> Option<Pacing> {
         let rate = self.rate.get() / (1.0 - self.loss_cause.chance());
-        if rate <= 0.0 {
-            None
-        } else if rtt.is_far() {
-            self.full_rate_reached.then(|| Pacing {
-                rate: rate * FAR_RATE_GAIN,
-                depth: self.rate() * self.queue_target(rtt).as_secs_f64(),
-            })
-        } else {
-            let goes_up = self.queue_is_short && !matches!(self.state, State::ProbeLoss(_));
-            let gain = if goes_up { CUT_RATE_UP } else { CUT_RATE_DOWN };
-            self.queue_is_cut().then(|| Pacing {
-                rate: rate * gain,
-                depth: 2.0 * self.burst_bytes() as f64,
-            })
-        }
+        (rate > 0.0 && self.full_rate_reached).then(|| Pacing {
+            rate: rate * FAR_RATE_GAIN,
+            depth: self.rate() * self.queue_target(rtt).as_secs_f64(),
+        })
     }
 
     fn burst_bytes(&self) -> usize {
