@@ -20,7 +20,7 @@ if [ "${1-}" != --inside ]; then
     exit
 fi
 
-home=$2 workspace=$3 program=$4 directory=$5
+home=$2 workspace=$3 program=$(realpath "$4") directory=$5
 shift 5
 
 # The topmost directory above $1 that others cannot pass through, if any.

@@ -120,11 +120,17 @@ fn slurmctld_takes(cluster: &Cluster, topology: &str) {
     let state = directory.join("state");
     std::fs::create_dir_all(&state).expect("can be made");
     let here = |name: &str| directory.join(name).display().to_string();
+    // It ends if it is not started by who it is to run as.
+    let mut user = cluster.lab().command(0, "id");
+    user.arg("-un");
+    let user = output("id", user, PATIENCE).expect("ends");
+    let user = text(&user.stdout);
     let settings = format!(
-        "ClusterName=lab\nSlurmctldHost=localhost\nSlurmctldPort={PORT}\nSlurmUser=root\n\
+        "ClusterName=lab\nSlurmctldHost=localhost\nSlurmctldPort={PORT}\nSlurmUser={}\n\
          AuthType=auth/none\nCryptoType=crypto/none\nMailProg=/bin/true\nSelectType=select/linear\n\
          TopologyPlugin=topology/tree\nStateSaveLocation={}\nSlurmctldPidFile={}\n\
          NodeName=n[0-7] NodeAddr=127.0.0.1 Port=[7001-7008] CPUs=1\nPartitionName=all Nodes=n[0-7]\n",
+        user.trim(),
         state.display(),
         here("pid"),
     );
