@@ -84,7 +84,9 @@ fn pings_pass(cluster: &Cluster) {
     ping.args(["-n", "-i", "0.1", "-W", "20", "-c", PINGS, &to]);
     ping.stdin(Stdio::null()).stdout(Stdio::piped());
     let ping = Program::start("ping", ping).expect("ping starts");
-    let pinged = text(&ping.output(PATIENCE).expect("ping ends").stdout);
+    let ended = ping.output(PATIENCE).expect("ping ends");
+    let pinged = text(&ended.stdout);
+    assert!(ended.status.success(), "{}: {pinged}", ended.status);
     let mut ms: Vec<f64> = pinged.lines().filter_map(round_trip_ms).collect();
     ms.sort_by(f64::total_cmp);
     assert!(ms.len() > 40, "{pinged}");

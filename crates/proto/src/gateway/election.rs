@@ -360,6 +360,22 @@ impl Election {
         }
     }
 
+    /// Lets go if it has been elected and is no more, or has asked in vain for long enough. Returns whether it did.
+    fn let_go_if_lost(&mut self, now: Time) -> bool {
+        let Some(candidacy) = &self.candidacy else {
+            return false;
+        };
+        let has_lost = match candidacy.term {
+            Some(_) => !self.is_elected(now, candidacy),
+            None => now.since(candidacy.since) >= LEASE,
+        };
+        if has_lost {
+            self.lacked = self.missing_of(now, candidacy);
+            self.let_go(now, None);
+        }
+        has_lost
+    }
+
     /// Another one serves: whoever is not elected yet stands by, and not only when it has asked in vain for long enough.
     fn give_way(&mut self, now: Time) {
         let is_open = |candidacy: &Candidacy| candidacy.term.is_none();
@@ -438,6 +454,10 @@ impl Election {
     }
 
     fn count(&mut self, now: Time, from: NodeId, stamp: Stamp, term: u64) {
+        // Nodes say what they have once for each term: a gateway that has lost one does not go on with it.
+        if self.let_go_if_lost(now) {
+            return;
+        }
         let is_voter = self.voters().contains(&from);
         let Some(candidacy) = self.candidacy.as_mut().filter(|_| is_voter) else {
             return;
@@ -496,13 +516,11 @@ impl Election {
         if self.rank.is_none() {
             return;
         }
+        if self.let_go_if_lost(now) {
+            return;
+        }
         if let Some(candidacy) = &self.candidacy {
-            let has_lost = candidacy.term.is_some() && !self.is_elected(now, candidacy);
-            let has_failed = candidacy.term.is_none() && now.since(candidacy.since) >= LEASE;
-            if has_lost || has_failed {
-                self.lacked = self.missing_of(now, candidacy);
-                self.let_go(now, None);
-            } else if candidacy.ask_at <= now {
+            if candidacy.ask_at <= now {
                 self.ask(now);
             }
         } else if self.is_able && self.not_before <= now {

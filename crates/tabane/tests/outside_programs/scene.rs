@@ -171,7 +171,7 @@ impl Scene {
     }
 
     /// The last lines of all logs.
-    fn logs(&self) -> String {
+    pub fn logs(&self) -> String {
         let files = fs::read_dir(self.site.directory()).expect("is there");
         let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
         paths.retain(|path| path.extension().is_some_and(|end| end == "log"));

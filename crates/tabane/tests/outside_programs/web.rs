@@ -111,7 +111,7 @@ fn nginx_and_a_thousand_connections(failure: Failure) {
     for said in scene.through(FAMILIES.map(wrk).into()) {
         assert!(said.contains("requests in"), "{said}");
         for error in ["Socket errors", "Non-2xx"] {
-            assert!(!said.contains(error), "{said}");
+            assert!(!said.contains(error), "{said}\n{}", scene.logs());
         }
     }
     nginx_names_clients(&scene);

@@ -49,6 +49,9 @@ struct World {
     parts: Vec<u8>,
     arrivals: BinaryHeap<Arrival>,
     count: u64,
+    /// For which term each serves, and those that it served for in this life and does no more.
+    terms: Vec<Option<u64>>,
+    ended: Vec<Vec<u64>>,
     /// Of a hundred words so many are lost, and so many late.
     lost: u64,
     late: u64,
@@ -66,6 +69,8 @@ impl World {
             parts: vec![0; nodes],
             arrivals: BinaryHeap::new(),
             count: 0,
+            terms: vec![None; nodes],
+            ended: vec![Vec::new(); nodes],
             lost: 0,
             late: 0,
             random: Random::from_seed([seed; 32]),
@@ -82,6 +87,7 @@ impl World {
         let mut election = Election::new(Time::ZERO, id(n), life, self.files[n].clone());
         election.set_able(Time::ZERO, true);
         self.nodes[n] = Some(election);
+        (self.terms[n], self.ended[n]) = (None, Vec::new());
     }
 
     /// A node reads its file anew, if it may.
@@ -158,6 +164,22 @@ impl World {
         }
         let serving = self.serving();
         assert!(serving.len() <= 1, "{serving:?} serve at {:?}", self.now);
+        self.look_at_terms();
+    }
+
+    /// Whoever has ended to serve for a term begins with another one: nodes tell a gateway once for each what they have.
+    fn look_at_terms(&mut self) {
+        for n in 0..self.nodes.len() {
+            let now = self.time_of(n);
+            let term = self.nodes[n].as_ref().and_then(|it| it.serves(now));
+            if term == self.terms[n] {
+                continue;
+            }
+            self.ended[n].extend(self.terms[n]);
+            self.terms[n] = term;
+            let is_again = term.is_some_and(|term| self.ended[n].contains(&term));
+            assert!(!is_again, "{n} serves again for {term:?} at {:?}", self.now);
+        }
     }
 
     fn run(&mut self, ms: u64) {
