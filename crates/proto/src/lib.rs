@@ -18,6 +18,7 @@
 //! sleep. `now` never runs backwards; `seed` is unpredictable.
 #![forbid(unsafe_code)]
 
+mod allowance;
 pub mod bundle;
 mod context;
 pub mod crypto;

@@ -27,6 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const ASKED_AGAIN: Duration = Duration::from_millis(1_500);
 /// Who is to answer is asked so often: a busy machine takes its time.
 const ASKED_TIMES: usize = 50;
+const ASKED_IN_VAIN: usize = 3;
 
 /// Both devices, on; the first has the addresses. Their numbers.
 fn pair() -> [u32; 2] {
@@ -173,10 +174,13 @@ fn the_kernel_answers_nothing_once_it_is_to_be_silent() {
                 }
                 count >= times
             };
+            // Now and then a kernel looks by itself whether a neighbour is still there.
             let is_silent = || {
-                while next_within(&client, ASKED_AGAIN).is_some() {}
-                ask();
-                next(&client).is_none()
+                (0..ASKED_IN_VAIN).any(|_| {
+                    while next_within(&client, ASKED_AGAIN).is_some() {}
+                    ask();
+                    next(&client).is_none()
+                })
             };
             assert!(is_answered(2), "it is a host as any other");
             keep_silent("ext0", &OWN).unwrap();

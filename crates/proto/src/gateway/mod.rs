@@ -6,6 +6,7 @@
 mod brake;
 mod command;
 mod election;
+mod greylist;
 mod intake;
 mod ports;
 mod queue;

@@ -10,6 +10,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
+use super::greylist::Greylist;
 use super::ports::{Family, Port, Ports, Transport};
 use super::queue::LaneId;
 use super::{Refused, Throttle};
@@ -114,6 +115,8 @@ pub enum Inward<O> {
     Unclaimed,
     /// It has been, but whose it was is not there now.
     Away,
+    /// Too many connections begin that nobody confirms, and this may be one of them: it is lost.
+    Greylisted,
 }
 
 /// What becomes of something that goes outside.
@@ -212,6 +215,8 @@ pub struct Tracker<O> {
     /// Conversations that go first when there is no room, of each owner; who has been such a one longest is the first.
     fading: BTreeMap<(O, u64), Ends>,
     faded: u64,
+    /// At a gateway: of who begins connections from outside.
+    greylist: Option<Greylist>,
     /// Conversations that are over, and their lanes.
     over: VecDeque<(Ends, LaneId)>,
     lanes: LaneId,
@@ -235,11 +240,21 @@ impl<O: Copy + Ord> Tracker<O> {
             freed: VecDeque::new(),
             fading: BTreeMap::new(),
             faded: 0,
+            greylist: None,
             over: VecDeque::new(),
             lanes: LANE_OF_OTHERS,
             doubted: BTreeMap::new(),
             look_at: Time::ZERO,
             looked_until: None,
+        }
+    }
+
+    /// Strangers who begin connections and do not confirm them have a bound here.
+    #[must_use]
+    pub fn with_greylist(self) -> Tracker<O> {
+        Tracker {
+            greylist: Some(Greylist::default()),
+            ..self
         }
     }
 
@@ -301,8 +316,12 @@ impl<O: Copy + Ord> Tracker<O> {
             let is_anew = known.reset || known.closed_inside && known.closed_outside;
             if !(is_anew && head.begins()) {
                 let to = Inward::To(known.owner, known.inner);
+                let was_answered = known.answered;
                 if known.note(now, head, false) {
                     self.sort(ends);
+                }
+                if !was_answered {
+                    self.look_whether_true(now, ends);
                 }
                 return to;
             }
@@ -315,10 +334,18 @@ impl<O: Copy + Ord> Tracker<O> {
                 false => Inward::Unclaimed,
             };
         };
+        let is_tcp = ends.transport == Transport::Tcp;
+        if is_tcp
+            && head.begins()
+            && let Some(greylist) = &mut self.greylist
+            && !greylist.admits(now, ends)
+        {
+            return Inward::Greylisted;
+        }
         if !is_choice {
             return Inward::To(owner, ends.own);
         }
-        if ends.transport == Transport::Tcp && !head.begins() {
+        if is_tcp && !head.begins() {
             return Inward::Perhaps(self.ports.holders(port).collect());
         }
         // Where there is a choice, it has to stay the same.
@@ -431,6 +458,7 @@ impl<O: Copy + Ord> Tracker<O> {
         if let Some(known) = self.conversations.get_mut(&outside) {
             known.answered = is_proven;
         }
+        self.look_whether_true(now, outside);
         self.sort(outside);
         Ok(())
     }
@@ -508,6 +536,18 @@ impl<O: Copy + Ord> Tracker<O> {
         self.conversations.insert(ends, conversation);
         self.sort(ends);
         Ok(self.lanes)
+    }
+
+    /// Whoever has confirmed a connection is no flood.
+    fn look_whether_true(&mut self, now: Time, ends: Ends) {
+        let known = self.conversations.get(&ends);
+        let is_confirmed = known.is_some_and(|known| known.answered);
+        if let Some(greylist) = &mut self.greylist
+            && ends.transport == Transport::Tcp
+            && is_confirmed
+        {
+            greylist.is_true(now, ends.far.ip());
+        }
     }
 
     fn first_fading(&self, owner: O) -> Option<Ends> {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use super::joining::ASKED;
 use super::{Node, Peer, met};
+use crate::allowance::Allowance;
 use crate::context::{Event, Guests, Refusal, Rejection};
 use crate::crypto::{
     ClusterKey, HandshakeError, Responder, init_is_from_key_holder, init_of_other_version,
@@ -46,40 +47,6 @@ const VERSION_BURST: u32 = 16;
 /// interval that passes.
 const ECHO_BURST: u32 = 256;
 const ECHO_INTERVAL: Duration = Duration::from_micros(500);
-
-/// A token bucket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Allowance {
-    tokens: u32,
-    burst: u32,
-    interval: Duration,
-    refilled: Time,
-}
-
-impl Allowance {
-    pub const fn new(burst: u32, interval: Duration) -> Allowance {
-        Allowance {
-            tokens: burst,
-            burst,
-            interval,
-            refilled: Time::ZERO,
-        }
-    }
-
-    pub fn take(&mut self, now: Time) -> bool {
-        let earned = now.since(self.refilled).as_nanos() / self.interval.as_nanos();
-        if earned > 0 {
-            self.tokens = self
-                .tokens
-                .saturating_add(earned.min(1 << 20) as u32)
-                .min(self.burst);
-            self.refilled = now;
-        }
-        let paid = self.tokens > 0;
-        self.tokens = self.tokens.saturating_sub(1);
-        paid
-    }
-}
 
 /// What admission remembers: nothing per caller.
 pub(super) struct Admission {

@@ -103,6 +103,8 @@ pub enum Cause {
     OutsideQueue,
     /// Ports or connections outside are refused, since nodes have as many as they may.
     OutsideFull,
+    /// Hosts outside begin connections that they do not confirm.
+    OutsideFlood,
 }
 
 /// How bad, worst first.

@@ -65,6 +65,8 @@ pub struct Dropped {
     pub spoofed: u64,
     /// From a node, in another name than the cluster's, or from a port that is not its own.
     pub lies: u64,
+    /// From outside: connections begin that nobody confirms, too many, and this may be one of them.
+    pub greylisted: u64,
     /// A node had as many conversations as it may.
     pub full: u64,
     /// There was no room for it in front of the line.
@@ -154,7 +156,7 @@ impl Front {
         Front {
             is_fair,
             addresses: addresses.to_vec(),
-            tracker: Tracker::new(ports_max, conversations_max),
+            tracker: Tracker::new(ports_max, conversations_max).with_greylist(),
             queue: FairQueue::default(),
             arriving: Fragments::default(),
             leaving: Fragments::default(),
@@ -371,6 +373,10 @@ impl Front {
             Inward::Perhaps(owners) => For::Perhaps(owners),
             Inward::Unclaimed => For::Kernel,
             Inward::Away => For::Nobody,
+            Inward::Greylisted => {
+                self.dropped.greylisted += 1;
+                For::Nobody
+            }
         }
     }
 

@@ -349,3 +349,34 @@ fn looking_for_what_is_silent_takes_a_bounded_time() {
         now += LOOK_EVERY;
     }
 }
+
+/// Strangers who never hear an answer use up what may begin; who has confirmed a connection, and begins another one, does not ask in vain.
+#[test]
+fn who_has_confirmed_a_connection_begins_others_while_strangers_flood() {
+    let mut tracker = tracker().with_greylist();
+    let of = |host: u8, flags: Flags| {
+        let mut head = tcp(80, 5000, flags);
+        head.ends.far.set_ip([198, 18, 0, host].into());
+        head
+    };
+    tracker.inward(NOW, of(1, SYN), everybody);
+    tracker.outward(NOW, 'a', of(1, SYN_ACK));
+    tracker.inward(NOW, of(1, ACK), everybody);
+    tracker.outward(NOW, 'a', of(1, ACK));
+    tracker.inward(NOW, of(1, ACK), everybody);
+    tracker.outward(NOW, 'a', of(1, RST));
+    let mut passed = 0;
+    for far in 1..20_000 {
+        let to = tracker.inward(NOW, tcp(80, far, SYN), everybody);
+        passed += usize::from(to == Inward::To('a', 80));
+    }
+    assert!((1..2_000).contains(&passed), "{passed}");
+    let stranger = tracker.inward(NOW, of(2, SYN), everybody);
+    assert_eq!(stranger, Inward::Greylisted);
+    let again = tracker.inward(NOW, of(2, SYN), everybody);
+    assert_eq!(again, Inward::To('a', 80), "it has asked twice");
+    let mut another = of(1, SYN);
+    another.ends.far.set_port(6000);
+    let known = tracker.inward(NOW, another, everybody);
+    assert_eq!(known, Inward::To('a', 80));
+}

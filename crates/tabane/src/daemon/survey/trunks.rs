@@ -10,9 +10,11 @@ use crate::topo::Network;
 
 /// Two trains are sent at once so often: they may miss each other.
 const TRIES: usize = 3;
-/// And each by itself so often, of which the slower counts: a process that wakes late takes in a part of a train at once, which
-/// then looks faster than any wire.
-const TRIES_ALONE: usize = 2;
+/// Each is sent by itself until two of them agree, and so often at most. A process that wakes late takes in a part of a train at once, which then
+/// looks faster than any wire; but it does not do so twice to the same degree.
+const TRIES_ALONE: usize = 6;
+/// Trains agree that differ by this factor at most.
+const AGREE: f64 = 1.1;
 /// So long after the train before: nodes send trains for others every 50 ms at most.
 const REST: Duration = Duration::from_millis(60);
 
@@ -22,8 +24,7 @@ struct Trial {
     /// Its place in the network.
     trunk: usize,
     pairs: [Probe; 2],
-    /// Of the two pairs in turn.
-    alone_ns: Vec<u64>,
+    alone_ns: [Vec<u64>; 2],
     at_once_ns: Vec<[u64; 2]>,
 }
 
@@ -36,12 +37,21 @@ pub struct Trunks {
 }
 
 impl Trial {
+    /// The pair that is to send a train by itself now.
+    fn next_alone(&self) -> Option<usize> {
+        let is_open = |pair: &usize| {
+            let trains_ns = &self.alone_ns[*pair];
+            trains_ns.len() < TRIES_ALONE && settled(trains_ns).is_none()
+        };
+        (0..2).find(is_open)
+    }
+
     /// The pairs that are to send trains now; none if all is known.
     fn next(&self) -> &[Probe] {
-        match self.alone_ns.len() {
-            alone if alone < 2 * TRIES_ALONE => &self.pairs[alone % 2..=alone % 2],
-            _ if self.at_once_ns.len() < TRIES => &self.pairs,
-            _ => &[],
+        match self.next_alone() {
+            Some(pair) => &self.pairs[pair..=pair],
+            None if self.at_once_ns.len() < TRIES => &self.pairs,
+            None => &[],
         }
     }
 
@@ -50,7 +60,11 @@ impl Trial {
         // Answers that came all together say how slow a process is, and not how fast a wire.
         let ns = |train: &Option<u64>| train.filter(|ns| *ns > 0);
         match *trains_ns {
-            [ref one] => self.alone_ns.extend(ns(one)),
+            [ref one] => {
+                if let Some(pair) = self.next_alone() {
+                    self.alone_ns[pair].extend(ns(one));
+                }
+            }
             [ref one, ref other] => {
                 self.at_once_ns
                     .extend(ns(one).zip(ns(other)).map(|(a, b)| [a, b]));
@@ -61,9 +75,17 @@ impl Trial {
     }
 
     fn packets_per_s(&self) -> Option<f64> {
-        let slower = |pair| self.alone_ns.iter().skip(pair).step_by(2).max().copied();
-        packets_per_s([slower(0)?, slower(1)?], &self.at_once_ns)
+        let [one, other] = &self.alone_ns;
+        packets_per_s([settled(one)?, settled(other)?], &self.at_once_ns)
     }
+}
+
+/// What two of these trains agree in, the slowest such: none arrives faster than the wire, but for being taken in late.
+fn settled(trains_ns: &[u64]) -> Option<u64> {
+    let mut trains_ns = trains_ns.to_vec();
+    trains_ns.sort_unstable_by_key(|ns| core::cmp::Reverse(*ns));
+    let agree = |two: &&[u64]| two[0] as f64 <= two[1] as f64 * AGREE;
+    trains_ns.windows(2).find(agree).map(|two| two[0])
 }
 
 impl Trunks {
@@ -73,7 +95,7 @@ impl Trunks {
             Some(Trial {
                 trunk,
                 pairs: map.pairs_across(trunk)?,
-                alone_ns: Vec::new(),
+                alone_ns: [Vec::new(), Vec::new()],
                 at_once_ns: Vec::new(),
             })
         };
@@ -121,5 +143,20 @@ impl Trunks {
             }
             self.left.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::settled;
+
+    #[test]
+    fn trains_that_were_taken_in_late_do_not_count() {
+        assert_eq!(settled(&[]), None);
+        assert_eq!(settled(&[120_000]), None);
+        assert_eq!(settled(&[120_000, 118_000]), Some(120_000));
+        assert_eq!(settled(&[70_000, 120_000]), None);
+        assert_eq!(settled(&[70_000, 120_000, 72_000, 119_000]), Some(120_000));
+        assert_eq!(settled(&[300_000, 70_000, 119_000, 120_000]), Some(120_000));
     }
 }

@@ -9,6 +9,8 @@ use crate::status::{GatewayStatus, PeerState, StatusReport};
 const QUEUE_MS: u64 = 5;
 /// The same in bytes, where the line's rate is not known.
 const QUEUE_BYTES: u64 = 1_000_000;
+/// Packets that were dropped since strangers begin too many connections.
+const GREYLISTED: &str = "greylisted";
 /// Packets that were dropped since a node had as many conversations as it may.
 const FULL: [&str; 2] = ["node_full", "program_full"];
 
@@ -32,6 +34,7 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(slow(facts, gateway));
     found.extend(queue(watched, gateway));
     found.extend(full(watched, gateway));
+    found.extend(flood(watched, gateway));
 }
 
 /// What the daemon said of the gateway, in order.
@@ -336,6 +339,29 @@ fn queue(watched: &Watched, gateway: &GatewayStatus) -> Option<Finding> {
 }
 
 /// Nodes have as many ports or connections as they may.
+/// Strangers begin connections that they do not confirm, while it is looked.
+fn flood(watched: &Watched, gateway: &GatewayStatus) -> Option<Finding> {
+    let first = watched.first.node.gateway.as_ref()?;
+    let dropped = |it: &GatewayStatus| it.dropped.get(GREYLISTED).copied().unwrap_or_default();
+    let grown = since(dropped(first), dropped(gateway));
+    let finding = Finding::new(
+        Cause::OutsideFlood,
+        Severity::Degraded,
+        "Hosts outside begin more connections than they confirm: a SYN flood, most likely",
+    )
+    .costs(
+        0.3,
+        "hosts that have not been there in the last minutes connect a second later; the others notice nothing",
+    )
+    .seen(format!("{} dropped while it was watched", words::count(grown, "first SYN")))
+    .mend(format!(
+        "`tcpdump -ni {} 'tcp[tcpflags] == tcp-syn'` shows which port they want, and where from",
+        gateway.interface.as_deref().unwrap_or("DEVICE")
+    ))
+    .mend("a filter in front of the gateway, at the router or the provider");
+    (grown > 0).then_some(finding)
+}
+
 fn full(watched: &Watched, gateway: &GatewayStatus) -> Option<Finding> {
     let first = watched.first.node.gateway.as_ref()?;
     let dropped =

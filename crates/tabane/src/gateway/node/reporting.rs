@@ -87,6 +87,7 @@ impl Gateway {
         report.dropped.extend([
             ("spoofed", dropped.spoofed),
             ("lies", dropped.lies),
+            ("greylisted", dropped.greylisted),
             ("node_full", dropped.full),
             ("node_ports_full", dropped.ports_full),
             ("queue_full", dropped.queue_full),

@@ -227,3 +227,26 @@ fn nodes_have_as_many_as_they_may() {
     let (seen, _) = said(&found, Cause::OutsideFull, Severity::Degraded);
     assert!(seen.contains("7 packets of them while"), "{seen}");
 }
+
+#[test]
+fn strangers_flood_it() {
+    let found = with(|facts| {
+        facts.outside = Some(outside());
+        both(facts, |report| {
+            let mut gateway = gateway();
+            gateway.dropped.insert("greylisted".to_owned(), 5);
+            report.node.gateway = Some(gateway);
+        });
+    });
+    let is_it = |finding: &Finding| finding.cause == Cause::OutsideFlood;
+    assert!(!found.iter().any(is_it), "it is over");
+    let found = with(|facts| {
+        facts.outside = Some(outside());
+        both(facts, |report| report.node.gateway = Some(gateway()));
+        let last = last(facts).node.gateway.as_mut().expect("there is one");
+        last.dropped.insert("greylisted".to_owned(), 90_000);
+    });
+    let (seen, mend) = said(&found, Cause::OutsideFlood, Severity::Degraded);
+    assert!(seen.contains("90000 first SYNs dropped"), "{seen}");
+    assert!(mend.contains("tcpdump"), "{mend}");
+}
