@@ -47,7 +47,8 @@ build: ## build the program `tabane`, the libraries for C, the provider of libfa
 	@tools/setup.sh build
 	$(BUILD)
 
-demo: setup ## two nodes, two switches, one iperf3: watch a switch die (under a minute)
+demo: ## two nodes, two switches, one iperf3: watch a switch die (some minutes to build, then one)
+	@tools/setup.sh demo
 	cargo run --quiet --release -p tabane --bin tabane -- demo $(ARGS)
 
 test: ## every test, most as root and as an ordinary user; 10,000 fault schedules

@@ -3,8 +3,9 @@
 # is there.
 #
 #   tools/setup.sh build    what building needs, and nothing else
-#   tools/setup.sh bench    also what bench measures, and what labs need
-#   tools/setup.sh          also what the demo and most tests need
+#   tools/setup.sh demo     also what labs need, and what the demo shows beside tabane
+#   tools/setup.sh bench    also what bench measures
+#   tools/setup.sh          also what most tests need
 #   tools/setup.sh test     also the programs that are run under `tabane run`
 #   tools/setup.sh soak     also the clusters that are run so before the long run
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
@@ -24,16 +25,18 @@ cc                       gcc
 python3                  python3
 /etc/ssl/certs/ca-certificates.crt ca-certificates
 '
-BENCH=$BUILD'
-git                      git
+DEMO=$BUILD'
 ip                       iproute2
 tc                       iproute2
 nft                      nftables
 setpriv                  util-linux
 unshare                  util-linux
-ps                       procps
 iperf3                   iperf3
 mptcpize                 mptcpize
+'
+BENCH=$DEMO'
+git                      git
+ps                       procps
 babeld                   babeld
 curl                     curl
 nginx                    nginx-light
@@ -239,6 +242,10 @@ case ${1-} in
         NEEDED=$BUILD
         system_packages
         ;;
+    demo)
+        NEEDED=$DEMO
+        system_packages
+        ;;
     test)
         NEEDED=$NEEDED$TEST
         system_packages
@@ -260,7 +267,7 @@ case ${1-} in
         NEEDED=$BUILD$STATIC
         system_packages
         ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | test | soak | bench | lint | deb | static]" ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | demo | test | soak | bench | lint | deb | static]" ;;
 esac
 rust
 case ${1-} in
