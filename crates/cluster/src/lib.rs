@@ -256,6 +256,11 @@ impl Cluster {
     }
 }
 
+/// How many names a node's `name` stands for: 1, or as many as its ranges say. `None`: they are not right.
+pub fn names_in(name: &str) -> Option<usize> {
+    range::expand(name).ok().map(|names| names.len())
+}
+
 /// Can this address be of use to a cluster: not loopback, not link-local?
 pub fn is_for_others(address: IpAddr) -> bool {
     let is_link_local = match address {

@@ -14,6 +14,8 @@ use tabane_proto::crypto::public_key;
 
 use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
+use crate::init::InitError;
+use crate::init::nodes::{GivenNode, VnicNetwork};
 use crate::mpi::MpiArgs;
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
@@ -193,8 +195,16 @@ pub enum GatewayCommand {
 /// Arguments of `tabane init`.
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// The file to write, such as /etc/tabane/cluster.toml
+    /// The file to write
+    #[arg(default_value = DEFAULT_PATH)]
     pub path: PathBuf,
+    /// A node, and its address on each network; once for each. Ranges stand for many:
+    /// 'n[0-3]=10.77.0.[1-4],10.77.1.[1-4]'. Without any the file has examples to be filled in
+    #[arg(long = "node", value_name = "NAME=ADDRESS,ADDRESS…")]
+    pub nodes: Vec<GivenNode>,
+    /// The network of the nodes' addresses on the bundle (`tab0`), in the order of the nodes; none: without `tab0`
+    #[arg(long, value_name = "NETWORK", default_value = "10.99.0.0/24")]
+    pub vnic: VnicNetwork,
 }
 
 /// Arguments of `tabane key`.
@@ -254,7 +264,7 @@ pub fn main() -> ExitCode {
 
 fn obey(cli: Cli) -> ExitCode {
     let code = match cli.command {
-        Command::Init(args) => run_init(&args.path),
+        Command::Init(args) => run_init(&args),
         Command::Key(args) => run_key(&args.config),
         Command::Up(args) => run_up(&args),
         Command::Status(args) => run_status(&args),
@@ -294,11 +304,17 @@ fn run_demo(args: &tabane_lab::demo::DemoArgs) -> ExitCode {
     }
 }
 
-fn run_init(path: &Path) -> u8 {
+fn run_init(args: &InitArgs) -> u8 {
+    let path = args.path.as_path();
     // They only go into comments of the file: it is as good without them.
     let own = own_addresses().unwrap_or_default();
-    if let Err(error) = init::init(path, &own) {
-        return failure(error);
+    match init::init(path, &own, &args.nodes, args.vnic) {
+        Ok(()) => {}
+        Err(error @ InitError::Nodes(_)) => {
+            eprintln_quietly(&error.to_string());
+            return exit_codes::CONFIGURATION;
+        }
+        Err(error) => return failure(error),
     }
     let shown = path.display();
     let made = match init::node_key(path) {
@@ -309,9 +325,13 @@ fn run_init(path: &Path) -> u8 {
         Ok(_) => String::new(),
         Err(error) => return failure(error),
     };
+    let next = match args.nodes.as_slice() {
+        [] => "add your nodes to it, copy it to every node, and run there",
+        _ => "copy it to every node, and run there",
+    };
     print(&format!(
         "{shown} written, with a fresh key.\n{made}\
-         Next: add your nodes to it, copy it to every node, and run there\n  \
+         Next: {next}\n  \
          tabane up --config {shown}\n\
          `tabane key --config {shown}` on a node prints its `public` key, for its place in the file.\n"
     ))

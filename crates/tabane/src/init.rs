@@ -11,6 +11,10 @@ use tabane_cluster::{
 };
 use tabane_proto::crypto::public_key;
 
+use nodes::{GivenNode, VnicNetwork};
+
+pub mod nodes;
+
 /// Why no cluster file was written. To be acted on by the operator.
 #[derive(Debug)]
 pub enum InitError {
@@ -24,6 +28,8 @@ pub enum InitError {
     Write(PathBuf, io::Error),
     /// There is a private key, which cannot be used.
     NodeKey(Problem),
+    /// The nodes of the command line are not right: why, in lines.
+    Nodes(String),
 }
 
 impl fmt::Display for InitError {
@@ -43,6 +49,7 @@ impl fmt::Display for InitError {
                 write!(f, "no random bytes for the key: {}", plain(error))
             }
             Self::NodeKey(problem) => problem.fmt(f),
+            Self::Nodes(why) => f.write_str(why),
             Self::Write(path, error) => {
                 write!(f, "{}: cannot be written: {}", path.display(), plain(error))
             }
@@ -54,13 +61,27 @@ impl std::error::Error for InitError {}
 
 /// Writes a commented cluster file with a fresh key to `path`, mode 0600, and
 /// has it on the disk when it returns. Never overwrites. `own` are this
-/// machine's addresses, to be shown in the file's comments; may be empty.
+/// machine's addresses, to be shown in the file's comments; may be empty. Without `nodes` the
+/// file has examples to be filled in.
 ///
 /// # Errors
 /// As [`InitError`] says; then no file is left.
-pub fn init(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
+pub fn init(
+    path: &Path,
+    own: &[InterfaceAddress],
+    nodes: &[GivenNode],
+    vnic: VnicNetwork,
+) -> Result<(), InitError> {
     let key = ClusterKey::new(random()?);
-    write_secret(path, &content(&key, own))
+    let blocks = match nodes {
+        [] => EXAMPLES.to_owned(),
+        _ => nodes::blocks(nodes, vnic).map_err(InitError::Nodes)?,
+    };
+    let text = content(&key, own, &blocks);
+    if !nodes.is_empty() {
+        nodes::check(path, &text, nodes).map_err(InitError::Nodes)?;
+    }
+    write_secret(path, &text)
 }
 
 /// The private key of this machine.
@@ -126,7 +147,7 @@ fn write_secret(path: &Path, text: &str) -> Result<(), InitError> {
 }
 
 /// The text of a new cluster file.
-fn content(key: &ClusterKey, own: &[InterfaceAddress]) -> String {
+fn content(key: &ClusterKey, own: &[InterfaceAddress], nodes: &str) -> String {
     let found: String = own
         .iter()
         .filter(|o| is_for_others(o.address))
@@ -140,9 +161,11 @@ fn content(key: &ClusterKey, own: &[InterfaceAddress]) -> String {
     TEMPLATE
         .replace("{key}", &key.to_hex())
         .replace("{found}", &found)
+        .replace("{nodes}", nodes)
 }
 
 const TEMPLATE: &str = include_str!("init/cluster.toml");
+const EXAMPLES: &str = include_str!("init/examples.toml");
 
 #[cfg(test)]
 mod tests {
@@ -159,11 +182,39 @@ mod tests {
         }
     }
 
+    fn fresh(path: &Path, own: &[InterfaceAddress]) -> Result<(), InitError> {
+        init(path, own, &[], "10.99.0.0/24".parse().unwrap())
+    }
+
+    #[test]
+    fn a_file_with_its_nodes_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cluster.toml");
+        let nodes = |texts: [&str; 2]| texts.map(|text| text.parse().unwrap());
+        let vnic = "10.99.0.0/24".parse().unwrap();
+        let wrong = nodes(["n0=10.77.0.1,10.77.1.1", "n0=10.77.0.2,10.77.1.2"]);
+        let error = init(&path, &[eth0()], &wrong, vnic)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("--node n0=10.77.0.2,10.77.1.2: "),
+            "{error}"
+        );
+        assert!(!path.exists());
+
+        let right = nodes(["n0=10.77.0.1,10.77.1.1", "n1=10.77.0.2,10.77.1.2"]);
+        init(&path, &[eth0()], &right, vnic).unwrap();
+        let (cluster, warnings) = Cluster::load(&path).unwrap();
+        assert_eq!((cluster.nodes.len(), warnings), (2, vec![]));
+        let vnic = cluster.nodes[1].vnic.unwrap();
+        assert_eq!(vnic, ("10.99.0.2".parse().unwrap(), 24));
+    }
+
     #[test]
     fn the_file_asks_for_nodes_and_is_right_once_they_are_there() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.toml");
-        init(&path, &[eth0()]).unwrap();
+        fresh(&path, &[eth0()]).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
 
@@ -192,7 +243,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let key_of = |name: &str| {
             let path = dir.path().join(name);
-            init(&path, &[]).unwrap();
+            fresh(&path, &[]).unwrap();
             let text = std::fs::read_to_string(&path).unwrap();
             text.lines()
                 .find(|l| l.starts_with("key = "))
@@ -207,7 +258,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.toml");
         std::fs::write(&path, "mine").unwrap();
-        let error = init(&path, &[]).unwrap_err();
+        let error = fresh(&path, &[]).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -219,7 +270,7 @@ mod tests {
         // A link to nowhere is something, too.
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
-        assert!(matches!(init(&link, &[]), Err(InitError::Exists(_))));
+        assert!(matches!(fresh(&link, &[]), Err(InitError::Exists(_))));
     }
 
     #[test]
@@ -243,7 +294,7 @@ mod tests {
     fn a_missing_directory_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("no/such");
-        let error = init(&missing.join("cluster.toml"), &[]).unwrap_err();
+        let error = fresh(&missing.join("cluster.toml"), &[]).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(

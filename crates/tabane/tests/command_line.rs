@@ -70,7 +70,12 @@ fn help_and_version() {
 
 #[test]
 fn a_wrong_command_line_is_2() {
-    for args in [&["frobnicate"][..], &["up", "--nodes", "3"], &["init"], &[]] {
+    for args in [
+        &["frobnicate"][..],
+        &["up", "--nodes", "3"],
+        &["init", "--node"],
+        &[],
+    ] {
         let (code, out, err) = run(args);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}");
         assert!(err.contains("Usage: tabane"), "{err}");
@@ -98,6 +103,26 @@ fn init_writes_once() {
         )
     );
     assert_eq!(std::fs::read(file.path()).unwrap(), before);
+}
+
+#[test]
+fn init_with_nodes_writes_a_file_that_is_ready() {
+    let file = Scratch::new("init-nodes");
+    let wrong = ["init", file.text(), "--node", "n0=10.77.0.1,10.77.1.x"];
+    let (code, out, err) = run(&wrong);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.starts_with("--node n0=10.77.0.1,10.77.1.x: "), "{err}");
+    assert!(!file.path().exists());
+    let range = "n[1-3]=10.77.0.[2-4],10.77.1.[2-4]";
+    let nodes = ["--node", "n0=10.77.0.1,10.77.1.1", "--node", range];
+    let (code, out, err) = run(&[&["init", file.text()], &nodes[..]].concat());
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(!out.contains("add your nodes"), "{out}");
+    let (_, _, err) = run(&["up", "--config", file.text(), "--node", "n9"]);
+    assert!(
+        err.contains("n9") && !err.contains("there are no nodes yet"),
+        "{err}"
+    );
 }
 
 #[test]
