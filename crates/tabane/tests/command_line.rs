@@ -73,7 +73,7 @@ fn a_wrong_command_line_is_2() {
     for args in [
         &["frobnicate"][..],
         &["up", "--nodes", "3"],
-        &["init", "--node"],
+        &["init", "--nodes", "3"],
         &[],
     ] {
         let (code, out, err) = run(args);

@@ -23,7 +23,7 @@ const ASKED_LIFETIME: Duration = Duration::from_secs(4);
 /// 40,000 SYNs a second for 4 s fill a sixth of it: one in a thousand passes as a second one.
 const ASKED_BITS: usize = 1 << 22;
 /// So long at least it is remembered that a host is a true one.
-const TRUE_LIFETIME: Duration = Duration::from_mins(5);
+const TRUE_LIFETIME: Duration = Duration::from_secs(300);
 /// 50,000 hosts fill a third of it: one stranger in a hundred passes for one of them.
 const TRUE_BITS: usize = 1 << 19;
 /// Bits for each item.
