@@ -8,31 +8,32 @@
 //! large by themselves: then a rest would only be time that is missing.
 
 use core::time::Duration;
+use tabane_proto::GRANULARITY;
+use tabane_proto::link::thresholds::{ACK_DELAY_MAX, BURST_BYTES_MAX, QUEUE_TARGET};
 
 use tabane_proto::{RanOut, Time};
 
 /// What a turn amid bulk is to move: four bursts.
-const TURN_BYTES: usize = 256 * 1024;
-/// Longest time from the beginning of a turn that sends bulk to that of the next: a quarter of
-/// the queue that a path aims at, so that the links stay busy meanwhile, …
-const SENDING_MAX: Duration = Duration::from_micros(500);
-/// … and of a turn that only takes bulk in. An acknowledgement waits as long, and so does a
-/// small packet among the bulk.
-const RECEIVING_MAX: Duration = Duration::from_millis(1);
-/// Share of the time that the loop works at most for rests to save anything: above it
-/// the processor is the limit, or soon would be.
+const TURN_BYTES: usize = 4 * BURST_BYTES_MAX;
+/// Longest time from the beginning of a turn that sends bulk to that of the next: as long as an acknowledgement may wait, a
+/// quarter of the queue that a path aims at, so that the links stay busy meanwhile.
+const SENDING_MAX: Duration = ACK_DELAY_MAX;
+/// The same of a turn that only takes bulk in. An acknowledgement waits as long, and so does a small packet among the bulk.
+const RECEIVING_MAX: Duration = GRANULARITY;
+/// A rest saves nothing once the loop works for more than this share of its time: the processor is the limit, or soon would
+/// be.
 const BUSY_MAX: f64 = 0.4;
 /// Turns by which the share is smoothed.
 const BUSY_TURNS: f64 = 16.0;
-/// A rest shorter than this is not worth a timer.
-const REST_MIN: Duration = Duration::from_micros(20);
-/// Bytes in a turn that make it bulk.
-const BULK_BYTES: usize = 8 * 1024;
-/// Bulk that has gone one way for so long, and whoever sends it had more all the time, goes on:
-/// shorter messages and their answers are never kept waiting.
+/// A rest shorter than this is not worth a timer; and who never waits does what is not content this often.
+pub(crate) const REST_MIN: Duration = Duration::from_micros(20);
+/// A turn that moves more bytes than this is bulk; so is a larger write of a program.
+pub const BULK_BYTES: usize = 8 * 1024;
+/// A sender that had more to send all the time, and sent this much one way, is expected to go on. Shorter messages and their
+/// answers never wait for a rest.
 const RUN_BYTES: usize = 4 * 1024 * 1024;
-/// Bulk that pauses for longer begins anew.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Bulk that pauses for longer than the queue that a path aims at begins anew.
+pub(crate) const PAUSE: Duration = QUEUE_TARGET;
 
 /// What a turn took in and sent.
 #[derive(Clone, Copy, Default, Debug)]

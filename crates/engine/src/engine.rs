@@ -1,10 +1,13 @@
 //! The loop itself.
 
+use crate::batch::REST_MIN;
 use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use tabane_proto::GRANULARITY;
+use tabane_proto::link::thresholds::BURST_BYTES_MAX;
 
 use tabane_io::poll::{Poller, Ready, sleep};
 use tabane_io::udp::{Claim, ReceiveBatch, RecvError};
@@ -24,17 +27,12 @@ use crate::system::{Kernel, Socket, System, TOKEN_MONITOR};
 const BURST_BYTES: usize = 65_535;
 /// Batches taken in from a link in one turn, at most …
 const BATCHES_MAX: usize = 64;
-/// … and bytes after which no further one is.
-const TAKEN_BYTES: usize = 64 * 1024;
+/// … and bytes after which no further one is: one burst.
+const TAKEN_BYTES: usize = BURST_BYTES_MAX;
 /// Frames that may wait for a peer: as much as the kernel's queue in front of a device holds. Each flow has a turn of its
 /// own here, so that nobody waits for it; with less, many TCP connections with packets of 62,000 bytes
 /// have not one each, and lose them.
 const FRAME_QUEUE_BYTES: usize = 16 * 1024 * 1024;
-
-/// Who looks again and again without waiting does what is not content so often, though content comes all the time, …
-const REST_EVERY: Duration = Duration::from_micros(20);
-/// … and looks so often after what the protocol's timers do not tell of.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What an engine is made from.
 #[derive(Clone)]
@@ -311,12 +309,12 @@ impl<S: System> Engine<S> {
         self.moved = Moved::default();
         if self.node.take_content_arrived() {
             self.deliver(now, host);
-            if now.since(self.rested_at) < REST_EVERY {
+            if now.since(self.rested_at) < REST_MIN {
                 return;
             }
         }
         self.rested_at = now;
-        let looks = now.since(self.looked_at) > LOOK_EVERY;
+        let looks = now.since(self.looked_at) > GRANULARITY;
         if looks || self.node.poll_timeout().is_some_and(|at| at <= now) {
             self.looked_at = now;
             self.run_timers(now, host);

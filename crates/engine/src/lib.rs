@@ -21,6 +21,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
+pub use batch::BULK_BYTES;
 pub use engine::{Engine, EngineConfig, EngineError, Wait, now};
 pub use host::{HOST_TOKENS, Host, LoopTurn};
 pub use link::{LinkSpec, LinkStatus};

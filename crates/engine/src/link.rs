@@ -3,6 +3,8 @@
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
+use tabane_proto::GRANULARITY;
+use tabane_proto::link::thresholds::PAUSE;
 
 use tabane_io::netlink::Interface;
 use tabane_io::poll::Interest;
@@ -19,14 +21,12 @@ const fn header_bytes(address: SocketAddr) -> u32 {
     if address.is_ipv4() { 28 } else { 48 }
 }
 
-/// A burst that the kernel had no room for is tried again after this long when
-/// becoming writable will not tell (ENOBUFS).
-pub(crate) const RETRY: Duration = Duration::from_millis(1);
 /// A link that refuses datagrams although its device looks fine, or whose socket
 /// cannot be opened, is tried again this often.
 pub(crate) const RECHECK: Duration = setback::FIRST;
-/// Where there is no way to one peer's address, the devices are looked at, but no more often than this.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Where there is no way to one peer's address, the devices are looked at, but no more often than a process may be kept from
+/// running anyway.
+const LOOK_EVERY: Duration = PAUSE;
 
 /// One of this node's links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -293,7 +293,7 @@ impl<S: Socket> Link<S> {
         // not sleep.
         let writable_tells = full == Full::UntilWritable;
         if self.watch_writable(system, writable_tells) != writable_tells && writable_tells {
-            full = Full::Until(now + RETRY);
+            full = Full::Until(now + GRANULARITY);
         }
         self.held = Some(Held {
             transmit,
@@ -316,7 +316,7 @@ impl<S: Socket> Link<S> {
         match socket.send(transmit, bytes) {
             Ok(()) => {}
             Err(SendError::WouldBlock) => return Err(Full::UntilWritable),
-            Err(SendError::NoBuffers) => return Err(Full::Until(now + RETRY)),
+            Err(SendError::NoBuffers) => return Err(Full::Until(now + GRANULARITY)),
             Err(SendError::TooBig) => {
                 node.handle_refused(now, self.spec.id, transmit.segment_bytes);
             }

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 use std::io;
+use tabane_proto::link::thresholds::REPEAT_MAX;
 
 use tabane_io::netlink::Interface;
 use tabane_proto::{LinkConfig, LinkId, Node, NodeStats, Time, Transmit};
@@ -14,8 +15,8 @@ use crate::system::{Socket, System};
 /// A switch port forwards some time after the carrier is up: for so long the
 /// link's neighbours …
 const WAKING: Duration = Duration::from_secs(3);
-/// … are asked for this often (the kernel itself does once a second).
-const ASK_EVERY: Duration = Duration::from_millis(100);
+/// … are asked for this often, as whatever must be repeated is (the kernel itself does once a second).
+const ASK_EVERY: Duration = REPEAT_MAX;
 
 pub(crate) struct Links<S: System> {
     pub system: S,

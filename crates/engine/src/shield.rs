@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 use std::io;
+use tabane_proto::bundle::PEER_SILENT_MAX;
 
 use tabane_io::udp::{FILTER_INSTRUCTIONS_MAX, FILTER_PAYLOAD, Instruction};
 use tabane_proto::limits::DATAGRAM_BYTES_WIDE;
@@ -24,8 +25,9 @@ use crate::system::Socket;
 const RAISE_PER_S: u64 = 20_000;
 /// They are counted over this time.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// The shield stays up for so long after the last sample that would raise it.
-const HOLD: Duration = Duration::from_secs(10);
+/// The shield stays up for so long after the last sample that would raise it: a peer that meant no harm would be given up by
+/// then.
+const HOLD: Duration = PEER_SILENT_MAX;
 /// First messages of handshakes taken a second, about, while it is up: 0.2% of a processor.
 const FIRST_MESSAGES_PER_S: u64 = 2_000;
 /// One of 2^16 first messages, at least, is taken.

@@ -5,6 +5,7 @@
 //! giving the processor away each time in case somebody else has use for it.
 //! Idle or under bulk it sleeps.
 
+use crate::batch::{BULK_BYTES, PAUSE};
 use core::time::Duration;
 
 use tabane_proto::Time;
@@ -14,10 +15,6 @@ use tabane_proto::Time;
 pub const SPIN: Duration = Duration::from_micros(100);
 /// A message up to this long is waited for, and its answer, as small traffic is.
 const MESSAGE_BYTES: usize = 32 * 1024;
-/// Above this many bytes in a turn it is bulk, for which sleeping batches better …
-const SMALL_BYTES: usize = 8 * 1024;
-/// … and so long after it: the turns of bulk that carry only acknowledgements are no small traffic.
-const BULK: Duration = Duration::from_millis(2);
 
 pub(crate) struct Spin {
     lasting: Duration,
@@ -40,9 +37,9 @@ impl Spin {
     pub fn turn(&mut self, now: Time, small_traffic: bool, bytes: usize, message: Option<usize>) {
         if message.is_some_and(|bytes| bytes <= MESSAGE_BYTES) {
             (self.until, self.bulk_until) = (now + self.lasting, now);
-        } else if bytes > SMALL_BYTES {
+        } else if bytes > BULK_BYTES {
             self.until = Time::ZERO;
-            self.bulk_until = now + BULK;
+            self.bulk_until = now + PAUSE;
         } else if small_traffic && now >= self.bulk_until {
             self.until = now + self.lasting;
         }
@@ -64,8 +61,8 @@ mod tests {
         let after = |message| {
             let mut spin = Spin::new(SPIN);
             // The rest of it came in the turn before.
-            spin.turn(us(0), false, 2 * SMALL_BYTES, None);
-            spin.turn(us(10), false, 2 * SMALL_BYTES, message);
+            spin.turn(us(0), false, 2 * BULK_BYTES, None);
+            spin.turn(us(10), false, 2 * BULK_BYTES, message);
             spin.spinning(us(20))
         };
         assert!(after(Some(MESSAGE_BYTES)));

@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Wake;
 use std::thread::{self, Thread};
 use std::time::Instant;
+use tabane_proto::GRANULARITY;
+use tabane_proto::link::thresholds::{BURST_BYTES_MAX, PAUSE};
 
 use tabane_engine::{Engine, Wait};
 use tabane_io::notify::Notify;
@@ -33,22 +35,22 @@ use crate::loopback::Operations;
 use crate::sockets::{Sockets, TOKEN_KICK};
 use crate::waiting::Waiter;
 
-/// The helper leaves a program that computes alone for so long: liveness bears it, and
-/// acknowledgements are late by this at most.
-const GRACE: Duration = Duration::from_millis(1);
-/// A driver that waits for longer needs no helper that looks every now and then; when it
-/// leaves it wakes the helper.
-const LONG: Duration = Duration::from_millis(10);
-/// A driver who has nothing due for so long sleeps without a timer as long as the helper looks every
-/// [`GRACE`] anyway: it wakes the driver when this much is left.
-const AHEAD: Duration = Duration::from_millis(2);
+/// The helper leaves a program that computes alone for so long: liveness bears it, and acknowledgements are late by this at
+/// most.
+const GRACE: Duration = GRANULARITY;
+/// A driver that waits for longer than this needs no helper that looks every now and then. It wakes the helper when it
+/// leaves.
+const LONG: Duration = PAUSE;
+/// The helper looks every [`GRACE`]. A driver that has nothing due for longer than this sleeps without a timer, and the
+/// helper wakes it when this much of the wait is left.
+const AHEAD: Duration = Duration::from_millis(2 * GRACE.as_millis() as u64);
 /// The helper survives a panic, which is a fault of this library, so often; then the node is broken,
 /// for a fault that comes again at once would keep a processor busy for ever.
 const PANICS_MAX: usize = 16;
 /// Bytes written until what has arrived meanwhile is looked for.
 const LOOK_BYTES: usize = 128 * 1024;
 /// Bytes posted until they are sent: what one system call takes.
-const POST_BYTES: usize = 64 * 1024;
+const POST_BYTES: usize = BURST_BYTES_MAX;
 /// [`LOOK_BYTES`] as a time.
 const LOOK_AFTER: Duration = Duration::from_micros(200);
 

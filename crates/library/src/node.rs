@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
+use tabane_proto::GRANULARITY;
 
 use tabane_engine::Engine;
 use tabane_io::signals::Blocked;
@@ -37,9 +38,6 @@ pub struct Node {
     timeout: Duration,
     linger: Duration,
 }
-
-/// Closing looks this often whether everything has arrived.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What is known of a peer.
 #[derive(Clone, PartialEq, Debug)]
@@ -416,7 +414,7 @@ impl Node {
                 Ok(false) => {}
                 Ok(true) | Err(_) => break,
             }
-            let soon = Some(Instant::now() + LOOK_EVERY);
+            let soon = Some(Instant::now() + GRANULARITY);
             // Nothing can be waited for; but meanwhile the node is run.
             let _ = self.hub.wait_for(soon, |_, _| Poll::<()>::Pending);
         }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tabane_engine::BULK_BYTES;
 
 use tabane_proto::op::{OpError, Policy};
 
@@ -14,9 +15,6 @@ use crate::loopback::Operations;
 use crate::sockets::{CODE_CUT_OFF, CODE_DROPPED, Slot, SlotId};
 use crate::waiting::{Place, Waiter};
 use crate::{Descriptor, Gone, StreamError};
-
-/// Something written that is no longer than this waits for an answer, as far as anyone can tell.
-const SMALL_BYTES: usize = 8 * 1024;
 
 /// A stream of bytes both ways. Reading and writing work on `&Stream` as well, from several
 /// threads at once.
@@ -320,7 +318,8 @@ fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamEr
     if written.as_ref().is_ok_and(|written| *written < data.len()) {
         slot.writers.lower();
     }
-    state.sockets.wrote_small |= data.len() <= SMALL_BYTES;
+    // What is no longer than this waits for an answer, as far as anyone can tell.
+    state.sockets.wrote_small |= data.len() <= BULK_BYTES;
     written.map_err(ended)
 }
 

@@ -45,4 +45,4 @@ pub use link::{CongestionControl, CongestionState, PathStats};
 pub use mesh::{Joining, RelayConfig, bundles_needed, topology};
 pub use node::{BUNDLES_LEAST, BundleCount, Node};
 pub use random::Random;
-pub use time::Time;
+pub use time::{GRANULARITY, Time};

@@ -4,6 +4,10 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
+/// Times below this are not told apart (RFC 9002 section 6.1.2, kGranularity): a process wakes up this late, and the
+/// backlogs of several processors reorder packets by this much.
+pub const GRANULARITY: Duration = Duration::from_millis(1);
+
 /// A point in time, in nanoseconds since an origin that the driver chooses.
 ///
 /// Only differences matter. The driver must never let it run backwards; if it

@@ -14,8 +14,9 @@ use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, Time};
 use super::fake::{Fake, ip};
 use crate::engine::{Engine, EngineConfig};
 use crate::host::{Host, LoopTurn};
-use crate::link::{LinkSpec, RETRY};
+use crate::link::LinkSpec;
 use crate::system::TOKEN_MONITOR;
+use tabane_proto::GRANULARITY;
 
 const PORT: u16 = 4000;
 
@@ -205,8 +206,8 @@ fn the_loop_wakes_itself_for_a_burst_that_the_device_had_no_room_for() {
     assert_eq!(fake.sent(), 0);
     let side = &mut pair.sides[0];
     let wait = side.engine.before_wait(&mut side.program, None);
-    assert!(wait.until() <= pair.now + RETRY);
-    pair.now += RETRY;
+    assert!(wait.until() <= pair.now + GRANULARITY);
+    pair.now += GRANULARITY;
     pair.turn_of(0, &[]);
     assert_eq!(fake.sent(), 1);
 }

@@ -13,8 +13,9 @@ use tabane_proto::wire::WireMode;
 use tabane_proto::{LinkId, Node, NodeConfig, PeerConfig, RelayConfig, Time, Transmit};
 
 use super::fake::{DEVICE, Fake, ip};
-use crate::link::{LinkSpec, RECHECK, RETRY};
+use crate::link::{LinkSpec, RECHECK};
 use crate::links::{LinkTable, Links};
+use tabane_proto::GRANULARITY;
 
 const PORT: u16 = 4000;
 const LINK: LinkId = LinkId(0);
@@ -165,16 +166,16 @@ fn a_full_queue_of_the_device_is_tried_again_by_the_clock() {
     assert_eq!(host.send_all(), 1);
     // The socket may well be writable all the time.
     assert_eq!(host.fake.interest(), Some(Interest::Read));
-    assert_eq!(host.links.next_timeout(), Some(host.now + RETRY));
-    host.pass(RETRY / 2);
+    assert_eq!(host.links.next_timeout(), Some(host.now + GRANULARITY));
+    host.pass(GRANULARITY / 2);
     host.turn();
     assert_eq!(host.fake.tried(), 1);
     host.fake.refuse(SendError::NoBuffers);
-    host.pass(RETRY / 2);
+    host.pass(GRANULARITY / 2);
     host.turn();
     assert_eq!((host.fake.tried(), host.fake.sent()), (2, 0));
-    assert_eq!(host.links.next_timeout(), Some(host.now + RETRY));
-    host.pass(RETRY);
+    assert_eq!(host.links.next_timeout(), Some(host.now + GRANULARITY));
+    host.pass(GRANULARITY);
     host.turn();
     assert_eq!(host.fake.sent(), 1);
     assert_eq!(host.links.next_timeout(), None);
@@ -190,7 +191,7 @@ fn what_tells_of_room_changes_with_what_is_full() {
     host.writable();
     assert_eq!(host.fake.interest(), Some(Interest::Read));
     host.fake.refuse(SendError::WouldBlock);
-    host.pass(RETRY);
+    host.pass(GRANULARITY);
     host.turn();
     assert_eq!(host.fake.interest(), Some(Interest::ReadWrite));
     assert_eq!(host.links.next_timeout(), None);

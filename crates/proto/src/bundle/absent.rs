@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::session::Sessions;
-use super::{Bundle, BundlePath, PeerState, PeerStats, WRONG_KEYS_MIN, path_status, relays};
+use super::{Bundle, BundlePath, PeerState, PeerStats, SEEN_OFTEN, path_status, relays};
 use crate::context::{Context, PeerConfig, Transmit};
 use crate::crypto::PublicKey;
 use crate::limits::LINKS_MAX;
@@ -213,7 +213,7 @@ impl Absent {
     /// As [`Bundle::notices_wrong_key`].
     pub fn notices_wrong_key(&mut self) -> bool {
         self.wrong_keys = self.wrong_keys.saturating_add(1);
-        self.wrong_keys >= WRONG_KEYS_MIN
+        self.wrong_keys >= SEEN_OFTEN
     }
 
     /// Its paths, of which nothing is known.

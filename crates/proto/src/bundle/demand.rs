@@ -4,6 +4,8 @@
 //! have the links to its peer, too. One that *rests* has neither keys nor paths, but all of what is carried: numbers,
 //! streams, what the program has not read. Both ends know its names, so it goes on where it was.
 
+use super::session::HANDSHAKE_PATIENCE;
+use crate::link::thresholds::RECHECK;
 use core::time::Duration;
 
 use super::{Bundle, CLOSE_RESTS, PEER_SILENT_MAX, Paths, PeerState};
@@ -16,18 +18,8 @@ use crate::wire::{Record, RelayRecord};
 
 /// A bundle that carried nothing for this long rests.
 const IDLE_AFTER: Duration = Duration::from_secs(300);
-/// Links are asked for at most so often.
-const ASK_EVERY: Duration = Duration::from_secs(5);
-/// A peer that no way leads to is called over links after it was sought for so long.
-const STRANDED_AFTER: Duration = Duration::from_secs(1);
-/// Links on which the peer is not met within this time are given back.
-const LINKS_TRIED: Duration = Duration::from_secs(5);
 /// Frames that wait for a session, in bytes.
 const HELD_FRAMES_BYTES: usize = 128 * 1024;
-/// Ways to a peer that is wanted are looked for so often while none works …
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// … and so often while one does.
-pub(super) const LOOK_FOR_SECOND_EVERY: Duration = Duration::from_secs(5);
 
 /// What is noted of a bundle that is there only while it is wanted.
 #[derive(Debug)]
@@ -133,7 +125,7 @@ impl Bundle {
             return;
         }
         context.mesh.note_relayed(now, peer, bytes as u64);
-        let asked = demand.asked_at.is_some_and(|at| now.since(at) < ASK_EVERY);
+        let asked = demand.asked_at.is_some_and(|at| now.since(at) < RECHECK);
         if lately >= WORTH_LINKS && !asked {
             demand.asked_at = Some(now);
             context.mesh.wish(peer, Wish::Links);
@@ -159,10 +151,10 @@ impl Bundle {
         let idle = demand.carried_at + IDLE_AFTER;
         let idle = (!self.is_wanted() && !self.is_clear()).then_some(idle);
         let links = demand.links_since.filter(|_| !is_met);
-        let links = links.map(|since| since + LINKS_TRIED);
+        let links = links.map(|since| since + RECHECK);
         let stranded = self.sought_since().filter(|_| demand.links_since.is_none());
-        let asked = demand.asked_at.map_or(Time::ZERO, |at| at + ASK_EVERY);
-        let stranded = stranded.map(|since| (since + STRANDED_AFTER).max(asked));
+        let asked = demand.asked_at.map_or(Time::ZERO, |at| at + RECHECK);
+        let stranded = stranded.map(|since| (since + HANDSHAKE_PATIENCE).max(asked));
         [idle, links, stranded].into_iter().flatten().min()
     }
 
@@ -189,7 +181,7 @@ impl Bundle {
         };
         let in_vain = demand
             .links_since
-            .is_some_and(|since| now >= since + LINKS_TRIED);
+            .is_some_and(|since| now >= since + RECHECK);
         if !is_wanted && now >= demand.carried_at + IDLE_AFTER {
             self.let_rest(now, context);
         } else if in_vain && !is_met {

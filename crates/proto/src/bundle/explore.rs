@@ -10,6 +10,7 @@
 //!
 //! Several paths on standby take turns, one train at a time.
 
+use crate::link::thresholds::RATE_PACKETS;
 use core::time::Duration;
 
 use super::schedule::{Standby, StandbyPath};
@@ -18,18 +19,18 @@ use crate::limits::PATHS_MAX;
 use crate::{LinkId, Time};
 
 /// Packets of a train that shows a near path's rate: …
-const TRAIN_PACKETS: u32 = 8;
-/// … doubled on a path that seems no longer slow, up to this, …
-const TRAIN_PACKETS_MAX: u32 = 128;
-/// … and at most this many on one that is late, which is tried often.
+const TRAIN_PACKETS: u32 = RATE_PACKETS;
+/// … doubled on a path that seems no longer slow, up to this: more than a slow link saves up (a token bucket of 128 KB), …
+pub(super) const TRAIN_PACKETS_MAX: u32 = 128;
+/// A path on standby because it is late is tried often, so its trains are shorter.
 const TRAIN_PACKETS_LATE: u32 = 32;
-/// A train is due soon at first, for the estimate may be a bad one of a path just
-/// begun, then after pauses that double …
+/// The first trains of a path follow soon on each other, for the estimate of a path that has just begun may be bad. Then
+/// the pauses double …
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// … to this.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A path that is given nothing while others carry this much in bulk is never chosen, in bytes.
+/// A path that got nothing while other paths carried this many bytes of bulk is never chosen.
 const NEVER_CHOSEN_BYTES: u64 = 1 << 20;
 
 /// When which path is explored.

@@ -21,6 +21,8 @@ mod transmit;
 mod trials;
 mod twins;
 
+use crate::link::thresholds::KEEPALIVE_IDLE;
+pub use crate::link::thresholds::PEER_SILENT_MAX;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -41,17 +43,14 @@ use paths::Paths;
 use relays::{RELAYED, Relays};
 use roaming::Candidate;
 pub use schedule::Standby;
-pub use session::KEY_REMOVED_GRACE;
+pub use session::{HANDSHAKE_PATIENCE, KEY_REMOVED_GRACE, RETRY_FIRST, RETRY_MAX};
 use session::{InitId, Sessions};
 use status::path_status;
 pub use status::{PathStatus, PeerStats, RelayedStatus};
 use twins::Twins;
 
-/// A peer to which no path has worked for this long is reported down. Its
-/// streams are kept: they go on if it returns without having restarted.
-pub const PEER_SILENT_MAX: Duration = Duration::from_secs(10);
-/// A bundle that carried nothing for this long gives its spare buffers back.
-const TRIM_AFTER: Duration = Duration::from_secs(5);
+/// A bundle that carried nothing for this long gives its spare buffers back, as an idle path does.
+const TRIM_AFTER: Duration = KEEPALIVE_IDLE;
 /// Events of streams and messages that wait for a driver; beyond it the oldest are dropped and
 /// counted. A stream has a handful at most at a time.
 const EVENTS_WAITING_MAX: usize = 1 << 18;
@@ -186,11 +185,9 @@ pub(crate) struct Bundle {
     contents: Vec<Content>,
 }
 
-/// First messages of another key from the peer's address before the operator is
-/// told: a single one may have been altered on the way.
-const WRONG_KEYS_MIN: u8 = 3;
-/// Packets on a wrong link before the operator is told.
-const WRONG_LINKS_MIN: u8 = 8;
+/// What may be chance once is told to the operator when it was seen this often: first messages of another key from
+/// the peer's address, packets on a wrong link, two machines that take turns.
+const SEEN_OFTEN: u8 = 3;
 /// Of so many of the peer's first messages it is remembered that they were answered. It makes one
 /// every ten seconds at most, so these are all of the 240 s for which a cookie is good.
 const ANSWERED_INITS: usize = 32;
@@ -739,13 +736,13 @@ impl Bundle {
     /// A first message of another key came from the peer's address. Whether that is more than an accident.
     pub fn notices_wrong_key(&mut self) -> bool {
         self.wrong_keys = self.wrong_keys.saturating_add(1);
-        self.wrong_keys >= WRONG_KEYS_MIN
+        self.wrong_keys >= SEEN_OFTEN
     }
 
     /// A packet of a session came on a wrong link. Whether that is more than an accident.
     pub fn notices_wrong_link(&mut self) -> bool {
         self.wrong_links = self.wrong_links.saturating_add(1);
-        self.wrong_links >= WRONG_LINKS_MIN
+        self.wrong_links >= SEEN_OFTEN
     }
 
     /// Whether frames for this peer have somewhere to go.

@@ -3,11 +3,12 @@
 //! A path through other nodes is a [`Path`] as any other, whose address stands for a way. It is used only
 //! while no path over a link works; else it rests: it answers, and asks nothing.
 
+use crate::link::thresholds::{FLAP, RECHECK, REPEAT_MAX, SILENCE_HEARD, TOLD_EVERY};
 use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::surveys::Survey;
-use super::{Bundle, BundlePath, CLOSE_STOPS, RelayedStatus, demand};
+use super::{Bundle, BundlePath, CLOSE_STOPS, RelayedStatus};
 use crate::context::Context;
 use crate::limits::{
     DATAGRAM_BYTES_MIN, DATAGRAM_BYTES_RELAYED, LINKS_MAX, RELAYED_MAX, RELAYS_MAX,
@@ -23,24 +24,12 @@ use crate::{LinkId, PeerId, Time};
 
 /// A bit for every path through other nodes.
 pub(super) const RELAYED: u16 = ((1 << RELAYED_MAX) - 1) << LINKS_MAX;
-/// Paths through others rest when one over a link has worked for so long: a link that came back may fail again.
-const REST_AFTER: Duration = Duration::from_secs(2);
 /// Links that were never heard of have so long to show that they work before others are asked to relay, and so have links
 /// in doubt if nothing is to be carried: where processors are busy all links are in doubt at once, and to probe ways through
 /// others beside them would keep processors busy.
 pub(super) const LINKS_FIRST: Duration = Duration::from_millis(500);
-/// While ways are in use, better ones are looked for so often.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A way on which nothing was answered for so long is left for another one …
-const WAY_PATIENCE: Duration = Duration::from_millis(300);
-/// … by the end whose name sorts last only after this: it takes over what the other one does.
-const WAY_PATIENCE_FOLLOWER: Duration = Duration::from_millis(900);
-/// Its relays are not used for so long, if there are others.
-const AVOID_FOR: Duration = Duration::from_secs(5);
 /// So many of them are remembered.
 const AVOIDED_MAX: usize = 8;
-/// A neighbour is told at most so often that something of its was not relayed.
-const REFUSE_EVERY: Duration = Duration::from_millis(5);
 /// What a neighbour's links are thought to carry before that is known, in bytes per second.
 const RATE_UNKNOWN: f64 = 12.5e6;
 /// Behind the records of a packet: a tag.
@@ -200,7 +189,8 @@ impl Bundle {
             let Some(relays) = self.relays.as_mut().filter(|relays| relays.in_use) else {
                 return;
             };
-            let rest_at = *relays.direct_since.get_or_insert(now) + REST_AFTER;
+            // A link that came back may fail again.
+            let rest_at = *relays.direct_since.get_or_insert(now) + FLAP;
             match now >= rest_at {
                 true => self.rest(now),
                 false => self.ways_at = rest_at,
@@ -223,12 +213,12 @@ impl Bundle {
             self.ways_can_wait = false;
             let asks = self.look_for_ways(now, context);
             self.ways_at = match (self.is_on_demand(), asks || self.uses_relays()) {
-                (false, true) => now + LOOK_EVERY,
+                (false, true) => now + REPEAT_MAX,
                 (false, false) => Time::NEVER,
                 (true, _) => match self.working_ways() {
-                    0 => now + demand::LOOK_EVERY,
+                    0 => now + LINKS_FIRST,
                     RELAYED_MAX => Time::NEVER,
-                    _ => now + demand::LOOK_FOR_SECOND_EVERY,
+                    _ => now + RECHECK,
                 },
             };
         }
@@ -347,9 +337,10 @@ impl Bundle {
 
     /// Ways on which nothing is answered are avoided from now on.
     fn leave_ways_in_vain(&mut self, now: Time) {
+        // Longer than any queue; and the end whose name sorts last takes over what the other one does.
         let patience = match self.yields {
-            true => WAY_PATIENCE_FOLLOWER,
-            false => WAY_PATIENCE,
+            true => SILENCE_HEARD * 3,
+            false => SILENCE_HEARD,
         };
         let Some(relays) = self.relays.as_mut() else {
             return;
@@ -365,7 +356,7 @@ impl Bundle {
             let passed = Way::of(p.remote).map(|way| way.relays);
             for relay in passed.into_iter().flatten() {
                 relays.avoided.truncate(AVOIDED_MAX - 1);
-                relays.avoided.push((relay, now + AVOID_FOR));
+                relays.avoided.push((relay, now + RECHECK));
             }
         }
     }
@@ -505,7 +496,7 @@ impl Bundle {
         let relays = self.relays_mut();
         if relays
             .refused_at
-            .is_none_or(|at| now.since(at) >= REFUSE_EVERY)
+            .is_none_or(|at| now.since(at) >= TOLD_EVERY)
         {
             relays.refused_at = Some(now);
             relays.refusal = Some(refusal);

@@ -5,7 +5,7 @@
 //! may go there; all of that is at most three times what came from it. Everything else goes where it
 //! went before (RFC 9000 sections 8 and 9.3).
 
-use core::time::Duration;
+use crate::GRANULARITY;
 use std::net::SocketAddr;
 
 use super::Bundle;
@@ -16,8 +16,6 @@ use crate::{LinkId, Time};
 
 /// So many times what came from an address may be sent there before it has answered (RFC 9000 section 8).
 const UNPROVEN_FACTOR: usize = 3;
-/// A question is repeated after this at the earliest.
-const ASK_AGAIN_MIN: Duration = Duration::from_millis(1);
 
 /// An address that the peer seems to have on a path now.
 #[derive(Debug)]
@@ -118,7 +116,7 @@ impl Bundle {
     ) -> Option<Transmit> {
         let p = self.paths.get(id)?;
         p.candidate.as_ref().filter(|c| now >= c.ask_at)?;
-        let again_at = now + p.path.patience().max(ASK_AGAIN_MIN);
+        let again_at = now + p.path.patience().max(GRANULARITY);
         // The same question again: the answer may be farther than the next one.
         let token = p.candidate.as_ref()?.token.unwrap_or(token);
         let mut w = self.begin(id, DATAGRAM_BYTES_MIN, buffer)?;

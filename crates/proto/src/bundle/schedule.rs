@@ -14,7 +14,8 @@
 //! Do no harm: content that was lost once goes where next to nothing is lost,
 //! and a path that would add less than it may cost carries nothing of its own.
 
-use core::time::Duration;
+use crate::GRANULARITY;
+use crate::link::thresholds::LOSS_TOLERATED;
 
 use smallvec::SmallVec;
 
@@ -24,26 +25,20 @@ use crate::limits::PATHS_MAX;
 use crate::link::{Flight, Path, PathState};
 use crate::trace::Why;
 
-/// A path is not used for new bulk content if what is sent on it would arrive
-/// this much later than over the best path: the receiver would have to hold
-/// everything else for that long (microseconds).
+/// Largest difference in arrival, in microseconds, between a path for new bulk content and the best path. The receiver
+/// holds everything else for that long.
 const SKEW_MAX_US: u64 = 40_000;
-/// With this much queued more is expected to follow: use every path.
+/// When this much is queued the sender is expected to go on, and every path is used.
 const BULK_BYTES: usize = 128 * 1024;
-/// A path that loses this much more than the most reliable one does not carry
-/// what was lost before: it would be lost again.
-const LOSS_MORE_MAX: f64 = 0.02;
 
-/// A path that may lose it again carries what was lost if it has all of it there this many times sooner.
+/// Lost content is resent on a lossy path only if that path delivers all of it at least this many times sooner.
 const MUCH_SOONER: f64 = 2.0;
 
-/// A path that what is in order waits for is used if the bundle gains at least this factor.
+/// A path is used if the bundle gains at least this factor by it.
 const GAIN_MIN: f64 = 1.05;
-/// What is under way, as a part of the window, where the window sets the pace: the rest waits
-/// to be read, or for the word that it was (simulated; 0.77 with three links and a far one).
+/// Share of the sender's window that is in flight when the window sets the pace. The rest waits to be read, or waits
+/// for its acknowledgement. (Simulated: 0.77 with three links and a far one.)
 const WINDOW_USED: f64 = 0.8;
-/// A path whose round trip is this much longer than another's is farther.
-pub(crate) const FARTHER: Duration = Duration::from_millis(1);
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +163,7 @@ fn retain_sure(paths: &mut Paths<'_>, lost_bytes: u64) {
         .iter()
         .map(|(_, p)| p.loss_ratio())
         .fold(1.0, f64::min);
-    let sure = |p: &Flight| p.loss_ratio() <= least_loss + LOSS_MORE_MAX;
+    let sure = |p: &Flight| p.loss_ratio() <= least_loss + LOSS_TOLERATED;
     let soonest = |paths: &Paths<'_>, is_sure| {
         let of = paths.iter().filter(|(_, p)| sure(p) == is_sure);
         let all_us = of.map(|(_, p)| p.delivery_us(lost_bytes));
@@ -179,7 +174,7 @@ fn retain_sure(paths: &mut Paths<'_>, lost_bytes: u64) {
     }
     paths.retain(|(_, p)| sure(p));
     let nearest = paths.iter().map(|(_, p)| p.rtt_base()).min();
-    let near = nearest.unwrap_or_default() + FARTHER;
+    let near = nearest.unwrap_or_default() + GRANULARITY;
     paths.retain(|(_, p)| p.rtt_base() <= near);
 }
 
@@ -243,7 +238,7 @@ fn decide_standby(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> Stan
     let quick = |(id, _): &&(LinkId, &Flight)| slow & id.bit() == 0;
     let bases = paths.iter().filter(quick).map(|(_, p)| p.rtt_base());
     if let (Some(nearest), Some(farthest)) = (bases.clone().min(), bases.max())
-        && farthest > nearest + FARTHER
+        && farthest > nearest + GRANULARITY
     {
         let use_of = |(id, p): &(LinkId, &Flight)| Use {
             lag_s: p.lag(nearest).as_secs_f64(),

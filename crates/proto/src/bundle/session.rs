@@ -6,52 +6,34 @@
 //! both ends still know both numbers continues the state under new keys, any
 //! other begins it afresh (a peer that restarted).
 
+use crate::link::thresholds::{
+    ABSENCE_MAX, ABSENCE_PART, PEER_SILENT_MAX, REPEAT_MAX, SILENCE_ALONE,
+};
 use core::time::Duration;
 
 use crate::crypto::{ClusterKey, Initiator, PublicKey, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
 use crate::wire::{Header, Hello};
 use crate::{Random, Time};
 
-/// A handshake is repeated after this long at first …
-const RETRY_FIRST: Duration = Duration::from_millis(100);
-/// … doubling up to this.
-const RETRY_MAX: Duration = Duration::from_secs(2);
-/// A peer that does not answer is asked again when so much more of the time for which it has been asked is over: its
-/// return is seen, if it does not call first, after an eighth of its absence …
-const ABSENCE_PART: u32 = 8;
-/// … but after this at the latest, on average. As long as that is not more than [`RETRY_MAX`], all paths are asked at
-/// that pace, then one at a time.
-pub const RETRY_ABSENT_MAX: Duration = Duration::from_secs(60);
-/// What one answer to a lone call may take; then the handshake is forgotten, for it takes more memory than all else
-/// that is known of such a peer.
-const LONE_CALL_KEPT: Duration = Duration::from_secs(2);
-/// A peer whose handshake we answered has this long to use the keys before we
-/// begin one of our own.
-const CONFIRMATION_MAX: Duration = Duration::from_millis(500);
-/// After a goodbye nothing is begun for this long: who says it is about to go.
-const AFTER_GOODBYE: Duration = Duration::from_millis(500);
-/// The same first message is repeated at most this long; then a new one is made.
-const INITIATION_LIFETIME: Duration = Duration::from_secs(10);
-/// Packets under the former keys are still read for this long after a rekey.
-const PREVIOUS_LIFETIME: Duration = Duration::from_secs(3);
-/// The end that did not initiate waits this much longer, so that both do not
-/// begin at once.
-const REKEY_RESPONDER_EXTRA: Duration = Duration::from_secs(60);
+/// A handshake, or a question of a guest, is repeated after this at first, …
+pub const RETRY_FIRST: Duration = REPEAT_MAX;
+/// … doubling to this.
+///
+/// A peer that is away is called again after an eighth of its absence ([`ABSENCE_PART`]), and after [`ABSENCE_MAX`] at
+/// the latest. While that is not longer than this, all paths are called at this pace, then one at a time.
+pub const RETRY_MAX: Duration = Duration::from_secs(2);
+/// One handshake may take this long, at either end. A handshake of ours that was not answered by then went where nobody
+/// takes it: to a path that carries one way only, or to a peer that does not accept our first key yet. Keys that the peer
+/// answered for and did not use by then are given up, for it has forgotten them. A peer that said goodbye is left alone
+/// for as long. When the node's keys are replaced, its bundles begin new handshakes within this time, not all at once.
+pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(1);
+/// A first message is repeated for this long; then a new one is made. The end that did not initiate waits this much
+/// longer before it rekeys, so that both do not begin at once.
+pub const INITIATION_LIFETIME: Duration = PEER_SILENT_MAX;
 
-/// An initiation of ours counts against the peer's for this long. One that was not
-/// answered by then went where nobody takes it: a path that carries one way only,
-/// or a peer that does not accept our first key yet.
-const CROSSING_MAX: Duration = Duration::from_secs(1);
-/// When the node's keys are replaced, bundles begin new handshakes within this
-/// time, not all at once.
-const KEYS_SPREAD: Duration = Duration::from_secs(1);
-/// A session that was admitted by keys which are no longer accepted ends after
-/// this time, if no new handshake succeeds.
-pub const KEY_REMOVED_GRACE: Duration = Duration::from_secs(30);
-/// Keys that the peer answered for and then never used are given up after this
-/// long: it has forgotten them (it restarted, or took another handshake). Nor does a
-/// handshake follow another one sooner because nothing works.
-const UNHEARD_MAX: Duration = Duration::from_secs(1);
+/// A session whose keys are no longer accepted ends after this time, if no new handshake succeeds: three of them had
+/// their time.
+pub const KEY_REMOVED_GRACE: Duration = Duration::from_secs(3 * INITIATION_LIFETIME.as_secs());
 
 /// What the peer showed when it was admitted.
 #[derive(Clone)]
@@ -121,7 +103,7 @@ impl Session {
         let extra = if self.initiated_here {
             Duration::ZERO
         } else {
-            REKEY_RESPONDER_EXTRA
+            INITIATION_LIFETIME
         };
         let asked = self.rekey_asked.unwrap_or(Time::NEVER);
         asked.min(self.since + REKEY_AFTER + extra)
@@ -139,14 +121,14 @@ impl Session {
         let counts = self.shown.count(keys, public);
         self.ends_at = (!counts).then(|| now + KEY_REMOVED_GRACE);
         self.rekey_asked = (!counts || keys[0] != self.shown.key).then(|| {
-            let spread = random.below(KEYS_SPREAD.as_nanos() as u64);
+            let spread = random.below(HANDSHAKE_PATIENCE.as_nanos() as u64);
             now + Duration::from_nanos(spread)
         });
     }
 
     /// When it is given up if nothing is heard under it.
     fn unheard_at(&self) -> Option<Time> {
-        (self.initiated_here && !self.heard).then(|| self.since + UNHEARD_MAX)
+        (self.initiated_here && !self.heard).then(|| self.since + HANDSHAKE_PATIENCE)
     }
 
     fn rekey_due(&self, now: Time) -> bool {
@@ -276,7 +258,7 @@ impl Sessions {
     /// None any more; what comes is a new state, named by `my_bundle`.
     pub fn after_goodbye(now: Time, my_bundle: u64) -> Sessions {
         Sessions {
-            not_before: now + AFTER_GOODBYE,
+            not_before: now + HANDSHAKE_PATIENCE,
             my_bundle,
             ..Sessions::default()
         }
@@ -313,7 +295,7 @@ impl Sessions {
         random: &mut Random,
     ) -> Option<u32> {
         let since = *self.asked_since.get_or_insert(now);
-        let pace = (now.since(since) / ABSENCE_PART).min(RETRY_ABSENT_MAX);
+        let pace = (now.since(since) / ABSENCE_PART).min(ABSENCE_MAX);
         let lone = pace > RETRY_MAX;
         let (mut unsent, mut round) = (paths, 0);
         if lone {
@@ -331,7 +313,12 @@ impl Sessions {
             key,
             local,
             started: now,
-            next_send: now + if lone { LONE_CALL_KEPT } else { RETRY_FIRST },
+            next_send: now
+                + if lone {
+                    HANDSHAKE_PATIENCE
+                } else {
+                    RETRY_FIRST
+                },
             interval: RETRY_FIRST,
             unsent,
             round,
@@ -428,14 +415,14 @@ impl Sessions {
     /// Whether a handshake of ours is under way that the peer may be answering just now.
     pub fn awaits_answer(&self, now: Time) -> bool {
         let initiation = self.initiation.as_ref();
-        initiation.is_some_and(|i| now < i.started + CROSSING_MAX)
+        initiation.is_some_and(|i| now < i.started + HANDSHAKE_PATIENCE)
     }
 
     /// The peer's call is answered. Ours goes on, for the peer's may be an old one that somebody has recorded, but gives way.
     pub fn let_go_first(&mut self, now: Time) {
         if let Some(initiation) = &mut self.initiation {
             initiation.unsent = 0;
-            initiation.next_send = now + CONFIRMATION_MAX;
+            initiation.next_send = now + HANDSHAKE_PATIENCE;
         }
     }
 
@@ -451,7 +438,7 @@ impl Sessions {
         self.asked_since = None;
         self.rests = false;
         // Where nothing works even so, another handshake would come through as this one did, again and again.
-        self.not_before = now + UNHEARD_MAX;
+        self.not_before = now + HANDSHAKE_PATIENCE;
         let old = self.current.replace(Box::new(session));
         if fresh {
             return [
@@ -460,7 +447,8 @@ impl Sessions {
             ];
         }
         let dropped = self.previous.take().map(|p| p.0.local);
-        self.previous = old.map(|s| Box::new((*s, now + PREVIOUS_LIFETIME)));
+        // A path that was silent for longer has failed: nothing sent under the former keys still arrives.
+        self.previous = old.map(|s| Box::new((*s, now + SILENCE_ALONE)));
         [dropped, None]
     }
 
@@ -497,7 +485,7 @@ impl Sessions {
     fn confirmation_deadline(&self) -> Option<Time> {
         self.unconfirmed
             .as_ref()
-            .map(|u| u.session.since + CONFIRMATION_MAX)
+            .map(|u| u.session.since + HANDSHAKE_PATIENCE)
     }
 
     /// Whether the handshake under way is to be repeated, or given up, now.

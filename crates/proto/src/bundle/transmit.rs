@@ -1,6 +1,6 @@
 //! Down: records into packets, packets into bursts, a burst onto one path.
 
-use core::time::Duration;
+use crate::link::thresholds::{PEER_SILENT_MAX, SENT_EVERY, TOLD_EVERY};
 
 use super::schedule::Demand;
 use super::tracing::trace_sent;
@@ -12,21 +12,13 @@ use crate::link::{Path, PathControl};
 use crate::segment::Content;
 use crate::trace::Why;
 use crate::wire::{ACK_BYTES_MAX, GRANT_BYTES, HEADER_BYTES, Header, Record, Writer};
-use crate::{LinkId, Time};
+use crate::{GRANULARITY, LinkId, Time};
 
 /// One GSO send: the kernel takes this many segments (UDP_MAX_SEGMENTS was 64
 /// before Linux 6.9) …
 const BURST_PACKETS_MAX: usize = 64;
 /// … and this many bytes (a UDP payload in IPv4).
 const BURST_BYTES_MAX: usize = 65_507;
-/// The peer is told this often how much was sent on each path (the
-/// arrival-skew witness, paper 000 section 4).
-const SENT_EVERY: Duration = Duration::from_millis(3);
-/// A peer is told this often what it is granted on a path.
-const GRANT_EVERY: Duration = Duration::from_millis(5);
-/// For so long after the last packet of the peer's on a path its address is trusted. Shorter
-/// than a failure may last, or an address that moved to another machine would never be found.
-const HEARD_LATELY: Duration = Duration::from_secs(10);
 /// Free bytes in a packet that are padded rather than ending the burst (all
 /// packets of a GSO burst but the last must have the same size).
 const PADDING_BYTES_MAX: usize = 128;
@@ -443,7 +435,7 @@ impl Bundle {
         if !p.path.ack_pending() {
             return;
         }
-        let far = p.path.flight().rtt_base().saturating_sub(schedule::FARTHER);
+        let far = p.path.flight().rtt_base().saturating_sub(GRANULARITY);
         let Some(ack) = p.path.take_ack(now) else {
             return;
         };
@@ -467,7 +459,7 @@ impl Bundle {
             if w.room() < GRANT_BYTES {
                 return;
             }
-            if now.since(p.granted_at) < GRANT_EVERY {
+            if now.since(p.granted_at) < TOLD_EVERY {
                 continue;
             }
             let grant = match id.is_relayed() {
@@ -594,7 +586,7 @@ impl Bundle {
             to: p.remote,
             bytes,
             segment_bytes,
-            peer_was_heard: now.since(p.path.last_heard()) <= HEARD_LATELY,
+            peer_was_heard: now.since(p.path.last_heard()) <= PEER_SILENT_MAX,
         })
     }
 }

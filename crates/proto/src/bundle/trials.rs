@@ -3,15 +3,16 @@
 //! The first packets of a slow path after a rest may pass at once, out of what its link saved up
 //! meanwhile (a token bucket), so that it seems fast until they are used up.
 
+use super::explore::TRAIN_PACKETS_MAX;
 use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
 
-/// More than a slow link saves up, in bytes: a path that carries this much beyond what it could as
-/// a slow one is slow no more.
-const SAVED_UP_MAX: f64 = 192.0 * 1024.0;
+/// A path that carries this much more than it could as a slow one is slow no more: a slow link saves up less than the longest
+/// train, in bytes.
+const SAVED_UP_MAX: f64 = TRAIN_PACKETS_MAX as f64 * 1500.0;
 
-/// A path slower than the fastest by more than this factor carries no content of
-/// its own: 6% more speed is not worth waiting for its packets.
+/// A path that is slower than the fastest by more than this factor carries no content of its own: 6% more speed is not
+/// worth waiting for its packets.
 const SLOWER_MAX: f64 = 16.0;
 
 /// The paths on trial; those through other nodes never are, for they are not used beside links.
@@ -77,7 +78,8 @@ impl Trials {
     }
 }
 
-/// Whether a path that carries `rate` adds next to nothing to one that carries `fastest`.
+/// Whether a path that carries `rate` adds next to nothing to one that carries `fastest`: its packets are not worth waiting
+/// for.
 pub(super) fn is_slow(rate: f64, fastest: f64) -> bool {
     rate * SLOWER_MAX < fastest
 }

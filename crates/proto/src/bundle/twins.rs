@@ -2,6 +2,9 @@
 //! but that they are two: one comes from elsewhere while the other is there, or
 //! each takes the other's place again and again.
 
+use super::SEEN_OFTEN;
+use super::session::HANDSHAKE_PATIENCE;
+use crate::link::thresholds::{ABSENCE_MAX, RECHECK};
 use core::time::Duration;
 use std::net::SocketAddr;
 
@@ -13,14 +16,12 @@ use crate::{LinkId, Time};
 
 /// A peer from whose address nothing came for this long may come from another one
 /// under other keys: idle paths are probed every 5 s.
-const LIVE_MAX: Duration = Duration::from_secs(6);
+const LIVE_MAX: Duration =
+    Duration::from_nanos(RECHECK.as_nanos() as u64 + HANDSHAKE_PATIENCE.as_nanos() as u64);
 /// States of the peer that are remembered after others took their place.
 const FORMER_MAX: usize = 4;
-/// A state comes back once if handshakes crossed on a bad path; when it has
-/// happened so often …
-const RETURNS_MIN: u8 = 3;
 /// … with never so long in between, there are two machines.
-const RETURN_INTERVAL_MAX: Duration = Duration::from_secs(120);
+const RETURN_INTERVAL_MAX: Duration = Duration::from_secs(2 * ABSENCE_MAX.as_secs());
 
 /// States of the peer that others took the place of.
 #[derive(Default)]
@@ -44,7 +45,7 @@ impl Twins {
         }
         self.returned_at = now;
         self.returns = self.returns.saturating_add(1);
-        self.returns >= RETURNS_MIN
+        self.returns >= SEEN_OFTEN
     }
 }
 

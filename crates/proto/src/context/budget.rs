@@ -8,7 +8,7 @@ use crate::op::{Holdings, OpLimits};
 
 /// A bundle is short of room when its part is less than one in so many bytes of the whole…
 const SHORT_PART: u64 = 32;
-/// …and is told when so much is free that it is not.
+/// … and is told of room again when more than one in so many bytes is free.
 const ENOUGH_PART: u64 = 8;
 /// Bundles that are told at a time.
 const TOLD_MAX: usize = 2;

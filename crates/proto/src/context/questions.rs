@@ -1,15 +1,17 @@
 //! How often a node asks on paths in doubt.
 
+use crate::link::thresholds::PROBE_SUSPECT;
 use core::time::Duration;
 
 use crate::Time;
 
-/// What all bundles together may ask at once …
-const AT_ONCE: u32 = 16;
-/// … and how often after that. A bundle asks twice in a millisecond on each link at most. So eight that share a switch which fails
-/// are as quick as one; of more that are in doubt together, most often not their links are at fault, but what is between is full, and
-/// each question makes it fuller.
-const EVERY: Duration = Duration::from_micros(62);
+/// Bundles that share a switch which fails are as quick as one if they are no more than this. Of more bundles that are
+/// in doubt together, most often not the links are at fault: what is between is full, and each question makes it fuller.
+const BUNDLES: u32 = 8;
+/// What all bundles together may ask at once: twice each …
+const AT_ONCE: u32 = 2 * BUNDLES;
+/// … and how often after that. A bundle asks once in [`PROBE_SUSPECT`] on a link.
+const EVERY: Duration = Duration::from_nanos(PROBE_SUSPECT.as_nanos() as u64 / BUNDLES as u64);
 
 /// Questions on paths in doubt, of all bundles.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::thresholds::VERDICT_REPEAT;
+use super::thresholds::REPEAT;
 use crate::Time;
 use crate::wire::{LinkVerdict, Witness};
 
@@ -24,7 +24,7 @@ impl OwnVerdict {
             witness: Witness::ProbesAnswered,
             generation: 0,
             say_at: None,
-            wait: VERDICT_REPEAT,
+            wait: REPEAT,
         }
     }
 
@@ -42,7 +42,7 @@ impl OwnVerdict {
         self.witness = witness;
         self.generation = self.generation.wrapping_add(1);
         self.say_at = Some(now);
-        self.wait = VERDICT_REPEAT;
+        self.wait = REPEAT;
     }
 
     /// What is to be said now, if anything: generation, verdict, witness.
@@ -58,7 +58,7 @@ impl OwnVerdict {
     pub const fn hasten(&mut self, now: Time) {
         if self.say_at.is_some() {
             self.say_at = Some(now);
-            self.wait = VERDICT_REPEAT;
+            self.wait = REPEAT;
         }
     }
 

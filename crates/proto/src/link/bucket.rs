@@ -10,8 +10,8 @@ use core::time::Duration;
 
 use crate::Time;
 
-/// More than comes in this time (seconds) is never owed. While a path fails, what is urgent goes
-/// on being sent and the rate falls: at the new rate it might take minutes to pay for.
+/// The bucket owes at most what comes in this time (in seconds). What liveness needs goes on being sent while a path fails
+/// and its rate falls, and at the new rate it would take minutes to pay for that.
 const DEBT_MAX_S: f64 = 1.0;
 
 /// What may be sent, in bytes.

@@ -49,11 +49,6 @@ impl Silence {
         self.since
     }
 
-    /// Whether the path was under load when it fell silent.
-    pub const fn busy(&self) -> bool {
-        self.busy
-    }
-
     /// Another path, on which an answer takes up to `patience`, shows that it was alive at the time `until`. Returns
     /// since when none had been, if that was longer than it takes to ask: all were silent together.
     pub fn others_progress(&mut self, now: Time, until: Time, patience: Duration) -> Option<Time> {

@@ -16,8 +16,8 @@ use super::rtt::{RoundTrip, Rtt};
 use super::sent::{Decided, GivenUp, Lost, SentPacket, SentRing, State};
 use super::stats::PathStats;
 use super::thresholds::{
-    ACK_DELAY_CROWDED, ACK_DELAY_MAX, BACK_MAX, LOST_KEPT, PROBE_TIMEOUT_PACKETS, QUEUE_TARGET,
-    QUEUE_TARGET_MIN, TRAIN_NEWS, WINDOW_MIN_PACKETS,
+    ACK_DELAY_CROWDED, ACK_DELAY_MAX, LOST_KEPT, QUEUE_TARGET, TRAIN_NEWS, WAIT_MAX,
+    WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_WIDE};
 use crate::segment::{Content, Fate};
@@ -197,7 +197,7 @@ impl Flight {
         if let Some(backoff) = self.backoff.filter(|b| b.packets() < 1.0) {
             let packet = self.mtu.current() as f64;
             // No queue is longer. (The answer of a process that was stopped for seconds is no round trip.)
-            let rtt = self.rtt.smoothed().min(self.rtt.base() + BACK_MAX);
+            let rtt = self.rtt.smoothed().min(self.rtt.base() + WAIT_MAX);
             let rate = backoff.packets() * packet / rtt.as_secs_f64();
             return Some((rate, packet, packet));
         }
@@ -278,7 +278,7 @@ impl Flight {
         let packets_per_s = self.rate() / self.mtu.current() as f64;
         let lost_meanwhile = self.loss_ratio.get() * packets_per_s * again.as_secs_f64();
         let waiting = 1.0 - (-lost_meanwhile).exp();
-        self.rtt.base() + QUEUE_TARGET_MIN + (again - self.rtt.base()).mul_f64(waiting)
+        self.rtt.base() + QUEUE_TARGET + (again - self.rtt.base()).mul_f64(waiting)
     }
 
     /// What may arrive here at most, in bytes per second.
@@ -562,7 +562,7 @@ impl Flight {
 
     /// The newest packets are overdue: the content of the oldest is released.
     fn on_probe_timeout(&mut self, now: Time, fates: &mut Vec<(Content, Fate)>) {
-        let count = PROBE_TIMEOUT_PACKETS << self.timeouts.min(8);
+        let count = (WINDOW_INITIAL_PACKETS as usize) << self.timeouts.min(8);
         let lost = self
             .sent
             .lose(u64::MAX, count, GivenUp::Overdue, |_| true, fates);

@@ -133,8 +133,7 @@ pub struct Liveness {
     /// When probes on a failed path began to be answered.
     answered_since: Option<Time>,
     returned_at: Option<Time>,
-    /// Returns within [`FLAP_MEMORY`](t::FLAP_MEMORY), and how many of them failed at once.
-    returns: u32,
+    /// How many returns in a row failed at once.
     flaps: u32,
 }
 
@@ -157,7 +156,7 @@ impl Liveness {
             watch: Watch::None,
             yields: false,
             probed_at: Time::ZERO,
-            untested_wait: t::PROBE_UNTESTED,
+            untested_wait: t::REPEAT,
             suspect_probes: 0,
             lone_probes: 0,
             probe_wanted: false,
@@ -166,7 +165,6 @@ impl Liveness {
             away: false,
             answered_since: None,
             returned_at: None,
-            returns: 0,
             flaps: 0,
         }
     }
@@ -224,7 +222,7 @@ impl Liveness {
         }
         if self.unanswered.since().is_none() {
             let at = self.last_progress;
-            let busy = self.is_watched() || at.is_some_and(|at| now.since(at) <= t::BUSY);
+            let busy = self.is_watched() || at.is_some_and(|at| now.since(at) <= t::SILENCE_BUSY);
             self.unanswered.begin(now, busy, rtt.silence());
         }
     }
@@ -254,7 +252,7 @@ impl Liveness {
     /// The peer says that it sent packets which have not arrived.
     pub fn on_missing(&mut self, now: Time, rtt: &Rtt) {
         if self.missing.since().is_none() {
-            let busy = now.since(self.last_arrival) <= t::BUSY;
+            let busy = now.since(self.last_arrival) <= t::SILENCE_BUSY;
             self.missing.begin(now, busy, rtt.silence());
         }
     }
@@ -325,12 +323,12 @@ impl Liveness {
         }
         if self.missing.check(now, least, counts.peer_next) {
             let known = self.missing.half_way().unwrap_or(0);
-            if known.saturating_sub(counts.received_next) >= t::SKEW_PACKETS {
+            if known.saturating_sub(counts.received_next) >= u64::from(t::missing_packets()) {
                 return Some(Witness::ArrivalSkew);
             }
             self.missing.recount(now, least, counts.peer_next);
         }
-        let enough = t::unanswered_probes(counts.loss_ratio, self.unprobed.busy());
+        let enough = t::unanswered_probes(counts.loss_ratio);
         if self.unprobed.check(now, least, 0) && self.unprobed_count >= enough {
             return Some(Witness::ProbeTimeout);
         }
@@ -342,7 +340,7 @@ impl Liveness {
         let alone = long(&self.unanswered) || long(&self.unprobed);
         let since = self.unanswered.since();
         let asked = u64::from(self.suspect_probes) >= needed;
-        let in_vain = since.is_some_and(|since| now.since(since) >= t::SILENCE_VAIN) && asked;
+        let in_vain = since.is_some_and(|since| now.since(since) >= t::PEER_SILENT_MAX) && asked;
         (in_vain || alone && self.unprobed_count >= enough).then_some(Witness::ProbeTimeout)
     }
 
@@ -362,7 +360,9 @@ impl Liveness {
         let since = self.unanswered.since();
         let young = since.is_some_and(|since| now.since(since) < t::SILENCE_HEARD);
         let queued = self.unanswered.half_way() > Some(counts.received_next);
-        young && (queued || !counts.content_waits) && now.since(self.last_arrival) <= t::BUSY
+        young
+            && (queued || !counts.content_waits)
+            && now.since(self.last_arrival) <= t::SILENCE_BUSY
     }
 
     /// This end's verdict becomes "down".
@@ -371,13 +371,10 @@ impl Liveness {
         if let Some(at) = self.returned_at {
             let lived = now.since(at);
             if lived < t::FLAP {
-                self.flaps = (self.flaps + 1).min(16);
+                self.flaps = (self.flaps + 1).min(t::FLAPS_MAX);
             } else {
                 let healed = (lived.as_millis() / t::FLAP.as_millis()) as u32;
                 self.flaps = self.flaps.saturating_sub(healed);
-            }
-            if lived > t::FLAP_MEMORY {
-                self.returns = 0;
             }
         }
         self.eager_since = now;
@@ -403,8 +400,7 @@ impl Liveness {
         if !others_work {
             return t::RETURN_HOLD;
         }
-        let hold = t::RETURN_HOLD * (1 << self.flaps.min(10)) + t::FLAP_STEP * self.returns.min(50);
-        hold.min(t::RETURN_HOLD_MAX)
+        t::RETURN_HOLD * (1 << self.flaps)
     }
 
     /// A probe was answered; whether other paths of the bundle work. Returns whether this end's
@@ -420,14 +416,7 @@ impl Liveness {
         if self.probes.answered() < t::RETURN_PROBES || now.since(since) < self.hold(others_work) {
             return false;
         }
-        if self
-            .returned_at
-            .is_some_and(|at| now.since(at) > t::FLAP_MEMORY)
-        {
-            self.returns = 0;
-        }
         self.returned_at = Some(now);
-        self.returns += 1;
         self.own
             .change(now, LinkVerdict::Up, Witness::ProbesAnswered);
         self.answered_since = None;
@@ -466,8 +455,8 @@ impl Liveness {
         self.own.poll(
             now,
             match self.away {
-                true => t::PROBE_AWAY_MAX,
-                false => t::VERDICT_REPEAT_MAX,
+                true => t::ABSENCE_MAX,
+                false => t::REPEAT_MAX,
             },
         )
     }
@@ -537,14 +526,11 @@ impl Liveness {
             PathState::Suspect => last + self.suspect_wait(rtt),
             PathState::Up => self.keepalive_at(last),
             PathState::Down if self.answered_since.is_some() => last + t::PROBE_RETURNING,
-            PathState::Down if last.since(self.eager_since) < t::PROBE_DOWN_EAGER => {
-                last + t::PROBE_DOWN
-            }
             PathState::Down if self.away => {
-                let part = last.since(self.eager_since) / t::PROBE_AWAY_PART;
-                last + part.clamp(t::PROBE_DOWN_SLOW, t::PROBE_AWAY_MAX)
+                let part = last.since(self.eager_since) / t::ABSENCE_PART;
+                last + part.clamp(t::REPEAT_MAX, t::ABSENCE_MAX)
             }
-            PathState::Down => last + t::PROBE_DOWN_SLOW,
+            PathState::Down => last + t::REPEAT_MAX,
         };
         match self.probe_wanted || self.asked_along {
             // Sooner it cannot be answered.
@@ -562,8 +548,7 @@ impl Liveness {
     fn suspect_wait(&self, rtt: &Rtt) -> Duration {
         let pace = t::PROBE_SUSPECT.max(rtt.smoothed() / 8);
         let slower = self.lone_probes.saturating_sub(t::PROBE_SUSPECT_COUNT);
-        let slower = slower / t::PROBE_SUSPECT_SLOWER;
-        (pace * (1 << slower.min(10))).min(t::PROBE_SUSPECT_MAX.max(pace))
+        (pace * (1 << slower.min(10))).min(t::REPEAT_MAX.max(pace))
     }
 
     /// A probe leaves now.
@@ -580,7 +565,7 @@ impl Liveness {
                 self.suspect_probes = 0;
                 self.lone_probes = 0;
                 if !self.probe_wanted && !self.is_watched() {
-                    self.keepalive = (self.keepalive * 2).min(t::KEEPALIVE_MAX);
+                    self.keepalive = (self.keepalive * 2).min(t::RECHECK);
                 }
             }
             PathState::Down => {}
@@ -595,7 +580,7 @@ impl Liveness {
             return;
         }
         if self.unprobed.since().is_none() {
-            let busy = self.is_watched() || now.since(self.last_arrival) <= t::BUSY;
+            let busy = self.is_watched() || now.since(self.last_arrival) <= t::SILENCE_BUSY;
             self.unprobed.begin(now, busy, rtt.silence());
             self.unprobed_count = 0;
         }

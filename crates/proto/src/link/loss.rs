@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::thresholds::{
-    LOSS_RATIO_PACKETS, REORDER_DECAY, REORDER_FALSE_ONE_IN, REORDER_MAX, REORDER_MIN,
+    DELAY_EPOCH, LOSS_RATIO_PACKETS, REORDER_FALSE_ONE_IN, REORDER_MAX, REORDER_MIN,
 };
 use crate::Time;
 
@@ -48,7 +48,7 @@ impl Reorder {
     /// Packets were taken for lost; forgets slowly what was learned.
     pub fn lost(&mut self, now: Time, packets: u32) {
         self.losses = self.losses.saturating_add(packets);
-        if now.since(self.taught) >= REORDER_DECAY {
+        if now.since(self.taught) >= DELAY_EPOCH {
             self.learned /= 2;
             if self.learned < REORDER_MIN {
                 self.learned = Duration::ZERO;

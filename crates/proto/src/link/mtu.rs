@@ -3,8 +3,7 @@
 use core::time::Duration;
 
 use super::thresholds::{
-    BLACK_HOLE_PACKETS, MTU_PROBE_TIMEOUT, MTU_PROBES, MTU_PROBES_MAX, MTU_RAISE, MTU_RETRY,
-    unanswered_packets,
+    LOSS_ASSUMED, MTU_FALSE, MTU_PROBE_TIMEOUT, MTU_PROBES, MTU_RAISE, RECHECK, unanswered_packets,
 };
 use crate::Time;
 use crate::limits::DATAGRAM_BYTES_WIDE;
@@ -140,7 +139,7 @@ impl Mtu {
         self.search_at = match self.failed > self.max {
             true => Time::NEVER,
             false if self.retried && !self.is_narrow => now + MTU_RAISE,
-            false => now + MTU_RETRY,
+            false => now + RECHECK,
         };
         self.retried = true;
         self.failed = self.max + 1;
@@ -183,7 +182,7 @@ impl Mtu {
             _ => largest.min(self.lost_bytes),
         };
         self.large_lost = self.large_lost.saturating_add(packets);
-        let enough = BLACK_HOLE_PACKETS.max(unanswered_packets(loss_ratio.min(0.5)));
+        let enough = unanswered_packets(loss_ratio);
         if self.large_lost < enough || !self.small_arrived {
             return false;
         }
@@ -224,9 +223,9 @@ impl Mtu {
 
 /// Probes of one size before it has failed: enough that loss alone seldom fails it.
 fn attempts_max(loss_ratio: f64) -> u32 {
-    let answered = (1.0 - loss_ratio.min(0.6)).powi(2);
-    let needed = (0.01_f64.ln() / (1.0 - answered).max(1e-3).ln()).ceil() as u32;
-    needed.clamp(MTU_PROBES, MTU_PROBES_MAX)
+    let answered = (1.0 - loss_ratio.min(LOSS_ASSUMED)).powi(2);
+    let needed = (MTU_FALSE.ln() / (1.0 - answered).max(f64::MIN_POSITIVE).ln()).ceil() as u32;
+    needed.max(MTU_PROBES)
 }
 
 #[cfg(test)]
@@ -281,7 +280,7 @@ mod tests {
         assert!(mtu.is_narrow());
         for _ in 0..3 {
             let next = mtu.next_timeout().since(now);
-            assert!(next <= MTU_RETRY, "it is asked again and again");
+            assert!(next <= RECHECK, "it is asked again and again");
             now = mtu.next_timeout();
             search(&mut mtu, &mut now, 700);
         }
@@ -295,7 +294,7 @@ mod tests {
         let mut now = Time::from_ms(1);
         let mut mtu = Mtu::new(now, DATAGRAM_BYTES_MIN, 1472);
         search(&mut mtu, &mut now, 1472);
-        for _ in 0..BLACK_HOLE_PACKETS * 3 {
+        for _ in 0..unanswered_packets(0.0) * 3 {
             assert!(!mtu.on_lost(now, 1, 1472, 0.0), "nothing arrives at all");
         }
         mtu.on_acked(100);

@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use super::bucket::Bucket;
 use super::thresholds::{
-    GRANT_LIFETIME, PACE_BURST, PACE_BURST_PACKETS, PACE_FLIGHT, PACE_LATE, WAITED_EVERY,
-    WINDOW_MIN_PACKETS,
+    DELAY_EPOCH, GRANT_LIFETIME, GRANULARITY, PACE_BURST, PACE_FLIGHT, TOLD_EVERY,
+    WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
 use crate::Time;
 
@@ -55,9 +55,9 @@ impl Pace {
         self.ends_at = now + GRANT_LIFETIME;
         self.packet = packet_bytes as f64;
         let burst = rate * PACE_BURST.as_secs_f64();
-        self.burst = burst.clamp(self.packet, PACE_BURST_PACKETS * self.packet);
+        self.burst = burst.clamp(self.packet, WINDOW_INITIAL_PACKETS as f64 * self.packet);
         // No more than a burst or two at once.
-        let depth = self.burst * 2.0 + rate * PACE_LATE.as_secs_f64();
+        let depth = self.burst * 2.0 + rate * GRANULARITY.as_secs_f64();
         self.bucket.set(rate, depth, self.burst);
     }
 
@@ -131,7 +131,7 @@ impl Pace {
         self.waited = Some(self.waited.map_or(queue, |least| least.min(queue)));
         let least = self.least.map_or(queue, |least| least.min(queue));
         self.least = Some(least);
-        if now.since(self.least_since) < GRANT_LIFETIME * 10 {
+        if now.since(self.least_since) < DELAY_EPOCH {
             return None;
         }
         self.least = None;
@@ -141,7 +141,7 @@ impl Pace {
 
     /// What to tell the receiver, when that is due.
     pub fn take_waited(&mut self, now: Time) -> Option<Duration> {
-        if now.since(self.told_at) < WAITED_EVERY {
+        if now.since(self.told_at) < TOLD_EVERY {
             return None;
         }
         self.told_at = now;

@@ -2,14 +2,16 @@
 
 use core::time::Duration;
 
-use super::thresholds::{ACK_DELAY_MAX, ACK_GAP_INTERVAL, ACK_PACKETS, ACK_REPEATS, RECEIVED_KEPT};
+use super::thresholds::{
+    ACK_DELAY_MAX, ACK_GAP_INTERVAL, ACK_PACKETS, ACK_REPEATS, KEEPALIVE_IDLE,
+};
 use crate::Time;
 use crate::limits::REPLAY_WINDOW_PACKETS;
 use crate::wire::Ack;
 
 /// Words that the ring has at most …
 const WORDS: usize = REPLAY_WINDOW_PACKETS / 64;
-/// … and at first, and again once nothing came for [`RECEIVED_KEPT`].
+/// … and at first, and again once nothing came for [`KEEPALIVE_IDLE`].
 const WORDS_IDLE: usize = 2;
 /// One word less than the ring holds: the word of the newest packet is only partly used.
 const WINDOW: u64 = (REPLAY_WINDOW_PACKETS - 64) as u64;
@@ -86,7 +88,7 @@ impl Received {
         }
         let in_order = number == self.next;
         if number >= self.next {
-            if now.since(self.largest_at) > RECEIVED_KEPT {
+            if now.since(self.largest_at) > KEEPALIVE_IDLE {
                 self.shrink();
             }
             self.make_room(number);
@@ -295,7 +297,7 @@ mod tests {
         assert_eq!(r.heap_bytes(), WORDS * 8);
         assert!(!r.may_accept(20_000 - WINDOW / 2));
         for rest in 1..2_000u64 {
-            now += RECEIVED_KEPT * 2;
+            now += KEEPALIVE_IDLE * 2;
             let number = 20_000 + rest * 3;
             assert!(r.on_received(now, number, true), "{number}");
             assert!(!r.may_accept(number) && r.may_accept(number - 1));

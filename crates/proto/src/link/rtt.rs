@@ -11,8 +11,8 @@
 use core::time::Duration;
 
 use super::thresholds::{
-    ACK_DELAY_MAX, BACK_MAX, BACK_STEP, BOUND_EPOCH, FAR, PROBE_TIMEOUT_MIN,
-    PROBE_TIMEOUT_WIDENED_MAX, RTT_INITIAL, RTT_MIN_EPOCH, TAKEN_BACK_MAX,
+    ACK_DELAY_MAX, DELAY_EPOCH, FAR, GRANULARITY, PROBE_TIMEOUT_MIN, PROBE_TIMEOUT_WIDENED_MAX,
+    RTT_INITIAL, RTT_MIN_EPOCH, WAIT_MAX,
 };
 use crate::limits::LINKS_MAX;
 use crate::{LinkId, Time};
@@ -39,7 +39,7 @@ pub struct Rtt {
     before: Option<Box<Before>>,
 }
 
-/// The least delays before the way became longer, which may be taken back.
+/// The minimum filters as they were before the way seemed to become longer. If that was a queue of others they are put back.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     /// When it last became longer.
@@ -69,8 +69,8 @@ struct OneWay {
     reference_us: Option<u32>,
     /// Least delay of the current and of the previous epoch, relative to the reference, in microseconds.
     least: [i32; 2],
-    /// What a delay without queues is at least, from the same of the current and of the previous short epoch: a packet
-    /// waited there no longer than there and back.
+    /// Lower bound of the delay without queues, from the maximum filter of the current and of the previous short epoch. A
+    /// packet waited on the way there no longer than there and back.
     bound: [i32; 2],
     bound_since: Time,
     /// The last packet waited there at most this long.
@@ -103,7 +103,7 @@ impl OneWay {
 
     /// Returns how long a packet of this delay waited there at most, that waited so long there and back.
     fn bound(&mut self, now: Time, delay: i32, waited: Duration) -> Duration {
-        if now.since(self.bound_since) > BOUND_EPOCH {
+        if now.since(self.bound_since) > DELAY_EPOCH {
             self.bound = [i32::MIN, self.bound[0]];
             self.bound_since = now;
         }
@@ -190,8 +190,8 @@ impl Rtt {
         let there = there.map_or(waited, |there| there.min(waited));
         // A pause of this process is no queue: a single long wait counts little.
         let back = (waited - there)
-            .min(self.back * 2 + BACK_STEP)
-            .min(BACK_MAX);
+            .min(self.back * 2 + GRANULARITY)
+            .min(WAIT_MAX);
         self.back = (self.back * 7 + back) / 8;
         there
     }
@@ -247,7 +247,7 @@ impl Rtt {
 
     /// The way has become longer by so much.
     pub fn lengthen(&mut self, now: Time, by: Duration) {
-        let lately = |before: &Before| now.since(before.longer_at) < TAKEN_BACK_MAX;
+        let lately = |before: &Before| now.since(before.longer_at) < DELAY_EPOCH;
         let mut before = self.before.take_if(|b| lately(b)).unwrap_or_else(|| {
             Box::new(Before {
                 longer_at: now,
@@ -270,7 +270,7 @@ impl Rtt {
         let Some(before) = self.before.take() else {
             return;
         };
-        if now.since(before.longer_at) < TAKEN_BACK_MAX {
+        if now.since(before.longer_at) < DELAY_EPOCH {
             for (least, before) in self.least.iter_mut().zip(before.least) {
                 least[0] = least[0].min(before);
             }

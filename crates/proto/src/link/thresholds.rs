@@ -1,5 +1,7 @@
-//! Every threshold of a path, with its reason. Nothing here is on the wire: two
-//! ends may differ.
+//! Every threshold of a path, with its reason. Nothing here is on the wire: two ends may differ.
+//!
+//! A constant that is an expression of others is the same thing seen from another side, and its comment says why.
+//! `docs/thresholds.md` lists those that are independent.
 
 use core::time::Duration;
 
@@ -9,302 +11,259 @@ const fn ms(ms: u64) -> Duration {
 const fn us(us: u64) -> Duration {
     Duration::from_micros(us)
 }
+/// `duration` `times` times.
+const fn times(duration: Duration, times: u32) -> Duration {
+    Duration::from_nanos(duration.as_nanos() as u64 * times as u64)
+}
+/// `duration` divided by `by`.
+const fn part(duration: Duration, by: u32) -> Duration {
+    Duration::from_nanos(duration.as_nanos() as u64 / by as u64)
+}
+
+// ---- the machines at both ends ----
+
+pub use crate::time::GRANULARITY;
+/// The pause of one process on a loaded machine.
+pub const PAUSE: Duration = ms(10);
 
 // ---- acknowledging ----
 
-/// Packets after which an acknowledgement is due: one GSO burst of 64 KB at MTU 1500. (Four times as many are worth
-/// nothing where they were tried, and a fast link is filled later.)
+/// Packets after which an acknowledgement is due: one GSO burst of 64 KB at MTU 1500. Four times as many gained
+/// nothing, and filled a fast link later.
 pub const ACK_PACKETS: u32 = 48;
-/// Longest wait for an acknowledgement. A quarter of the queue target at 1 Gb/s, so that it never starves the sender.
+/// Longest wait for an acknowledgement. It is a quarter of the queue target, so that it never starves the sender.
+/// It is also the grain of everything that acknowledgements show or cause: no delivery rate is taken over less, no
+/// burst takes longer on the link, and a suspect path is probed at this pace.
 pub const ACK_DELAY_MAX: Duration = us(500);
-/// The same for one of a crowd of senders: at its share of the port, packets come one by one, and an acknowledgement for
-/// each would take a fifteenth of the way back.
-pub const ACK_DELAY_CROWDED: Duration = ms(2);
-/// Shortest time between acknowledgements that a gap alone calls for: on a lossy path every third packet shows one.
-pub const ACK_GAP_INTERVAL: Duration = us(250);
-/// Each packet is reported in this many consecutive acknowledgements: at 50% loss of those, one in 256 is missed.
+/// The same while the peer is one of a crowd of senders. Its packets come one by one then, and an acknowledgement
+/// for each would take a fifteenth of the way back.
+pub const ACK_DELAY_CROWDED: Duration = times(ACK_DELAY_MAX, 4);
+/// Shortest time between acknowledgements that a gap alone calls for. On a lossy path every third packet shows a gap.
+pub const ACK_GAP_INTERVAL: Duration = part(ACK_DELAY_MAX, 2);
+/// Each packet is reported in this many consecutive acknowledgements. If half of those are lost, the sender misses
+/// one packet in 256.
 pub const ACK_REPEATS: usize = 8;
-
-/// What came on a path is forgotten, but for the last few packets, when nothing has come for so long: whatever was sent
-/// before those is not under way any more.
-pub const RECEIVED_KEPT: Duration = ms(2000);
 
 // ---- loss ----
 
-/// Least reordering tolerated before a gap is a loss. Packets of one path are reordered by per-CPU backlogs
-/// for up to about 1 ms, however long the path. (RFC 8985 uses min RTT / 4: too little on a LAN, and on a long path what
-/// is carried in order would wait in vain. Here it is RTT / 16; a path that reorders more teaches it.)
-pub const REORDER_MIN: Duration = ms(1);
-/// Most reordering tolerated, however often a loss turned out to be a delay.
-pub const REORDER_MAX: Duration = ms(10);
-/// The reordering window only learns when more than one loss in this many was false: an acknowledgement that is
-/// itself lost makes a few false losses too.
+/// Least reordering that is tolerated before a gap is a loss. RFC 8985 (section 6.2) uses min RTT / 4, which is too
+/// little on a LAN; on a long path everything carried in order would wait in vain for it. Here it is RTT / 16, and a
+/// path that reorders more teaches it.
+pub const REORDER_MIN: Duration = GRANULARITY;
+/// Most reordering that is tolerated. Packets that a paused process held up are late by no more.
+pub const REORDER_MAX: Duration = PAUSE;
+/// The reordering window only grows when more than one loss in this many was false. A lost acknowledgement causes a
+/// few false losses, too.
 pub const REORDER_FALSE_ONE_IN: u32 = 32;
-/// A reordering window widened by a false loss shrinks by half after this long without another.
-pub const REORDER_DECAY: Duration = ms(1000);
-/// How long a lost packet is remembered so that a late acknowledgement still counts (and shows that the loss was none).
+/// How long a lost packet is remembered. An acknowledgement that comes until then shows that the loss was false.
 pub const LOST_KEPT: Duration = ms(200);
-/// Decided packets over which the loss ratio is averaged.
+/// Packets over which the loss ratio is averaged.
 pub const LOSS_RATIO_PACKETS: f64 = 1024.0;
 
 // ---- tail ----
 
-/// Least first probe timeout: a wake-up on a loaded machine takes 1 to 2 ms. (RFC 9002's 1 ms granularity, times this.)
-pub const PROBE_TIMEOUT_MIN: Duration = ms(3);
-/// Most a probe timeout is widened for having been false, so that failure is still found in time.
-pub const PROBE_TIMEOUT_WIDENED_MAX: Duration = ms(10);
-/// Packets whose content is carried again at the first probe timeout; twice as many at each further one.
-/// Few, for the cause may be a pause of the peer; a real failure releases all of them soon after.
-pub const PROBE_TIMEOUT_PACKETS: usize = 16;
-/// RTT assumed before the first sample.
-pub const RTT_INITIAL: Duration = ms(2);
+/// Least first probe timeout: a wake-up on a loaded machine takes one to two times [`GRANULARITY`], and the answer
+/// another.
+pub const PROBE_TIMEOUT_MIN: Duration = times(GRANULARITY, 3);
+/// Most that false probe timeouts widen the next one: a longer pause would hide a failure.
+pub const PROBE_TIMEOUT_WIDENED_MAX: Duration = PAUSE;
+/// RTT that is assumed before the first sample: a LAN whose queue is as long as is aimed at.
+pub const RTT_INITIAL: Duration = QUEUE_TARGET;
 
 // ---- congestion ----
 
-/// Packets in flight before anything is known.
+/// Packets that a path may be given while nothing is known of it, at the start and at the first probe timeout.
+/// (RFC 6928 has 10.)
 pub const WINDOW_INITIAL_PACKETS: u64 = 16;
-/// Least window in packets.
+/// Least window in packets (BBR: MinPipeCwnd; BBR is draft-ietf-ccwg-bbr, whose parameters are cited by name).
 pub const WINDOW_MIN_PACKETS: u64 = 4;
-/// The same in packets per round trip while a link is full of others: where 16 nodes of a switch send to a thousand each, every
-/// path has a hundredth of a packet in each round trip.
+/// Least window in packets while a link is full of other senders. Where 16 nodes of a switch send to a thousand
+/// each, a path has a hundredth of a packet in each round trip. Each packet that arrives meanwhile opens the window
+/// by half of this.
 pub const BACKOFF_LEAST: f64 = 1.0 / 16.0;
-/// What a packet that arrives opens a window below the least one by, in packets, while queues are long.
-pub const BACKOFF_RISE: f64 = 1.0 / 32.0;
-/// Queue aimed at on a 1 Gb/s link. It covers acknowledgement delay and scheduling of both ends.
+/// Queue that is aimed at on a link of 1 Gb/s and more. It covers the acknowledgement delay and the scheduling of
+/// both ends. A faster link needs no shorter one, for processes are kept waiting as long there.
 pub const QUEUE_TARGET: Duration = ms(2);
-/// A queue that was cut holds at least this much of what ACK aggregation acknowledges at once: more than all of it, so
-/// that a window that is too small grows.
-pub const AGGREGATION_GAIN: f64 = 1.25;
-/// Longest wait of a process for its processor that the queue makes up for: more of it would stand there when the wait
-/// ends.
-pub const WAIT_MAX: Duration = ms(30);
-/// The rate that [`QUEUE_TARGET`] is for, in bytes per second. Slower paths aim at a longer queue (fourth root): the
-/// share of a slow flow grows, so that flows sharing a link converge.
-pub const QUEUE_TARGET_RATE: f64 = 125e6;
-/// Shortest queue aimed at: processes are kept waiting as long on a fast link, and above 1 Gb/s each wait would leave
-/// the link idle (8% of an unshaped stream, measured against 0.8 ms).
-pub const QUEUE_TARGET_MIN: Duration = ms(2);
-/// Longest queue aimed at.
-pub const QUEUE_TARGET_MAX: Duration = ms(20);
-/// Most that answers are thought to wait in queues on their way back: the queue of a dumb switch port (128 KB to 4 MB)
-/// at 1 Gb/s.
-pub const BACK_MAX: Duration = ms(30);
-/// What that may rise to from nothing at one sample; above, it at most doubles.
-pub const BACK_STEP: Duration = ms(1);
-/// Half-life of the maximum filter of the delivery rate: it forgets after one to two of these.
-pub const RATE_EPOCH: Duration = ms(50);
-/// Shortest interval that a delivery rate is taken over: acknowledgements are aggregated this much.
-pub const RATE_INTERVAL_MIN: Duration = us(500);
-/// Least time over which the rate of a train on a far path is taken: ten acknowledgement delays.
-pub const TRAIN_INTERVAL: Duration = ms(5);
-/// A train that came so many times faster than is thought possible shows that more is.
+/// The usual link: 1 Gb/s, in bytes per second. Slower links aim at a longer queue (by the fourth root), so that the
+/// share of a slow flow grows and flows that share a link converge. Before the first sample a path is thought to
+/// be this fast.
+pub const RATE_INITIAL: f64 = 125e6;
+/// A quarter more: a path whose rate grows by less has its full rate (BBR: Startup, section 5.3.1.2), and what is
+/// given beyond the estimate lets it be outgrown (BBR: ProbeBW_UP).
+pub const GAIN: f64 = 1.25;
+/// A train of packets that came this many times faster than the estimate shows that the path can do more. (A quarter more
+/// is noise where half is lost.)
 pub const TRAIN_NEWS: f64 = 1.5;
-/// A path with this least round trip is far: its round trips say too little of its rate, and its window is mostly
-/// distance. (On a nearer one the queue aimed at is the larger part.)
-pub const FAR: Duration = ms(5);
-/// Shortest round of the rate estimate: it at most doubles per round once it is established,
-/// so that a token bucket's burst (128 KB: 1 ms at 1 Gb/s) cannot blow it up.
-pub const ROUND_MIN: Duration = ms(2);
-/// A round as long as this is not spoilt by the pause of a process.
-pub const ROUND_LONG: Duration = ms(10);
-/// Time over which the rate of a path with a long queue is taken: ten acknowledgement delays.
-pub const PERIOD_MIN: Duration = ms(5);
-/// Packets that must arrive in that time.
-pub const PERIOD_PACKETS: u32 = 8;
-/// Rounds with a full window for which a path that still grows is thought to be as fast as any: from 16 packets
-/// doubling, 10 Gb/s over 10 ms take ten.
+/// The rate is full after so many rounds without such growth (BBR: section 5.3.1.2).
+pub const FULL_RATE_ROUNDS: u32 = 3;
+/// Rounds that count as much if the window was full only at some time in each. (Beyond its start-up the rate of a far
+/// path grows by a quarter in each round.)
+pub const FILLED_ROUNDS: u32 = FULL_RATE_ROUNDS * FULL_RATE_ROUNDS;
+/// Rounds with a full window for which a path that still grows is thought to be as fast as any: from 16 packets doubling,
+/// 10 Gb/s over 10 ms take ten.
 pub const HOPEFUL_ROUNDS: u32 = 10;
-/// An estimate that grows by no more than this factor …
-pub const SETTLED_RISE: f64 = 1.25;
-/// … and falls by no more than this (loss makes it vary) …
-pub const SETTLED_FALL: f64 = 2.0;
-/// … over so many rounds in which the window was always full …
-pub const SETTLED_ROUNDS_LIMITED: u32 = 3;
-/// … or so many in which it was full at some time, is settled. (Beyond its start-up a far path's grows by a quarter in
-/// each round.)
-pub const SETTLED_ROUNDS_FILLED: u32 = 9;
-/// Time that one burst of packets handed over at once may take on the link.
-pub const BURST: Duration = us(500);
+/// An estimate that fell below this share of an earlier one is in doubt.
+pub const RATE_DOUBTED: f64 = 0.5;
+/// Longest time that something waits for a reason which is not distance: the queue of a dumb switch port (128 KB to
+/// 4 MB at 1 Gb/s), or a process without a processor.
+pub const WAIT_MAX: Duration = ms(30);
+/// Window of the maximum filter of the delivery rate: it forgets after one to two of these.
+pub const RATE_EPOCH: Duration = ms(50);
+/// Time over which the rate of a busy path is taken. One acknowledgement delay is a tenth of it.
+pub const RATE_PERIOD: Duration = times(ACK_DELAY_MAX, 10);
+/// Packets that show a rate.
+pub const RATE_PACKETS: u32 = 8;
+/// A path with at least this RTT is far. Its rate is taken several times in a round trip, so that a round trip shows
+/// what was in flight and not what the link can do.
+pub const FAR: Duration = RATE_PERIOD;
+/// Shortest round of the rate estimate. Once the rate is full it at most doubles in each round, so that a token
+/// bucket's burst (128 KB: 1 ms at 1 Gb/s) cannot blow it up.
+pub const ROUND_MIN: Duration = QUEUE_TARGET;
 /// Largest burst in bytes: one GSO send.
 pub const BURST_BYTES_MAX: usize = 64 * 1024;
-/// Rate assumed for scheduling before the first sample, in bytes per second (1 Gb/s).
-pub const RATE_INITIAL: f64 = 125e6;
-/// Time between drains of the path's own standing queue, which let the least RTT be seen again (BBR: ProbeRTT).
+/// Time between two probes of the least RTT (BBR: ProbeRTTInterval, 5 s).
 pub const DRAIN_INTERVAL: Duration = ms(5000);
-/// When the receiver tells of a crowd, what passed for a longer way in this time was the crowd's queue.
-pub const TAKEN_BACK_MAX: Duration = ms(1000);
-/// Half-life of the maximum filter of the shortest way there that a packet leaves possible (its delay less its waits):
-/// the rest of a delay is the most that can be queueing. It forgets after one to two of these, in which two clocks that
-/// differ by 100 ppm make it wrong by 0.2 ms.
-pub const BOUND_EPOCH: Duration = ms(1000);
-/// Least RTTs are remembered for one to two of these.
-pub const RTT_MIN_EPOCH: Duration = ms(10_000);
-
-/// A rate estimate that fell below this share of the last verified one is verified by a drain: perhaps the way has
-/// become longer and not the link slower.
-pub const RATE_DOUBTED: f64 = 0.5;
-/// Least time between drains.
+/// How long such a probe waits for an answer, and the least time between two (BBR: ProbeRTTDuration, 200 ms).
 pub const DRAIN_PAUSE: Duration = ms(200);
-/// Loss that is not worth asking after its cause.
+/// Window of the minimum filter of the least RTT (BBR: MinRTTFilterLen, 10 s): it forgets after one
+/// to two of these.
+pub const RTT_MIN_EPOCH: Duration = ms(10_000);
+/// How long a bound on delays is believed: the shortest way there, reordering that was learned, a way that seems to
+/// have become longer. In twice this time two clocks that differ by 100 ppm make it wrong by 0.2 ms.
+pub const DELAY_EPOCH: Duration = ms(1000);
+
+/// Loss that changes nothing (BBR: LossThresh, 2%).
 pub const LOSS_TOLERATED: f64 = 0.02;
-/// A queue that was cut to a quarter does not cause so much loss: chance does.
-pub const LOSS_NO_QUEUE: f64 = 0.1;
-/// Packets, …
+/// Packets over which loss is compared to find its cause.
 pub const CAUSE_PACKETS: u32 = 128;
-/// … and time at least, over which loss is compared to find its cause.
-pub const CAUSE_EPOCH: Duration = ms(20);
+/// Least time for that: ten queues' worth, so that the queue before the cut plays no part.
+pub const CAUSE_EPOCH: Duration = times(QUEUE_TARGET, 10);
+/// Loss in spite of a queue that was cut is chance if it is as much as this.
+pub const LOSS_NO_QUEUE: f64 = 0.1;
 /// A queue that was cut for overflowing is doubled again after this, …
 pub const CAUSE_RAISE: Duration = ms(2000);
 /// … and after ever longer, up to this, if it overflows again.
 pub const CAUSE_RAISE_MAX: Duration = ms(30_000);
-/// Loss thought to be chance is doubted after this, …
-pub const CAUSE_RETRY_MIN: Duration = ms(1000);
-/// … and after ever longer, up to this, if it was.
-pub const CAUSE_RETRY: Duration = ms(10_000);
+/// Loss that is thought to be chance is doubted after this, …
+pub const CAUSE_DOUBT: Duration = ms(1000);
+/// … and after ever longer, up to this, if it was chance.
+pub const CAUSE_DOUBT_MAX: Duration = ms(10_000);
+/// Most loss that is thought to be chance. If a cut of the queue leaves less than this share
+/// of the loss, the rest was the queue's.
+pub const CHANCE_MAX: f64 = 0.6;
 
 // ---- what a crowded receiver grants ----
 
-/// A grant that was not repeated for this long is none.
-pub const GRANT_LIFETIME: Duration = ms(100);
-/// Time that what is granted is saved up for before it goes as one burst …
+/// The peer is told this often how much was sent on each path (the arrival-skew witness, paper 000 section 4).
+pub const SENT_EVERY: Duration = ms(3);
+/// The peer is told this often what is granted and how long packets wait.
+pub const TOLD_EVERY: Duration = ms(5);
+/// A grant that was not repeated for this long has ended: twenty in a row were lost.
+pub const GRANT_LIFETIME: Duration = times(TOLD_EVERY, 20);
+/// Time that a grant is saved up for before it goes as one burst. (The bursts of many senders may meet at the
+/// receiver's port: no burst has more than [`WINDOW_INITIAL_PACKETS`].)
 pub const PACE_BURST: Duration = us(200);
-/// … of at most so many packets: the bursts of many may meet at the receiver's port.
-pub const PACE_BURST_PACKETS: f64 = 16.0;
-/// What is granted may be on its way for so much longer than the least RTT.
-pub const PACE_FLIGHT: Duration = ms(6);
-/// What a far path may send, as a multiple of what it carries: a rate once underestimated must not stay so.
-pub const FAR_RATE_GAIN: f64 = 1.25;
-/// A process that wakes up late may catch up on this much.
-pub const PACE_LATE: Duration = ms(1);
-/// The receiver is told this often how long packets wait in queues.
-pub const WAITED_EVERY: Duration = ms(5);
+/// A grant allows this much more in flight than the least RTT takes: the peer acknowledges three times meanwhile.
+pub const PACE_FLIGHT: Duration = times(ACK_DELAY_CROWDED, 3);
 
 // ---- liveness ----
 
-/// Silence that fails a path under load: the pause of one process on a loaded machine is 10 ms and more,
-/// and 25 ms is all the time there is. Longer on a path with a long RTT.
-pub const SILENCE_BUSY: Duration = ms(20);
-/// Silence that fails a path that was idle before: its queue may meanwhile have been filled by others (50 ms).
-pub const SILENCE_IDLE: Duration = ms(60);
-/// Silence that fails a path on which packets arrive, even if some that the peer sent before are still on their way:
-/// longer than any queue they may stand in.
+/// Silence that fails a path under load: a pause of each end's process. 25 ms is all the time there is. It is longer
+/// on a path with a long RTT.
+pub const SILENCE_BUSY: Duration = times(PAUSE, 2);
+/// Silence that fails a path that was idle before: others may have filled its queues meanwhile, there and back.
+pub const SILENCE_IDLE: Duration = times(WAIT_MAX, 2);
+/// Silence that fails a path on which packets arrive, even if some that the peer sent before are still in flight:
+/// longer than any queue that they may stand in.
 pub const SILENCE_HEARD: Duration = ms(300);
-/// A path that progressed this shortly before is under load.
-pub const BUSY: Duration = ms(15);
-/// Silence counts at most this much between two signs of life of other paths: when all are silent together,
-/// the peer or this process was stopped, and no path is to blame.
-pub const EVIDENCE_STEP: Duration = ms(5);
 /// Silence of all paths together that fails a path after all: the only path died, or the peer.
 pub const SILENCE_ALONE: Duration = ms(3000);
-/// Silence after probes that fails a path whatever else arrives on it, and on others: longer than the longest queue of a
-/// dumb switch port (4 MB) at 2 Mb/s.
-pub const SILENCE_VAIN: Duration = ms(20_000);
+/// A peer that no path has reached for this long is reported down; and a path on which probes were never answered for
+/// this long has failed, whatever else arrives.
+pub const PEER_SILENT_MAX: Duration = ms(10_000);
+/// Silence counts at most this much between two signs of life of other paths. When all paths are silent together,
+/// the peer or this process was stopped, and no path is to blame.
+pub const EVIDENCE_STEP: Duration = part(SILENCE_BUSY, 4);
 /// Probability of a false failure by mere loss that is accepted per silence.
 pub const FALSE_FAILURE: f64 = 1e-5;
-/// Loss assumed at least when counting how many unanswered packets prove a failure (gives 25): it may just have begun.
+/// Least loss of each direction that is assumed when unanswered packets are counted: it may just have begun.
 pub const LOSS_ASSUMED: f64 = 0.5;
-/// Packets known to be sent, none of which arrived, that fail a path (paper 000, section 5.1: fewer than 2 of 100;
-/// here at 50% loss one in a million).
-pub const SKEW_PACKETS: u64 = 20;
-/// Loss of the other direction assumed when counting probes that brought nothing back.
-pub const LOSS_ASSUMED_BACK: f64 = 0.5;
-/// Loss of this direction assumed then at least, if the path was under load and its loss is known.
-pub const LOSS_ASSUMED_BUSY: f64 = 0.25;
-/// Pace of probes on a suspect path: thirty within [`SILENCE_BUSY`].
-pub const PROBE_SUSPECT: Duration = us(500);
-/// Probes at that pace before it slows down, unless other paths show that the peer answers. (Where all are silent the peer's
-/// process waits for its processor: of 64 processes with two processors, each of which asked 56 others 128 times by two
-/// paths, none came to answer.)
+/// Pace of probes on a suspect path: forty within [`SILENCE_BUSY`].
+pub const PROBE_SUSPECT: Duration = ACK_DELAY_MAX;
+/// Probes at that pace before each further one waits twice as long, unless other paths show that the peer answers.
+/// Where all paths are silent the peer's process waits for its processor. (Of 64 processes with two processors, each
+/// of which asked 56 others 128 times by two paths, none came to answer.)
 pub const PROBE_SUSPECT_COUNT: u32 = 16;
-/// Probes at each slower pace, which is half of the one before.
-pub const PROBE_SUSPECT_SLOWER: u32 = 2;
-/// Slowest pace on a suspect path (all paths silent: the peer is stopped).
-pub const PROBE_SUSPECT_MAX: Duration = ms(100);
-/// Pace of probes on a path never answered yet: from here, doubling, …
-pub const PROBE_UNTESTED: Duration = ms(10);
-/// … to here.
-pub const PROBE_UNTESTED_MAX: Duration = ms(500);
-/// Pace of probes on a failed path at first, …
-pub const PROBE_DOWN: Duration = ms(50);
-/// … for this long, …
-pub const PROBE_DOWN_EAGER: Duration = ms(5000);
-/// … and then for ever.
-pub const PROBE_DOWN_SLOW: Duration = ms(150);
-/// While no path of the peer's works it is probed again after this part of the time since the path failed …
-pub const PROBE_AWAY_PART: u32 = 8;
+/// A probe, a verdict or a question that must be repeated is repeated after this at first …
+pub const REPEAT: Duration = part(PAUSE, 2);
+/// … doubling to this. A failed path is probed at this pace.
+pub const REPEAT_MAX: Duration = ms(100);
+/// Slowest pace of probes on a path that was never answered: half that of a path that works.
+pub const PROBE_UNTESTED_MAX: Duration = times(KEEPALIVE, 2);
+/// A peer that is away is asked again after this part of its absence …
+pub const ABSENCE_PART: u32 = 8;
 /// … but after this at the latest: it may be gone for good, and a thousand others with it.
-pub const PROBE_AWAY_MAX: Duration = ms(60_000);
-/// Pace of probes on a failed path that answers again.
-pub const PROBE_RETURNING: Duration = ms(25);
-/// Silence before the first keepalive probe, …
+pub const ABSENCE_MAX: Duration = ms(60_000);
+/// Silence before the first keepalive probe, doubling to [`RECHECK`] while nothing is carried.
 pub const KEEPALIVE: Duration = ms(250);
-/// … doubling to this while nothing is carried.
-pub const KEEPALIVE_MAX: Duration = ms(5000);
-/// The same on a path that is watched ([`Node::watch`](crate::Node::watch)): packets of others, which go unseen here, are
-/// on it. Each wakes the asking end's process twice and the other's once; all of it is added to the time in which a
-/// failure is found.
+/// A path that is asked as rarely as this is idle: it gives back the memory that it needs to carry something.
+pub const KEEPALIVE_IDLE: Duration = times(KEEPALIVE, 8);
+/// What was found to be bad or needless, but may have changed, is tried again after this.
+pub const RECHECK: Duration = ms(5000);
+/// The same on a path that is watched ([`Node::watch`](crate::Node::watch)): it carries packets of others, which go
+/// unseen here. Each probe wakes the asking end's process twice and the other's once, and all of this time is added
+/// to the time in which a failure is found.
 pub const KEEPALIVE_WATCHED: Duration = ms(12);
-/// The end that is asked asks itself when the other has not for this long.
-pub const KEEPALIVE_UNASKED: Duration = ms(18);
-/// A path that is asked as rarely as this is idle: it gives the memory back that it needs to carry something.
-pub const KEEPALIVE_IDLE: Duration = ms(2000);
+/// The end that is asked asks itself when the other end has not asked for this long.
+pub const KEEPALIVE_UNASKED: Duration = part(times(KEEPALIVE_WATCHED, 3), 2);
 /// Of the last eight probes this many must be answered before a path returns.
 pub const RETURN_PROBES: u32 = 3;
-/// Least time over which they are answered.
-pub const RETURN_HOLD: Duration = ms(60);
-/// Most time, on a path that fails again and again.
-pub const RETURN_HOLD_MAX: Duration = ms(10_000);
+/// Least time over which they are answered: as long as the silence that would fail the path again.
+pub const RETURN_HOLD: Duration = SILENCE_IDLE;
+/// Pace of probes on a failed path that answers again.
+pub const PROBE_RETURNING: Duration = part(RETURN_HOLD, RETURN_PROBES);
 /// A path that fails again sooner than this after its return is flapping: the hold doubles.
 pub const FLAP: Duration = ms(1000);
-/// Every return within this time adds [`FLAP_STEP`] to the hold even if the path lived longer.
-pub const FLAP_MEMORY: Duration = ms(60_000);
-/// See [`FLAP_MEMORY`].
-pub const FLAP_STEP: Duration = ms(20);
-/// A verdict is repeated to the peer after this, doubling, …
-pub const VERDICT_REPEAT: Duration = ms(5);
-/// … to this, until confirmed.
-pub const VERDICT_REPEAT_MAX: Duration = ms(100);
+/// It doubles at most this often (to 8 s).
+pub const FLAPS_MAX: u32 = 7;
 
 // ---- path MTU (RFC 8899) ----
 
-/// Probes of one size before it has failed (RFC 8899 MAX_PROBES); more on a lossy path.
+/// Probes of one size before it has failed (RFC 8899 section 5.1.2, MAX_PROBES); more on a lossy path.
 pub const MTU_PROBES: u32 = 3;
-/// Most probes of one size.
-pub const MTU_PROBES_MAX: u32 = 16;
-/// Least wait for the answer to an MTU probe.
-pub const MTU_PROBE_TIMEOUT: Duration = ms(30);
-/// A failed size is tried again after this (it may have been bad luck), …
-pub const MTU_RETRY: Duration = ms(5000);
-/// … and from then on after this (RFC 8899 PMTU_RAISE_TIMER).
+/// Least wait for the answer to an MTU probe: the longest queue.
+pub const MTU_PROBE_TIMEOUT: Duration = WAIT_MAX;
+/// A size that failed twice is tried again after this (RFC 8899 section 5.1.1, PMTU_RAISE_TIMER).
 pub const MTU_RAISE: Duration = ms(600_000);
-/// Large packets lost in a row, with smaller ones answered meanwhile, that show a black hole; more on a lossy path.
-pub const BLACK_HOLE_PACKETS: u32 = 10;
+/// Probability that is accepted that loss alone fails a size: it is tried again.
+pub const MTU_FALSE: f64 = 0.01;
 
 const _: () = {
-    assert!(ACK_DELAY_MAX.as_nanos() < QUEUE_TARGET_MIN.as_nanos());
-    assert!(ACK_DELAY_CROWDED.as_nanos() < PACE_FLIGHT.as_nanos());
+    assert!(ACK_DELAY_MAX.as_nanos() < QUEUE_TARGET.as_nanos());
     assert!(PROBE_SUSPECT.as_nanos() * 15 < SILENCE_BUSY.as_nanos());
-    assert!(EVIDENCE_STEP.as_nanos() * 3 < SILENCE_BUSY.as_nanos());
-    assert!(KEEPALIVE_WATCHED.as_nanos() < KEEPALIVE_UNASKED.as_nanos());
     assert!(KEEPALIVE_UNASKED.as_nanos() < SILENCE_BUSY.as_nanos());
-    assert!(REORDER_MIN.as_nanos() < REORDER_MAX.as_nanos());
 };
+
+/// How many times in a row something must go wrong that goes wrong with probability `one` before chance is ruled out.
+fn in_a_row(one: f64) -> u32 {
+    (FALSE_FAILURE.ln() / one.ln()).ceil() as u32
+}
 
 /// How many packets, each with an answer of its own, must go unanswered in a row before mere loss of `loss_ratio` both
 /// ways is ruled out. A probe is answered twice: by its reply on the path and an acknowledgement on any.
 pub fn unanswered_packets(loss_ratio: f64) -> u32 {
-    let p = loss_ratio.clamp(LOSS_ASSUMED, 0.6);
-    let unanswered = 1.0 - (1.0 - p) * (1.0 - p / 2.0);
-    (FALSE_FAILURE.ln() / unanswered.ln()).ceil() as u32
+    let p = loss_ratio.clamp(LOSS_ASSUMED, CHANCE_MAX);
+    in_a_row(1.0 - (1.0 - p) * (1.0 - p / 2.0))
 }
 
 /// How many probes must bring nothing back before mere loss both ways is ruled out.
-pub fn unanswered_probes(loss_ratio: f64, busy: bool) -> u32 {
-    let least = if busy {
-        LOSS_ASSUMED_BUSY
-    } else {
-        LOSS_ASSUMED
-    };
-    let unanswered = 1.0 - (1.0 - loss_ratio.clamp(least, 0.6)) * (1.0 - LOSS_ASSUMED_BACK);
-    (FALSE_FAILURE.ln() / unanswered.ln()).ceil() as u32
+pub fn unanswered_probes(loss_ratio: f64) -> u32 {
+    let p = loss_ratio.clamp(LOSS_ASSUMED, CHANCE_MAX);
+    in_a_row(1.0 - (1.0 - p) * (1.0 - LOSS_ASSUMED))
+}
+
+/// How many packets known to be sent must be missing before mere loss of one direction is ruled out (paper 000
+/// section 5.1: fewer than 2 of 100), however much of it chance may take.
+pub fn missing_packets() -> u32 {
+    in_a_row(CHANCE_MAX)
 }

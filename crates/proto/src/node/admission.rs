@@ -19,18 +19,18 @@ use crate::crypto::{
 use crate::wire::{HandshakeHeader, Hello, Reader};
 use crate::{LinkId, Time};
 
-/// Handshakes answered without a cookie: this many at once, for nodes that merely start together …
-const FREE_BURST: u32 = 256;
-/// … and one more for every such interval that passes.
+/// So many handshakes, or questions that need no session, are answered at once: nodes may merely start together, and a
+/// survey asks as many …
+const BURST: u32 = 256;
+/// … and one more handshake without a cookie for every such interval that passes.
 const FREE_INTERVAL: Duration = Duration::from_millis(10);
-/// Handshakes answered with a valid cookie come out of a second allowance: so many at once …
-const COOKIE_BURST: u32 = 256;
-/// … and one more for every such interval that passes. An attacker who holds the key, or what was recorded of who
-/// does, and can receive at many addresses costs a third of a processor; a thousand peers that start at once are
-/// in within half a second.
+/// Handshakes with a valid cookie come out of a second allowance, and questions that need no session out of a third: one
+/// more for every such interval that passes. An attacker who holds the key, or what was recorded of who does, and can
+/// receive at many addresses costs a third of a processor; a thousand peers that start at once are in within half a
+/// second.
 const COOKIE_INTERVAL: Duration = Duration::from_micros(500);
-/// Handshakes of another key that are compared with the addresses of peers: so
-/// many at once …
+/// Handshakes of another key are compared with the addresses of peers, and those of another version are answered with
+/// this node's: so many of each at once …
 const STRANGER_BURST: u32 = 16;
 /// … and one more for every such interval that passes. With very many peers the
 /// comparison takes tens of microseconds.
@@ -38,15 +38,6 @@ const STRANGER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// More guests than this are admitted only if they have shown that they receive where they call from.
 const GUESTS_FREE: usize = 64;
-
-/// Handshakes of another version that are answered with this node's: so many at once, and one
-/// more for every [`STRANGER_INTERVAL`].
-const VERSION_BURST: u32 = 16;
-
-/// Questions that need no session and are answered: as many as measurements of others ask at once, and one more for every such
-/// interval that passes.
-const ECHO_BURST: u32 = 256;
-const ECHO_INTERVAL: Duration = Duration::from_micros(500);
 
 /// What admission remembers: nothing per caller.
 pub(super) struct Admission {
@@ -61,12 +52,12 @@ pub(super) struct Admission {
 impl Admission {
     pub const fn new() -> Admission {
         Admission {
-            free: Allowance::new(FREE_BURST, FREE_INTERVAL),
-            with_cookie: Allowance::new(COOKIE_BURST, COOKIE_INTERVAL),
-            refusals: Allowance::new(FREE_BURST, FREE_INTERVAL),
+            free: Allowance::new(BURST, FREE_INTERVAL),
+            with_cookie: Allowance::new(BURST, COOKIE_INTERVAL),
+            refusals: Allowance::new(BURST, FREE_INTERVAL),
             strangers: Allowance::new(STRANGER_BURST, STRANGER_INTERVAL),
-            versions: Allowance::new(VERSION_BURST, STRANGER_INTERVAL),
-            echoes: Allowance::new(ECHO_BURST, ECHO_INTERVAL),
+            versions: Allowance::new(STRANGER_BURST, STRANGER_INTERVAL),
+            echoes: Allowance::new(BURST, COOKIE_INTERVAL),
         }
     }
 }

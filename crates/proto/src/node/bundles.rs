@@ -17,7 +17,7 @@ pub const BUNDLES_LEAST: u16 = 4;
 /// A bundle gives up its links to one that carries more than so many times as much: else bundles that all carry
 /// about the same would take them from each other, and do nothing but handshakes.
 const TIMES_MORE: u64 = 2;
-/// Which bundles are kept is looked at so long after a peer came or went: others may be about to.
+/// The node looks which bundles it keeps after a peer came or went, once all that came with it was handled.
 const LOOK_AFTER: Duration = Duration::from_micros(1);
 /// … or so long after the last word of a node that is on other switches than before, and so much longer for each node there
 /// is: a survey moves all of them, and each tells it.

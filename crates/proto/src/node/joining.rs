@@ -3,6 +3,7 @@
 //! Who wants to join knows addresses, not names: it asks who is there, and is told whether it may join. Then it calls as
 //! any other, says who it is, and is told of the others; these are told of it.
 
+use crate::bundle::{PEER_SILENT_MAX, RETRY_FIRST, RETRY_MAX};
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,13 +19,8 @@ use crate::{LinkId, PeerId, Time};
 
 /// The session numbers of questions are nobody's.
 pub(super) const ASKED: PeerId = PeerId(u32::MAX);
-/// A question is repeated after so long at first, doubling up to the second.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
-const ASK_AGAIN_MAX: Duration = Duration::from_secs(2);
 /// What nodes know is compared, and who is silent looked for, so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A guest that does not say who it is within this time is no guest.
-const SAYS_WHO_WITHIN: Duration = Duration::from_secs(10);
 
 /// An address where somebody may be who admits this node.
 struct Seed {
@@ -79,7 +75,7 @@ impl Node {
             address,
             question: None,
             ask_at: now,
-            pause: ASK_AGAIN,
+            pause: RETRY_FIRST,
             verdict: None,
         };
         self.gate.seeds = match self.joining() {
@@ -160,12 +156,12 @@ impl Node {
         };
         let is_own = own.is_none_or(|own| own.address == address);
         if is_own || self.peers.iter().flatten().any(is_there) {
-            seed.pause = ASK_AGAIN;
-            seed.ask_at = now + ASK_AGAIN_MAX;
+            seed.pause = RETRY_FIRST;
+            seed.ask_at = now + RETRY_MAX;
             return;
         }
         seed.ask_at = now + seed.pause;
-        seed.pause = (seed.pause * 2).min(ASK_AGAIN_MAX);
+        seed.pause = (seed.pause * 2).min(RETRY_MAX);
         let session = self.context.new_session(ASKED);
         let name = self.context.name;
         let hello = self.hello_of_question(name, session);
@@ -627,7 +623,7 @@ impl Node {
         let members = &self.context.members;
         let forgotten_at = |(peer, came_at): (&PeerId, &Time)| match members.seen_at(*peer) {
             Some(seen_at) => (*peer, seen_at + forget_after),
-            None => (*peer, *came_at + SAYS_WHO_WITHIN),
+            None => (*peer, *came_at + PEER_SILENT_MAX),
         };
         let due = self
             .guests

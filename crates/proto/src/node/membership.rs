@@ -1,5 +1,6 @@
 //! What can change while a node runs: its peers, its links, its keys.
 
+use crate::bundle::HANDSHAKE_PATIENCE;
 use core::time::Duration;
 use std::net::SocketAddr;
 
@@ -13,9 +14,6 @@ use crate::{LinkId, PeerId, Time};
 
 /// Peers that are called for the first time are called so far apart, on average: a call takes half of it.
 const CALL_SPACING: Duration = Duration::from_micros(200);
-
-/// A guest is called back if what it began came to nothing for so long.
-const GUEST_CALLED_AFTER: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Adds a peer and begins to connect to it, for ever. It may get the number of
@@ -78,7 +76,7 @@ impl Node {
             addresses,
             public: None,
         };
-        let peer = self.insert_peer(now, now + GUEST_CALLED_AFTER, name, config);
+        let peer = self.insert_peer(now, now + HANDSHAKE_PATIENCE, name, config);
         self.guests.insert(peer, now);
         self.context.event(Event::Guest { peer, name });
         Ok(peer)

@@ -3,15 +3,15 @@
 
 use core::time::Duration;
 
+use crate::GRANULARITY;
 use crate::limits::MESSAGE_BYTES_MAX;
 
-/// How long a complete frame waits at most for an earlier one of its flow. A
-/// silently failed path is noticed within 25 ms and what it lost is resent at
-/// once; this leaves room for a second round trip.
+/// How long a complete frame waits at most for an earlier one of its flow. A path that fails silently is found out within
+/// 25 ms, and what it lost is resent at once; this leaves room for a second round trip.
 pub const FRAME_WAIT: Duration = Duration::from_millis(60);
-/// How long after all of it was sent once a frame's lost pieces are still resent. Later
-/// than that, the program's own protocol has noticed.
-pub const FRAME_LIFETIME: Duration = Duration::from_millis(100);
+/// How long after all of it was sent once a frame's lost pieces are still resent. Later than that, the program's own
+/// protocol has noticed: CoDel's interval is the longest round trip of such a protocol, too (RFC 8289 section 4.2).
+pub const FRAME_LIFETIME: Duration = STANDING_AFTER;
 /// Frames of one flow that may wait at the receiver, the missing ones included:
 /// 25 ms of small frames at 2.5 million a second.
 pub const FRAME_SPAN_MAX: u32 = 65_536;
@@ -22,9 +22,10 @@ pub const FRAME_SPAN_MAX: u32 = 65_536;
 pub const LATE: Duration = Duration::from_millis(5);
 /// See [`LATE`].
 pub const STANDING_AFTER: Duration = Duration::from_millis(100);
-/// If for as long as this all frames of a flow have waited longer than this, one is dropped
-/// to slow their sender down. A link that hangs for a moment does not bring that about.
-pub const STANDING_DROP_AFTER: Duration = Duration::from_millis(500);
+/// If for as long as this all frames of a flow have waited longer than this, one is dropped to slow their sender down: for
+/// five intervals. A link that hangs for a moment does not bring that about.
+pub const STANDING_DROP_AFTER: Duration =
+    Duration::from_millis(5 * STANDING_AFTER.as_millis() as u64);
 /// Not if fewer of its frames than this wait behind the one to be dropped: their
 /// acknowledgements show TCP its loss without a timeout (RFC 5681 section 3.2).
 pub const FRAMES_KEPT: usize = 3;
@@ -48,48 +49,39 @@ pub const MESSAGE_FLOWS_MAX: usize = 65_536;
 /// The window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it: what two
 /// links of 1 Gb/s carry in a round trip of 250 µs.
 pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 64 * 1024;
-/// The least that the window of a stream shrinks to, whose reader is slow.
-pub const STREAM_WINDOW_BYTES_MIN: u64 = 16 * 1024;
-/// A reader who takes a window's worth in this time, or less, is worth a larger window…
-pub const READ_FAST: Duration = Duration::from_millis(500);
-/// …and one who takes longer than this a smaller one.
+/// The least that the window of a stream with a slow reader shrinks to.
+pub const STREAM_WINDOW_BYTES_MIN: u64 = STREAM_WINDOW_BYTES_INITIAL / STREAM_PART;
+/// A reader who takes a window's worth in half of [`READ_SLOW`], or less, is worth a larger window…
+pub const READ_FAST: Duration = Duration::from_millis(READ_SLOW.as_millis() as u64 / 2);
+/// …and one who takes longer than this a smaller one. A stream of which the peer has read something within this time may use
+/// all of the bundle's window, others only what is not kept in reserve ([`STREAM_PART`]).
 pub const READ_SLOW: Duration = Duration::from_secs(1);
-/// What a reader has taken is told after this long, if it is [`REPORT_BYTES`] or more, or room is scarce,
-/// and was not told for a better reason: the sender counts it as unread until then.
+/// An application that has not gone on for this long is not about to. What a reader has taken until then is told, if it is
+/// [`REPORT_BYTES`] or more or room is scarce: the sender counts it as unread until then. Room that a writer was offered
+/// and has not used by then is another's.
 pub const REPORT_AFTER: Duration = Duration::from_millis(100);
-/// Less read than this is not worth a record.
+/// Less read than this is not worth a record, and less room than this is not worth waking a writer, unless it wanted less.
 pub const REPORT_BYTES: u64 = 4 * 1024;
-/// A stream of which the peer has read something within this time may use all of the bundle's window,
-/// others only [what is not kept in reserve](RESERVE_PART).
-pub const READ_LATELY: Duration = Duration::from_secs(1);
-/// One in so many bytes of the bundle's window is kept for streams that are read…
-pub const RESERVE_PART: u64 = 4;
-/// …but for half of these: of what is left of that half, a new stream may have one in so many.
+/// Of what is left of half of the reserve, a new stream may have one in so many.
 pub const NEWCOMERS_PART: u64 = 64;
-/// What is written to one stream and not read by the peer may be one in so many bytes of what all others
-/// leave of the bundle's window (the dynamic threshold of Choudhury and Hahne, 1998).
+/// What is written to one stream and not read by the peer may be one in so many bytes of what all others leave of the
+/// bundle's window (the dynamic threshold of Choudhury and Hahne, 1998). One in so many bytes of the window is kept in
+/// reserve for streams that are read, one in so many of what may be kept for all streams may be written beyond what the
+/// peer admits, and one in so many of what is granted for streams may be granted for messages beside.
 pub const STREAM_PART: u64 = 4;
-/// What is written beyond what the peer admits may be one in so many bytes of what may be kept for all
-/// streams: the rest is for those that go on…
-pub const AHEAD_PART: u64 = 4;
-/// …of one stream one in so many of what the others leave of that…
-pub const AHEAD_STREAM_PART: u64 = 8;
-/// …and no more than this: it goes at once when the peer admits more, while the application wakes up.
-pub const AHEAD_BYTES_MAX: u64 = 64 * 1024;
+/// What is written to one stream beyond what the peer admits is no more than this: it goes in one turn when the peer
+/// admits more, while the application wakes up.
+pub const AHEAD_BYTES_MAX: u64 = TURN_BYTES as u64;
 /// So much is taken of a stream of which the peer has read all else, though all streams together keep
 /// as much as they may: what a new one is for is said there, and whoever reads it is seen to read.
-pub const STREAM_FIRST_BYTES: u64 = 64;
-/// Room that is offered to one writer at a time, at most.
-pub const OFFER_BYTES_MAX: u64 = 64 * 1024;
-/// Less room than this is not worth waking a writer, unless it wanted less.
-pub const OFFER_BYTES_MIN: u64 = 4 * 1024;
-/// Writers that are looked at, and may be woken, at a time: the others have their turn with the next
-/// acknowledgement, or after [`OFFERS_AGAIN`].
+pub const STREAM_FIRST_BYTES: u64 = USEFUL_BYTES as u64;
+/// Room that is offered to one writer at a time, at most: one turn.
+pub const OFFER_BYTES_MAX: u64 = TURN_BYTES as u64;
+/// Writers that are looked at, and may be woken, at one time. The others have their turn with the next acknowledgement, or
+/// after [`OFFERS_AGAIN`].
 pub const OFFERS_MAX: usize = 64;
 /// See [`OFFERS_MAX`].
-pub const OFFERS_AGAIN: Duration = Duration::from_millis(1);
-/// Room that a writer was offered and has not used is another's after this long.
-pub const OFFER_KEPT: Duration = Duration::from_millis(100);
+pub const OFFERS_AGAIN: Duration = GRANULARITY;
 /// Owners of streams that are told apart with one peer; the streams of more count as nobody's.
 pub const OWNERS_MAX: usize = 4096;
 /// Streams that may have been opened since the oldest one, in their order, whose opening the peer
@@ -105,8 +97,6 @@ pub const BUNDLE_WINDOW_BYTES_INITIAL: u64 = 256 * 1024;
 pub const MESSAGE_WINDOW_BYTES: u64 = 2 * 1024 * 1024;
 const _: () =
     assert!(MESSAGE_WINDOW_BYTES / 5 * 4 >= MESSAGE_BYTES_MAX as u64 + MESSAGE_OVERHEAD_BYTES);
-/// Of what is granted for streams, so much may be granted for messages beside.
-pub const MESSAGES_IN_SHARE: u64 = 4;
 /// The code of a stream that the receiver refuses since too many are open.
 pub const CODE_REFUSED: u32 = u32::MAX;
 
@@ -122,9 +112,8 @@ pub const STREAM_GAPS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub const USEFUL_BYTES: usize = 64;
 /// What one stream or flow sends before the next has its turn: one burst.
 pub const TURN_BYTES: usize = 64 * 1024;
-/// What a stream or flow that had nothing to send for a while sends ahead of the
-/// others (the new flows of FQ-CoDel, RFC 8290 section 4.2); and what everybody sends in a turn
-/// while a queue stands.
+/// A stream or flow that had nothing to send for a while sends this much ahead of the others (the new flows of FQ-CoDel, RFC
+/// 8290 section 4.2). While a queue stands every flow sends this much in its turn.
 pub const FRESH_BYTES: usize = 3_000;
 /// Lone content up to so many bytes is mirrored under [`Policy::Auto`](super::Policy::Auto)…
 pub const MIRROR_BYTES: usize = 1_600;
@@ -219,7 +208,7 @@ impl OpLimits {
 
 /// What is granted for messages if so much is for streams.
 pub(super) fn messages_in(share: u64) -> u64 {
-    (share / MESSAGES_IN_SHARE).max(share.min(MESSAGE_WINDOW_BYTES))
+    (share / STREAM_PART).max(share.min(MESSAGE_WINDOW_BYTES))
 }
 
 impl Default for OpLimits {

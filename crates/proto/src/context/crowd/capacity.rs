@@ -1,41 +1,39 @@
 //! What a port carries, found out by the queue before it.
 
+use crate::link::thresholds::GAIN;
 use core::time::Duration;
 
-/// The queue aimed at, in seconds on the link: what bursts of two senders that meet leave
-/// now and then.
+/// Queue that is aimed at, in seconds on the link. The bursts of two senders that meet leave this much now and then.
 const QUEUE_TARGET_S: f64 = 150e-6;
 /// A large packet.
 const PACKET_BYTES: f64 = 1500.0;
-/// A queue that stands is to be gone after this.
-const QUEUE_GONE_S: f64 = 40e-3;
-/// What is granted is cut by at least this when a queue stands, …
-const CUT_MIN: f64 = 0.01;
+/// A queue that stands is to be gone after two periods.
+const QUEUE_GONE_S: f64 = 2.0 * super::PERIOD.as_millis() as f64 / 1e3;
+/// What is granted is cut by at least this when a queue stands: one period undoes two of growth, …
+const CUT_MIN: f64 = 2.0 * GROWTH_MIN;
 /// … and by this at most, …
 const CUT_MAX: f64 = 0.2;
 /// … but not below this part of the most that lately arrived.
 const FLOOR: f64 = 0.93;
 /// While no queue stands it grows by this in a period, …
 const GROWTH_MIN: f64 = 0.005;
-/// … doubling every so many periods, …
+/// … doubling every so many periods, to [`CUT_MAX`].
 const GROWTH_PERIODS: u8 = 6;
-/// … to this.
-const GROWTH_MAX: f64 = 0.16;
-/// It does not grow while less than this part of it is used.
-pub(super) const USED: f64 = 0.8;
-/// While this part of what lately arrived comes, the port may be busy all the time.
+/// What is granted may exceed what is used by [`GAIN`]. It does not grow while less than this part of it is used.
+pub(super) const USED: f64 = 1.0 / GAIN;
+/// The port may be busy all the time while this share arrives of what lately arrived.
 const SATURATED: f64 = 0.98;
-/// A wait that stays for so many periods when the queue must have gone is no queue: so late
-/// do processes wake up.
+/// The queue must have gone by now, and a wait has stayed for so many periods: it is no queue. Processes wake up this
+/// late.
 const LATE_PERIODS: u8 = 3;
-/// It is forgotten by this much in a period, …
+/// Share of that wait which is remembered after a period, …
 const LATE_KEPT: f64 = 0.98;
-/// … and so many times as much is tolerated.
+/// … and the factor by which a wait may exceed it.
 const LATE_MARGIN: f64 = 1.5;
-/// What arrives is averaged over so many periods before it counts as the most: what a port
-/// saved up while it was idle comes faster.
+/// What arrives is averaged over so many periods before it counts as the maximum. A port that was idle passes what it saved
+/// up faster than its rate.
 const STEADY_PERIODS: f64 = 8.0;
-/// The most is remembered for one to two of these, in periods.
+/// Window of the maximum filter, in periods: it forgets after one to two of these.
 const MOST_PERIODS: u8 = 25;
 
 /// What was seen of a port in one period.
@@ -150,7 +148,7 @@ impl Capacity {
             && average > *granted * USED
         {
             let doublings = i32::from(self.unqueued / GROWTH_PERIODS);
-            *granted *= 1.0 + (GROWTH_MIN * 2f64.powi(doublings)).min(GROWTH_MAX);
+            *granted *= 1.0 + (GROWTH_MIN * 2f64.powi(doublings)).min(CUT_MAX);
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod capacity;
 
+use crate::link::thresholds::SILENCE_BUSY;
 use core::time::Duration;
 
 use crate::limits::LINKS_MAX;
@@ -16,17 +17,17 @@ use crate::{LinkId, PeerId, Time};
 
 use capacity::{Capacity, Period, USED};
 
-/// What arrives is measured over this: twenty bursts of each of eight senders, and
-/// longer than the pause of a process, usually.
-const PERIOD: Duration = Duration::from_millis(20);
-/// After a longer one nothing is known.
-const PERIOD_MAX: Duration = Duration::from_millis(200);
+/// What arrives is measured over this: as long as nothing of a path under load is missed for the pause of a process, and
+/// twenty bursts of each of eight senders.
+const PERIOD: Duration = SILENCE_BUSY;
+/// After a period ten times as long nothing is known.
+const PERIOD_MAX: Duration = Duration::from_millis(10 * PERIOD.as_millis() as u64);
 /// A peer that sends at least this, in bytes per second, …
 const BULK_MIN: f64 = 100e3;
 /// … and at least this part of what the busiest one sends, sends in bulk.
 const BULK_PART: f64 = 1.0 / 16.0;
-/// Who sends less than this, in bytes per second, is forgotten until something comes again: its share is nothing.
-const RATE_MIN: f64 = 100.0;
+/// A peer that sends less than this part of so little is forgotten until something comes again: its share is nothing.
+const RATE_MIN: f64 = BULK_MIN * BULK_PART;
 /// Periods without a crowd after which there is none.
 const CALM_PERIODS: u8 = 4;
 

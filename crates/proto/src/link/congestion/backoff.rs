@@ -9,7 +9,7 @@
 use core::time::Duration;
 
 use crate::Time;
-use crate::link::thresholds::{BACKOFF_LEAST, BACKOFF_RISE, QUEUE_TARGET, WINDOW_MIN_PACKETS};
+use crate::link::thresholds::{BACKOFF_LEAST, QUEUE_TARGET, WINDOW_MIN_PACKETS};
 
 /// How much less than the least window may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ impl Backoff {
         let packets = f64::from(packets);
         self.window += match queue < QUEUE_TARGET / 2 {
             true => packets.min(self.window),
-            false => packets * BACKOFF_RISE,
+            false => packets * BACKOFF_LEAST / 2.0,
         };
         self.window >= WINDOW_MIN_PACKETS as f64
     }

@@ -10,7 +10,9 @@ use super::state::State;
 use super::{AckSample, Controller, Pacing};
 use crate::Time;
 use crate::link::rtt::Rtt;
-use crate::link::thresholds::{BURST, BURST_BYTES_MAX, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS};
+use crate::link::thresholds::{
+    ACK_DELAY_MAX, BURST_BYTES_MAX, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
+};
 
 /// How steeply the window grows again (section 5.1).
 const C: f64 = 0.4;
@@ -145,7 +147,7 @@ impl Controller for Cubic {
     }
 
     fn burst_bytes(&self) -> usize {
-        let burst = (self.rate() * BURST.as_secs_f64()) as usize;
+        let burst = (self.rate() * ACK_DELAY_MAX.as_secs_f64()) as usize;
         burst.clamp(self.packet as usize, BURST_BYTES_MAX)
     }
 

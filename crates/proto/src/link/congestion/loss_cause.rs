@@ -9,16 +9,14 @@ use core::time::Duration;
 
 use crate::Time;
 use crate::link::thresholds::{
-    CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX, CAUSE_RETRY, CAUSE_RETRY_MIN,
-    LOSS_NO_QUEUE, LOSS_TOLERATED,
+    CAUSE_DOUBT, CAUSE_DOUBT_MAX, CAUSE_EPOCH, CAUSE_PACKETS, CAUSE_RAISE, CAUSE_RAISE_MAX,
+    CHANCE_MAX, LOSS_NO_QUEUE, LOSS_TOLERATED,
 };
 
-/// To what the queue is cut.
+/// Loss that takes this share of what chance leaves is the queue's.
+const FAR_MORE: f64 = 0.3;
+/// Share to which the queue is cut.
 const QUEUE_CUT: f64 = 0.25;
-/// Loss that falls to less than this share went with the queue.
-const FAR_LESS: f64 = 0.6;
-/// The most of it that is made up for.
-const CHANCE_MAX: f64 = 0.6;
 
 /// The queue was cut, to see whether the loss goes with it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -32,7 +30,7 @@ pub struct LossProbe {
 impl LossProbe {
     /// An epoch ended in which so much was lost. Returns whether the loss was the queue's, once that is known.
     pub fn judge(&mut self, loss: f64) -> Option<bool> {
-        core::mem::replace(&mut self.tells, true).then_some(loss < self.before * FAR_LESS)
+        core::mem::replace(&mut self.tells, true).then_some(loss < self.before * CHANCE_MAX)
     }
 }
 
@@ -56,7 +54,7 @@ impl LossCause {
     pub const fn new(now: Time) -> LossCause {
         LossCause {
             chance: None,
-            doubt_wait: CAUSE_RETRY_MIN,
+            doubt_wait: CAUSE_DOUBT,
             scale: 1.0,
             raise_at: now,
             raise_wait: CAUSE_RAISE,
@@ -105,14 +103,16 @@ impl LossCause {
             Some(_) if loss < LOSS_TOLERATED / 2.0 => {
                 self.chance = None;
                 self.raise_wait = CAUSE_RAISE;
-                self.doubt_wait = CAUSE_RETRY_MIN;
+                self.doubt_wait = CAUSE_DOUBT;
             }
             Some((_, doubt_at)) if now >= doubt_at => {
                 self.chance = None;
                 return Some(self.cut(loss));
             }
             // Far more is lost than chance took when the queue was short: the rest is the queue's.
-            Some((chance, _)) if loss > chance + (1.0 - chance) * 0.3 => self.scale = QUEUE_CUT,
+            Some((chance, _)) if loss > chance + (1.0 - chance) * FAR_MORE => {
+                self.scale = QUEUE_CUT
+            }
             Some(_) => {}
         }
         None
@@ -125,7 +125,7 @@ impl LossCause {
             return Some(self.cut(loss));
         }
         if loss >= LOSS_NO_QUEUE {
-            // So much in spite of a short queue was never the queue's: the verdict was wrong.
+            // A short queue never causes so much: the verdict was wrong.
             return Some(LossProbe {
                 before: loss,
                 tells: true,
@@ -158,7 +158,7 @@ impl LossCause {
     /// A verdict that is wrong costs much, one that is right only a moment's doubt: the first is doubted soon.
     fn is_chance(&mut self, now: Time, loss: f64) {
         self.chance = Some((loss, now + self.doubt_wait));
-        self.doubt_wait = (self.doubt_wait * 2).min(CAUSE_RETRY);
+        self.doubt_wait = (self.doubt_wait * 2).min(CAUSE_DOUBT_MAX);
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
                 path.cause.chance() == 0.0 && path.probe.is_none()
             })
             .expect("doubted");
-        assert!(CAUSE_EPOCH * doubted_after as u32 <= CAUSE_RETRY_MIN + CAUSE_EPOCH * 3);
+        assert!(CAUSE_EPOCH * doubted_after as u32 <= CAUSE_DOUBT + CAUSE_EPOCH * 3);
         assert!(path.cause.queue_scale() <= 0.25);
     }
 }

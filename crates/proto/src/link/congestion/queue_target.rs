@@ -16,10 +16,9 @@ use super::{AckSample, Controller, Pacing, PeerTime};
 use crate::Time;
 use crate::link::rtt::Rtt;
 use crate::link::thresholds::{
-    ACK_DELAY_MAX, AGGREGATION_GAIN, BURST, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE,
-    FAR_RATE_GAIN, HOPEFUL_ROUNDS, PERIOD_MIN, PERIOD_PACKETS, QUEUE_TARGET, QUEUE_TARGET_MAX,
-    QUEUE_TARGET_MIN, QUEUE_TARGET_RATE, RATE_DOUBTED, RATE_INTERVAL_MIN, ROUND_LONG, ROUND_MIN,
-    WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
+    ACK_DELAY_MAX, BURST_BYTES_MAX, DRAIN_INTERVAL, DRAIN_PAUSE, FULL_RATE_ROUNDS, GAIN,
+    HOPEFUL_ROUNDS, PAUSE, QUEUE_TARGET, RATE_DOUBTED, RATE_INITIAL, RATE_PACKETS, RATE_PERIOD,
+    ROUND_MIN, WINDOW_INITIAL_PACKETS, WINDOW_MIN_PACKETS,
 };
 
 /// What one path believes of its speed.
@@ -34,7 +33,7 @@ pub struct QueueTarget {
     packet: u64,
     /// The rate no longer grows (BBR: full_bw_reached). Until then, how many rounds it has not grown, and what it must outgrow.
     full_rate_reached: bool,
-    rounds_without_growth: u8,
+    rounds_without_growth: u32,
     rate_to_outgrow: f64,
     /// Rounds in which the window was full. A restart leaves them: what the path did before still counts.
     rounds_filled: u32,
@@ -149,7 +148,7 @@ impl QueueTarget {
             self.round.bytes_late += sample.bytes;
         }
         let round_min = match self.full_rate_reached {
-            false => RATE_INTERVAL_MIN,
+            false => ACK_DELAY_MAX,
             true => ROUND_MIN,
         };
         if sample.number >= self.round.ends_at && now.since(self.round.began) >= round_min {
@@ -172,7 +171,7 @@ impl QueueTarget {
         }
         // What comes in heaps leaves the window open in between, and the queue long all the same.
         let lasted = now.since(self.round.began);
-        if lasted >= ROUND_LONG && self.round.bytes_late > self.round.bytes / 2 {
+        if lasted >= PAUSE && self.round.bytes_late > self.round.bytes / 2 {
             self.reach_full_rate();
         }
     }
@@ -183,7 +182,7 @@ impl QueueTarget {
         if now > self.period.last {
             self.judge_period(sample.next_number, rtt);
             // What arrives now waited for far less than nothing arrived: meanwhile the link was idle.
-            if now.since(self.period.last) > sample.queue.saturating_add(PERIOD_MIN) {
+            if now.since(self.period.last) > sample.queue.saturating_add(RATE_PERIOD) {
                 self.period = BusyPeriod::new(now, sample.arrived);
                 self.period.limited = limited;
                 return;
@@ -200,7 +199,7 @@ impl QueueTarget {
     fn judge_period(&mut self, next_number: u64, rtt: &Rtt) {
         let now = self.period.last;
         let elapsed = now.since(self.period.began);
-        if elapsed < PERIOD_MIN || self.period.packets < PERIOD_PACKETS {
+        if elapsed < RATE_PERIOD || self.period.packets < RATE_PACKETS {
             return;
         }
         let queue = self.period.queue;
@@ -221,7 +220,7 @@ impl QueueTarget {
 
     fn judge_startup(&mut self, queue: Duration, target: Duration) {
         let rate = self.rate.get();
-        if rate >= self.rate_to_outgrow * 1.25 {
+        if rate >= self.rate_to_outgrow * GAIN {
             self.rate_to_outgrow = rate;
             self.rounds_without_growth = 0;
         } else {
@@ -229,7 +228,7 @@ impl QueueTarget {
         }
         // An unknown queue is none.
         let queue_is_long = queue > target && queue < Duration::MAX;
-        if self.rounds_without_growth >= 3 || queue_is_long {
+        if self.rounds_without_growth >= FULL_RATE_ROUNDS || queue_is_long {
             self.reach_full_rate();
         }
     }
@@ -291,16 +290,16 @@ impl QueueTarget {
     /// The queue aimed at, as a time on the link. However much it is cut, it covers the time between answers.
     fn queue_target(&self, rtt: &Rtt) -> Duration {
         let rate = self.rate().max(1.0);
-        let scale = (QUEUE_TARGET_RATE / rate).sqrt().sqrt();
+        let scale = (RATE_INITIAL / rate).sqrt().sqrt();
         let usual = QUEUE_TARGET
             .mul_f64(scale)
-            .clamp(QUEUE_TARGET_MIN, QUEUE_TARGET_MAX)
+            .max(QUEUE_TARGET)
             .max(rtt.base() / 4);
         let aggregate_s = self.aggregation.largest_bytes() as f64 / rate;
         usual
-            .max(self.aggregation.longest_wait().mul_f64(AGGREGATION_GAIN))
+            .max(self.aggregation.longest_wait().mul_f64(GAIN))
             .mul_f64(self.loss_cause.queue_scale())
-            .max(usual.min(Duration::from_secs_f64(aggregate_s * AGGREGATION_GAIN)))
+            .max(usual.min(Duration::from_secs_f64(aggregate_s * GAIN)))
             .max(ACK_DELAY_MAX)
     }
 
@@ -386,13 +385,13 @@ impl Controller for QueueTarget {
     fn pace(&self, rtt: &Rtt) -> Option<Pacing> {
         let rate = self.rate.get() / (1.0 - self.loss_cause.chance());
         (rate > 0.0 && self.full_rate_reached).then(|| Pacing {
-            rate: rate * FAR_RATE_GAIN,
+            rate: rate * GAIN,
             depth: self.rate() * self.queue_target(rtt).as_secs_f64(),
         })
     }
 
     fn burst_bytes(&self) -> usize {
-        let burst = self.rate() * BURST.as_secs_f64() * self.loss_cause.queue_scale();
+        let burst = self.rate() * ACK_DELAY_MAX.as_secs_f64() * self.loss_cause.queue_scale();
         let burst = burst as usize;
         burst.clamp(self.packet as usize, BURST_BYTES_MAX)
     }

@@ -8,8 +8,8 @@ use core::time::Duration;
 use crate::Time;
 use crate::link::sent::{Delivery, SentPacket};
 use crate::link::thresholds::{
-    RATE_EPOCH, RATE_INTERVAL_MIN, SETTLED_FALL, SETTLED_RISE, SETTLED_ROUNDS_FILLED,
-    SETTLED_ROUNDS_LIMITED, TRAIN_INTERVAL, WAIT_MAX,
+    ACK_DELAY_MAX, FILLED_ROUNDS, FULL_RATE_ROUNDS, GAIN, RATE_DOUBTED, RATE_EPOCH, RATE_PERIOD,
+    WAIT_MAX,
 };
 
 /// When something arrived, by the peer's clock: only differences mean anything.
@@ -78,7 +78,7 @@ impl Sampler {
         self.now.sent = self.now.sent.max(newest.sent);
         let sending = newest.sent.since(newest.delivered_sent);
         let arriving = now.since(newest.delivered_at);
-        let interval = sending.max(arriving).max(RATE_INTERVAL_MIN);
+        let interval = sending.max(arriving).max(ACK_DELAY_MAX);
         (self.now.bytes - newest.delivered) as f64 / interval.as_secs_f64()
     }
 
@@ -91,10 +91,10 @@ impl Sampler {
         let arriving = self.now.at.since(self.train.at);
         let there = self.arrived.since(self.train_arrived);
         let sending = self.now.sent.since(self.train.sent);
-        let interval = sending.max(arriving).max(there).max(TRAIN_INTERVAL);
+        let interval = sending.max(arriving).max(there).max(RATE_PERIOD);
         let rate = (self.now.bytes - self.train.bytes) as f64 / interval.as_secs_f64();
         // Of what is acknowledged at one moment all belongs to the time before.
-        if arriving.is_zero() || arriving >= TRAIN_INTERVAL {
+        if arriving.is_zero() || arriving >= RATE_PERIOD {
             self.train = self.now;
             self.train_arrived = self.arrived;
         }
@@ -228,13 +228,11 @@ pub struct Settling {
 impl Settling {
     /// A round ended in which the window was full all the time (`limited`) or at some time (`filled`).
     pub fn end_round(&mut self, rate: f64, limited: bool, filled: bool) {
-        if rate > self.reference * SETTLED_RISE || rate * SETTLED_FALL < self.reference {
+        if rate > self.reference * GAIN || rate < self.reference * RATE_DOUBTED {
             self.reference = rate;
             self.rounds = 0;
         } else if limited {
-            self.rounds = self
-                .rounds
-                .saturating_add(SETTLED_ROUNDS_FILLED / SETTLED_ROUNDS_LIMITED);
+            self.rounds = self.rounds.saturating_add(FILLED_ROUNDS / FULL_RATE_ROUNDS);
         } else if filled {
             self.rounds = self.rounds.saturating_add(1);
         }
@@ -242,7 +240,7 @@ impl Settling {
 
     /// Whether the estimate stayed where it is for long enough.
     pub const fn is_settled(&self) -> bool {
-        self.rounds >= SETTLED_ROUNDS_FILLED
+        self.rounds >= FILLED_ROUNDS
     }
 }
 

@@ -200,7 +200,7 @@ fn packets_of_another_link_are_told_when_there_are_several() {
     let (link, _, _, packet) = undelivered(&mut pair);
     let other = 1 - link.0;
     let from = address(1, other);
-    for _ in 0..7 {
+    for _ in 0..2 {
         rejects(&mut pair, Rejection::WrongLink, (other, from), &packet);
     }
     let (sent, events) = hand(&mut pair, Rejection::WrongLink, (other, from), &packet);

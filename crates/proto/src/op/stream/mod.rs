@@ -31,8 +31,6 @@ use room::Waiters;
 use send::SendHalf;
 use table::Table;
 
-/// No stream's window grows beyond this part of what the peer is granted in all.
-const STREAMS_IN_SHARE: u64 = 8;
 /// Of so many streams all are looked at, in builds with debug assertions, to check what is known of them.
 #[cfg(debug_assertions)]
 const CHECKED_MAX: usize = 16;
@@ -268,7 +266,7 @@ impl Streams {
         // Of a small share a few readers that stand still would leave nothing.
         let owner = self.sums.of_owner(stream.owner);
         let free = room::left_to_owner(free, owner.map(|owner| owner.unread_here));
-        let part = (window.share() / STREAMS_IN_SHARE).min(free / STREAM_PART);
+        let part = (window.share() / (2 * STREAM_PART)).min(free / STREAM_PART);
         let window_max = shared.limits.stream_window_bytes_max.min(part);
         // While the peer has little left, it must know exactly who reads.
         let is_scarce = window.unused() < window.share() / 4 * 3;

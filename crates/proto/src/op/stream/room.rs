@@ -11,9 +11,8 @@ use super::{OpEvent, Shared, Stream, StreamId, Streams};
 use crate::Time;
 use crate::op::OpError;
 use crate::op::limits::{
-    AHEAD_BYTES_MAX, AHEAD_PART, AHEAD_STREAM_PART, NEWCOMERS_PART, OFFER_BYTES_MAX,
-    OFFER_BYTES_MIN, OFFER_KEPT, OFFERS_AGAIN, OFFERS_MAX, READ_LATELY, REPORT_BYTES, RESERVE_PART,
-    STREAM_FIRST_BYTES, STREAM_PART,
+    AHEAD_BYTES_MAX, NEWCOMERS_PART, OFFER_BYTES_MAX, OFFERS_AGAIN, OFFERS_MAX, READ_SLOW,
+    REPORT_AFTER, REPORT_BYTES, STREAM_FIRST_BYTES, STREAM_PART,
 };
 
 /// What keeps a stream's writer from writing.
@@ -62,7 +61,7 @@ impl Waiters {
         if self.to_see == 0 {
             return None;
         }
-        let expires = self.offers.front().map(|offer| offer.0 + OFFER_KEPT);
+        let expires = self.offers.front().map(|offer| offer.0 + REPORT_AFTER);
         self.again_at.into_iter().chain(expires).min()
     }
 
@@ -160,12 +159,12 @@ impl Streams {
             (of / STREAM_PART).saturating_sub(unread) / (STREAM_PART + 1) * STREAM_PART
         };
         let unread = send.unread_bytes().saturating_sub(REPORT_BYTES);
-        let is_read = send.read_at.is_some_and(|at| shared.now < at + READ_LATELY);
+        let is_read = send.read_at.is_some_and(|at| shared.now < at + READ_SLOW);
         let share = if is_read {
             part(left, unread)
         } else {
             // Half of the reserve is for those that are new, until they are seen to be read.
-            let reserve = window.bytes() / RESERVE_PART;
+            let reserve = window.bytes() / STREAM_PART;
             let new = left.saturating_sub(reserve / 2) / NEWCOMERS_PART;
             part(left.saturating_sub(reserve), unread).max(part(new, send.unread_bytes()))
         };
@@ -173,12 +172,12 @@ impl Streams {
         if share < by_window {
             return (share, Bound::Others);
         }
-        let pool = shared.limits.streams_send_bytes as u64 / AHEAD_PART;
+        let pool = shared.limits.streams_send_bytes as u64 / STREAM_PART;
         let free = left_to_owner(
             pool.saturating_sub(all.ahead),
             owner.map(|owner| owner.ahead),
         );
-        let ahead = (free / AHEAD_STREAM_PART).min(AHEAD_BYTES_MAX);
+        let ahead = (free / STREAM_PART).min(AHEAD_BYTES_MAX);
         (
             by_window + ahead.saturating_sub(send.ahead_bytes()),
             Bound::Window,
@@ -191,7 +190,7 @@ impl Streams {
         if !send.has_good_room(&shared.limits) {
             return Bound::Own;
         }
-        let wanted = send.wanted_bytes.min(OFFER_BYTES_MIN);
+        let wanted = send.wanted_bytes.min(REPORT_BYTES);
         let (admitted, bound) = self.admitted(stream, shared);
         if admitted < wanted {
             return bound;
@@ -297,7 +296,7 @@ impl Streams {
             let stream = self.table.get_mut(id);
             let stream = stream.filter(|s| s.send.offered_bytes > 0 && s.send.offered_at == at);
             if let Some(stream) = stream {
-                if now < at + OFFER_KEPT {
+                if now < at + REPORT_AFTER {
                     break;
                 }
                 self.waiters.offered_bytes -= core::mem::take(&mut stream.send.offered_bytes);

@@ -211,7 +211,7 @@ fn room_that_nobody_takes_is_offered_to_others() {
         p.ends[0].write_stream(*id, &[1; 10_000]).unwrap();
     }
     p.underway_max = 64;
-    let until = p.now + OFFER_KEPT * 8;
+    let until = p.now + REPORT_AFTER * 8;
     let mut told = 0;
     while p.step(until) {
         let events = p.events(0);
